@@ -199,7 +199,7 @@ subtest 'nothing outlives its parent' => sub {
 	waitpid $pid, 0;
 	is(scalar @pids, 2, 'server and proxy ran');
 	# They are not our children: whoever adopted them may leave a zombie.
-	poll_until { !grep { is_alive($_) } @pids } 'them to end', 20;
+	poll_until { !grep { is_alive($_) } @pids } 'them to end', 30;
 	pass('they have ended');
 };
 

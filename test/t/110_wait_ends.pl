@@ -224,7 +224,7 @@ subtest '200 cancels on free locks' => sub {
 	assert_becomes { join ' ', map { $_->[0] } $zk->ephemerals("$below/") } "@held",
 	  'there is a node for each lock held, no other';
 	$session->query_safe('SELECT zk_unlock_all()');
-	poll_until { !$zk->ephemerals("$below/") } 'nodes to go', 10;
+	poll_until { !$zk->ephemerals("$below/") } 'nodes to go', 30;
 	is($session->query("SELECT zk_try_lock('wait')"), 't', 'the session goes on');
 	assert_leave_nothing($zk, $path, $session);
 };

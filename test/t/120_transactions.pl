@@ -55,7 +55,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 		END $$});
 	$gate->query_safe('SELECT pg_advisory_lock(1), pg_advisory_lock(2)');
 	$session->start_query('CALL work()');
-	poll_until { held() eq 'work' } 'the first round', 10;
+	poll_until { held() eq 'work' } 'the first round', 30;
 	start_in_queue($rival, "SELECT zk_lock('tx/work')", $zk, lock_path('tx/work'), 2);
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	my $token = $rival->wait_result;

@@ -130,7 +130,7 @@ subtest 'background worker' => sub {
 	my $node = (queue_nodes($zk, lock_path('applied')))[1];
 	$other->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
 	assert_soon { !grep { $_ eq $node } queue_nodes($zk, lock_path('applied')) }
-	'terminated while it waits it leaves no node', 10;
+	'terminated while it waits it leaves no node', 30;
 
 	# The launcher starts another one.
 	wait_for_queue($zk, lock_path('applied'), 2);

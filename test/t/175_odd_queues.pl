@@ -117,7 +117,7 @@ SQL
 	  $session->query_safe('SELECT name FROM names');
 	is_deeply(\@znodes, \@expected, 'they are the names of the znodes');
 	is($session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'), $count, 'all are released');
-	poll_until { !$zk->ephemerals(lock_path('all/')) } 'nodes to go', 10;
+	poll_until { !$zk->ephemerals(lock_path('all/')) } 'nodes to go', 30;
 	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), $count, 'and free');
 	$other->query_safe('SELECT zk_unlock_all()');
 };

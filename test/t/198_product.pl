@@ -256,7 +256,7 @@ sub read_queues (@names)
 
 # What is under way may take a while: until it is as promised, or for some seconds.
 # Where much is broken there is no use in so much patience.
-my $patience = 5;
+my $patience = 20;
 
 sub settle ($ask, $cells, $found, $promised)
 {

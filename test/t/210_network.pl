@@ -77,7 +77,7 @@ foreach my $case (
 	$table->run("create is cancelled: $fault, $end", { asker => connected() },
 		[ break => $fault ],
 		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
-		[ cancel => 'asker' ], [ 'asker ends' => '!57014', 5 ],
+		[ cancel => 'asker' ], [ 'asker ends' => '!57014', 12 ],
 		[ mend => $end ], [ gone => 'cut' ],
 		[ asker => "zk_try_lock('cut')", 't' ], [ nodes => cut => 1 ],
 		@released);
@@ -86,7 +86,7 @@ foreach my $case (
 	$table->run("unlock: $fault, $end", { asker => connected() },
 		[ asker => "zk_lock('cut')" ],
 		[ break => $fault ],
-		[ asker => "zk_unlock('cut')", 't', 5 ], [ asker => 'SELECT count(*) FROM zk_locks', 0 ],
+		[ asker => "zk_unlock('cut')", 't', 12 ], [ asker => 'SELECT count(*) FROM zk_locks', 0 ],
 		[ mend => $end ], [ gone => 'cut' ],
 		[ asker => "zk_try_lock('cut')", 't' ],
 		@released);
@@ -187,10 +187,10 @@ subtest 'reset just ahead of a request' => sub {
 	my ($program) = session_programs($session->pid);
 	kill 'STOP', $program;
 	$proxy->go_away;
-	start_to_wait($session, "SELECT zk_try_lock('other', '3s')");
+	start_to_wait($session, "SELECT zk_try_lock('other', '6s')");
 	kill 'CONT', $program;
 	$session->wait_result;
-	assert_soon { $session->query("SELECT zk_is_held('reset')") ne 't' } 'the lock is lost with the session', 15;
+	assert_soon { $session->query("SELECT zk_is_held('reset')") ne 't' } 'the lock is lost with the session', 40;
 	$proxy->heal;
 	assert_leave_nothing($zk, lock_path('reset'), $session);
 };

@@ -6,7 +6,7 @@
 use Proxy;
 use ZkLockTest;
 
-my $session_timeout = 20;
+my $session_timeout = 60;
 my %setting = (
 	'zklock.session_timeout' => "${session_timeout}s",
 	'restart_after_crash' => 'on');

@@ -9,7 +9,7 @@ use ZkLockTest;
 
 # What an end may take on a busy machine, in seconds. Of that a backend gives its
 # program 0.2 s to close the session.
-my $at_once = 8;
+my $at_once = 15;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);

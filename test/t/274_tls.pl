@@ -200,9 +200,9 @@ subtest 'sessions end' => sub {
 	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
 	$session->quit;
 
-	$session = background($node, holds => 'ended');
+	$session = background($node, 'zklock.session_timeout' => '1min', holds => 'ended');
 	$session->quit;
-	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 2;
+	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 20;
 	assert_no_programs('no program is left', $session);
 };
 

@@ -74,7 +74,7 @@ subtest 'so many without its own' => sub {
 		my $before = records();
 		$proxy->trap(15, 1, 'replies');    # create2
 		$asker->start_query("SELECT zk_run_once('job', '$slot')");
-		poll_until { $stranger->exists("$directory/$slot.once") } 'the record', 20;
+		poll_until { $stranger->exists("$directory/$slot.once") } 'the record', 30;
 		$proxy->reset_connections;
 		$proxy->heal;
 		my $got = $asker->wait_result;

@@ -86,7 +86,7 @@ subtest 'the connection is lost' => sub {
 	my $id = $session->query_safe('SELECT session_id FROM zk_session');
 	$proxy->trap(8, 200, 'requests');    # a list in the middle
 	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
-	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
 	$proxy->come_back;
 	is($session->wait_result, 440, 'in the next session too');
 };

@@ -56,7 +56,7 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 			IPC::Run::run([ 'psql', '-X', '-q', '-d', $self->connstr('app'), '-c', '' ],
 				'>', \my $out, '2>&1');
 		}
-		'PgBouncer to answer', 20;
+		'PgBouncer to answer', 30;
 		return $self;
 	}
 
