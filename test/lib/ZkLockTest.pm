@@ -351,7 +351,7 @@ sub _wait_for_activity ($node, $pid, $condition, $what, $session = undef)
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
 	poll_until { $node->safe_psql('postgres', $sql) eq 't' || $session && $session->fails_early }
-	"backend $pid $what", 30;
+	"backend $pid $what", 60;
 	return;
 }
 
@@ -468,7 +468,7 @@ sub wait_for_watch ($zk, $node, @sessions)
 	{
 		(grep { $_->is_done } @sessions) || grep { m{(?:^|/)\Q$node\E$} } $zk->watched_paths('/');
 	}
-	"somebody to watch $node", 30;
+	"somebody to watch $node", 60;
 	return;
 }
 

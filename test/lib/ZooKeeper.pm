@@ -514,7 +514,7 @@ sub wait_ready ($self)
 		return 0 if $count{''};
 		return $self->{servers} == 1 || ($count{leader} || 0) == 1;
 	}
-	'ZooKeeper to be ready';
+	'ZooKeeper to be ready', 180;
 	return $self;
 }
 
