@@ -392,7 +392,8 @@ sub wait_for_demand ($node)
 =head2 wait_for_queue($zookeeper, $path, $count, $session)
 
 Until that many contenders' nodes are below the path; returns their names as
-queue_nodes does. Dies at once if the session's query, if one is given, has failed. Between two waiters whose order matters, use this: a backend
+queue_nodes does. Dies at once if the session's query, if one is given, has failed.
+Between two waiters whose order matters, use this: a backend
 may wait for its connection before it stands in the queue.
 
 =cut

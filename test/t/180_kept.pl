@@ -223,7 +223,8 @@ subtest 'what this session wants itself' => sub {
 
 subtest 'until its time is over' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('2s');
-	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 20)"), "$token|t", 'used');
+	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 20)"),
+		"$token|t", 'used');
 	assert_no_nodes($zk, lock_path($name), 'it goes, with its backend idle');
 	assert_states($keeper, '', 'which this knows');
 	assert_anew($keeper, $name, $token, 'the next time it is another');

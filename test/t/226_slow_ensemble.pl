@@ -22,7 +22,8 @@ foreach my $guard (qw(lease quorum))
 		$session->query('INSERT INTO work VALUES (1)');
 		last if $session->sqlstate ne '40001';
 		note("again: " . $session->error);
-		poll_until { $session->query("SELECT zk_unlock_all(), zk_lock('slow')"); $session->sqlstate eq '00000' } 'another one', 30;
+		poll_until { $session->query("SELECT zk_unlock_all(), zk_lock('slow')"); $session->sqlstate eq '00000' }
+		'another one', 30;
 	}
 	is($session->sqlstate, '08006', "$guard: refused");
 	like($session->error, qr/could not prove.*HINT:  Increase/s, 'with the reason');

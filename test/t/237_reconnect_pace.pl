@@ -104,7 +104,8 @@ $holder->quit;
 # call. Later calls have a time of their own; that of the last one is over here.
 my $young = background($node, 'zklock.connect_timeout' => '1min', holds => 'young');
 # On a busy machine its answer may take longer.
-poll_until { $young->query("SET zklock.connect_timeout = '100ms'; SELECT zk_unlock_all(), zk_lock('young')"); $young->sqlstate eq '00000' } 'an answer';
+$young->query_safe("SET zklock.connect_timeout = '100ms'");
+poll_until { $young->query("SELECT zk_unlock_all(), zk_lock('young')"); $young->sqlstate eq '00000' } 'an answer';
 $young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_unlock('young'), pg_sleep(0.2)");
 my ($number, $program) = $young->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^0x([0-9a-f]+)\|(\d+)$/;
 # Who stands still does not take its session back.

@@ -637,7 +637,8 @@ subtest 'a session with locks' => sub {
 	$holder->query_safe("SELECT zk_lock('checked')");
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
 	my $cancelled = 0;
-	my $sleeper = background($node, 'zklock.session_timeout' => '4s', first => "BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
+	my $sleeper = background($node, 'zklock.session_timeout' => '4s',
+		first => "BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
 	$sleeper->start_query('SELECT pg_sleep(60)');
 	$zk->pause;
 	foreach my $with_session ('false', 'true')

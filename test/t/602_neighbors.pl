@@ -113,7 +113,8 @@ sub seen (@nodes)
 		FROM zk_lock_queue('seen')"),
 		'held exclusive zklock ' . $nodes[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
 	my $pid = $holder->pid;
-	assert_told($looker, "SELECT zk_lock('seen', '0.1 s')", qr/process $pid/, 'a wait that is too long names the holder');
+	assert_told($looker, "SELECT zk_lock('seen', '0.1 s')", qr/process $pid/,
+		'a wait that is too long names the holder');
 	is($looker->sqlstate, '55P03', 'as it ends');
 	is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
 	assert_leave_nothing($zk, lock_path('seen'), $holder, $looker);
