@@ -80,6 +80,8 @@ sub logged_of_cancelled ($type, $nth, $sql, $act)
 {
 	my $from = -s $node->logfile;
 	$anna->query_safe("SELECT zk_try_lock('warm'), zk_unlock_all()");
+	# Or that delete, for which nobody waits, springs the trap.
+	poll_until { $anna->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'its end';
 	$proxy->trap($type, $nth, 'replies');
 	$anna->start_query($sql);
 	poll_until { $proxy->is_sprung } 'it to be sent';
