@@ -50,8 +50,8 @@ my %is_expected = map { $_ => 1 } qw(00000 08006 08001 22023 42501 53200 53400 5
 
 # Each case: what is asked for, what stands before it on the same connection, and on the
 # other one; how the other one goes on once the statement waits; what shows that a lock is
-# had, and for which name. NAME is another one each time, ROW the worker's own, and TOKEN
-# what the other one got.
+# had, and for which name; what it says if an answer is lost. NAME is another one each time,
+# ROW the worker's own, and TOKEN what the other one got.
 my @cases = (
 	[ 'a lock', with_all => 1, sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a' ],
 	[ 'a shared lock', sql => "SELECT zk_lock_shared('NAME/a')", lock => 'NAME/a' ],
@@ -59,18 +59,16 @@ my @cases = (
 	[ 'a try', sql => "SELECT zk_try_lock('NAME/a')", is_true => 'NAME/a' ],
 	[ 'a try in vain', sql => "SELECT zk_try_lock('NAME/a', '30ms')", other => "SELECT zk_lock('NAME/a')",
 		is_true => 'NAME/a' ],
-	[ 'a try of nothing but a look', sql => "SELECT zk_try_lock('NAME/a')",
-		other => "SELECT zk_lock('NAME/a')", is_true => 'NAME/a' ],
+	[ 'a try of nothing but a look', sql => "SELECT zk_try_lock('NAME/a')", other => "SELECT zk_lock('NAME/a')", is_true => 'NAME/a' ],
 	[ 'a set of locks', sql => "SELECT zk_lock(ARRAY['NAME/a', 'NAME/b'])", lock => 'NAME/b' ],
 	[ 'a try of a set', sql => "SELECT zk_try_lock(ARRAY['NAME/a', 'NAME/b'])", is_true => 'NAME/b' ],
 	[ 'a path', sql => "SELECT zk_lock_path('NAME/a/b')", lock => 'NAME/a/b' ],
-	[ 'the first lock of a session', sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a',
-		before => 'SELECT zk_disconnect()' ],
+	[ 'the first lock of a session', sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a', before => 'SELECT zk_disconnect()' ],
 	[ 'a wait', sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a',
 		other => "SELECT zk_lock('NAME/a')", meanwhile => "SELECT zk_unlock('NAME/a')" ],
 	[ 'a wait behind readers', sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a',
 		other => "SELECT zk_lock_shared('NAME/a')", meanwhile => "SELECT zk_unlock_shared('NAME/a')" ],
-	[ 'a release', sql => "SELECT zk_unlock('NAME/a')", before => "SELECT zk_lock('NAME/a')" ],
+	[ 'a release', sql => "SELECT zk_unlock('NAME/a'); SELECT count(*) FROM zk_lock_queue('NAME/a')", before => "SELECT zk_lock('NAME/a')" ],
 	[ 'a release that waits', sql => 'SELECT zk_disconnect()', before => "SELECT zk_lock('NAME/a')" ],
 	[ 'a downgrade', sql => "SELECT zk_unlock('NAME/a'); SELECT zk_lock('NAME/b')",
 		before => "SELECT zk_lock('NAME/a'), zk_lock_shared('NAME/a')" ],
@@ -87,20 +85,18 @@ my @cases = (
 		other => "SELECT zk_lock('NAME/a')" ],
 	[ 'an examination', with_all => 1, sql => 'SELECT count(*) FROM zk_check(true)', other => "SELECT zk_lock('NAME/a')" ],
 	[ 'a hold', with_all => 1, sql => "SELECT zk_hold('NAME/h', 'because')" ],
-	[ 'the end of a hold', other => "SELECT zk_hold('NAME/h', 'because')",
-		sql => "SELECT zk_release_hold('NAME/h', TOKEN)" ],
-	[ 'an eviction', other => "SELECT zk_lock('NAME/a')",
-		sql => "SELECT zk_evict('NAME/a', TOKEN)" ],
-	[ 'a request to release', other => "SELECT zk_lock('NAME/a')",
-		sql => "SELECT zk_request_release('NAME/a', 'please')" ],
+	[ 'the end of a hold', other => "SELECT zk_hold('NAME/h', 'because')", answer => 't', sql => "SELECT zk_release_hold('NAME/h', TOKEN)" ],
+	(map { [ "the end of a lease$_", answer => 't', other => "SELECT zk_lease('NAME/l', 'app', '1 min')",
+		sql => "SELECT zk_lease_release('NAME/l', TOKEN$_)" ] } '', q{, '1 s'}),
+	[ 'an eviction', other => "SELECT zk_lock('NAME/a')", answer => 't', sql => "SELECT zk_evict('NAME/a', TOKEN)" ],
+	[ 'a request to release', other => "SELECT zk_lock('NAME/a')", sql => "SELECT zk_request_release('NAME/a', 'please')" ],
 	[ 'a look for requests', sql => "SELECT zk_release_requested('NAME/a')", before => "SELECT zk_lock('NAME/a')" ],
-	[ 'a run', with_all => 1, sql => "SELECT zk_run_once('NAME', 'today')" ],
+	[ 'a run', with_all => 1, answer => 't', sql => "SELECT zk_run_once('NAME', 'today')" ],
 	[ 'a run that was', sql => "SELECT zk_run_once('NAME', 'today')", other => "SELECT zk_run_once('NAME', 'today')" ],
 	[ 'a run after another one', sql => "SELECT zk_run_once('NAME', 'today', '1 second')",
 		other => "SELECT zk_run_once('NAME', 'yesterday', '1 ms')" ],
 	[ 'a list of runs', sql => "SELECT count(*) FROM zk_runs('NAME')", other => "SELECT zk_run_once('NAME', 'today')" ],
-	[ 'a run to forget', sql => "SELECT zk_forget_run('NAME', 'today')",
-		other => "SELECT zk_run_once('NAME', 'today')" ],
+	[ 'a run to forget', answer => 't', sql => "SELECT zk_forget_run('NAME', 'today')", other => "SELECT zk_run_once('NAME', 'today')" ],
 	[ 'a deadlock', sql => "SELECT zk_lock('NAME/b')", before => "SELECT zk_lock('NAME/a')",
 		other => "SELECT zk_lock('NAME/b')", its_wait => "SELECT zk_lock('NAME/a')", may_be => '40P01' ],
 	[ 'a deadlock over a row', sql => "SELECT zk_lock('NAME/b')",
@@ -222,6 +218,7 @@ sub refuse
 	my $has_come = $liar->has_come;
 	my $state = $session->sqlstate;
 	$odd_one->("$state " . $session->error) if !$is_expected{$state} && $state ne ($case->{may_be} // '');
+	$odd_one->("it says $result") if $case->{answer} && $what eq 'no answer' && $result ne $case->{answer};
 
 	# Nobody else gets it, nor its opposite.
 	my $lock = $case->{is_true} && $result eq 't' ? $case->{is_true} : $case->{lock};
