@@ -233,10 +233,7 @@ of ZooKeeper's by now, with holds => name it holds that lock, and first => $sql 
 
 =cut
 
-sub background ($node, %option)
-{
-	return ZkLockTest::Session->new($node, %option);
-}
+sub background ($node, %option) { return ZkLockTest::Session->new($node, %option); }
 
 =pod
 
@@ -541,10 +538,7 @@ The znode of a lock.
 
 =cut
 
-sub lock_path ($name)
-{
-	return "$root/$name";
-}
+sub lock_path ($name) { return "$root/$name"; }
 
 =pod
 

@@ -120,6 +120,8 @@ subtest 'the reply is lost, and the node made anew' => sub {
 	my ($maker, $releaser) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	my $token = $maker->query_safe("SELECT zk_hold('anew', 'first')");
 	my ($path) = map { lock_path("anew/$_") } queue_nodes($zk, lock_path('anew'));
+	# Or the delete of its first release springs the trap.
+	poll_until { $releaser->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'that to be confirmed';
 	$proxy->trap(2, 1, 'replies');
 	$releaser->start_query("SELECT zk_release_hold('anew', $token)");
 	poll_until { $proxy->is_sprung && !$foreign->exists($path) } 'it to be deleted', 30;
