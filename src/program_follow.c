@@ -314,9 +314,9 @@ keep_tick(Session *session, int64_t now)
 }
 
 /*
- * A reply that was lost with the connection is asked for again, and the watch
- * with it.  A queue that we may not read, or that is not there, is no place
- * to keep anything.
+ * A reply that was lost with the connection is asked for again before this, and
+ * the watch with it.  A queue that we may not read, or that is not there, is no
+ * place to keep anything.
  */
 bool
 keep_listed(Request *request)
@@ -328,8 +328,6 @@ keep_listed(Request *request)
 		;
 	if (keep == NULL)
 		return false;
-	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
-		return true;
 	keep->list = NULL;
 	if (request->answer.reply.result == ZK_OK)
 		judge_list(session, keep, request);

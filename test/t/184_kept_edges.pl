@@ -2,6 +2,7 @@
 # Kept locks at the edges: cancels, requests to release, too many of them, strangers
 # with the mark of a keeper. Each was found by somebody who tried to break it.
 
+use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -10,27 +11,15 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '12s', 'log_
 my $stranger = $zk->client;
 my $rival = background($node{paris});
 
-sub keeper { return background($node{berlin}, 'zklock.keep' => '10min'); }
-
-sub states
-{
-	return $_[0]->query_safe(
-		q(SELECT coalesce(string_agg(name || ' ' || state, ', ' ORDER BY name), '') FROM zk_locks));
-}
+sub keeper (%setting) { return background($node{berlin}, 'zklock.keep' => '10min', %setting); }
 
 sub node_of ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
 
 sub assert_states ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(states($session), $expected, $what);
-}
-
-# It is asked to release the lock, and hears of it.
-sub assert_hears ($keeper, $name)
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return assert_becomes { $keeper->query_safe("SELECT zk_release_requested('$name')") } 't', 'it hears that';
+	return is($session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks)),
+		$expected, $what);
 }
 
 # A node with a keeper's mark, at the head of a queue that exists.
@@ -38,9 +27,7 @@ sub forge ($name, %option)
 {
 	$rival->query_safe("SELECT zk_lock('$name'), zk_unlock('$name')");
 	assert_no_nodes($zk, lock_path($name));
-	return $stranger->contend(
-		lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-',
-		'x', %option);
+	return $stranger->contend(lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-', 'x', %option);
 }
 
 subtest 'a cancel as the lock is taken back' => sub {
@@ -75,12 +62,25 @@ subtest 'locks below a kept one' => sub {
 	$rival->query_safe('SELECT zk_unlock_all()');
 };
 
+# Nobody would tell its program who has come.
+subtest 'a queue that may not be read' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $keeper = keeper('zklock.servers' => $proxy->address);
+	$rival->query_safe("SELECT zk_lock('unread'), zk_unlock('unread')");
+	$proxy->trap(8, 2, 'rest');    # the first list is that of the contender
+	$keeper->query_safe("SELECT zk_lock('unread'), zk_unlock('unread')");
+	poll_until { $proxy->is_sprung } 'its program to ask for the queue';
+	$stranger->set_acl(lock_path('unread'), [ [ 30, 'world', 'anyone' ] ]);
+	$proxy->heal;
+	assert_becomes { $keeper->query_safe('SELECT count(*) FROM zk_locks') } 0, 'keeps nothing';
+};
+
 subtest 'requests to release' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('asked')");
 	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'not yet');
 	is($rival->query_safe("SELECT zk_request_release('asked')"), 1, 'one is asked');
-	assert_hears($keeper, 'asked');
+	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('asked')") } 't', 'it hears that';
 	$keeper->query_safe("SELECT zk_unlock('asked')");
 	assert_states($keeper, '', 'what was to be released is not kept');
 	$keeper->query_safe("SELECT zk_lock('asked')");
@@ -93,7 +93,7 @@ subtest 'requests to release' => sub {
 	$rival->query_safe("SELECT zk_request_release('kept')");
 	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'not while nobody holds it');
 	$keeper->query_safe("SELECT zk_lock('kept')");
-	assert_hears($keeper, 'kept');
+	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('kept')") } 't', 'it hears that';
 	$keeper->query_safe("SELECT zk_unlock('kept')");
 	assert_states($keeper, 'asked kept', 'and lets go of it');
 };
@@ -184,10 +184,9 @@ subtest 'strangers with the mark' => sub {
 	$stranger->delete($node);
 };
 
+my @soon = (deadlock_timeout => '200ms');
 subtest 'one that has no answer is not in a deadlock' => sub {
-	my $keeper = keeper();
-	my $other = background($node{paris});
-	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
+	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));
 	$keeper->query_safe("SELECT zk_lock('x')");
 	$other->query_safe("SELECT zk_lock('y')");
 	start_in_queue($keeper, "SELECT zk_lock('y', '30s')", $zk, lock_path('y'), 2);
@@ -204,9 +203,7 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 
 # It waits for who waits for it, but would have given the lock up, were it not stopped.
 subtest 'one that merely keeps a lock is not in a deadlock' => sub {
-	my $keeper = keeper();
-	my $other = background($node{paris});
-	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
+	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));
 	$keeper->query_safe("SELECT zk_lock('held'), zk_lock('x'), zk_unlock('x')");
 	assert_states($keeper, 'held held, x kept', 'kept');
 	$other->query_safe("SELECT zk_lock('y')");
