@@ -65,6 +65,16 @@ WHERE NOT EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proown
 ORDER BY function;
 DROP VIEW pg_temp.functions;
 
+-- Who but the owner may do what with tables and views
+SELECT c.relname AS relation, a.grantee::regrole AS grantee,
+	string_agg(a.privilege_type, ' ' ORDER BY a.privilege_type COLLATE "C") AS privileges
+FROM pg_depend d JOIN pg_class c ON d.objid = c.oid, aclexplode(c.relacl) AS a
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND a.grantee <> c.relowner
+GROUP BY 1, 2
+ORDER BY c.relname, a.grantee::regrole::text COLLATE "C";
+
 -- Dropped while a lock is held, and made again in another schema: the lock is
 -- the session's, not the extension's. Until then DISCARD ALL lets go of it.
 SELECT zk_lock('extension') AS token \gset
@@ -102,5 +112,13 @@ DROP EXTENSION zklock;
 SET ROLE regress_zklock_extension;
 CREATE EXTENSION zklock;
 RESET ROLE;
+
+-- What default privileges give to a role whose name must be quoted is taken away.
+ALTER ROLE regress_zklock_extension RENAME TO "regress_zklock-extension";
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO "regress_zklock-extension";
+ALTER DEFAULT PRIVILEGES GRANT ALL ON ROUTINES TO "regress_zklock-extension";
 CREATE EXTENSION zklock;
-DROP ROLE regress_zklock_extension;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM "regress_zklock-extension";
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON ROUTINES FROM "regress_zklock-extension";
+-- nothing is left, or it could not be dropped
+DROP ROLE "regress_zklock-extension";
