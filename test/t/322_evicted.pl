@@ -243,7 +243,8 @@ subtest 'a release without an answer' => sub {
 subtest 'a word that does not come' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $holder = background($node{berlin});
-	$holder->query_safe("SET zklock.session_timeout = '40s'; SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('evicted')");
+	$holder->query_safe("SET zklock.session_timeout = '40s'; SET zklock.connect_timeout = '1min';
+		SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('evicted')");
 	evict('evicted', 1);
 	$proxy->trap(4, 1, 'requests');    # getData
 	my $begun = time;

@@ -328,7 +328,7 @@ subtest 'a holder that leaves meanwhile' => sub {
 };
 
 subtest 'a server that does not answer holds nobody up' => sub {
-	my $session = background($node{berlin}, first => "SET zklock.session_timeout = '40 s'; SELECT zk_lock('silent')");
+	my $session = background($node{berlin}, 'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '1min', holds => 'silent');
 	$zk->pause;
 	my $since = time;
 	is(is_requested($session, 'silent'), 'f', 'nothing was heard');
