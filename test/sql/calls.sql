@@ -164,3 +164,18 @@ SELECT held(), queued();
 DROP TABLE work;
 DROP FUNCTION held, queued, locks, function_call, sql_call;
 DROP PROCEDURE set_call, definer_call;
+
+-- Also the first lock of a backend is guarded, and its loss is forgotten with the transaction.
+\c -
+CREATE TABLE work (i int);
+CALL zk_wait_lock('call');
+SELECT zk_evict('call', token) FROM zk_locks;
+BEGIN;
+INSERT INTO work VALUES (1);
+SELECT zk_is_held('call');
+SELECT zk_unlock_all();
+COMMIT;
+\echo :SQLSTATE
+INSERT INTO work VALUES (2);
+TABLE work;
+DROP TABLE work;

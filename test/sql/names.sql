@@ -107,6 +107,12 @@ SELECT zk_lock('names/case') <> zk_lock('names/CASE') AS differ_in_case,
 SELECT count(*) FROM zk_locks;
 SELECT zk_unlock_all();
 
+-- Where names are told to others there is room for 127 bytes of each, cut at a character.
+SELECT count(zk_lock(name)) FROM unnest(ARRAY[repeat('x', 127), repeat('y', 128),
+	repeat('z', 126) || U&'\00E9']) AS name;
+SELECT left(name, 1) AS name, octet_length(name) FROM zk_backend_locks WHERE pid = pg_backend_pid() ORDER BY 1;
+SELECT zk_unlock_all();
+
 -- A lock and another one below it have nothing to do with each other, though
 -- the second stands among the first one's queue entries.
 SELECT zk_lock('names/parent') > 0 AS parent, zk_lock('names/parent/child') > 0 AS child;

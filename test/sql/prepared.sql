@@ -41,3 +41,18 @@ SELECT zk_xact_lock('prepared') > 0 AS token;
 ROLLBACK TO a;
 PREPARE TRANSACTION 'zklock_prepared';
 ROLLBACK PREPARED 'zklock_prepared';
+
+-- Nobody asks for the lock where the guard is off.
+SELECT zk_lock('prepared') > 0 AS token;
+CREATE TABLE zklock_prepared (i int);
+BEGIN;
+INSERT INTO zklock_prepared VALUES (1);
+PREPARE TRANSACTION 'zklock_prepared';
+SELECT zk_evict('prepared', token) FROM zk_locks;
+SELECT zk_is_held('prepared');
+\set VERBOSITY sqlstate
+COMMIT PREPARED 'zklock_prepared';
+SET zklock.commit_guard = off;
+COMMIT PREPARED 'zklock_prepared';
+TABLE zklock_prepared;
+DROP TABLE zklock_prepared;

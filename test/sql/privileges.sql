@@ -94,6 +94,14 @@ RESET SESSION AUTHORIZATION;
 ALTER FUNCTION pay_now() OWNER TO regress_zklock_stranger;
 SELECT pay_now();
 
+-- But who has a lock he is told only if he may know himself.
+CREATE FUNCTION pay_holder() RETURNS boolean SECURITY DEFINER LANGUAGE sql AS $$SELECT owner IS NOT NULL FROM zk_leader('pay')$$;
+SELECT zk_lock('pay') > 0 AS granted, pay_holder();
+SET SESSION AUTHORIZATION regress_zklock_stranger;
+SELECT pay_holder();
+RESET SESSION AUTHORIZATION;
+SELECT zk_unlock('pay');
+
 -- Everybody
 SELECT zk_grant('pay', 'public', 'lock');
 SET SESSION AUTHORIZATION regress_zklock_stranger;
@@ -194,6 +202,6 @@ SELECT zk_try_xact_lock('pay');
 RESET ROLE;
 
 REVOKE EXECUTE ON FUNCTION zk_grant FROM regress_zklock_stranger;
-DROP FUNCTION pay_now();
+DROP FUNCTION pay_now, pay_holder;
 DROP PROCEDURE deny(), only_row(text, text, text);
 DROP ROLE regress_zklock_tenant, regress_zklock_payroll, regress_zklock_stranger, regress_zklock_even;
