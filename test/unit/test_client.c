@@ -13,6 +13,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -859,6 +861,63 @@ test_full_socket(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/*
+ * What the handler of SIGCHLD owes to whom it interrupts, and a child that was
+ * forked to the session of its parent.
+ */
+static void
+test_manners(void)
+{
+	ZkClient   *other = open_connected();
+	ZkClientStatus status;
+	struct sigaction handler;
+	sigset_t	sigchld;
+	int			result;
+	pid_t		child;
+
+	sigaction(SIGCHLD, NULL, &handler);
+	ok((handler.sa_flags & SA_RESTART) != 0, "a call that SIGCHLD interrupts goes on");
+	zklock_client_status(other, &status);
+	zklock_client_interrupt_on_loss(other, true);
+	nsignals = 0;
+	child = fork();
+	if (child == 0)
+	{
+		raise(SIGCHLD);
+		zklock_client_close(other, 0);
+		_exit(nsignals);
+	}
+	ok(waitpid(child, &result, 0) == child && result == 0, "a forked child has no program that could end");
+	is_int(ZK_OK, result_of(zklock_client_check(other, top, 0)), "and closes nothing of its parent's");
+
+	/* somebody else reaps the program, so that the handler's waitpid() fails */
+	sigemptyset(&sigchld);
+	sigaddset(&sigchld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &sigchld, NULL);
+	kill(status.program_pid, SIGKILL);
+	ok(waitpid(status.program_pid, &result, 0) == status.program_pid, "the program ends");
+	errno = EDOM;
+	sigprocmask(SIG_UNBLOCK, &sigchld, NULL);
+	is_int(EDOM, errno, "the handler leaves errno alone");
+	is_int(1, nsignals, "and has told of the loss");
+	is_int(ZK_LOSS_PROGRAM, await_loss(other), "which is known");
+	close_client(other);
+}
+
+/* How many descriptors this process has open, and one to look. */
+static int
+count_descriptors(void)
+{
+	DIR		   *directory = opendir("/proc/self/fd");
+	int			count = 0;
+
+	while (directory != NULL && readdir(directory) != NULL)
+		count++;
+	if (directory != NULL)
+		closedir(directory);
+	return count;
+}
+
 /* What is no program of ours, or is none at all, is a loss with its reason. */
 static void
 test_bad_programs(void)
@@ -869,6 +928,7 @@ test_bad_programs(void)
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 	{
+		int			ndescriptors = count_descriptors();
 		ZkClient   *client = open_with((ZkClientOptions) {
 			.servers = servers, .program = programs[i]
 		});
@@ -881,6 +941,7 @@ test_bad_programs(void)
 		   "%s is no session: %s", programs[i], error);
 		zklock_client_free(get);
 		close_client(client);
+		is_int(ndescriptors, count_descriptors(), "and leaves nothing open");
 	}
 }
 
@@ -933,6 +994,7 @@ main(void)
 	test_killed_program(client);
 	test_stopped_program(client);
 	test_full_socket(client);
+	test_manners();
 	test_bad_programs();
 	test_name();
 	test_failures();
