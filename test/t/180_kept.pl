@@ -188,7 +188,7 @@ subtest 'a try does not lie' => sub {
 };
 
 subtest 'a keeper that does not answer' => sub {
-	my $rival = rival();
+	my $rival = connected('paris', 'zklock.connect_timeout' => '1min');
 	my ($keeper, $name) = keeper_of_one('10min');
 	my ($program) = session_programs($keeper->pid);
 	kill STOP => $program;

@@ -188,6 +188,20 @@ subtest 'one bad server beside a good one' => sub {
 		ensemble => [ qr/^note: a single server/, 'one that is named twice is one' ]);
 };
 
+# A busy machine may have no time for it: the best of three.
+sub shows_in_time (@what)
+{
+	my $rows = shows(@what);
+	for (1 .. 2)
+	{
+		last if $rows->{took} < 10;
+		note("again: it took $rows->{took} s");
+		$rows = shows(@what);
+	}
+	cmp_ok($rows->{took}, '<', 10, 'and within seconds');
+	return $rows;
+}
+
 # The address is one that drops what is sent to it; or the machine has no route to
 # it at all, and then that is said at once.
 subtest 'nothing that is down takes longer than a second' => sub {
@@ -198,10 +212,9 @@ subtest 'nothing that is down takes longer than a second' => sub {
 	} 1 .. 8;
 	my $dropping = '127.0.0.1:' . $full->sockport;
 	my $session = background($node, 'zklock.servers' => "$server,$silent,$dropping,192.0.2.1:2181");
-	my $rows = shows([ '', 'false', $session ],
+	my $rows = shows_in_time([ '', 'false', $session ],
 		"server $server" => [ qr/^(?:ok|note)/, 'the good one has its answer' ],
 		"server $dropping" => [ qr/^warning.*no connection in time/, 'the one that drops is named' ]);
-	cmp_ok($rows->{took}, '<', 30, "and all of it took $rows->{took} s");
 	is(scalar(grep { /^server/ } keys %$rows), 4, 'all are named');
 	is(session_programs($session->pid), 0, 'no process is left');
 };
@@ -218,10 +231,9 @@ subtest 'names that nobody looks up in time' => sub {
 	my $slow = cluster('slow', $zk,
 		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
 	my $session = background($slow);
-	my $rows = shows([ '', 'false', $session ],
+	my $rows = shows_in_time([ '', 'false', $session ],
 		'server slow1:2181' => [ qr/^warning: nothing was heard of it in time/, 'they are named' ],
 		"server $server" => [ qr/^(?:ok|note): /, 'the one between them has its answer' ]);
-	cmp_ok($rows->{took}, '<', 30, "and it took $rows->{took} s");
 	my ($port) = $server =~ /:(\d+)$/;
 	shows([ "SET zklock.servers = 'twice:$port'", 'false', $slow ],
 		ensemble => [ qr/^note: a single server/, 'the best of two addresses counts' ]);
