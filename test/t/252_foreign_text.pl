@@ -44,7 +44,7 @@ sub write_hostile ($name)
 	$stranger->contend("$path/6ba7b8109dad41d180b400c04fd430c8__lock__", $_)
 	  foreach encode_utf8($hostile), $bytes, encode_utf8($letters), $json->($letters),
 	  $json->($hostile), "{\"client\":\"zklock\",\"a\":" . '[' x 3500,
-	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000, 'Z';
+	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000, 'Z', '{"client":"zklock","user":"\u65e5"}';
 	$stranger->contend("$path/" . encode_utf8("\x{e9}\x{65e5}\"\\-lock-"), $bytes);
 	return;
 }
