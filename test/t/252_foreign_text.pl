@@ -51,8 +51,7 @@ sub write_hostile ($name)
 
 write_hostile('hostile');
 $stranger->create_path(lock_path(encode_utf8("odd\x{202e}name")));
-$stranger->create(lock_path(encode_utf8("odd\x{202e}name/x-lock-0000000001")), '',
-	ephemeral => 1);
+$stranger->create(lock_path(encode_utf8("odd\x{202e}name/x-lock-0000000001")), '', ephemeral => 1);
 foreach my $database (sort keys %encoding)
 {
 	foreach my $client ('same', 'UTF8', 'LATIN1', 'EUC_JP', 'SQL_ASCII', 'WIN1251')

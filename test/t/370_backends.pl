@@ -38,8 +38,7 @@ subtest 'what it holds' => sub {
 	$holder->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('b')");
 	is(backend($holder, "state, datname, usename = current_user, waiting_for, lock_count"),
 		'connected|postgres|t||2', 'its row');
-	is(backend($holder, 'session_id, server'),
-		$holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
+	is(backend($holder, 'session_id, server'), $holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
 	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
 	is(locks($holder, 'name, mode, state, session_holds, xact_holds, permits'),
 		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
@@ -230,7 +229,9 @@ subtest 'the title of its program' => sub {
 	is(backend($holder, 'state'), 'connected', 'its own is connected');
 	open my $title, '<', "/proc/$program/cmdline" or die $!;
 	like(readline($title), qr/^zklock: session of backend @{[$holder->pid]}, connected *\0$/, 'and says so');
-	$holder->query_safe('SELECT zk_disconnect()');
+	kill 'STOP', $program;
+	is($holder->query_safe("SELECT zk_disconnect(), clock_timestamp() - statement_timestamp() > '1.9 s'"), '|t', 'it has its time to end');
+	kill 'CONT', $program;
 	is(backend($holder, 'state'), 'none', 'nobody is asked without a session');
 };
 
