@@ -494,9 +494,12 @@ enter_lock(const char *name)
 	{
 		char	   *former = lock->name;
 
-		lock->name = MemoryContextStrdup(LockContext, name);
-		if (former != NULL)
-			pfree(former);
+		if (former == NULL || strcmp(former, name) != 0)
+		{
+			lock->name = MemoryContextStrdup(LockContext, name);
+			if (former != NULL)
+				pfree(former);
+		}
 		lock->place.root_length = root_length;
 	}
 	lock->place.name = lock->name;
