@@ -158,14 +158,15 @@ sub finish_job ($job, $status)
 
 	# The parser does not bear an empty text.
 	my $parser = TAP::Parser->new({ tap => contents("$job->{file}.out") . "\n" });
-	my ($bailed_out, @notes);
+	my ($bailed_out, @notes, @bad);
 	while (my $result = $parser->next)
 	{
 		$bailed_out ||= $result->is_bailout;
 		push @notes, $result->as_string if $result->is_bailout;
+		push @bad, join ' ', 'test', $result->number, $result->description
+		  if $result->is_test && !$result->is_ok;
 	}
-	my @bad = map { "test $_" } $parser->failed;
-	$bad[0] .= first_failure("$job->{file}.err") if @bad;
+	$bad[0] .= first_failure("$job->{file}.err") || first_failure("$job->{file}.out") if @bad;
 	# A program can fail without a failed assertion: crash, sanitizer report, wrong
 	# plan, or because it hung. It counts as one.
 	if ($job->{hung} || $bailed_out || $parser->parse_errors || !@bad && $status)

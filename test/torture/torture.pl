@@ -112,7 +112,7 @@ my $parted_flag = "$dir/parted";
 my $clock = "$dir/clock";
 my @foreign_files = map { "$dir/foreign-" . (100 + $_) } 1 .. $foreigners;
 # So that each can be read, whatever happens.
-Torture::History->new($_) foreach @worker_files, @foreign_files,
+Torture::History->new($_) foreach "$dir/died", @worker_files, @foreign_files,
   values %nemesis_file;
 
 note("seed $option{seed}, $option{duration} s, guard $option{guard}, $option{workers} workers"
@@ -151,8 +151,18 @@ sub in_child ($number, $code)
 	srand(1000 * $option{seed} + $number);
 	close $stay;
 	my $done = eval { $code->(); 1 };
-	print STDERR "process $$: $@" unless $done;
+	Torture::History->new("$dir/died")->note($$, error => $@) unless $done;
 	POSIX::_exit($done ? 0 : 1);
+}
+
+# What it died of, or nothing.
+sub died_of ($pid)
+{
+	waitpid $pid, 0;
+	return unless my $status = $?;
+	my $error = "wait status $status";
+	Torture::History::read_events("$dir/died", sub ($entry) { $error = $entry->{error} if $entry->{event} == $pid; });
+	return $error;
 }
 
 sub run_worker ($worker, $quit)
@@ -365,8 +375,7 @@ eval { $nemesis->heal_all; $stage->zookeeper->wait_ready; 1 }
   or push @problems, "ZooKeeper did not come back: $@";
 foreach my $name (sort keys %nemesis_pid)
 {
-	waitpid $nemesis_pid{$name}, 0;
-	push @problems, "the process \"$name\" failed" if $?;
+	push @problems, map { "the process \"$name\" died: $_" } died_of($nemesis_pid{$name});
 }
 note(sprintf '%4.0f s: all healed', now() - $begin);
 
@@ -392,8 +401,7 @@ kill 'KILL', values %worker_pid unless $all_parked;
 close $stay;
 foreach my $worker (sort { $a <=> $b } keys %worker_pid)
 {
-	waitpid $worker_pid{$worker}, 0;
-	push @problems, "worker $worker failed" if $?;
+	push @problems, map { "worker $worker died: $_" } died_of($worker_pid{$worker});
 }
 eval { poll_until { @nodes = $stage->nodes; !@nodes } 'nodes to go', $stuck_after_healing; };
 is("@nodes", '', 'no znode is left when the workers have gone');

@@ -60,9 +60,6 @@ my %ERROR = (
 	-115 => 'AuthFailed',
 	-118 => 'SessionMoved');
 
-# How long one reply may take, in seconds. Longer than an election.
-my $reply_timeout = 60;
-
 =pod
 
 =head1 METHODS
@@ -70,12 +67,13 @@ my $reply_timeout = 60;
 Each of them dies with "<operation> <path>: <error>" when the server refuses,
 e.g. "delete /a: NotEmpty".
 
-=head2 new($server, timeout => seconds, session => id)
+=head2 new($server, timeout => seconds, session => id, patience => seconds)
 
 Connects to one host:port and starts a session, or goes on with one that is
 somebody else's: what this client makes then is the other's, who gets its session
 back when it connects again. It sends nothing but requests, so the session ends
-when there were none for so long, by default for five minutes.
+when there were none for so long, by default for five minutes. A reply may take as long as
+the patience, by default a minute: longer than an election.
 
 =cut
 
@@ -84,7 +82,8 @@ sub new ($class, $server, %option)
 	my $socket = IO::Socket::INET->new(PeerAddr => $server, Timeout => 10)
 	  or croak "could not connect to ZooKeeper at $server: $@";
 	$socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
-	my $self = bless { socket => $socket, xid => 0, owner => $$ }, $class;
+	my $self = bless
+	  { socket => $socket, xid => 0, owner => $$, patience => $option{patience} || 60 }, $class;
 
 	my $timeout = int(1000 * ($option{timeout} || 300));
 	my $id = $option{session} || 0;
@@ -449,7 +448,7 @@ sub _read ($self, $wanted)
 	{
 		# A server that is stopped, or goes on, interrupts it where SIGCHLD has a handler.
 		local $! = 0;
-		my $is_there = $select->can_read($reply_timeout);
+		my $is_there = $select->can_read($self->{patience});
 		next if !$is_there && $!{EINTR};
 		croak 'ConnectionLoss: no reply from ZooKeeper' if !$is_there;
 		my $got = sysread($self->{socket}, $data, $wanted - length $data,

@@ -83,7 +83,9 @@ sub client ($self)
 	my @members = $zk->members;
 	$self->{client} = ZooKeeper::Client->new(
 		'127.0.0.1:' . $zk->port($members[ rand @members ]),
-		timeout => $self->{session_timeout});
+		timeout => $self->{session_timeout},
+		# One that does not answer for longer may never do so: take another.
+		patience => 2 * $self->{session_timeout});
 	$self->{history}->note('session', id => $self->{client}->session_id);
 	$self->{client}->add_auth('digest', $_) foreach $self->credentials;
 	return $self->{client};
