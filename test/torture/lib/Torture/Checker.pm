@@ -36,7 +36,9 @@ our @EXPORT_OK = qw(steps_of);
 
 =pod
 
-=head2 new(cycles => [...], excuses => L<Torture::Excuses>)
+=head2 new(cycles => [...], excuses => L<Torture::Excuses>, refusals => { lock => [[from, to], ...] })
+
+The last is when nobody could delete anything of that lock.
 
 =cut
 
@@ -414,12 +416,27 @@ sub check_fleeting_claims ($self, $retention, @claims)
 =head2 check_deadlocks
 
 Who was told of a deadlock waited for somebody, who waited perhaps for others, who waited
-for a lock that it held: while it waited for the last one.
+for a lock that it held: while it waited for the last one. What could not be deleted when it
+was let go, or given up, is still waited for.
 
 =cut
 
+# So much later, in seconds, it is asked for again.
+my $asked_again = 1;
+
 sub check_deadlocks ($self)
 {
+	my %left;    # by worker, [lock, until] each
+	foreach my $cycle (sort { $a->{asked} <=> $b->{asked} } grep { $_->{wanted} } @{ $self->{cycles} })
+	{
+		my ($wanted, $over, $left) = ($cycle->{wanted}, $cycle->{over} // 9**9**9, $left{ $cycle->{worker} } ||= []);
+		$cycle->{left} = { map { @$_ } @$left };
+		foreach my $lock (keys %$wanted)
+		{
+			push @$left, map { [ $lock, $_->[1] + $asked_again ] }
+			  grep { $_->[0] < $over && $_->[1] > max(values %$wanted) } @{ $self->{refusals}{$lock} || [] };
+		}
+	}
 	return map {
 		$self->_violation('deadlock of nobody', 1, "$_->{name}: nobody waited in a circle", $_)
 	} grep { $_->{is_deadlock} && !$self->_is_in_circle($_) } @{ $self->{cycles} };
@@ -440,15 +457,15 @@ sub _is_in_circle ($self, $victim)
 	return 0;
 }
 
-# For a lock that the other one had got, or wanted, and may have had still.
+# For a lock that the other one had got, or wanted, and may have had still, or that is left.
 sub _waits_for ($waiter, $other, $what, $begin, $end)
 {
 	return 0 if $waiter == $other || ($other->{over} || $end) < $begin;
 	return scalar grep {
 		$waiter->{wanted}{$_} < $end
 		  && ($waiter->{got}{$_} // $waiter->{gave_up} // $end) >= $begin
-		  && defined $other->{$what}{$_}
-		  && $other->{$what}{$_} < $end
+		  && (($other->{left}{$_} // $begin) > $begin
+			|| defined $other->{$what}{$_} && $other->{$what}{$_} < $end)
 	} keys %{ $waiter->{wanted} };
 }
 

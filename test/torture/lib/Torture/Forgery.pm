@@ -19,7 +19,10 @@ use v5.36;
 
 use Compress::Raw::Zlib qw(adler32);
 use File::Temp ();
+use Torture::Checker;
 use Torture::Excuses;
+use Torture::History;
+use Torture::Nemesis;
 use Torture::TransactionLog;
 use Torture::Witness;
 
@@ -87,7 +90,7 @@ names with blanks between.
 
 =cut
 
-sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files()); }
+sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files(), _judge_heals(), _judge_deadlocks()); }
 
 sub _judge ($name, $forge, $expected)
 {
@@ -227,6 +230,39 @@ sub _share ($history, @who)
 		}
 	}
 	return;
+}
+
+# Worker 1 has a lock and wants that of worker 2, who has let go of it and wants the first one's.
+sub _judge_deadlocks
+{
+	my ($victim, $other) = map { { worker => $_, cycle => 1, name => 'b+a' } } 1, 2;
+	@{$victim}{qw(asked wanted got gave_up is_deadlock)} = (3, { b => 3, a => 4 }, { b => 3.5 }, 6, 1);
+	my $before = { %$other, asked => 1, wanted => { a => 1 }, got => { a => 1.5 }, over => 2 };
+	@{$other}{qw(asked wanted got)} = (2, { b => 4.5 }, {});
+	my $judge = sub ($name, $expected, @refusals) {
+		my $checker = Torture::Checker->new(cycles => [ $victim, $before, $other ], refusals => { a => \@refusals });
+		return [ "deadlock: $name", $expected, join ' ', map { $_->{check} } $checker->check_deadlocks ];
+	};
+	my @verdicts = (
+		$judge->('let go', 'deadlock of nobody'),
+		$judge->('refused', '', [ 1.8, 5 ]),
+		$judge->('refused before', 'deadlock of nobody', [ 0.2, 0.8 ]),
+		$judge->('refused until then', 'deadlock of nobody', [ 1.8, 2.2 ]));
+	$other->{got}{a} = $other->{wanted}{a} = 2.5;
+	return (@verdicts, $judge->('held', ''));
+}
+
+# A clock that goes on by one with each look at it: each fault is healed, or will be.
+sub _judge_heals
+{
+	my ($time, $healed) = (0, 0);
+	no warnings 'redefine';
+	local *Torture::Nemesis::now = sub { return $time++; };
+	my $nemesis = Torture::Nemesis->new(history => Torture::History->new('/dev/null'));
+	$nemesis->{next_at} = 9**9;
+	$nemesis->heal_in($_, 'stop', 'one', sub { $healed++; }) foreach map { 2 * $_ + 0.5 } 1 .. 9;
+	$nemesis->step while $time < 60;
+	return [ 'heals', 9, $healed ];
 }
 
 # Three servers' logs, which of them led the second epoch, and what is wrong.

@@ -63,8 +63,10 @@ next thing to do.
 
 sub step ($self)
 {
-	my @due = grep { $_->{at} <= now() } @{ $self->{heals} };
-	$self->{heals} = [ grep { $_->{at} > now() } @{ $self->{heals} } ]
+	# By one time: what becomes due between two would be in neither list, and never be healed.
+	my $now = now();
+	my @due = grep { $_->{at} <= $now } @{ $self->{heals} };
+	$self->{heals} = [ grep { $_->{at} > $now } @{ $self->{heals} } ]
 	  if @due;
 	$self->_heal($_) foreach @due;
 	if (now() >= $self->{next_at})

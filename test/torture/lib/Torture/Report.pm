@@ -53,7 +53,7 @@ sub new ($class, %option)
 
 =pod
 
-=head2 cycles, stops, frozen_programs, standby, evictions, spins
+=head2 cycles, stops, frozen_programs, standby, refusals, evictions, spins
 
 As L<Torture::Checker>, L<Torture::Witness> and L<Torture::Excuses> want them.
 
@@ -68,6 +68,7 @@ sub cycles { return $_[0]->{cycles}; }
 sub stops { return $_[0]->{stops}; }
 sub frozen_programs { return $_[0]->{frozen_programs} || {}; }
 sub standby { return $_[0]->{standby} || []; }
+sub refusals { return $_[0]->{refusals} || {}; }
 sub evictions { return $_[0]->{evictions}; }
 sub spins { return @{ $_[0]->{spins} || [] }; }
 sub notes { return @{ $_[0]->{ $_[1] } // die "there is no list $_[1]" }; }
@@ -170,7 +171,7 @@ sub _read_nemesis ($self, $path)
 			$self->{faults}{$kind}++;
 			push @{ $self->{killed} }, $entry->{pid} if $kind eq 'crash';
 			$since{ $kind =~ /^stop_/ ? $entry->{pid} : $entry->{target} } = $entry->{time}
-				if $kind =~ /^(stop|freeze)_/;
+				if $kind =~ /^(?:stop_|freeze_|refuse_deletes)/;
 		},
 		heal => sub ($entry) {
 			my ($kind, $target) = @{$entry}{qw(kind target)};
@@ -178,6 +179,7 @@ sub _read_nemesis ($self, $path)
 				if $kind eq 'freeze_program';
 			$ended->($self->{standby} ||= [], $target, $entry) if $kind eq 'freeze_standby';
 			$ended->($self->{stops}{$target} ||= [], $target, $entry) if $kind =~ /^stop_/;
+			$ended->($self->{refusals}{$target} ||= [], $target, $entry) if $kind eq 'refuse_deletes';
 		});
 	Torture::History::read_events(
 		$path,
