@@ -79,6 +79,7 @@ static bool follow_lock(Reading *reading, int index);
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
+static bool is_left(int64 session);
 static void follow_postgres(Reading *reading, int index);
 static bool waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck);
 static bool is_waited_for(void);
@@ -286,7 +287,8 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 /*
  * Add that it waits for one of the holders.  One of whom nothing can be told
  * may let go at any time: a hold of zk_hold(), a client of another make, one
- * that has just gone, one that may merely keep the lock.
+ * that has just gone, one that may merely keep the lock, one that has let go
+ * and whose node may not be deleted.
  */
 static void
 follow_holder(Reading *reading, int index, const char *holder, int64 said)
@@ -294,6 +296,7 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	Graph	   *graph = reading->graph;
 	const ZkReply *reply = read_path(reading, ZK_GET,
 				  psprintf("%s/%s", graph->members[index].lock_path, holder));
+	RecipeMark	mark = recipe_read_mark(holder);
 	ZkNodeData	who = {0};
 	int			to = -1;
 	int			edge;
@@ -301,7 +304,10 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	if (reply != NULL)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (reply != NULL && reply->ephemeral_owner != 0 &&
-		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held))
+		(mark != RECIPE_MARK_KEEPER || who.says_held) &&
+		!(mark == RECIPE_MARK_HAND_OVER && reply->version > 0 &&
+		  reply->data_length == 0) &&
+		!(index == 0 && is_left(reply->ephemeral_owner)))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = cycle_add_edge(&graph->shape, index, to, said);
 	if (edge < 0)
@@ -311,6 +317,19 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	}
 	if (graph->members[to].who.client == NULL)
 		graph->members[to].who = who;
+}
+
+/*
+ * Does this session stand behind a node of its own?  As long as deletes are to
+ * be done, that is what it has released.
+ */
+static bool
+is_left(int64 session)
+{
+	ZkClientStatus status;
+
+	return session == zklock_session_id() && zklock_session_status(&status) &&
+		status.npending > 0;
 }
 
 /* Add whom it waits for in PostgreSQL, as these say of themselves. */

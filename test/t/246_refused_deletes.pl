@@ -109,6 +109,20 @@ $table->run('a downgrade', cast(qw(one two)),
 	[ one => "zk_is_held('downgraded')", 't' ],
 	[ one => 'SELECT zk_unlock_all()' ], [ two => 'SELECT zk_unlock_all()' ], [ gone => 'downgraded' ]);
 
+# What is released stands in the way of readers until it may be deleted. Who waits for that
+# waits for nobody, so there is no deadlock: not with itself, and not with others.
+$table->run('a circle through what is released', cast(qw(one two)),
+	[ one => "zk_lock('left'), zk_lock_shared('read'), zk_lock('other')" ], [ two => "zk_lock('wanted')" ],
+	refuse('left'), refuse('read'),
+	[ one => "zk_unlock('left'), zk_unlock_shared('read')", 't|t' ],
+	[ one => "zk_try_lock('read', '4s')", 'f' ],
+	[ one => "zk_try_lock_shared('left', '4s')", 'f' ],
+	[ 'one starts' => "zk_lock('wanted')" ], [ nodes => '.waits' => 1 ],
+	[ two => "zk_try_lock_shared('left', '4s')", 'f' ],
+	[ two => "zk_unlock('wanted')", 't' ], [ 'one ends' => qr/^\d+$/ ],
+	allow('left'), allow('read'),
+	[ one => 'SELECT zk_unlock_all()' ], map { [ gone => $_ ] } qw(left read));
+
 # However long it was refused, it is asked for again within a quarter of the session timeout.
 my $allowed;
 $table->run('a lock that was refused for long',

@@ -431,7 +431,7 @@ my $excuses = Torture::Excuses->new(
 	asked_within => $asked_within);
 my $checker = Torture::Checker->new(
 	cycles => $report->cycles,
-	refusals => { map { $_ => $report->refusals->{ lock_path($_) } } names_of('free') },
+	refusals => { map { $_ => $report->refusals->{ lock_path($_) } } @all_names },
 	excuses => $excuses);
 my $witness = make_witness($reserve);
 my %counters;   # by who answers for them

@@ -427,8 +427,11 @@ my $asked_again = 1;
 sub check_deadlocks ($self)
 {
 	my %left;    # by worker, [lock, until] each
-	foreach my $cycle (sort { $a->{asked} <=> $b->{asked} } grep { $_->{wanted} } @{ $self->{cycles} })
+	foreach my $cycle (sort { $a->{asked} <=> $b->{asked} } @{ $self->{cycles} })
 	{
+		# Who asks for all at once.
+		$cycle->{wanted} ||= { map { $_ => $cycle->{asked} } split /\+/, $cycle->{name} };
+		$cycle->{got} ||= { map { $_ => $cycle->{granted} } keys %{ $cycle->{wanted} } } if $cycle->{granted};
 		my ($wanted, $over, $left) = ($cycle->{wanted}, $cycle->{over} // 9**9**9, $left{ $cycle->{worker} } ||= []);
 		$cycle->{left} = { map { @$_ } @$left };
 		foreach my $lock (keys %$wanted)
@@ -445,7 +448,7 @@ sub check_deadlocks ($self)
 sub _is_in_circle ($self, $victim)
 {
 	my @span = (max(values %{ $victim->{wanted} }), $victim->{gave_up});
-	my @others = grep { $_ != $victim && $_->{wanted} } @{ $self->{cycles} };
+	my @others = grep { $_ != $victim } @{ $self->{cycles} };
 	my (%seen, @found);
 	my @next = ($victim);
 	while (my $waiter = shift @next)
