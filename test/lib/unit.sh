@@ -18,6 +18,12 @@ unit_sources() {
 	case $module in
 		client) sources+=("$top"/src/{keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,keep_word,channel,contact}.c) ;;
+		program_session | program_step)
+			sources+=("$top"/src/{program_request,program_follow,answer,protocol,keep_word}.c
+				"$top"/src/{contact,recipe_node,servers}.c)
+			[[ $module == program_step ]] || sources+=("$top/src/program_step.c")
+			[[ $module == program_session ]] || sources+=("$top/src/program_session.c")
+			;;
 		recipe) sources+=("$top"/src/{recipe_name,recipe_node,foreign}.c) ;;
 	esac
 }

@@ -1,0 +1,965 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_program_session.c
+ *	  Unit test of src/program_session.c and of the times in src/program_main.c, with a
+ *	  library and clocks of the test's own (fake_library.h): how a session begins, is
+ *	  suspended, connects again, is lost, and is closed.
+ *
+ * Needs no server.  The session timeout is 12,000 ms, unless said otherwise.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fake_library.h"
+
+#include <sys/wait.h>
+
+static void
+is_state(ZkClientState state, ZkClientLoss loss, const char *what)
+{
+	is_int(state, session->status.state, "%s: the state", what);
+	is_int(loss, session->status.loss, "%s: the loss", what);
+}
+
+/* The session is suspended, and was in contact until now. */
+static void
+suspend_now(int code)
+{
+	open_and_connect(THREE);
+	disconnect_now(code);
+}
+
+/* ---- the beginning ---- */
+
+static void
+test_opening(void)
+{
+	FrameTaken	opening = opening_of("127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4");
+
+	begin_session();
+	opening.frame.u.open.first_server = 1;
+	session_open(session, &opening);
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "opened");
+	is_str("127.0.0.1:2,127.0.0.1:3,127.0.0.1:4,127.0.0.1:1,127.0.0.1:1", library.hosts,
+		   "the servers, from the one that is to be the first");
+	is_int(5, session->link.naddresses, "and how many they are");
+	is_int(TIMEOUT_MS, library.asked_ms, "the session timeout that is asked for");
+	ok(!library.has_id, "a new session");
+	is_int(-1, library.delay_ms, "the library resolves nothing");
+	is_int(1, library.order, "and keeps their order");
+	is_str("", library.auth, "there are no credentials");
+	ok(!session->has_auth, "of which is known");
+	is_int(4, around.nlooked_up, "the page says that names are looked up");
+	is_int(0, atomic_load(&session->page->is_looking_up), "and then no more");
+	ok(around.ndeath_signals == 2 && around.death_signals[0] == SIGALRM && around.death_signals[1] == 0,
+	   "meanwhile the program ends with its backend");
+	ok(!session_may_live(session), "there is nothing to close yet");
+	ok(!session_is_ending(session), "and no end");
+	is_int(ZK_CLIENT_CONNECTING, next_frame().frame.u.status.state, "the backend is told");
+
+	begin_session();
+	opening.frame.u.open.ticket.session_id = 99;
+	memcpy(opening.frame.u.open.ticket.password, "fedcba987654321", 16);
+	session_open(session, &opening);
+	ok(library.has_id && library.asked_id.client_id == 99 &&
+	   memcmp(library.asked_id.passwd, "fedcba987654321", 16) == 0, "a session that is taken over");
+	is_int(0, around.ndeath_signals, "and does not end before it is closed");
+	ok(session_may_live(session), "for somebody has to do that");
+	library.is_over = true;
+	ok(!session_may_live(session), "unless the library knows that it is over");
+
+	begin_session();
+	opening.blobs[1] = "digest";
+	opening.blobs[2] = "user:secret";
+	session_open(session, &opening);
+	is_str("digest user:secret", library.auth, "credentials are presented");
+	ok(session->has_auth, "so that nodes can be theirs");
+
+	begin_session();
+	opening.blobs[1] = PROTOCOL_CERTIFICATE;
+	session_open(session, &opening);
+	is_str("", library.auth, "a certificate need not be");
+	ok(session->has_auth, "it counts as credentials");
+}
+
+/* Each reason why a session cannot be opened; the backend is told. */
+static void
+test_refused_opening(void)
+{
+	FrameTaken	opening;
+	FrameTaken	frame;
+
+	begin_session();
+	opening = opening_of("zk1:0");
+	session_open(session, &opening);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "a list that makes no sense");
+	ok(strstr(session->last_error, "Port \"0\"") != NULL, "and why: %s", session->last_error);
+	is_int(ZK_LOSS_RESOLVE, atomic_load(&session->page->lost), "also in the page");
+	is_int(boot_ms, session->status.lost_at, "and when");
+	is_int(boot_ms, session->status.suspended_at, "not suspended before");
+	frame = next_frame();
+	ok(frame.frame.kind == FRAME_STATUS && frame.frame.u.status.loss == ZK_LOSS_RESOLVE &&
+	   strstr(frame.blobs[1], "Port \"0\"") != NULL, "the frame has both");
+	ok(!session_may_live(session), "nothing is to be closed");
+
+	begin_session();
+	opening = opening_of("[::ffff:127.0.0.1]:1");
+	opening.blobs[3] = "files";
+	around.bad_files = "There is no such file";
+	session_open(session, &opening);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_TLS, "no TLS");
+	is_str("There is no such file", session->last_error, "and why");
+	is_str("", library.hosts, "the library is not started");
+
+	begin_session();
+	opening = opening_of("127.0.0.1:1");
+	library.has_no_room = true;
+	session_open(session, &opening);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOURCES, "the library does not start");
+	ok(strstr(session->last_error, strerror(ENOMEM)) != NULL, "and why");
+}
+
+/* ---- connections ---- */
+
+static void
+test_connection(void)
+{
+	FrameTaken	frame;
+
+	open_session(THREE);
+	session->link.attempt_at = (Moment) {999900, 77};
+	session->link.nrounds = 3;
+	session->link.nattempts = 4;
+	session->link.contact_at = 5;
+	strcpy(session->link.silent, "127.0.0.1:3");
+	session_set_error(session, "an error");
+	asleep_ms = 50;
+	connect_now();
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "connected");
+	ok(session->link.is_up, "it is up");
+	is_int(boot_ms, session->link.up_since, "since now");
+	is_int(0, session->link.nrounds, "rounds count anew");
+	is_int(0, session->link.nattempts, "so do attempts");
+	is_int(0, session->link.contact_at, "the last contact is none of this connection");
+	is_str("", session->link.silent, "no server is silent");
+	is_int(50, session->link.suspended_ms, "the machine was suspended before");
+	is_int(boot_ms, session->link.asked_leader_at, "the first heartbeat is not due at once");
+	is_int(999900, session->link.contact.begun.boot_ms, "proofs are no older than the attempt");
+	is_int(77, session->link.contact.begun.wall_ms, "by both clocks");
+	is_int(1, session->link.nunanswered, "nothing was answered yet");
+	is_int(boot_ms, session->link.unanswered_at, "since now");
+	is_int(4711, session->status.ticket.session_id, "its number");
+	ok(memcmp(session->status.ticket.password, "0123456789abcde", 16) == 0, "and password");
+	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "the timeout that was granted");
+	ok(session->status.was_connected, "it was connected");
+	ok(session_may_live(session), "and is to be closed");
+	is_str("127.0.0.1:1", session->server, "the server");
+	is_str("TLS of 77", session->tls, "what TLS has to say");
+	is_int(boot_ms + 4000, session->standstill.next_check_at, "the backend is looked at a third of the timeout later");
+	is_int(0, session->status.suspended_at, "it is not suspended");
+	next_frame();
+	frame = next_frame();
+	ok(frame.frame.u.status.state == ZK_CLIENT_CONNECTED && frame.frame.u.status.ticket.session_id == 4711 &&
+	   strcmp(frame.blobs[0], "127.0.0.1:1") == 0 && strcmp(frame.blobs[3], "TLS of 77") == 0,
+	   "the backend is told");
+	is_int(0, next_frame().frame.kind, "once");
+	session_set_error(session, "another one");
+	ok(!session->is_status_news, "errors are no news while it is connected");
+
+	/* the second one, of which nothing is answered yet */
+	boot_ms += 1000;
+	disconnect_now(-4);
+	session_set_error(session, "another one");
+	ok(session->is_status_news, "but they are without a connection");
+	boot_ms += 500;
+	session->traffic.pending_since = 1;
+	around.stale = "Old files";
+	connect_now();
+	is_int(2, session->link.nunanswered, "nor over the one before");
+	is_int(1000000, session->link.unanswered_at, "since the first of them");
+	is_int(0, session->link.asked_leader_at, "so the leader is asked at once");
+	is_int(boot_ms, session->traffic.pending_since, "what is repeated has the time of a new one");
+	is_int(1004000, session->standstill.next_check_at, "the backend is not left alone for longer");
+	is_str("Old files", session->last_error, "it is said that files are outdated");
+	is_int(0, session->status.suspended_at, "no more suspended");
+	ok(session->link.is_up, "and up");
+}
+
+static void
+test_odd_servers(void)
+{
+	static const struct
+	{
+		int			granted_ms;
+		int			state;
+		bool		is_good;
+		const char *what;
+	}			cases[] = {
+		{1, 3, true, "the shortest timeout"},
+		{60 * 60 * 1000, 3, true, "the longest"},
+		{60 * 60 * 1000 + 1, 3, false, "one that is longer"},
+		{0, 3, false, "none"},
+		{-1, 3, false, "a negative one"},
+		{TIMEOUT_MS, 5, false, "a server that only reads"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		open_session(THREE);
+		library.granted_ms = cases[i].granted_ms;
+		library.state = cases[i].state;
+		session->link.fd = 77;
+		library.watcher(session->zh, ZOO_SESSION_EVENT, cases[i].state, NULL, session);
+		is_state(cases[i].is_good ? ZK_CLIENT_CONNECTED : ZK_CLIENT_LOST,
+				 cases[i].is_good ? ZK_LOSS_NONE : ZK_LOSS_PROTOCOL, cases[i].what);
+		ok(cases[i].is_good == (session->status.ticket.session_id != 0), "%s: is there a session?", cases[i].what);
+		if (!cases[i].is_good)
+			is_str("What answers at \"127.0.0.1:1\" is not ZooKeeper", session->last_error, "%s: why", cases[i].what);
+	}
+
+	open_session(THREE);
+	library.watcher(session->zh, ZOO_CHANGED_EVENT, ZOO_CONNECTED_STATE, "/a", session);
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "the event of a node");
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_AUTH_FAILED_STATE, NULL, session);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_AUTH, "credentials that are refused");
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_AUTH, "the first loss stays");
+
+	open_and_connect(THREE);
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "a session that has expired");
+	is_int(boot_ms, session->status.suspended_at, "and was not suspended");
+	boot_ms += 100;
+	connect_now();
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "no connection brings it back");
+	ok(session->link.is_up, "but it is closed over one");
+	is_int(boot_ms, session->link.up_since, "that is new");
+	is_int(boot_ms - 100, session->status.lost_at, "it was lost before");
+	disconnect_now(-4);
+	ok(!session->link.is_up, "unless that goes, too");
+}
+
+/* ---- suspended ---- */
+
+/* How long a session may live whose connection is gone. */
+static void
+test_deadlines(void)
+{
+	static const struct
+	{
+		int			timeout_ms;
+		int			silent_ms;	/* -1: not known */
+		int			code;		/* the library's word for the end */
+		bool		is_wanted;	/* the interrupt */
+		int			suspended;	/* when, to the end of the connection */
+		int			early;
+		int			lost;
+		const char *what;
+	}			cases[] = {
+		{12000, 0, -4, false, 0, 11760, 12000, "a connection that was reset"},
+		{12000, 700, -4, false, 0, 11060, 12000, "in contact before"},
+		{12000, 700, -4, true, 0, 11060, 11060, "if the loss interrupts"},
+		{12000, 8000, -7, false, -8000, 3760, 12000, "a silent one"},
+		{12000, 8000, -7, true, -8000, 3760, 3760, "a silent one, if the loss interrupts"},
+		{12000, -1, -7, false, -8000, 3760, 12000, "a silent one, and nothing is known"},
+		{12000, -1, -4, false, 0, 7760, 12000, "another one, and nothing is known"},
+		{3000, 0, -4, true, 0, 2800, 2800, "200 ms are left at least"},
+		{10000, 0, -4, true, 0, 9800, 9800, "which is a fiftieth"},
+		{40000, 0, -4, true, 0, 39200, 39200, "of a longer timeout it is more"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		const char *what = cases[i].what;
+
+		open_session(THREE);
+		library.granted_ms = cases[i].timeout_ms;
+		connect_now();
+		boot_ms += 20000;
+		around.silent_ms = cases[i].silent_ms;
+		around.is_no_socket = cases[i].silent_ms < 0;
+		if (cases[i].is_wanted)
+			interrupt_want(session->page);
+		disconnect_now(cases[i].code);
+		is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, what);
+		is_int(cases[i].suspended, session->status.suspended_at - boot_ms, "%s: suspended", what);
+		is_int(cases[i].early, session->early_deadline - boot_ms, "%s: the early deadline", what);
+		is_int(cases[i].lost, session->lost_deadline - boot_ms, "%s: the deadline", what);
+		ok(!session->link.is_up, "%s: it is not up", what);
+		is_int(-1, session->link.fd, "%s: nor is there a socket", what);
+
+		/* up to the deadline, and then */
+		session->wake_at = INT64_MAX;
+		session->standstill.next_check_at = INT64_MAX;
+		session_tick(session, boot_ms + cases[i].lost - 1);
+		is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, what);
+		is_int(cases[i].lost, session->wake_at - boot_ms, "%s: the loop wakes up for it", what);
+		if (!cases[i].is_wanted)
+		{
+			interrupt_want(session->page);
+			session->wake_at = INT64_MAX;
+			session_tick(session, boot_ms);
+			is_int(cases[i].early, session->wake_at - boot_ms, "%s: earlier if the loss interrupts since", what);
+			interrupt_refuse(session->page);
+		}
+		session_tick(session, boot_ms + cases[i].lost);
+		is_state(ZK_CLIENT_LOST, ZK_LOSS_SILENCE, what);
+		is_int(cases[i].suspended, session->status.suspended_at - boot_ms, "%s: suspended as before", what);
+		ok(session_is_ending(session), "%s: it ends", what);
+	}
+}
+
+/* The early deadline is no deadline for who is not interrupted any more. */
+static void
+test_late_connections(void)
+{
+	static const struct
+	{
+		int			at;			/* after the end of the connection */
+		bool		is_wanted;
+		bool		is_lost;
+	}			cases[] = {
+		{11759, true, false},
+		{11760, true, true},
+		{11760, false, false},
+		{11999, false, false},
+		{12000, false, true},
+	};
+	uint64_t	before;
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		suspend_now(-4);
+		if (cases[i].is_wanted)
+			interrupt_want(session->page);
+		boot_ms += cases[i].at;
+		connect_now();
+		is_state(cases[i].is_lost ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTED,
+				 cases[i].is_lost ? ZK_LOSS_SILENCE : ZK_LOSS_NONE,
+				 "a connection after that time");
+	}
+
+	/* a loss is told, and interrupts, in that order */
+	suspend_now(-4);
+	interrupt_want(session->page);
+	around.parent = 999999999;
+	boot_ms += 11760;
+	while (next_frame().frame.kind != 0)
+		;
+	before = atomic_load(&session->page->nflushed);
+	session_tick(session, boot_ms);
+	is_int(1, around.nkilled, "the backend is interrupted");
+	is_int(ZK_LOSS_SILENCE, around.told_loss, "it can see why by then");
+	is_int(before + 1, around.told_frames, "and read it");
+	is_int(INTERRUPT_SENT, atomic_load(&session->page->loss_interrupt), "the page says so");
+	is_int(ZK_LOSS_SILENCE, atomic_load(&session->page->lost), "and why");
+	is_int(ZK_CLIENT_LOST, next_frame().frame.u.status.state, "the frame says it, too");
+
+	suspend_now(-4);
+	interrupt_want(session->page);
+	around.parent = 1;
+	session_end(session, ZK_LOSS_REFUSED);
+	is_int(0, around.nkilled, "nobody else than the backend is interrupted");
+
+	open_session(THREE);
+	log_end(-4, "x");
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, NULL, session);
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "what was never connected is not suspended");
+	session_tick(session, boot_ms + 1000000);
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "nor lost for silence");
+
+	/* another attempt fails: the deadlines are those of the connection */
+	suspend_now(-4);
+	boot_ms += 3000;
+	disconnect_now(-7);
+	is_int(1012000, session->lost_deadline, "an attempt that fails is no end of a connection");
+	is_int(1000000, session->status.suspended_at, "it was suspended before");
+}
+
+/* A connection that the library drops without a word. */
+static void
+test_dropped(void)
+{
+	open_and_connect(THREE);
+	session_check_connection(session);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a connection that is there");
+	library.state = ZOO_READONLY_STATE;
+	session_check_connection(session);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "also of a server that reads");
+	library.state = ZOO_CONNECTING_STATE;
+	library.is_over = true;
+	session_check_connection(session);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "of a session that is over there is an event");
+	library.is_over = false;
+	session_check_connection(session);
+	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "a connection that is gone");
+	boot_ms += 1000;
+	session_check_connection(session);
+	is_int(1012000, session->lost_deadline, "which is noticed once");
+}
+
+/* When was the last contact? */
+static void
+test_contact(void)
+{
+	static const struct
+	{
+		int			silent_ms;
+		int			asleep_before;
+		int			asleep_since;
+		int			tls_ms;		/* TLS has received something so long ago; -1:
+								 * there is none */
+		int			expected;	/* so long ago */
+		const char *what;
+	}			cases[] = {
+		{300, 0, 0, -1, 300, "as the kernel says"},
+		{300, 40, 0, -1, 300, "the machine was suspended before the connection"},
+		{300, 40, 500, -1, 800, "and since"},
+		{300, 0, 0, 200, 300, "TLS has heard later"},
+		{300, 0, 0, 400, 400, "TLS has heard earlier"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		open_session(THREE);
+		asleep_ms = cases[i].asleep_before;
+		connect_now();
+		boot_ms += 5000;
+		asleep_ms += cases[i].asleep_since;
+		around.silent_ms = cases[i].silent_ms;
+		if (cases[i].tls_ms >= 0)
+			around.received_at = boot_ms - cases[i].tls_ms;
+		log_end(-4, "x");
+		is_int(cases[i].expected, boot_ms - session->link.contact_at, "the last contact: %s", cases[i].what);
+	}
+
+	open_session(THREE);
+	session->link.fd = 77;
+	log_end(-4, "x");
+	is_int(0, session->link.contact_at, "an attempt that failed has none");
+	open_and_connect(THREE);
+	session->link.fd = -1;
+	log_end(-4, "x");
+	is_int(0, session->link.contact_at, "nor has one without a socket");
+}
+
+/* ---- attempts, and servers that are silent ---- */
+
+/* How long a server may take to answer an attempt. */
+static void
+test_attempts(void)
+{
+	static const struct
+	{
+		const char *servers;
+		int			nattempts;
+		int			left_ms;	/* -1: there is no session yet */
+		const char *silent;
+		int64_t		expected;
+		const char *what;
+	}			cases[] = {
+		{THREE, 0, -1, "", 3000, "the first attempt"},
+		{THREE, 2, -1, "", 3000, "the last of the first round"},
+		{THREE, 3, -1, "", 6000, "the first of the second one"},
+		{THREE, 6, -1, "", 9000, "of the third one"},
+		{"127.0.0.1:1", 5, -1, "", INT32_MAX, "there is no other server"},
+		{"127.0.0.1:1", 5, -1, "127.0.0.1:1", INT32_MAX, "however silent it was"},
+		{THREE, 0, -1, "127.0.0.1:1", 750, "a server that was silent"},
+		{THREE, 3, -1, "127.0.0.1:1", 1500, "in the second round"},
+		{THREE, 0, -1, "127.0.0.1:2", 3000, "another one was silent"},
+		{THREE, 0, 9000, "", 1500, "suspended: all have their turn twice"},
+		{THREE, 9, 9000, "", 1500, "in any round"},
+		{THREE, 0, 9000, "127.0.0.1:1", 375, "save for the silent one"},
+		{THREE, 0, 2400, "", 400, "a fifth of the timeout is left"},
+		{THREE, 0, 2399, "", 400, "less is left"},
+		{THREE, 0, -100, "", 400, "nothing is left"},
+		{"127.0.0.1:1", 0, 9000, "", 4500, "one server, suspended"},
+		{"127.0.0.1:1", 0, 9000, "127.0.0.1:1", 4500, "which was silent"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		Link	   *link;
+
+		open_session(cases[i].servers);
+		link = &session->link;
+		if (cases[i].left_ms != -1)
+		{
+			connect_now();
+			disconnect_now(-4);
+			session->early_deadline = boot_ms + cases[i].left_ms;
+			session->lost_deadline = boot_ms + 77777;
+		}
+		link->nattempts = cases[i].nattempts;
+		link->is_cut = true;
+		strcpy(link->silent, cases[i].silent);
+		session_bound_attempt(session, boot_ms);
+		is_int(cases[i].expected, link->attempt_until - boot_ms, "%s", cases[i].what);
+		is_int(cases[i].nattempts + 1, link->nattempts, "%s: it counts", cases[i].what);
+		ok(!link->is_cut, "%s: it is not given up yet", cases[i].what);
+		ok(link->is_hurried == (strcmp(cases[i].silent, "127.0.0.1:1") == 0 && link->naddresses > 1),
+		   "%s: is it hurried?", cases[i].what);
+	}
+}
+
+/* Which server was silent, and what is said of that. */
+static void
+test_silence(void)
+{
+	Link	   *link;
+
+	open_session(THREE);
+	link = &session->link;
+	link->attempt_at.boot_ms = boot_ms;
+	session_bound_attempt(session, boot_ms);
+	log_end(-7, "Connection timed out");
+	is_str("127.0.0.1:1", link->silent, "a server that did not answer");
+	ok(link->was_silent, "the attempt ended for that");
+	is_str("Server \"127.0.0.1:1\" cannot be reached: Connection timed out", session->last_error, "what is said");
+
+	library.server = "127.0.0.1:2";
+	session_bound_attempt(session, boot_ms);
+	log_end(-4, "Connection refused");
+	ok(!link->was_silent, "the next one answers");
+	is_str("127.0.0.1:1", link->silent, "the other one stays the silent one");
+	is_str("Server \"127.0.0.1:2\" cannot be reached: Connection refused", session->last_error, "what is said");
+
+	link->attempt_at.boot_ms = boot_ms;
+	session_bound_attempt(session, boot_ms);
+	link->is_cut = true;
+	log_end(-4, "Broken pipe");
+	is_str("127.0.0.1:2", link->silent, "an attempt that was given up");
+	ok(!link->was_silent, "the library has not waited");
+	is_str("Server \"127.0.0.1:2\" did not answer within 3000 ms", session->last_error, "what is said");
+
+	session_bound_attempt(session, boot_ms);
+	link->is_cut = true;
+	session_set_error(session, "before");
+	log_end(-4, "Broken pipe");
+	is_str("before", session->last_error, "nothing new of one that had no time");
+	is_str("127.0.0.1:2", link->silent, "it is silent as before");
+
+	session_bound_attempt(session, boot_ms);
+	log_end(-4, "Connection refused");
+	is_str("", link->silent, "a server that answers is silent no more");
+
+	for (int i = 0; i < 3; i++)
+	{
+		static const char *words[] = {"Host is down", "Broken pipe", "Connection reset by peer"};
+
+		session_bound_attempt(session, boot_ms);
+		log_end(-4, words[i]);
+		is_str("Server \"127.0.0.1:2\" closed the connection", session->last_error, "%s", words[i]);
+	}
+	around.error = "An alert";
+	log_end(-4, "Broken pipe");
+	is_str("An alert", session->last_error, "what TLS knows is said");
+	library.log("2026:7(0x7f):ZOO_ERROR@function@99: some words\r\nmore");
+	is_str("some words", session->last_error, "any other line: its words");
+	is_int(-1, link->fd, "without a socket");
+	session->link.fd = 77;
+	library.log("no head");
+	is_str("no head", session->last_error, "a line without a head");
+	is_int(77, link->fd, "is no end of a connection");
+
+	/* silence that is over: what is known of the connection before counts no more */
+	open_and_connect(THREE);
+	around.silent_ms = 8000;
+	disconnect_now(-7);
+	ok(session->link.was_silent, "a connection that was silent");
+	is_int(boot_ms - 8000, session->link.contact_at, "for so long");
+	connect_now();
+	boot_ms += 9000;
+	around.silent_ms = 100;
+	disconnect_now(-4);
+	is_int(boot_ms, session->status.suspended_at, "the next one was not");
+	is_int(boot_ms + 11660, session->early_deadline, "and was in contact");
+}
+
+/* ---- answers that do not come ---- */
+
+static void
+test_unanswered(void)
+{
+	static const struct
+	{
+		int			nunanswered;
+		int			unanswered_ms;
+		int			npending;
+		int			pending_ms;
+		bool		is_up;
+		bool		is_lost;
+		const char *what;
+	}			cases[] = {
+		{4, 12000, 0, 0, true, true, "four connections, for the session timeout"},
+		{4, 11999, 0, 0, true, false, "not as long"},
+		{3, 12000, 0, 0, true, false, "three"},
+		{4, 12000, 0, 0, false, false, "and the last is gone"},
+		{1, 0, 1, 12000, true, true, "a request, for the session timeout"},
+		{1, 0, 1, 11999, true, false, "a request, not as long"},
+		{1, 0, 0, 12000, true, false, "no request"},
+		{1, 0, 1, 12000, false, false, "a request without a connection"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		open_and_connect(THREE);
+		session->link.is_up = cases[i].is_up;
+		session->link.nunanswered = cases[i].nunanswered;
+		session->link.unanswered_at = boot_ms - cases[i].unanswered_ms;
+		session->traffic.npending = cases[i].npending;
+		session->traffic.pending_since = boot_ms - cases[i].pending_ms;
+		session->wake_at = INT64_MAX;
+		session_tick(session, boot_ms);
+		is_state(cases[i].is_lost ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTED,
+				 cases[i].is_lost ? ZK_LOSS_UNANSWERED : ZK_LOSS_NONE, cases[i].what);
+		if (!cases[i].is_lost)
+			is_int(cases[i].npending > 0 && cases[i].is_up ? 1 : 4000, session->wake_at - boot_ms,
+				   "%s: when the loop wakes up", cases[i].what);
+	}
+
+	/* what is watched is not asked for again after a loss */
+	open_and_connect(THREE);
+	session->wait.path = strdup("/a/b");
+	session_end(session, ZK_LOSS_UNANSWERED);
+	ok(session->wait.path == NULL, "the wait of a session that ends is over");
+	is_int(1, count_calls("unwatch", "/a/b"), "its watch goes");
+
+	open_and_connect(THREE);
+	session->orphaned_at = boot_ms;
+	session->traffic.npending = 1;
+	session->traffic.pending_since = boot_ms - 99999;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "without a backend nobody is told");
+	ok(session_is_ending(session), "for it is ending");
+}
+
+/* ---- a backend that stands still ---- */
+
+static bool
+is_stopped_now(pid_t child)
+{
+	int			status;
+
+	return waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status);
+}
+
+static void
+stop(pid_t child)
+{
+	kill(child, SIGSTOP);
+	if (!is_stopped_now(child))
+		note("%d does not stop", (int) child);
+}
+
+/* So that it has been switched to in between. */
+static void
+wake_and_stop(pid_t child)
+{
+	int			status;
+
+	kill(child, SIGCONT);
+	waitpid(child, &status, WCONTINUED);
+	stop(child);
+}
+
+static pid_t
+start_child(void)
+{
+	pid_t		child = fork();
+
+	while (child == 0)
+		pause();
+	return child;
+}
+
+static void
+test_standstill(void)
+{
+	pid_t		child = start_child();
+
+	open_and_connect(THREE);
+	session->open.backend_pid = child;
+	boot_ms += 3999;
+	stop(child);
+	session_tick(session, boot_ms);
+	is_int(0, session->standstill.since, "nobody is looked at early");
+	is_int(1, session->wake_at - boot_ms, "the loop wakes up for it");
+	boot_ms += 1;
+	session_tick(session, boot_ms);
+	is_int(1004000, session->standstill.since, "it stands still");
+	is_int(1008000, session->standstill.next_check_at, "the next look is a third of the timeout later");
+	session_tick(session, 1008000);
+	is_int(1004000, session->standstill.since, "it still does");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is not long enough");
+	session->standstill.next_check_at = 0;
+	session_tick(session, 1004000 + 8000 - 600 - 1);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a millisecond is missing");
+	session->standstill.next_check_at = 0;
+	boot_ms = 1004000 + 8000 - 600;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL, "seen so for two thirds of the timeout");
+
+	open_and_connect(THREE);
+	session->open.backend_pid = child;
+	session_tick(session, 1004000);
+	wake_and_stop(child);
+	session_tick(session, 1008000);
+	is_int(1008000, session->standstill.since, "it has run in between, and stands still anew");
+	session_tick(session, 1012000);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "that counts from there");
+	kill(child, SIGCONT);
+	for (int status; waitpid(child, &status, WCONTINUED) != child;)
+		;
+	session_tick(session, 1016000);
+	is_int(0, session->standstill.since, "it runs");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "and keeps its session");
+
+	open_and_connect(THREE);
+	session->open.backend_pid = child;
+	disconnect_now(-4);
+	stop(child);
+	session_tick(session, 1004000);
+	is_int(1004000, session->standstill.since, "it is looked at without a connection, too");
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+
+	open_and_connect(THREE);
+	session->open.backend_pid = 999999999;
+	session_tick(session, 1004000);
+	is_int(0, session->standstill.since, "who is not there does not stand still");
+	open_session(THREE);
+	session_tick(session, 1004000);
+	is_int(INT64_MAX, session->wake_at, "before the first connection nobody is looked at");
+}
+
+/* ---- program_main.c: the end ---- */
+
+/* When a session that is ending is closed, with what is left to be done. */
+static void
+test_end(void)
+{
+	static const struct
+	{
+		int			lost_at;	/* 0: it is not lost, but orphaned */
+		int			orphaned_at;
+		int			up_since;	/* 0: it is not up */
+		int			npending;
+		int			expected;	/* the deadline; -1: never */
+		const char *what;
+	}			cases[] = {
+		{500, 0, 100, 1, 900, "lost, requests are outstanding"},
+		{500, 0, 700, 1, 1100, "lost, connected after that"},
+		{500, 0, 0, 0, -1, "lost, without a connection"},
+		{0, 500, 100, 1, 900, "orphaned, requests are outstanding"},
+		{0, 500, 700, 1, 1100, "orphaned, connected after that"},
+		{0, 500, 0, 0, 24500, "orphaned, without a connection"},
+		{800, 500, 100, 1, 1200, "orphaned, and lost after that"},
+		{500, 800, 100, 1, 900, "lost, and orphaned after that"},
+		{500, 800, 0, 1, 24800, "both, without a connection"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		const char *what = cases[i].what;
+		int64_t		start;
+
+		open_and_connect(THREE);
+		start = boot_ms;
+		session->link.is_up = cases[i].up_since != 0;
+		session->link.up_since = start + cases[i].up_since;
+		if (cases[i].lost_at != 0)
+		{
+			boot_ms = start + cases[i].lost_at;
+			session_end(session, ZK_LOSS_EXPIRED);
+		}
+		if (cases[i].orphaned_at != 0)
+			session->orphaned_at = start + cases[i].orphaned_at;
+		session->traffic.npending = cases[i].npending;
+		is_int(cases[i].expected < 0 ? INT64_MAX : start + cases[i].expected, end_deadline(session), "%s", what);
+		if (cases[i].expected >= 0)
+		{
+			ok(!wind_up(session, start + cases[i].expected - 1), "%s: it is waited for", what);
+			ok(wind_up(session, start + cases[i].expected), "%s: and then it is not", what);
+			session->wake_at = INT64_MAX;
+			is_int(cases[i].expected - 10, milliseconds_until_next(session, start + 10), "%s: the loop wakes up", what);
+		}
+		else
+			ok(!wind_up(session, INT64_MAX - 1), "%s: it is waited for", what);
+		session->traffic.npending = 0;
+		ok(wind_up(session, start + 10) == (cases[i].up_since != 0), "%s: nothing is outstanding", what);
+	}
+
+	open_and_connect(THREE);
+	ok(!wind_up(session, INT64_MAX - 1), "a session that goes on is not closed");
+	is_int(-1, milliseconds_until_next(session, boot_ms), "nor waits for anything");
+	session->wake_at = boot_ms + 5;
+	is_int(5, milliseconds_until_next(session, boot_ms), "until something is due");
+	is_int(0, milliseconds_until_next(session, boot_ms + 6), "or was due before");
+
+	open_session(THREE);
+	session->open.session_timeout_ms = 7000;
+	session->orphaned_at = boot_ms;
+	is_int(boot_ms + 14000, end_deadline(session), "without a session what was asked for counts");
+	ok(wind_up(session, boot_ms), "which is nothing to wait for");
+	session->status.session_timeout_ms = 60 * 60 * 1000;
+	is_int(boot_ms + 5 * 60 * 1000, end_deadline(session), "it is five minutes at most");
+}
+
+/* A backend that does not read is given some time to. */
+static void
+test_hearing(void)
+{
+	open_and_connect(THREE);
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
+	session->is_out_urgent = true;
+	ok(is_heard_yet(session, boot_ms + 399), "the backend has not read yet why");
+	session->wake_at = INT64_MAX;
+	is_int(400, milliseconds_until_next(session, boot_ms), "it has so long");
+	ok(!is_heard_yet(session, boot_ms + 400), "and not longer");
+	session->orphaned_at = boot_ms;
+	ok(!is_heard_yet(session, boot_ms), "if it is there");
+	session->orphaned_at = 0;
+	session->is_out_urgent = false;
+	ok(!is_heard_yet(session, boot_ms), "and has not read all");
+
+	/* its channel is full */
+	open_and_connect(THREE);
+	while (send(PROTOCOL_CHANNEL_FD, &session, sizeof(session), MSG_DONTWAIT) > 0)
+		;
+	disconnect_now(-4);
+	boot_ms += 12000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_SILENCE, "a backend that does not read");
+	library.is_over = true;
+	ok(!wind_up(session, boot_ms + 399), "is waited for, though there is nothing to close");
+	ok(wind_up(session, boot_ms + 400), "as long as that, since the loss");
+}
+
+/* ---- program_main.c: between attempts ---- */
+
+static void
+test_pauses(void)
+{
+	static const struct
+	{
+		int			nrounds;
+		int			library_ms;
+		int64_t		left_ms;	/* -1: there is no session yet */
+		int			expected;
+		const char *what;
+	}			cases[] = {
+		{0, 200, -1, 200, "the first round"},
+		{1, 200, -1, 400, "the second one"},
+		{2, 200, -1, 800, "the third one"},
+		{3, 200, -1, 800, "and not longer"},
+		{40, 200, -1, 800, "however many there are"},
+		{2, 200, 3200, 800, "a fourth of what is left"},
+		{2, 200, 2400, 600, "less is left"},
+		{2, 200, 700, 200, "not more often than the library would"},
+		{2, 200, -50, 200, "nothing is left"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		open_session(THREE);
+		if (cases[i].left_ms != -1)
+		{
+			connect_now();
+			disconnect_now(-4);
+			session->early_deadline = boot_ms + cases[i].left_ms;
+		}
+		session->link.nrounds = cases[i].nrounds;
+		is_int(cases[i].expected, pause_between_rounds(session, boot_ms, cases[i].library_ms), "%s", cases[i].what);
+		is_int(cases[i].nrounds + 1, session->link.nrounds, "%s: it counts", cases[i].what);
+	}
+}
+
+/* When the library is asked, and how long an attempt may last. */
+static void
+test_library_times(void)
+{
+	struct pollfd polled = {.fd = -1};
+	int			pair[2];
+	struct stat socket;
+	char		byte;
+
+	open_session(THREE);
+	library.interest_ms = 200;
+	is_int(200, prepare_library(session, boot_ms, &polled), "a pause once all servers were tried");
+	is_int(boot_ms + 200, session->link.pause_until, "until then");
+	is_int(150, prepare_library(session, boot_ms + 50, &polled), "the library is left alone");
+	is_int(1, library.ninterests, "and not asked");
+	is_int(400, prepare_library(session, boot_ms + 200, &polled), "the next pause is longer");
+	is_int(-1, polled.fd, "there is nothing to poll");
+
+	open_session(THREE);
+	library.interest_rc = ZCONNECTIONLOSS;
+	library.interest_ms = 3;
+	is_int(10, prepare_library(session, boot_ms, &polled), "an attempt that failed at once");
+	is_int(boot_ms + 10, session->link.pause_until, "is followed by a short pause");
+	is_int(0, session->link.nrounds, "which is not one between rounds");
+
+	/* an attempt, in time and too late */
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	open_session(THREE);
+	library.fd = pair[0];
+	library.interest_rc = ZCONNECTIONLOSS;
+	is_int(10, prepare_library(session, boot_ms, &polled), "an attempt that failed, and its socket is there");
+	is_int(boot_ms + 10, session->link.pause_until, "is followed by a pause, too");
+	is_int(-1, polled.fd, "it is not polled");
+	fstat(pair[0], &socket);
+	open_session(THREE);
+	library.fd = pair[0];
+	library.interest_ms = 4000;
+	is_int(3000, prepare_library(session, boot_ms, &polled), "an attempt may take so long");
+	is_int(pair[0], polled.fd, "it is polled");
+	is_int(boot_ms, session->link.attempt_at.boot_ms, "its beginning is noted");
+	is_int(boot_ms + wall_ahead, session->link.attempt_at.wall_ms, "by both clocks");
+	is_int(1, session->link.nattempts, "it counts");
+	boot_ms += 2999;
+	is_int(1, prepare_library(session, boot_ms, &polled), "a millisecond is left");
+	is_int(1, session->link.nattempts, "it is no other one");
+	ok(!session->link.is_cut, "nor given up");
+	ok(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "the socket is open");
+	boot_ms += 1;
+	is_int(4000, prepare_library(session, boot_ms, &polled), "its time is over");
+	ok(session->link.is_cut, "it is given up");
+	is_int(0, recv(pair[1], &byte, 1, MSG_DONTWAIT), "and shut down");
+	is_int(1000000, session->link.attempt_at.boot_ms, "it began before");
+	close(pair[0]);
+	close(pair[1]);
+
+	/* no bound on what is up */
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	open_and_connect(THREE);
+	library.fd = pair[0];
+	library.interest_ms = 4000;
+	boot_ms += 99999;
+	is_int(4000, prepare_library(session, boot_ms, &polled), "a connection that is up has no end");
+	ok(!session->link.is_cut, "it is not given up");
+	is_int(0, session->link.nattempts, "and no attempt");
+	close(pair[0]);
+	close(pair[1]);
+}
+
+int
+main(void)
+{
+	test_opening();
+	test_refused_opening();
+	test_connection();
+	test_odd_servers();
+	test_deadlines();
+	test_late_connections();
+	test_dropped();
+	test_contact();
+	test_attempts();
+	test_silence();
+	test_unanswered();
+	test_standstill();
+	test_end();
+	test_hearing();
+	test_pauses();
+	test_library_times();
+	return done_testing();
+}
