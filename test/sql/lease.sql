@@ -74,3 +74,26 @@ DROP PROCEDURE parameters(text);
 -- Who leads is not who has another lock below.
 SELECT zk_lock('leads/below') > 0 AS below, zk_leader('leads') IS NULL AS nobody, (zk_leader('leads/below')).token > 0 AS leads;
 SELECT zk_unlock_all();
+-- What was rolled back to a savepoint, or has given it up, rests on none; also as the first call of a backend.
+SELECT zk_lease('rests', 'a', '1 min') AS token \gset
+\c -
+BEGIN;
+SAVEPOINT s;
+SELECT zk_xact_lease('rests', :token);
+ROLLBACK TO s;
+SELECT zk_lease_release('rests', :token);
+COMMIT;
+SELECT zk_lease('rests', 'a', '1 min') AS token \gset
+BEGIN;
+SAVEPOINT s;
+SELECT zk_xact_lease('rests', :token);
+RELEASE s;
+SELECT zk_lease_release('rests', :token);
+\set VERBOSITY sqlstate
+COMMIT;
+SELECT zk_lease('rests', 'a', '1 min') AS token \gset
+BEGIN;
+SELECT zk_xact_lease('rests', :token);
+SELECT zk_evict('rests', :token);
+COMMIT;
+\set VERBOSITY default

@@ -49,8 +49,16 @@ BEGIN;
 INSERT INTO zklock_prepared VALUES (1);
 PREPARE TRANSACTION 'zklock_prepared';
 SELECT zk_evict('prepared', token) FROM zk_locks;
+BEGIN;
+INSERT INTO zklock_prepared VALUES (2);
+PREPARE TRANSACTION 'zklock_rolled_back';
 SELECT zk_is_held('prepared');
+-- What takes nothing is not refused.
+ROLLBACK PREPARED 'zklock_rolled_back';
 \set VERBOSITY sqlstate
+BEGIN;
+INSERT INTO zklock_prepared VALUES (3);
+PREPARE TRANSACTION 'zklock_lost';
 COMMIT PREPARED 'zklock_prepared';
 SET zklock.commit_guard = off;
 COMMIT PREPARED 'zklock_prepared';

@@ -116,6 +116,19 @@ COMMIT;
 TABLE holds;
 SELECT zk_is_held('scopes'), pg_temp.queued('scopes');
 
+-- It is held since it was taken first, and kept since its place was granted.
+SET zklock.keep = '1 h';
+SELECT zk_lock('scopes') > 0 AS token;
+SELECT granted_at FROM zk_locks \gset
+SELECT zk_xact_lock('scopes') > 0 AS token;
+SELECT state, granted_at = :'granted_at' AS same FROM zk_locks;
+SELECT zk_unlock('scopes');
+SELECT zk_lock('scopes') > 0 AS token;
+SELECT state, granted_at > :'granted_at' AS later FROM zk_locks;
+SELECT zk_unlock('scopes');
+SELECT state, granted_at <= :'granted_at' AS first FROM zk_locks;
+RESET zklock.keep;
+
 --
 -- Savepoints
 --

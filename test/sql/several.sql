@@ -245,6 +245,11 @@ COMMIT;
 TABLE holds;
 SELECT zk_try_lock_path_shared('several/db'), zk_unlock_path_shared('several/db');
 TABLE holds;
+-- None of several is kept.
+SET zklock.keep = '1 h';
+SELECT zk_unlock(ARRAY['several/a']) FROM zk_lock(ARRAY['several/a']);
+SELECT name, state FROM zk_locks;
+RESET zklock.keep;
 -- as many ancestors as there may be
 SELECT zk_try_lock_path('several/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16');
 SELECT count(*), max(name) FILTER (WHERE mode = 'exclusive') AS exclusive FROM zk_locks;

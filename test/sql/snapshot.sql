@@ -36,6 +36,11 @@ BEGIN ISOLATION LEVEL READ UNCOMMITTED;
 SELECT zk_xact_lock('snapshot') > 0 AS token;
 COMMIT;
 
+-- Nor outside of a transaction block, where the next statement has a snapshot of its own
+SET default_transaction_isolation = 'repeatable read';
+SELECT zk_lock('snapshot') > 0 AS token, zk_unlock('snapshot');
+RESET default_transaction_isolation;
+
 -- Nor for a lock that is taken before the transaction, which is the remedy
 SELECT zk_lock('snapshot') > 0 AS token;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
