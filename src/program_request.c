@@ -445,6 +445,9 @@ retry(Session *session, int64_t now)
 		next = request->next;
 		if (request->retry.due_at == 0)
 			continue;
+		if (request->late_until != 0 &&
+			request->sent_at.boot_ms < session->link.up_since)
+			request->retry.due_at = now;
 		if (now >= request->retry.due_at && held_is_queued(request))
 			request->retry.due_at = now +
 				contact_heartbeat_ms(session->status.session_timeout_ms);
@@ -513,7 +516,10 @@ request_complete(Request *request)
 		if (!request->is_unwanted && request->kind != REQUEST_HELD &&
 			session->status.state != ZK_CLIENT_LOST)
 			put_reply(request);
-		if (request->is_unwanted || !is_kept(request))
+		request->is_withdrawn = false;
+		if (request->retry.due_at == INT64_MAX)
+			;					/* it is to be sent again, if ever */
+		else if (request->is_unwanted || !is_kept(request))
 			free_request(request);
 		else
 			held_begin(request);
@@ -558,7 +564,12 @@ put_reply(Request *request)
  * After a lost reply the node may exist or not, and we do not know its
  * number: look for its GUID.  A create that the server executes later still,
  * when it wakes up, is ahead of our list: both belong to one session, and
- * reconnecting closed the connection that brought the create.
+ * reconnecting closed the connection that brought the create.  If that was
+ * another server, the leader refuses what comes from there
+ * (SessionTrackerImpl.checkSession), but not if the session goes back to it:
+ * the torture has seen the create of a connection that was cut off come 16 ms
+ * after the cut was healed, as the session came back.  So it is looked for
+ * again with each new connection.
  */
 bool
 request_undo(Request *request)

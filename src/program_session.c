@@ -257,7 +257,7 @@ note_connected(Session *session, int state)
 	 */
 	if (session->link.nunanswered++ == 0)
 		session->link.unanswered_at = now;
-	session->traffic.pending_since = now;
+	session->traffic.pending_since = session->traffic.retry_at = now;
 	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
 	contact_begin(&session->link.contact, session->link.attempt_at);
 	session->link.suspended_ms = suspended_ms();

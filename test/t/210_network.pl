@@ -25,7 +25,8 @@ my $swallow = PostgreSQL::Test::Utils::tempdir() . '/swallow';
 	};
 }
 
-my $proxy = Proxy->new($zk->connect_string);
+my $heard = "$swallow.heard";
+my $proxy = Proxy->new($zk->connect_string, heard => sub ($data) { append_to_file($heard, $data); });
 my $berlin = cluster('berlin', $zk,
 	servers => $proxy->address,
 	'zklock.session_timeout' => '6s');
@@ -194,6 +195,25 @@ subtest 'reset just ahead of a request' => sub {
 	$proxy->heal;
 	assert_leave_nothing($zk, lock_path('reset'), $session);
 };
+
+# A server to which the session comes back may still have a create that came before it went
+# to another one: here it is executed by who goes on with the session meanwhile.
+$table->run('a create that is executed late', { asker => connected() },
+	sub { $proxy->trap(15, 1, 'requests'); },
+	[ 'asker starts' => "zk_lock('delayed')" ],
+	sub { poll_until { $proxy->is_sprung } 'the create'; },
+	[ mend => 'reset' ], [ 'asker ends' => qr/^\d+$/ ], [ nodes => delayed => 1 ],
+	[ break => 'refused' ],
+	sub {
+		my ($prefix) = slurp_file($heard) =~ m{(/[-\w]+/delayed/_c_[-0-9a-f]{36}-lock-)};
+		my $server = ZooKeeper::Client->new($zk->connect_string,
+			session => $client->exists(nodes('delayed')->[0])->{owner});
+		like($server->contend($prefix), qr/^\Q$prefix\E/, 'it comes');
+		$server->abandon;
+	},
+	[ nodes => delayed => 2 ],
+	[ mend => 'refused' ], [ nodes => delayed => 1 ],
+	[ asker => "zk_unlock('delayed')", 't' ], [ gone => 'delayed' ]);
 
 # The ensemble takes the session up again before it is over; its word comes when the program
 # counts it as lost.
