@@ -75,6 +75,7 @@ static struct
 	bool		is_over;		/* unrecoverable */
 	bool		has_no_room;	/* does not start */
 	int			refusal;		/* the code with which it takes no request */
+	const char *refused;		/* the one function that takes none; NULL: all do */
 	bool		drops;			/* the connection, as it takes a request */
 	int			fd;
 	int			interest_rc;
@@ -389,6 +390,8 @@ take_call(const char *what, const char *path, const char *data, int length,
 
 	if (library.refusal != ZOK)
 		return library.refusal;
+	if (library.refused != NULL && strcmp(library.refused, what) == 0)
+		return ZINVALIDSTATE;
 	*call = details;
 	call->what = what;
 	call->request = (Request *) request;
@@ -667,8 +670,8 @@ answer(Call *call, int rc)
 HELPER void
 answer_list(Call *call, const char *names)
 {
-	char		copy[500];
-	char	   *all[20];
+	char		copy[2000];
+	char	   *all[200];
 	struct String_vector strings = {0, all};
 	char	   *save = NULL;
 

@@ -1,0 +1,1243 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_program_step.c
+ *	  Unit test of src/program_step.c, and of src/program_request.c and
+ *	  src/program_follow.c, with a library and clocks of the test's own
+ *	  (fake_library.h): what requests send, what follows from each answer, and what is
+ *	  watched.
+ *
+ * Needs no server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fake_library.h"
+
+#include "recipe.h"
+
+#define NODE "/l/_c_11111111-1111-1111-1111-111111111111-lock-0000000007"
+#define OTHER "/l/_c_22222222-2222-2222-2222-222222222222-lock-0000000009"
+#define PREFIX "/l/_c_11111111-1111-1111-1111-111111111111-lock-"
+
+/* The frame that was read last. */
+static FrameTaken read_last;
+
+/* ---- requests and replies ---- */
+
+static void
+ask_bytes(FrameRequest wanted, uint64_t id, const char *path, const char *other,
+		  const char *data, size_t length)
+{
+	FrameTaken	taken = {
+		.frame = {
+			.kind = FRAME_REQUEST,.id = id,.u.request = wanted
+		},
+		.blobs = {path, other, data}
+	};
+
+	taken.frame.blob_lengths[0] = (uint32_t) strlen(path) + 1;
+	taken.frame.blob_lengths[1] = other != NULL ? (uint32_t) strlen(other) + 1 : 0;
+	taken.frame.blob_lengths[2] = (uint32_t) length;
+	ok(request_take(session, &taken), "the request is taken");
+}
+
+static void
+ask(FrameRequest wanted, uint64_t id, const char *path)
+{
+	ask_bytes(wanted, id, path, NULL, NULL, 0);
+}
+
+static void
+send_frame(FrameKind kind, uint64_t id)
+{
+	const FrameTaken taken = {.frame = {.kind = kind,.id = id}};
+
+	request_take(session, &taken);
+}
+
+static void
+start(void)
+{
+	open_and_connect(THREE);
+	count_frames(FRAME_STATUS);
+}
+
+/* The next frame that is no status. */
+static FrameTaken
+read_frame(void)
+{
+	/* one that is not urgent waits for another */
+	session->is_out_urgent = session->out.start < session->out.end;
+	do
+		read_last = next_frame();
+	while (read_last.frame.kind == FRAME_STATUS);
+	return read_last;
+}
+
+static void
+is_reply(uint64_t id, ZkResult result, const char *what)
+{
+	read_frame();
+	is_int(FRAME_REPLY, read_last.frame.kind, "%s: there is a reply", what);
+	is_int((long long) id, (long long) read_last.frame.id, "%s: to that request", what);
+	is_int(result, read_last.frame.u.reply.result, "%s: the result", what);
+}
+
+static void
+is_quiet(const char *what)
+{
+	is_int(0, read_frame().frame.kind, "%s: the backend is told nothing", what);
+}
+
+static void
+is_call(const char *function, const char *path, const char *what)
+{
+	is_str(function, last_call()->what, "%s: what is sent", what);
+	is_str(path, last_call()->path, "%s: of that node", what);
+}
+
+static int
+count_finished(void)
+{
+	return (int) atomic_load(&session->page->nfinished);
+}
+
+static int
+count_requests(void)
+{
+	int			n = 0;
+
+	for (Request *request = session->traffic.all; request != NULL; request = request->next)
+		n++;
+	return n;
+}
+
+/* The connection goes; the library answers all that is outstanding. */
+static void
+lose_connection(Call *outstanding, int count)
+{
+	disconnect_now(-4);
+	for (int i = 0; i < count; i++)
+		answer(&outstanding[i], ZCONNECTIONLOSS);
+}
+
+/* ---- the library's terms ---- */
+
+static void
+test_codes(void)
+{
+	static const struct
+	{
+		int			code;
+		ZkResult	result;
+	}			cases[] = {
+		{ZOK, ZK_OK}, {ZNONODE, ZK_NO_NODE}, {ZNODEEXISTS, ZK_NODE_EXISTS},
+		{ZBADVERSION, ZK_BAD_VERSION}, {ZNOAUTH, ZK_NO_AUTH}, {ZINVALIDACL, ZK_NO_AUTH},
+		{ZCONNECTIONLOSS, ZK_UNKNOWN_OUTCOME}, {ZOPERATIONTIMEOUT, ZK_UNKNOWN_OUTCOME},
+		{ZSYSTEMERROR, ZK_UNKNOWN_OUTCOME}, {ZSESSIONMOVED, ZK_UNKNOWN_OUTCOME},
+		{ZRUNTIMEINCONSISTENCY, ZK_UNKNOWN_OUTCOME}, {ZSESSIONEXPIRED, ZK_SESSION_LOST},
+		{ZINVALIDSTATE, ZK_SESSION_LOST}, {ZCLOSING, ZK_SESSION_LOST},
+		{ZAUTHFAILED, ZK_SESSION_LOST}, {ZSESSIONCLOSEDREQUIRESASLAUTH, ZK_SESSION_LOST},
+		{ZBADARGUMENTS, ZK_BAD_ARGUMENTS}, {ZUNIMPLEMENTED, ZK_UNIMPLEMENTED},
+		{-125, ZK_QUOTA_EXCEEDED}, {ZMARSHALLINGERROR, ZK_NO_MEMORY},
+		{ZNOTEMPTY, ZK_FAILED}, {ZDATAINCONSISTENCY, ZK_FAILED}, {ZAPIERROR, ZK_FAILED},
+		{-999, ZK_FAILED},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_int(cases[i].result, step_result_of(cases[i].code), "code %d", cases[i].code);
+}
+
+/* What the leader answers counts for proofs. */
+static void
+test_led(void)
+{
+	static const RequestKind led[] = {
+		REQUEST_CREATE, REQUEST_CHECK, REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE,
+		REQUEST_DELETE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
+		REQUEST_HEARTBEAT
+	};
+
+	for (RequestKind kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
+	{
+		bool		is_led = false;
+
+		for (int i = 0; i < NELEMS(led); i++)
+			is_led |= led[i] == kind;
+		ok(step_is_led(kind) == is_led, "has the leader to answer a request of kind %d?", kind);
+	}
+
+	start();
+	boot_ms += 500;
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	is_int(1000000, session->link.asked_leader_at, "a read is no question to the leader");
+	boot_ms += 100;
+	answer(last_call(), ZOK);
+	is_int(0, session->link.contact.count, "nor its answer one of the leader's");
+	is_int(0, session->link.nunanswered, "but it is an answer");
+	is_reply(1, ZK_OK, "a read");
+	is_int(0, read_last.frame.u.reply.proof.boot_ms, "its date is that of the attempt to connect");
+	session->link.contact.begun = (Moment) {999000, 999000 + wall_ahead};
+	ask((FrameRequest) {.kind = REQUEST_CREATE}, 2, "/l");
+	is_int(boot_ms, session->link.asked_leader_at, "a write is one");
+	boot_ms += 100;
+	answer_with(last_call(), ZOK, "/l", NULL, NULL);
+	is_int(1, session->link.contact.count, "and its answer");
+	is_int(1000600, session->link.contact.sent[0].boot_ms, "when it was sent");
+	is_int(1000700, session->link.contact.answered[0].boot_ms, "and answered");
+	is_reply(2, ZK_OK, "a write");
+	is_int(1000600 - 4000, read_last.frame.u.reply.proof.boot_ms, "dates a proof");
+
+	/* what no server has said is no answer */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
+	session->link.nunanswered = 3;
+	lose_connection(last_call(), 1);
+	is_int(3, session->link.nunanswered, "a connection that is lost is no answer");
+	is_int(0, session->link.contact.count, "nor proves anything");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a connection that is lost");
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
+	answer(last_call(), ZNOTEMPTY);
+	is_int(0, session->link.nunanswered, "a refusal is an answer");
+	is_reply(1, ZK_FAILED, "a refusal");
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	answer(last_call(), ZSESSIONMOVED);
+	is_reply(1, ZK_FAILED, "a server says so while the connection is up: not to be repeated at once");
+}
+
+static void
+test_nodes(void)
+{
+	static const struct
+	{
+		ZkNodeKind	kind;
+		int			flags;
+		bool		is_shared;
+	}			cases[] = {
+		{ZK_PERSISTENT, 0, true}, {ZK_PERSISTENT_OWN, 0, false}, {ZK_CONTAINER, 4, true},
+		{ZK_EPHEMERAL, 1, false}, {ZK_EPHEMERAL_SEQUENTIAL, 3, false},
+		{ZK_PERSISTENT_SEQUENTIAL, 2, true},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		for (int credentials = 0; credentials < 3; credentials++)
+		{
+			start();
+			session->has_auth = credentials > 0;
+			session->open.is_auth_private = credentials == 2;
+			ask_bytes((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = cases[i].kind}, 1, "/a", NULL, "xyz", 3);
+			is_call("create", "/a", "a node");
+			is_str("xyz", last_call()->data, "its data");
+			is_int(cases[i].flags, last_call()->mode, "its flags");
+			ok(last_call()->is_open == (credentials == 0 || (credentials == 2 && cases[i].is_shared)),
+			   "kind %d, credentials %d: is it everybody's?", cases[i].kind, credentials);
+		}
+}
+
+/* ---- one step ---- */
+
+static void
+test_create(void)
+{
+	const FrameRequest wanted = {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL};
+	struct Stat stat = {.czxid = 33,.ephemeralOwner = 4711,.ctime = 5,.mtime = 6,.version = 7,.numChildren = 8};
+	Request    *held;
+
+	start();
+	ask(wanted, 1, PREFIX);
+	answer_with(last_call(), ZOK, NODE, &stat, NULL);
+	ok(!session->is_out_urgent, "the reply to a contender's create wakes nobody");
+	is_reply(1, ZK_OK, "a contender");
+	is_str(NODE, read_last.blobs[0], "its node");
+	is_int(33, read_last.frame.u.reply.czxid, "its token");
+	is_int(4711, read_last.frame.u.reply.ephemeral_owner, "whose it is");
+	is_int(5, read_last.frame.u.reply.ctime_ms, "when it was made");
+	is_int(6, read_last.frame.u.reply.mtime_ms, "and set");
+	is_int(7, read_last.frame.u.reply.version, "how often");
+	is_int(8, read_last.frame.u.reply.nbelow, "what is below it");
+	is_int(1, count_finished(), "it counts as finished");
+	held = request_find_held(session, NODE);
+	ok(held != NULL && held->id == 1, "from now on it is held");
+	is_int(boot_ms + 1000, held->retry.due_at, "it is watched in a second");
+	is_int(boot_ms + 1000, session->traffic.retry_at, "the loop wakes up for that");
+
+	start();
+	ask(wanted, 1, PREFIX);
+	answer_with(last_call(), ZOK, "/somewhere/else", &stat, NULL);
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a node that it cannot have made");
+	ok(request_find_held(session, PREFIX) == NULL, "it is not held");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/a");
+	answer_with(last_call(), ZOK, "/a", &stat, NULL);
+	ok(session->is_out_urgent, "the reply to any other create wakes the backend");
+	is_int(INT64_MAX, session->traffic.retry_at, "nothing else is held");
+	is_int(1, count_requests(), "it can be withdrawn");
+	send_frame(FRAME_FREE, 1);
+	is_int(0, count_requests(), "until the backend is done with it");
+
+	/* withdrawn, before and after the answer */
+	start();
+	ask(wanted, 1, PREFIX);
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_with(last_call(), ZOK, NODE, &stat, NULL);
+	is_call("delete", NODE, "withdrawn before the answer");
+	is_int(-1, last_call()->version, "whatever its version");
+	is_int(0, (int) atomic_load(&session->page->nundone), "it is not undone yet");
+	answer(last_call(), ZOK);
+	is_int(1, (int) atomic_load(&session->page->nundone), "and now it is");
+	is_int(0, count_requests(), "nothing is left");
+	is_int(FRAME_WAKE, read_frame().frame.kind, "the backend is woken up");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_PERSISTENT_SEQUENTIAL}, 1, PREFIX);
+	answer_with(last_call(), ZOK, NODE, &stat, NULL);
+	send_frame(FRAME_WITHDRAW, 1);
+	is_call("delete", NODE, "a lease, withdrawn after the answer");
+	is_int(0, last_call()->version, "unless it was renewed");
+
+	/* its reply is lost, and it is withdrawn: it is looked for */
+	start();
+	ask(wanted, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a lost reply");
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	is_call("list", "/l", "a node that may be there");
+	is_str("multi", calls[ncalls - 2].what, "a write goes first");
+	is_str("/l", calls[ncalls - 2].path, "of the same node");
+	ok(calls[ncalls - 2].request == NULL, "for which nobody waits");
+	answer_list(last_call(), "x _c_11111111-1111-1111-1111-111111111111-lock-0000000007");
+	is_call("delete", NODE, "the node that is found");
+	answer(last_call(), ZOK);
+	is_int(1, (int) atomic_load(&session->page->nundone), "it is undone");
+
+	start();
+	ask(wanted, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_list(last_call(), "x y");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a node that is not there is undone");
+	is_int(0, count_requests(), "nothing is left");
+}
+
+static void
+test_check(void)
+{
+	static const struct
+	{
+		int			check_rc;
+		int			look_rc;
+		int64_t		czxid;		/* of the node; 0: no answer */
+		ZkResult	expected;
+		const char *what;
+	}			cases[] = {
+		{ZOK, ZOK, 33, ZK_OK, "the node is there"},
+		{ZOK, ZOK, 34, ZK_NO_NODE, "another one of that name"},
+		{ZOK, ZOK, 0, ZK_NO_NODE, "no answer"},
+		{ZOK, ZNONODE, 0, ZK_NO_NODE, "it went in between"},
+		{ZOK, ZCONNECTIONLOSS, 0, ZK_FAILED, "the look is refused"},
+		{ZNONODE, ZOK, 33, ZK_NO_NODE, "the check decides"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		struct Stat stat = {.czxid = cases[i].czxid};
+
+		start();
+		ask((FrameRequest) {.kind = REQUEST_CHECK,.czxid = 33}, 1, NODE);
+		is_int(2, ncalls, "a check and a look");
+		is_int('c', calls[0].ops[0].type, "first the check");
+		is_str("exists", calls[1].what, "then the look");
+		is_str(NODE, calls[1].path, "at the same node");
+		answer(&calls[0], cases[i].check_rc);
+		is_quiet("the look is to come");
+		if (cases[i].look_rc == ZCONNECTIONLOSS)
+			disconnect_now(-4);
+		answer_with(&calls[1], cases[i].look_rc, NULL, cases[i].czxid != 0 ? &stat : NULL, NULL);
+		is_reply(1, cases[i].look_rc == ZCONNECTIONLOSS ? ZK_UNKNOWN_OUTCOME : cases[i].expected, cases[i].what);
+		is_int(0, session->traffic.npending, "nothing is outstanding");
+	}
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CHECK}, 1, NODE);
+	is_int(1, ncalls, "any node will do: there is no look");
+	answer(&calls[0], ZOK);
+	is_reply(1, ZK_OK, "a check alone");
+
+	start();
+	library.refused = "exists";
+	ask((FrameRequest) {.kind = REQUEST_CHECK,.czxid = 33}, 1, NODE);
+	answer(&calls[0], ZOK);
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "the look could not be sent");
+	is_int(0, session->traffic.npending, "nothing is outstanding");
+}
+
+/* May everybody create or delete something there? */
+static void
+test_acl(void)
+{
+	static const struct
+	{
+		bool		expected;
+		int			perms;
+		char	   *scheme;
+		char	   *id;
+	}			cases[] = {
+		{true, 31, "world", "anyone"}, {true, 4, "world", "anyone"}, {true, 8, "world", "anyone"},
+		{true, 16, "world", "anyone"}, {false, 3, "world", "anyone"}, {false, 31, "digest", "anyone"},
+		{false, 31, "world", "else"}, {false, 31, NULL, "anyone"}, {false, 31, "world", NULL},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		struct ACL	entries[] = {
+			{1, {"world", "anyone"}}, {cases[i].perms, {cases[i].scheme, cases[i].id}}
+		};
+		struct ACL_vector acl = {2, entries};
+
+		start();
+		ask((FrameRequest) {.kind = REQUEST_GET_ACL}, 1, "/l");
+		is_call("get_acl", "/l", "an ACL");
+		last_call()->done.acl(ZOK, &acl, NULL, last_call()->request);
+		is_reply(1, ZK_OK, "an ACL");
+		is_int(cases[i].expected, read_last.frame.u.reply.is_open, "permissions %d of %s", cases[i].perms,
+			   cases[i].scheme != NULL ? cases[i].scheme : "nobody");
+	}
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET_ACL}, 1, "/l");
+	last_call()->done.acl(ZOK, &(struct ACL_vector) {2, NULL}, NULL, last_call()->request);
+	is_reply(1, ZK_OK, "a server that lies of its length");
+	is_int(0, read_last.frame.u.reply.is_open, "it is not open");
+}
+
+static void
+test_reads(void)
+{
+	struct Stat stat = {.czxid = 3,.mtime = 9};
+	FrameTaken	frame;
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
+	ok(!last_call()->is_watched, "a list without a watch");
+	answer_list(last_call(), "one two three");
+	is_reply(1, ZK_OK, "a list");
+	is_int(3, read_last.frame.u.reply.nchildren, "its children");
+	ok(read_last.frame.blob_lengths[2] == 14 && memcmp(read_last.blobs[2], "one\0two\0three", 14) == 0, "their names");
+	is_int(0, count_requests(), "nothing is left of it");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	answer_with(last_call(), ZOK, "data", &stat, NULL);
+	frame = read_frame();
+	ok(frame.frame.blob_lengths[1] == 4 && memcmp(frame.blobs[1], "data", 4) == 0, "data of a node");
+	is_int(3, frame.frame.u.reply.czxid, "and its token");
+	is_int(9, frame.frame.u.reply.mtime_ms, "when it was set");
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	answer_with(last_call(), ZNONODE, "data", &stat, NULL);
+	is_reply(1, ZK_NO_NODE, "a node that is not there");
+	is_str("no node", read_last.blobs[0], "the library's word for it");
+	ok(read_last.blobs[1] == NULL && read_last.frame.u.reply.czxid == 0, "has no data");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_SET,.version = 5}, 1, "/l");
+	is_str("", last_call()->data, "to set nothing");
+	is_int(5, last_call()->version, "of that version");
+	answer_with(last_call(), ZBADVERSION, NULL, NULL, NULL);
+	is_reply(1, ZK_BAD_VERSION, "another version");
+	is_int(1, ncalls, "it is not repeated");
+}
+
+/* What nobody waits for is repeated until it is done. */
+static void
+test_repeated(void)
+{
+	int64_t		due;
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	answer(last_call(), ZNONODE);
+	is_quiet("a node that is not there");
+	is_int(1, count_finished(), "it is done");
+	is_int(0, count_requests(), "nothing is left");
+
+	/* the connection goes before the answer, and comes back */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	disconnect_now(-4);
+	answer(last_call(), ZCONNECTIONLOSS);
+	is_int(2, ncalls, "it goes out with the next connection");
+	is_call("delete", NODE, "the delete");
+	is_int(0, count_finished(), "it is not done");
+	connect_now();
+	answer(last_call(), ZOK);
+	is_int(1, count_finished(), "then it is");
+
+	/* nothing goes out of a session that is lost */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	session_end(session, ZK_LOSS_UNANSWERED);
+	disconnect_now(-4);
+	answer(last_call(), ZCONNECTIONLOSS);
+	is_int(1, ncalls, "lost: it is not repeated");
+	is_int(1, count_finished(), "but over");
+	is_int(0, count_requests(), "nothing is left");
+
+	/* the library is connected, and has not said so yet */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	disconnect_now(-4);
+	library.state = ZOO_CONNECTED_STATE;
+	answer(last_call(), ZCONNECTIONLOSS);
+	is_int(0, session->status.nrefused, "the end of the connection before is no refusal");
+
+	/* a refusal that ends */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, "/a/b");
+	answer(last_call(), ZNOTEMPTY);
+	is_int(0, count_calls("set", NULL), "no lock is handed over by a node that is none's");
+	boot_ms += 100;
+	request_tick(session, boot_ms);
+	session->is_status_news = false;
+	answer(last_call(), ZOK);
+	is_int(0, session->status.nrefused, "it is refused no more");
+	ok(session->is_status_news, "which is told");
+	is_int(1, count_finished(), "it counts once");
+
+	/* a server refuses it */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	answer(last_call(), ZNOTEMPTY);
+	is_int(1, session->status.nrefused, "a refusal is told");
+	ok(strstr(session->last_error, NODE "\" cannot be deleted") != NULL, "in words");
+	is_int(1, count_calls("set", NODE), "the lock is handed over");
+	due = boot_ms + 100;
+	for (int i = 0; i < 7; i++)
+	{
+		int			delay = i < 5 ? 100 << i : 3000;
+
+		is_int(due, session->traffic.retry_at, "attempt %d: when it is due", i + 1);
+		request_tick(session, due - 1);
+		is_int(i + 1, count_calls("delete", NODE), "not earlier");
+		boot_ms = due;
+		session->link.asked_leader_at = boot_ms;
+		request_tick(session, boot_ms);
+		is_int(i + 2, count_calls("delete", NODE), "and not later");
+		for (int j = ncalls - 1; j >= 0; j--)
+			if (strcmp(calls[j].what, "delete") == 0)
+			{
+				atomic_store(&session->page->is_in_use, 1);
+				answer(&calls[j], ZNOTEMPTY);
+				break;
+			}
+		delay = delay * 2 > 3000 ? 3000 : delay * 2;
+		due = boot_ms + delay;
+	}
+	is_int(1, session->status.nrefused, "it is one that is refused");
+
+	/* and nothing is held: the session has to end, for others wait */
+	atomic_store(&session->page->is_in_use, 0);
+	session->traffic.all->previous = NULL;
+	boot_ms = due;
+	while (boot_ms < 1000000 + 12000)
+		boot_ms += 1000;
+	session->link.asked_leader_at = boot_ms;
+	request_tick(session, boot_ms);
+	for (int j = ncalls - 1; j >= 0; j--)
+		if (strcmp(calls[j].what, "delete") == 0)
+		{
+			answer(&calls[j], ZNOTEMPTY);
+			break;
+		}
+	is_int(ZK_LOSS_REFUSED, session->status.loss, "nothing is held: the session ends");
+}
+
+/* A place that is left, and was gone before. */
+static void
+test_leave(void)
+{
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 0, NODE, "/l.evicted/x", "name", 5);
+	is_call("delete", NODE, "a place that is left");
+	answer(last_call(), ZOK);
+	is_quiet("it is gone");
+	is_int(1, ncalls, "that is all");
+	is_int(1, count_finished(), "it is done");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 0, NODE, "/l.evicted/x", "name", 5);
+	answer(last_call(), ZNONODE);
+	is_call("get", "/l.evicted/x", "it had gone before: who says so is read");
+	answer_with(last_call(), ZOK, "who", NULL, NULL);
+	is_reply(0, ZK_OK, "the backend is told");
+	is_str(NODE, read_last.blobs[0], "of the place");
+	ok(read_last.frame.blob_lengths[1] == 3 && memcmp(read_last.blobs[1], "who", 3) == 0, "what is written down");
+	is_str("name", read_last.blobs[2], "the lock");
+	is_int(33, read_last.frame.u.reply.czxid, "and the token");
+	is_call("delete", "/l.evicted/x", "what was read");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, NODE, "/l.evicted/x", "name", 5);
+	answer(last_call(), ZNONODE);
+	answer(last_call(), ZNONODE);
+	is_reply(0, ZK_OK, "the backend is told also of what is not written down");
+	is_int(2, ncalls, "and nothing is deleted");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, NODE, "/l.evicted/x", "name", 5);
+	lose_connection(last_call(), 1);
+	connect_now();
+	answer(last_call(), ZNONODE);
+	is_quiet("it may have been us");
+	is_int(2, ncalls, "nothing is read");
+	is_int(0, count_requests(), "nothing is left");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.is_awaited = 1}, 0, NODE, "/l.evicted/x", "name", 5);
+	answer(last_call(), ZOK);
+	is_int(1, (int) atomic_load(&session->page->nundone), "one that is awaited is counted");
+}
+
+/* Transactions of several operations. */
+static void
+test_transactions(void)
+{
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED,.version = 4}, 1, "/guard", NULL, "/a/b\0/a/c", 10);
+	is_int(3, last_call()->nops, "a guard and two deletes");
+	is_int('s', last_call()->ops[0].type, "the guard is set");
+	is_int(4, last_call()->ops[0].check_op.version, "if it has that version");
+	is_int('d', last_call()->ops[1].type, "a node goes");
+	is_int('d', last_call()->ops[2].type, "so does the next one");
+	is_int(-1, last_call()->ops[2].check_op.version, "whatever its version");
+	answer(last_call(), ZBADVERSION);
+	is_reply(1, ZK_BAD_VERSION, "the guard refuses");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/a/new", "/a/old", "x", 1);
+	is_int(2, last_call()->nops, "a move");
+	is_int('d', last_call()->ops[0].type, "the old one goes first");
+	is_str("/a/old", last_call()->path, "that one");
+	is_int('+', last_call()->ops[1].type, "the new one comes");
+	is_int(3, last_call()->ops[1].check_op.version, "with its flags");
+
+	for (int i = 0; i < 7; i++)
+	{
+		static const char *bad[] = {"a", "/", "/a/", "/a//b", "/./a", "/a/..", "/a\x1F"};
+
+		start();
+		ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED}, 1, "/guard", NULL, bad[i], strlen(bad[i]) + 1);
+		is_int(0, ncalls, "not with the path \"%s\"", bad[i]);
+		is_reply(1, ZK_BAD_ARGUMENTS, "a path that makes no sense");
+		start();
+		ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", bad[i], NULL, 0);
+		is_reply(1, ZK_BAD_ARGUMENTS, "nor in a move");
+		start();
+		ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, bad[i], "/a", NULL, 0);
+		is_reply(1, ZK_BAD_ARGUMENTS, "either way");
+	}
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/...", "/a/.b/..c", NULL, 0);
+	is_int(1, ncalls, "dots may begin a name");
+	start();
+	library.is_over = true;
+	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/b", NULL, 0);
+	is_int(0, ncalls, "not of a session that is over");
+	is_reply(1, ZK_SESSION_LOST, "which is said");
+}
+
+/* ---- an ephemeral node by another ---- */
+
+static void
+begin_replace(void)
+{
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
+	is_call("create", OTHER, "the new node");
+}
+
+static void
+test_replace(void)
+{
+	struct Stat ours = {.ephemeralOwner = 4711,.czxid = 33};
+	struct Stat foreign = {.ephemeralOwner = 4712,.czxid = 33};
+
+	begin_replace();
+	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
+	is_int(3, ncalls, "it is there: a check and a look");
+	is_str(NODE, calls[1].path, "at the old one");
+	is_quiet("it is not done yet");
+	answer(&calls[1], ZOK);
+	answer_with(&calls[2], ZOK, NULL, &ours, NULL);
+	is_call("delete", NODE, "both are there: the old one goes");
+	is_reply(1, ZK_OK, "it is done");
+	is_int(1, count_finished(), "and counts once");
+	ok(request_find_held(session, OTHER) != NULL, "the new one is held");
+
+	begin_replace();
+	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
+	answer(&calls[1], ZNONODE);
+	answer(&calls[2], ZNONODE);
+	is_call("delete", OTHER, "the old one had gone: the new one goes");
+	is_quiet("it is not done yet");
+	answer(last_call(), ZOK);
+	is_reply(1, ZK_NO_NODE, "and it is said why");
+	is_int(0, count_calls("delete", NODE), "the old one is left alone");
+
+	begin_replace();
+	answer(last_call(), ZNODEEXISTS);
+	is_call("get", OTHER, "there is one: whose?");
+	answer_with(last_call(), ZOK, "", &ours, NULL);
+	is_str("exists", last_call()->what, "ours: the old one is checked");
+	begin_replace();
+	answer(last_call(), ZNODEEXISTS);
+	answer_with(last_call(), ZOK, "", &foreign, NULL);
+	is_call("delete", OTHER, "somebody else's");
+	answer(last_call(), ZNOAUTH);
+	begin_replace();
+	answer(last_call(), ZNODEEXISTS);
+	answer(last_call(), ZNOAUTH);
+	is_call("delete", OTHER, "one that we may not read");
+	answer(last_call(), ZOK);
+	is_reply(1, ZK_NO_NODE, "which is not ours");
+
+	begin_replace();
+	answer(last_call(), ZNONODE);
+	is_reply(1, ZK_NO_NODE, "it cannot be made");
+	is_int(1, ncalls, "that is all");
+
+	/* the connection is lost at each step */
+	begin_replace();
+	lose_connection(last_call(), 1);
+	is_int(2, ncalls, "it is repeated");
+	is_call("create", OTHER, "the new node, again");
+	begin_replace();
+	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
+	lose_connection(&calls[1], 2);
+	is_str("exists", last_call()->what, "the check is repeated");
+	is_int(5, ncalls, "and the look");
+
+	/* the session is over: nothing is undone */
+	begin_replace();
+	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
+	answer(&calls[1], ZSESSIONEXPIRED);
+	answer(&calls[2], ZSESSIONEXPIRED);
+	is_int(3, ncalls, "a session that is over deletes nothing");
+	is_reply(1, ZK_SESSION_LOST, "as it is said");
+
+	/* withdrawn meanwhile: the new node goes at once */
+	begin_replace();
+	send_frame(FRAME_WITHDRAW, 1);
+	is_call("delete", OTHER, "withdrawn");
+	answer_with(&calls[0], ZOK, OTHER, &ours, NULL);
+	is_int(2, count_calls("delete", OTHER), "and once more when it is answered");
+	is_int(0, count_calls("delete", NODE), "the old one stays");
+}
+
+/* ---- what is watched for a wait ---- */
+
+static void
+event(int type, const char *path)
+{
+	follow_event(session->zh, type, ZOO_CONNECTED_STATE, path, session);
+}
+
+static void
+begin_wait(uint64_t id, RequestKind kind, const char *path)
+{
+	ask((FrameRequest) {.kind = (int32_t) kind,.is_watched = 1}, id, path);
+	ok(last_call()->is_watched, "it is watched");
+}
+
+static void
+test_wait(void)
+{
+	start();
+	begin_wait(1, REQUEST_GET, OTHER);
+	ok(session->wait.path != NULL && !session->wait.is_set && !session->wait.is_of_list, "a wait for a node");
+	answer(last_call(), ZOK);
+	ok(session->wait.is_set, "the watch is there");
+	is_reply(1, ZK_OK, "the read");
+	event(ZOO_CHANGED_EVENT, NODE);
+	event(ZOO_SESSION_EVENT, OTHER);
+	is_quiet("events of others");
+	event(ZOO_CHANGED_EVENT, OTHER);
+	is_int(FRAME_WATCH, read_frame().frame.kind, "its data was set");
+	is_int(ZK_WATCH_SET, read_last.frame.u.watch_news, "which is said");
+	is_int(1, (int) read_last.frame.id, "of that request");
+	ok(session->wait.path == NULL, "the watch is used up");
+
+	start();
+	begin_wait(1, REQUEST_GET, OTHER);
+	event(ZOO_DELETED_EVENT, OTHER);
+	ok(session->wait.path != NULL, "before the answer it may be that of an earlier watch");
+	is_int(FRAME_WATCH, read_frame().frame.kind, "it is told");
+	is_int(ZK_WATCH_LOOK_AGAIN, read_last.frame.u.watch_news, "as any other");
+	answer(last_call(), ZNONODE);
+	ok(session->wait.path == NULL, "without a node there is no watch");
+
+	start();
+	begin_wait(1, REQUEST_LIST, "/l");
+	answer_list(last_call(), "a b");
+	ok(session->wait.is_set && session->wait.is_of_list, "a wait for a list");
+	begin_wait(2, REQUEST_LIST, "/l");
+	is_int(0, count_calls("unwatch", NULL), "the same list once more: the watch stays");
+	is_int(2, (int) session->wait.id, "for the new request");
+	ok(!session->wait.is_set, "whose watch is not surely there");
+	begin_wait(3, REQUEST_LIST, "/l");
+	answer_list(&calls[1], "a");
+	ok(!session->wait.is_set, "an answer to the one before says nothing of it");
+	answer_list(&calls[2], "a");
+	ok(session->wait.is_set, "its own does");
+	begin_wait(3, REQUEST_GET, "/l");
+	is_int(1, count_calls("unwatch", "/l"), "the node's data: the watch of the list goes");
+	begin_wait(4, REQUEST_GET, OTHER);
+	is_int(2, count_calls("unwatch", "/l"), "another node: that of the one before goes");
+	send_frame(FRAME_UNWATCH, 3);
+	ok(session->wait.path != NULL, "the end of an earlier wait");
+	send_frame(FRAME_UNWATCH, 4);
+	ok(session->wait.path == NULL, "its own");
+	is_call("unwatch", OTHER, "the watch goes");
+	is_int(ZWATCHTYPE_DATA, last_call()->mode, "that of the data");
+	ok(!last_call()->is_local, "also the server's");
+	answer(last_call(), ZOK);
+	is_int(1, count_calls("unwatch", OTHER), "that is all");
+
+	/* a server that knows of no watch */
+	start();
+	begin_wait(1, REQUEST_LIST, "/l");
+	send_frame(FRAME_UNWATCH, 1);
+	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "that of the list");
+	answer(last_call(), ZNOWATCHER);
+	is_call("unwatch", "/l", "the library is not to ask for it again");
+	ok(last_call()->is_local, "in its memory alone");
+	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "that of the list");
+
+	/* without a connection */
+	start();
+	begin_wait(1, REQUEST_GET, OTHER);
+	answer(last_call(), ZOK);
+	disconnect_now(-4);
+	send_frame(FRAME_UNWATCH, 1);
+	is_int(2, count_calls("unwatch", OTHER), "without a connection it goes twice");
+	ok(calls[1].is_local && !calls[2].is_local, "first from the library's memory");
+}
+
+/* ---- places that are held ---- */
+
+static Request *
+begin_held(void)
+{
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
+	answer_with(last_call(), ZOK, NODE, NULL, NULL);
+	while (read_frame().frame.kind != 0)
+		;
+	return request_find_held(session, NODE);
+}
+
+static void
+test_held(void)
+{
+	Request    *held = begin_held();
+
+	interrupt_want(session->page);
+	around.parent = 999999999;
+	request_tick(session, boot_ms + 999);
+	is_int(1, ncalls, "a place is not watched at once");
+	boot_ms += 1000;
+	request_tick(session, boot_ms);
+	is_call("list", NODE, "but in a second");
+	ok(last_call()->is_watched, "with a watch");
+	answer_list(last_call(), "");
+	is_quiet("it is there");
+	is_int(0, held->retry.due_at, "and is not read again");
+	event(ZOO_CHILD_EVENT, OTHER);
+	is_int(2, ncalls, "the event of another node");
+	event(ZOO_DELETED_EVENT, NODE);
+	is_call("list", NODE, "an event");
+	event(ZOO_DELETED_EVENT, NODE);
+	is_int(3, ncalls, "which is looked into once");
+	answer(last_call(), ZNONODE);
+	is_reply(1, ZK_NO_NODE, "it is gone: the backend is told");
+	is_int(1, around.nkilled, "and interrupted");
+	is_int(2, (int) around.told_frames - 1, "once it can read why");
+
+	/* released: its end is ours */
+	held = begin_held();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	request_submit_delete(session, NODE);
+	ok(request_find_held(session, NODE) == NULL, "a place that we delete is not held");
+
+	held = begin_held();
+	boot_ms += 1000;
+	request_tick(session, boot_ms);
+	interrupt_want(session->page);
+	around.parent = 999999999;
+	request_submit_delete(session, NODE);
+	answer(&calls[1], ZNONODE);
+	is_quiet("a place that we delete while it is looked at");
+	is_int(0, around.nkilled, "nobody is interrupted");
+
+	/* the connection is lost while it is looked at */
+	held = begin_held();
+	boot_ms += 1000;
+	request_tick(session, boot_ms);
+	lose_connection(last_call(), 1);
+	is_int(3, ncalls, "it is looked at again with the next connection");
+	is_call("list", NODE, "the place");
+	connect_now();
+	answer(last_call(), ZNOAUTH);
+	is_quiet("what cannot be read is not gone");
+	is_int(3, ncalls, "nor read again");
+
+	/* it begins to wait there while it is looked at */
+	held = begin_held();
+	boot_ms += 1000;
+	request_tick(session, boot_ms);
+	begin_wait(2, REQUEST_GET, OTHER);
+	answer(&calls[1], ZNONODE);
+	is_quiet("who waits learns by his own read");
+
+	/* a backend that does not read is not interrupted before it could see why */
+	held = begin_held();
+	boot_ms += 1000;
+	request_tick(session, boot_ms);
+	interrupt_want(session->page);
+	around.parent = 999999999;
+	while (send(PROTOCOL_CHANNEL_FD, &held, sizeof(held), MSG_DONTWAIT) > 0)
+		;
+	answer(last_call(), ZNONODE);
+	is_int(0, around.nkilled, "the channel is full");
+	ok(session->is_out_urgent, "the reply waits");
+}
+
+/* A place that waits for its lock is not held yet. */
+static void
+test_held_waits(void)
+{
+	static const struct
+	{
+		const char *wait;
+		bool		is_queued;
+	}			cases[] = {
+		{OTHER, true}, {"/l", true}, {"/l/x/y", false}, {"/k", false}, {"/lx", false},
+		{"/", false}, {NULL, false},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		Request    *held = begin_held();
+
+		if (cases[i].wait != NULL)
+			begin_wait(2, REQUEST_GET, cases[i].wait);
+		ok(held_is_queued(held) == cases[i].is_queued, "it waits for \"%s\"", cases[i].wait != NULL ? cases[i].wait : "");
+		boot_ms += 1000;
+		session->link.asked_leader_at = boot_ms;
+		ncalls = 0;
+		request_tick(session, boot_ms);
+		is_int(cases[i].is_queued ? 0 : 1, count_calls("list", NODE), "is it looked at?");
+		if (cases[i].is_queued)
+			is_int(boot_ms + 2000, session->traffic.retry_at, "that is put off until the next heartbeat");
+		else
+		{
+			answer(last_call(), ZOK);
+			ok(request_find_held(session, NODE) == held, "it is held");
+		}
+	}
+}
+
+/* ---- kept locks ---- */
+
+#define GENERATION 5
+#define KEEP_MS 3000
+
+static void
+take_keep(uint32_t generation, const char *node)
+{
+	const FrameTaken taken = {
+		.frame = {
+			.kind = FRAME_KEEP,.u.keep = {.slot = KEEP_SLOTS - 1,.generation = generation}
+		},
+		.blobs = {node, "{\"a\":1}"}
+	};
+
+	request_take(session, &taken);
+}
+
+static KeptLock *
+begin_keep(bool is_kept)
+{
+	KeptLock   *kept;
+
+	start();
+	kept = &session->page->kept[KEEP_SLOTS - 1];
+	keep_word_begin(kept, GENERATION, KEEP_MS, boot_ms);
+	if (is_kept)
+		keep_word_put(kept, GENERATION, boot_ms);
+	take_keep(GENERATION, NODE);
+	is_call("list", "/l", "its queue is read");
+	ok(last_call()->is_watched, "and watched");
+	return kept;
+}
+
+#define OWN "_c_11111111-1111-1111-1111-111111111111-lock-0000000007"
+#define FOREIGN "_c_22222222-2222-2222-2222-222222222222-lock-0000000009"
+
+static KeepState
+state_of(const KeptLock *kept)
+{
+	return keep_word_state(kept, GENERATION);
+}
+
+static void
+test_keep(void)
+{
+	static const struct
+	{
+		const char *names;
+		bool		gives_way;
+		const char *what;
+	}			cases[] = {
+		{OWN, false, "nobody else is there"},
+		{OWN " x y", false, "strangers"},
+		{OWN " " FOREIGN, true, "a contender"},
+		{FOREIGN, true, "another one, and ours is gone"},
+		{"", true, "ours is gone"},
+	};
+	KeptLock   *kept;
+	char		many[2000] = OWN;
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		for (int is_kept = 0; is_kept < 2; is_kept++)
+		{
+			kept = begin_keep(is_kept);
+			answer_list(last_call(), cases[i].names);
+			is_int(!cases[i].gives_way ? (is_kept ? KEEP_KEPT : KEEP_HELD) : is_kept ? KEEP_GIVEN_UP : KEEP_HELD_WANTED,
+				   state_of(kept), "%s: the state", cases[i].what);
+			is_int(cases[i].gives_way && is_kept, count_calls("delete", NODE), "%s: does it go?", cases[i].what);
+			is_int(cases[i].gives_way && !is_kept, count_calls("set", NODE), "%s: or is it said that it is held?", cases[i].what);
+			if (cases[i].gives_way && !is_kept)
+				is_str("{\"a\":1,\"kept\":false}", last_call()->data, "that is in its data");
+			is_quiet(cases[i].what);
+			if (cases[i].gives_way)
+			{
+				int			before = ncalls;
+
+				event(ZOO_CHILD_EVENT, "/l");
+				is_int(before, ncalls, "%s: it is not followed any more", cases[i].what);
+			}
+		}
+
+	/* who comes later */
+	kept = begin_keep(true);
+	event(ZOO_CHILD_EVENT, "/l");
+	is_int(1, ncalls, "an event while the list is under way");
+	answer_list(last_call(), OWN);
+	event(ZOO_CHILD_EVENT, "/k");
+	is_int(KEEP_KEPT, state_of(kept), "the event of another queue");
+	event(ZOO_CHILD_EVENT, "/l");
+	is_int(KEEP_GIVEN_UP, state_of(kept), "somebody has come");
+	is_call("delete", NODE, "it goes at once");
+	kept = begin_keep(true);
+	answer_list(last_call(), OWN " x");
+	event(ZOO_CHILD_EVENT, "/l");
+	is_call("list", "/l", "beside strangers it is looked who has come");
+	is_int(KEEP_KEPT, state_of(kept), "and kept meanwhile");
+	event(ZOO_DELETED_EVENT, NODE);
+	is_int(KEEP_GIVEN_UP, state_of(kept), "the node itself is gone");
+
+	kept = begin_keep(true);
+	for (int i = 0; i < 64; i++)
+		strcat(many, " x");
+	answer_list(last_call(), many);
+	is_int(KEEP_KEPT, state_of(kept), "64 strangers are no reason");
+	kept = begin_keep(true);
+	strcat(many, " x");
+	answer_list(last_call(), many);
+	is_int(KEEP_GIVEN_UP, state_of(kept), "65 are too many to be read each time");
+
+	/* the slot is used for another lock */
+	kept = begin_keep(true);
+	keep_word_begin(kept, GENERATION + 1, KEEP_MS, boot_ms);
+	take_keep(GENERATION + 1, OTHER);
+	is_int(2, count_calls("list", "/l"), "the next lock of that slot is followed");
+	answer_list(&calls[0], OWN " " FOREIGN);
+	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "a list of the one before says nothing of it");
+	answer_list(&calls[1], FOREIGN);
+	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "nobody else is there");
+	event(ZOO_DELETED_EVENT, NODE);
+	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "the end of the one before is none of its own");
+
+	/* lists that fail */
+	kept = begin_keep(true);
+	answer(last_call(), ZNOAUTH);
+	is_int(KEEP_GIVEN_UP, state_of(kept), "a queue that cannot be read");
+	kept = begin_keep(true);
+	answer(last_call(), ZSESSIONEXPIRED);
+	is_int(KEEP_KEPT, state_of(kept), "the session is over, and that is told otherwise");
+	kept = begin_keep(true);
+	lose_connection(last_call(), 1);
+	is_int(KEEP_KEPT, state_of(kept), "the connection is lost");
+	is_call("list", "/l", "the list is read again");
+	connect_now();
+	answer_list(last_call(), OWN " " FOREIGN);
+	is_int(KEEP_GIVEN_UP, state_of(kept), "and shows who has come");
+
+	/* its time */
+	kept = begin_keep(true);
+	answer_list(last_call(), OWN);
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms);
+	is_int(boot_ms + KEEP_MS, session->wake_at, "the loop wakes up when its time is over");
+	keep_tick(session, boot_ms + KEEP_MS - 1);
+	is_int(KEEP_KEPT, state_of(kept), "not earlier");
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms + KEEP_MS);
+	is_int(KEEP_FREE, state_of(kept), "and then it is over");
+	is_call("delete", NODE, "its node goes");
+	is_int(INT64_MAX, session->wake_at, "nothing is to be done any more");
+	event(ZOO_CHILD_EVENT, "/l");
+	is_int(1, count_calls("delete", NODE), "and it is not followed");
+
+	kept = begin_keep(false);
+	answer_list(last_call(), OWN);
+	keep_tick(session, boot_ms);
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms + KEEP_MS);
+	is_int(KEEP_HELD, state_of(kept), "what is held is not given up for its time");
+	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "it is looked at once more after that");
+	atomic_store(&kept->keep_ms, 10);
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms + 2 * KEEP_MS);
+	is_int(boot_ms + 2 * KEEP_MS + 1000, session->wake_at, "not more often than each second");
+	keep_word_put(kept, GENERATION, boot_ms + 2 * KEEP_MS + 995);
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms + 2 * KEEP_MS + 1000);
+	is_int(KEEP_KEPT, state_of(kept), "it was kept a moment ago");
+	is_int(boot_ms + 2 * KEEP_MS + 1005, session->wake_at, "its time is counted from there");
+}
+
+/* A wait ends; a kept lock may need the same watch. */
+static void
+test_wait_beside_keep(void)
+{
+	begin_keep(false);
+	answer_list(last_call(), OWN);
+	begin_wait(3, REQUEST_LIST, "/l");
+	answer_list(last_call(), OWN);
+	send_frame(FRAME_UNWATCH, 3);
+	ok(session->wait.path == NULL, "the wait is over");
+	is_int(0, count_calls("unwatch", NULL), "the watch stays for the lock that may be kept");
+	begin_wait(4, REQUEST_GET, "/l");
+	send_frame(FRAME_UNWATCH, 4);
+	is_int(1, count_calls("unwatch", "/l"), "that of the data is not its own");
+	begin_wait(5, REQUEST_LIST, "/k");
+	send_frame(FRAME_UNWATCH, 5);
+	is_int(1, count_calls("unwatch", "/k"), "nor is that of another queue");
+
+	/* the end of a session: nothing is watched after the next connection */
+	begin_keep(true);
+	answer_list(last_call(), OWN);
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/m/_c_33333333-3333-3333-3333-333333333333-lock-");
+	answer_with(last_call(), ZOK, "/m/_c_33333333-3333-3333-3333-333333333333-lock-0000000001", NULL, NULL);
+	begin_wait(6, REQUEST_GET, OTHER);
+	disconnect_now(-4);
+	session_end(session, ZK_LOSS_UNANSWERED);
+	is_int(1, count_calls("unwatch", "/l"), "the watch of a kept lock goes");
+	is_int(1, count_calls("unwatch", "/m/_c_33333333-3333-3333-3333-333333333333-lock-0000000001"), "that of a place");
+	is_int(2, count_calls("unwatch", OTHER), "and that of the wait");
+	for (int i = 0; i < ncalls; i++)
+		if (strcmp(calls[i].what, "unwatch") == 0 && strncmp(calls[i].path, "/l/", 3) != 0)
+			ok(calls[i].is_local && calls[i].mode == ZWATCHTYPE_CHILD, "in the library's memory: %s", calls[i].path);
+}
+
+/* ---- heartbeats and nudges ---- */
+
+static void
+test_tick(void)
+{
+	start();
+	request_tick(session, boot_ms + 1999);
+	is_int(0, ncalls, "no heartbeat yet");
+	is_int(boot_ms + 2000, session->wake_at, "the loop wakes up for it");
+	boot_ms += 2000;
+	request_tick(session, boot_ms);
+	is_call("sync", "/", "a heartbeat");
+	request_tick(session, boot_ms + 299);
+	is_int(1, ncalls, "which may take so long");
+	boot_ms += 300;
+	session->wake_at = INT64_MAX;
+	request_tick(session, boot_ms);
+	is_call("get", "/", "a nudge behind it");
+	is_int(boot_ms + 300, session->wake_at, "the next one is due");
+	request_tick(session, boot_ms + 299);
+	is_int(2, ncalls, "not earlier");
+	boot_ms += 300;
+	session->wake_at = INT64_MAX;
+	request_tick(session, boot_ms);
+	is_int(3, ncalls, "one more");
+	is_int(boot_ms + 600, session->wake_at, "and the next one later");
+	answer(&calls[0], ZOK);
+	is_int(boot_ms + 300, session->traffic.nudge_at, "an answer puts it off");
+	is_int(boot_ms, session->traffic.pending_since, "the others have time from there");
+	is_int(2, session->traffic.npending, "they are outstanding");
+	answer(&calls[1], ZOK);
+	answer(&calls[2], ZOK);
+	is_int(0, session->traffic.npending, "none is");
+	is_quiet("heartbeats and nudges");
+	is_int(0, count_requests(), "nothing is left of them");
+
+	disconnect_now(-4);
+	session->wake_at = INT64_MAX;
+	ncalls = 0;
+	request_tick(session, boot_ms + 99999);
+	is_int(0, ncalls, "none without a connection");
+	is_int(INT64_MAX, session->wake_at, "nor is any due");
+	connect_now();
+	session_end(session, ZK_LOSS_EXPIRED);
+	request_tick(session, boot_ms + 99999);
+	is_int(0, ncalls, "nor of a session that ends");
+
+	/* the library drops the connection as it is asked */
+	start();
+	library.drops = true;
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	is_int(ZK_CLIENT_SUSPENDED, session->status.state, "a connection that is dropped is noticed");
+	start();
+	library.refusal = ZMARSHALLINGERROR;
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	is_reply(1, ZK_NO_MEMORY, "the library has no memory");
+	is_int(0, session->traffic.npending, "nothing is outstanding");
+	start();
+	library.refusal = ZMARSHALLINGERROR;
+	library.is_over = true;
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	is_reply(1, ZK_SESSION_LOST, "or the session is over");
+}
+
+int
+main(void)
+{
+	test_codes();
+	test_led();
+	test_nodes();
+	test_create();
+	test_check();
+	test_acl();
+	test_reads();
+	test_repeated();
+	test_leave();
+	test_transactions();
+	test_replace();
+	test_wait();
+	test_held();
+	test_held_waits();
+	test_keep();
+	test_wait_beside_keep();
+	test_tick();
+	return done_testing();
+}
