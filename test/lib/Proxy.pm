@@ -327,7 +327,8 @@ sub _accept ($state)
 # To the server, until that time.
 sub _connect ($state, $client, $until)
 {
-	my $server = IO::Socket::INET->new($state->{server});
+	# One that hangs accepts so many. The kernel tries for minutes, in which we obeyed nobody.
+	my $server = IO::Socket::INET->new(PeerAddr => $state->{server}, Timeout => 1);
 	if (!$server)
 	{
 		# Nobody behind us: in the end the client sees its connection end.

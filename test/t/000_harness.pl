@@ -183,6 +183,16 @@ subtest 'a proxy' => sub {
 	is(kill(0, $pid), 0, 'stopped');
 };
 
+subtest 'a proxy of a server that hangs' => sub {
+	my $server = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1');
+	my $proxy = Proxy->new('127.0.0.1:' . $server->sockport);
+	my @clients = map { IO::Socket::INET->new($proxy->address) } 1 .. 5;
+	my $since = time;
+	# In between it comes to its clients.
+	$proxy->connections foreach 1 .. 20;
+	cmp_ok(time - $since, '<', 60, 'it obeys');
+};
+
 subtest 'nothing outlives its parent' => sub {
 	# A child starts a server and a proxy and is killed without a word.
 	pipe(my $read, my $write) or die $!;

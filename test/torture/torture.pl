@@ -371,12 +371,12 @@ while (!is_over())
 # ---------------------------------------------------------------------
 
 kill 'USR1', values %worker_pid, values %nemesis_pid if @stuck;
-eval { $nemesis->heal_all; $stage->zookeeper->wait_ready; 1 }
-  or push @problems, "ZooKeeper did not come back: $@";
+eval { $nemesis->heal_all; 1 } or push @problems, "nemesis of servers: $@";
 foreach my $name (sort keys %nemesis_pid)
 {
 	push @problems, map { "the process \"$name\" died: $_" } died_of($nemesis_pid{$name});
 }
+eval { $stage->zookeeper->wait_ready; 1 } or push @problems, "ZooKeeper did not come back: $@";
 note(sprintf '%4.0f s: all healed', now() - $begin);
 
 my $all_parked = !@stuck && eval {
