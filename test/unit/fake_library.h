@@ -625,6 +625,17 @@ last_call(void)
 	return ncalls == 0 ? &nothing : &calls[ncalls - 1];
 }
 
+/* The latest one of that function. */
+HELPER Call *
+last_of(const char *what)
+{
+	int			i = ncalls;
+
+	while (--i > 0 && strcmp(calls[i].what, what) != 0)
+		;
+	return &calls[i];
+}
+
 /* How many calls of that function there were, of that path or (NULL) of any. */
 HELPER int
 count_calls(const char *what, const char *path)

@@ -178,6 +178,7 @@ test_connection(void)
 	is_int(1000000, session->link.unanswered_at, "since the first of them");
 	is_int(0, session->link.asked_leader_at, "so the leader is asked at once");
 	is_int(boot_ms, session->traffic.pending_since, "what is repeated has the time of a new one");
+	is_int(boot_ms, session->traffic.retry_at, "and what may come late is looked for");
 	is_int(1004000, session->standstill.next_check_at, "the backend is not left alone for longer");
 	is_str("Old files", session->last_error, "it is said that files are outdated");
 	is_int(0, session->status.suspended_at, "no more suspended");
