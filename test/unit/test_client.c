@@ -21,11 +21,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "channel.h"
 #include "client.h"
+#include "fake_server.h"
 #include "protocol.h"
 #include "tap.h"
 
@@ -770,11 +772,15 @@ test_killed_program(ZkClient *client)
 											  NULL, 0)), "a node");
 		zklock_client_status(other, &status);
 		zklock_client_interrupt_on_loss(other, i != 1);
+		is_int(ZK_OK, result_of(zklock_client_read(other, ZK_GET_AND_WATCH, path)), "which is watched");
 		began = protocol_now();
 		kill(status.program_pid, signals[i]);
 		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
 		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
 		ok(await_reaped(status.program_pid), "no zombie stays");
+		zklock_client_status(other, &status);
+		is_int(0, status.program_pid, "there is no program any more");
+		is_int(ZK_WATCH_LOOK_AGAIN, zklock_client_watch_news(other), "nor is anything watched");
 		get = zklock_client_read(other, ZK_GET, path);
 		zklock_client_flush(other);
 		ok(zklock_client_reply(get) == NULL, "nothing is answered any more");
@@ -812,8 +818,8 @@ test_stopped_program(ZkClient *client)
 	ok(protocol_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
 	   "but not early");
 	kill(status.program_pid, SIGCONT);
+	is_int(0, await_children(client, parent, 0), "its node goes, though nobody has closed the session");
 	close_client(other);
-	is_int(0, await_children(client, parent, 0), "its node goes");
 	remove_node(client, parent);
 }
 
@@ -872,6 +878,7 @@ test_manners(void)
 	ZkClientStatus status;
 	struct sigaction handler;
 	sigset_t	sigchld;
+	siginfo_t	ended;
 	int			result;
 	pid_t		child;
 
@@ -901,6 +908,17 @@ test_manners(void)
 	is_int(EDOM, errno, "the handler leaves errno alone");
 	is_int(1, nsignals, "and has told of the loss");
 	is_int(ZK_LOSS_PROGRAM, await_loss(other), "which is known");
+	close_client(other);
+
+	/* somebody has taken the handler away when it dies */
+	other = open_connected();
+	zklock_client_status(other, &status);
+	handler.sa_handler = SIG_DFL;
+	sigaction(SIGCHLD, &handler, NULL);
+	kill(status.program_pid, SIGKILL);
+	waitid(P_PID, (id_t) status.program_pid, &ended, WEXITED | WNOWAIT);
+	zklock_channel_watch();
+	ok(!is_running(status.program_pid), "it is reaped as soon as there is a handler again");
 	close_client(other);
 }
 
@@ -945,6 +963,28 @@ test_bad_programs(void)
 	}
 }
 
+/* Where the first descriptors are free they are not used up. */
+static void
+test_low_descriptors(void)
+{
+	int			result;
+	pid_t		child = fork();
+
+	if (child == 0)
+	{
+		int			before;
+
+		close(PROTOCOL_CHANNEL_FD);
+		close(PROTOCOL_PAGE_FD);
+		before = count_descriptors();
+		zklock_client_close(zklock_client_open(&(ZkClientOptions) {
+			.program = "/bin/true", .servers = servers
+		}), PATIENCE_MS);
+		_exit(count_descriptors() - before);
+	}
+	ok(waitpid(child, &result, 0) == child && result == 0, "descriptors that are raised are closed");
+}
+
 /* Names are looked up in the background; then it is a session like any. */
 static void
 test_name(void)
@@ -958,6 +998,519 @@ test_name(void)
 	status = await_state(client, ZK_CLIENT_CONNECTED);
 	is_int(ZK_CLIENT_CONNECTED, status.state, "a host name connects");
 	close_client(client);
+}
+
+/* ---------------------------------------------------------------------
+ * With a server of our own
+ * ---------------------------------------------------------------------
+ */
+
+static ZkClient *
+open_at(FakeServer *server, int timeout_ms)
+{
+	ZkClient   *client;
+
+	fake_begin(server);
+	client = open_client(server->address);
+	zklock_client_flush(client);
+	ok(fake_grant(server, timeout_ms), "a server that we are grants a session");
+	await_state(client, ZK_CLIENT_CONNECTED);
+	return client;
+}
+
+/* The create of a client, which its server has just got. */
+static ZkRequest *
+begin_create(ZkClient *client, FakeServer *server, ZkNodeKind kind, FakeRequest *got)
+{
+	ZkRequest  *create = zklock_client_create(client, "/a/q-", kind, NULL, 0);
+
+	zklock_client_flush(client);
+	*got = fake_await(server, FAKE_CREATE);
+	return create;
+}
+
+/* The answer to a question tells those before it, too, that of a create wakes nobody. */
+static ZkResult
+ask_at(ZkClient *client, FakeServer *server)
+{
+	ZkRequest  *get = zklock_client_read(client, ZK_GET, "/a");
+	FakeRequest got;
+
+	zklock_client_flush(client);
+	got = fake_await(server, FAKE_GET);
+	fake_answer(server, &got, FAKE_NO_NODE, NULL, 0);
+	return result_of(get);
+}
+
+/* Wait until nothing is to be undone, nor under way, nor refused; is that so? */
+static bool
+await_undone(ZkClient *client)
+{
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+	ZkClientStatus status;
+
+	do
+		zklock_client_status(client, &status);
+	while ((!zklock_client_is_undone(client) || status.npending > 0 || status.nrefused > 0) &&
+		   status.state == ZK_CLIENT_CONNECTED && wait_for_news(deadline));
+	return zklock_client_is_undone(client) && status.npending == 0 && status.nrefused == 0 &&
+		status.state == ZK_CLIENT_CONNECTED;
+}
+
+static void
+end_with(ZkClient *client, FakeServer *server)
+{
+	fake_end(server);
+	for (int i = 0; i < CLIENTS_MAX; i++)
+		if (clients[i] == client)
+			clients[i] = NULL;
+	zklock_client_close(client, ZK_CHANNEL_KILL);
+}
+
+/* Whatever came of what is withdrawn: it is undone once, and no longer waited for. */
+static void
+test_undone(void)
+{
+	static const ZkNodeKind kinds[] = {ZK_EPHEMERAL_SEQUENTIAL, ZK_PERSISTENT_SEQUENTIAL};
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	FakeRequest got;
+	ZkRequest  *request;
+	ZkRequest  *other;
+
+	for (int i = 0; i < 2; i++)
+	{
+		request = begin_create(client, &server, kinds[i], &got);
+		fake_answer_made(&server, &got, "/a/q-0000000007");
+		ask_at(client, &server);
+		zklock_client_withdraw(request);
+		ok(!zklock_client_is_undone(client), "what was made is to be undone");
+		got = fake_await(&server, FAKE_DELETE);
+		is_str("/a/q-0000000007", got.path, "it is deleted");
+		is_int(i == 0 ? -1 : 0, got.last, "a lease only if nobody has renewed it");
+		fake_answer(&server, &got, 0, NULL, 0);
+		ok(await_undone(client), "then it is over");
+	}
+
+	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
+	ask_at(client, &server);
+	is_int(ZK_NO_NODE, await_reply(request)->result, "a create that has failed");
+	zklock_client_withdraw(request);
+	ok(await_undone(client), "leaves nothing to wait for");
+	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	zklock_client_withdraw(request);
+	fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
+	ok(await_undone(client), "nor does one that fails when it is withdrawn");
+	request = zklock_client_read(client, ZK_LIST, "/a");
+	ask_at(client, &server);
+	zklock_client_withdraw(request);
+	ok(await_undone(client), "nor does a question");
+
+	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	fake_answer_made(&server, &got, "/a/q-0000000001");
+	other = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	fake_answer_made(&server, &got, "/a/q-0000000002");
+	ask_at(client, &server);
+	await_reply(other);
+	zklock_client_begin_many(client);
+	zklock_client_withdraw(request);
+	zklock_client_free(other);
+	zklock_client_end_many(client);
+	got = fake_await(&server, FAKE_DELETE);
+	is_str("/a/q-0000000001", got.path, "with others it is sent at the end of them");
+	fake_answer(&server, &got, 0, NULL, 0);
+	ok(await_undone(client), "and undone");
+	zklock_client_free(zklock_client_read(client, ZK_LIST, "/a"));
+	is_int(FAKE_LIST, fake_await(&server, FAKE_LIST).type, "what is asked is sent though nobody waits for the answer");
+	end_with(client, &server);
+}
+
+/* An answer that comes late is for its own question alone. */
+static void
+test_late_answer(void)
+{
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	ZkRequest  *request = zklock_client_read(client, ZK_GET, "/a");
+	FakeRequest got[2];
+
+	zklock_client_flush(client);
+	got[0] = fake_await(&server, FAKE_GET);
+	zklock_client_free(request);
+	request = zklock_client_read(client, ZK_LIST, "/a");
+	zklock_client_flush(client);
+	got[1] = fake_await(&server, FAKE_LIST);
+	fake_answer(&server, &got[0], FAKE_NO_NODE, NULL, 0);
+	fake_answer(&server, &got[1], FAKE_NO_AUTH, NULL, 0);
+	is_int(ZK_NO_AUTH, result_of(request), "the next question has its own answer");
+	end_with(client, &server);
+}
+
+/*
+ * A request without an answer has another one behind it, later each time: the server may have
+ * forgotten it.  Each answer begins that anew.
+ */
+static void
+test_nudges(void)
+{
+	static const int delays[] = {300, 600, 1200};
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	FakeRequest got;
+	int64_t		since;
+
+	zklock_client_read(client, ZK_LIST, "/a");
+	zklock_client_read(client, ZK_LIST, "/a");
+	zklock_client_flush(client);
+	got = fake_await(&server, FAKE_LIST);
+	fake_await(&server, FAKE_LIST);
+	fake_has_input(&server, 150);
+	since = protocol_now();
+	fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
+	for (int i = 0; i < 3; i++)
+	{
+		int64_t		took;
+
+		/* the answer to a ping is none, and a heartbeat is not for that */
+		while ((got = fake_read(&server)).type != FAKE_GET && got.type != 0)
+			if (got.type == FAKE_PING)
+				fake_answer(&server, &got, 0, NULL, 0);
+		took = protocol_now() - since;
+		is_int(FAKE_GET, got.type, "something else is asked");
+		ok(took >= delays[i], "not before %d ms, after %d", delays[i], (int) took);
+	}
+	end_with(client, &server);
+}
+
+/* Connections that end one after the other are no loss if each has brought an answer. */
+static void
+test_short_connections(void)
+{
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, 3000);
+	int64_t		began = protocol_now();
+	ZkClientStatus status;
+
+	for (int i = 0; i < 6; i++)
+	{
+		ask_at(client, &server);
+		ok(fake_grant(&server, 3000), "the next connection");
+	}
+	do
+	{
+		ask_at(client, &server);
+		poll(NULL, 0, 20);
+		zklock_client_status(client, &status);
+	}
+	while (protocol_now() - began < 3500 && status.state == ZK_CLIENT_CONNECTED);
+	is_int(ZK_CLIENT_CONNECTED, status.state, "the session stays");
+	end_with(client, &server);
+}
+
+/* A place is watched after a moment, as long as it is one; that it is gone is told. */
+static void
+test_places(void)
+{
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	FakeRequest got;
+	ZkRequest  *places[2];
+	const ZkReply *reply;
+	int64_t		deadline;
+	int			nlists = 0;
+
+	for (int i = 0; i < 2; i++)
+	{
+		char		path[32];
+
+		places[i] = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+		if (i == 1)
+			zklock_client_free(places[i]);
+		snprintf(path, sizeof(path), "/a/q-000000000%d", i);
+		fake_answer_made(&server, &got, path);
+	}
+	ask_at(client, &server);
+	got = fake_await(&server, FAKE_LIST);
+	is_str("/a/q-0000000000", got.path, "a place is watched");
+	fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
+	deadline = protocol_now() + PATIENCE_MS;
+	while ((reply = zklock_client_reply(places[0])) != NULL && reply->result != ZK_NO_NODE &&
+		   wait_for_news(deadline))
+		;
+	is_int(ZK_NO_NODE, reply->result, "it is gone, and that is told");
+	while (fake_has_input(&server, 600))
+	{
+		got = fake_read(&server);
+		nlists += got.type == FAKE_LIST;
+		fake_answer(&server, &got, got.type == FAKE_PING ? 0 : FAKE_NO_NODE, NULL, 0);
+		if (got.type == 0)
+			break;
+	}
+	is_int(0, nlists, "what was freed is not");
+	end_with(client, &server);
+}
+
+/*
+ * A create whose answer is lost is looked for by its name, and all go that have it.
+ */
+static void
+test_lost_answer(void)
+{
+	static const char *const children[] = {"q-0000000001", "other", "q-0000000002"};
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	FakeRequest got;
+	ZkClientStatus status;
+	char		list[128];
+	uint32_t	count = htonl(3);
+	char	   *end = list + sizeof(count);
+
+	zklock_client_withdraw(begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got));
+	zklock_client_status(client, &status);
+	is_int(1, status.nconnects, "it was connected once");
+	ok(fake_grant(&server, SESSION_TIMEOUT_MS), "and again");
+	got = fake_await(&server, FAKE_LIST);
+	is_str("/a", got.path, "it looks for what it may have made");
+	ok(!zklock_client_is_undone(client), "which is to be undone");
+	memcpy(list, &count, sizeof(count));
+	for (int i = 0; i < 3; i++)
+		end = fake_put_text(end, children[i]);
+	fake_answer(&server, &got, 0, list, (size_t) (end - list));
+	for (int i = 1; i <= 2; i++)
+	{
+		char		path[32];
+
+		got = fake_await(&server, FAKE_DELETE);
+		snprintf(path, sizeof(path), "/a/q-000000000%d", i);
+		is_str(path, got.path, "each that it may be is deleted");
+		fake_answer(&server, &got, 0, NULL, 0);
+	}
+	ok(await_undone(client), "then it is over");
+	zklock_client_status(client, &status);
+	is_int(2, status.nconnects, "two connections were made");
+	end_with(client, &server);
+}
+
+/*
+ * A delete that is refused is sent again: after twice the time each time, up to a quarter of
+ * the session timeout.  Who waits for it waits no more, and it counts as under way.
+ */
+static void
+test_refused_delete(void)
+{
+	static const int delays[] = {100, 200, 400, 800, 1500, 1500, 1500};
+	int			ndelays = sizeof(delays) / sizeof(delays[0]);
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, 6 * 1000);
+	FakeRequest got;
+	FakeRequest both[2];
+	ZkRequest  *second;
+	ZkRequest  *create = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	ZkClientStatus status;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+	int64_t		refused_at = 0;
+	int64_t		shortest = PATIENCE_MS;
+
+	fake_answer_made(&server, &got, "/a/q-0000000007");
+	ask_at(client, &server);
+	zklock_client_withdraw(create);
+	for (int i = 0; i <= ndelays; i++)
+	{
+		int64_t		took;
+
+		got = fake_await(&server, FAKE_DELETE);
+		took = protocol_now() - refused_at;
+		is_str("/a/q-0000000007", got.path, "the delete comes");
+		if (i > 0)
+			ok(took >= delays[i - 1], "not before %d ms, after %d", delays[i - 1], (int) took);
+		if (i > ndelays - 2 && took < shortest)
+			shortest = took;
+		if (i == ndelays)
+			break;
+		refused_at = protocol_now();
+		fake_answer(&server, &got, FAKE_NO_AUTH, NULL, 0);
+		if (i > 0)
+			continue;
+		do
+			zklock_client_status(client, &status);
+		while (status.nrefused == 0 && wait_for_news(deadline));
+		is_int(1, status.nrefused, "it counts as refused");
+		is_int(1, status.npending, "and as under way");
+		ok(zklock_client_is_undone(client), "but nobody waits for it");
+	}
+	ok(shortest < 2200, "nor much later than a quarter of the session timeout, %d ms", (int) shortest);
+	fake_answer(&server, &got, 0, NULL, 0);
+	ok(await_undone(client), "once it is done it is over");
+
+	/* the next one is waited for; and one that is under way is not sent again with another */
+	create = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	fake_answer_made(&server, &got, "/a/q-0000000001");
+	second = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
+	fake_answer_made(&server, &got, "/a/q-0000000002");
+	ask_at(client, &server);
+	zklock_client_withdraw(create);
+	ok(!zklock_client_is_undone(client), "one that was not refused is waited for");
+	both[0] = fake_await(&server, FAKE_DELETE);
+	zklock_client_withdraw(second);
+	both[1] = fake_await(&server, FAKE_DELETE);
+	fake_answer(&server, &both[0], FAKE_NO_AUTH, NULL, 0);
+	both[0] = fake_await(&server, FAKE_DELETE);
+	fake_answer(&server, &both[1], FAKE_NO_AUTH, NULL, 0);
+	both[1] = fake_await(&server, FAKE_DELETE);
+	is_str("/a/q-0000000001", both[0].path, "the first one is sent again");
+	is_str("/a/q-0000000002", both[1].path, "then the second");
+	for (int i = 0; i < 2; i++)
+		fake_answer(&server, &both[i], 0, NULL, 0);
+	ok(await_undone(client), "once each");
+	end_with(client, &server);
+}
+
+/*
+ * An answer that somebody waits for is told at once, though one for which nobody waits comes
+ * right behind it.
+ */
+static void
+test_two_answers(void)
+{
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	ZkRequest  *get = zklock_client_read(client, ZK_GET, "/a");
+	FakeRequest asked;
+	FakeRequest got;
+	ZkClientStatus status;
+	char		bytes[128];
+
+	zklock_client_create(client, "/a/q-", ZK_EPHEMERAL_SEQUENTIAL, NULL, 0);
+	zklock_client_flush(client);
+	while ((asked = fake_read(&server)).type != FAKE_GET && asked.type != 0)
+		;
+	while ((got = fake_read(&server)).type != FAKE_CREATE && got.type != 0)
+		;
+	/* Both are there when it looks for the first one. */
+	send(server.fd, bytes, (size_t) (fake_put(fake_put(bytes, &asked, FAKE_NO_NODE, NULL, 0),
+											  &got, FAKE_NO_NODE, NULL, 0) - bytes), MSG_NOSIGNAL);
+	await_reply(get);
+	zklock_client_status(client, &status);
+	is_int(ZK_CLIENT_CONNECTED, status.state, "two answers at once are told before there is other news");
+	end_with(client, &server);
+}
+
+/*
+ * The session is closed behind what is under way, or when that takes too long; and the
+ * connection stays until the server ends it.  On a busy machine our side is late now and then.
+ */
+static void
+test_way_out(void)
+{
+	bool		is_late = true;
+
+	for (int round = 0; round < 10 && is_late; round++)
+	{
+		FakeServer	server;
+		ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+		FakeRequest got;
+		ZkClientStatus status;
+
+		zklock_client_status(client, &status);
+		zklock_client_read(client, ZK_GET, "/a");
+		zklock_client_flush(client);
+		got = fake_await(&server, FAKE_GET);
+		for (int i = 0; i < CLIENTS_MAX; i++)
+			if (clients[i] == client)
+				clients[i] = NULL;
+		zklock_client_close(client, 0);
+		/* A nudge may come, but not the close. */
+		is_late = fake_has_input(&server, 100) && fake_read(&server).type == FAKE_CLOSE;
+		if (is_late)
+			note("the close was here before the answer");
+		else
+		{
+			fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
+			got = fake_await(&server, FAKE_CLOSE);
+			is_int(FAKE_CLOSE, got.type, "the session is closed behind the answer");
+			fake_answer(&server, &got, 0, NULL, 0);
+			ok(!fake_has_input(&server, 1000), "the connection stays until the server ends it");
+		}
+		fake_end(&server);
+		ok(await_reaped(status.program_pid), "then the program ends");
+	}
+	ok(!is_late, "the close waits for the answer");
+}
+
+/* Nor does the backend wait while the server is slow to end the connection. */
+static void
+test_slow_end(void)
+{
+	FakeServer	server;
+	ZkClient   *client = open_at(&server, SESSION_TIMEOUT_MS);
+	int64_t		began;
+	pid_t		child = fork();
+
+	if (child == 0)
+	{
+		FakeRequest got = fake_await(&server, FAKE_CLOSE);
+
+		fake_answer(&server, &got, 0, NULL, 0);
+		while (fake_has_input(&server, PATIENCE_MS) && fake_read(&server).type != 0)
+			;
+		_exit(0);
+	}
+	fake_end(&server);
+	for (int i = 0; i < CLIENTS_MAX; i++)
+		if (clients[i] == client)
+			clients[i] = NULL;
+	began = protocol_now();
+	zklock_client_close(client, PATIENCE_MS);
+	ok(protocol_now() - began < 2500, "a close does not wait for the end of the connection: %d ms",
+	   (int) (protocol_now() - began));
+	waitpid(child, NULL, 0);
+}
+
+/* Answers that nobody reads fill the socket; none is lost, and all are there when they are read. */
+static void
+test_unread_answers(ZkClient *client)
+{
+	enum
+	{
+		COUNT = 60,
+		SIZE = 400 * 1000
+	};
+	ZkClient   *other = open_connected();
+	ZkRequest  *requests[COUNT];
+	char	   *data = calloc(1, SIZE);
+	char		path[128];
+	int			unread = 0;
+	int			former;
+	int			ngood = 0;
+	int64_t		began;
+
+	snprintf(path, sizeof(path), "%s/long", top);
+	is_int(ZK_OK, result_of(zklock_client_create(client, path, ZK_EPHEMERAL, data, SIZE)), "a long node");
+	free(data);
+	for (int i = 0; i < COUNT; i++)
+		requests[i] = zklock_client_read(other, ZK_GET, path);
+	zklock_client_flush(other);
+	for (int i = 0; i < PATIENCE_MS / 200; i++)
+	{
+		former = unread;
+		poll(NULL, 0, 200);
+		ioctl(zklock_client_fd(other), FIONREAD, &unread);
+		if (unread > 0 && unread == former)
+			break;
+	}
+	began = protocol_now();
+	for (int i = 0; i < COUNT; i++)
+	{
+		const ZkReply *reply = await_reply(requests[i]);
+
+		ngood += reply != NULL && reply->result == ZK_OK && reply->data_length == SIZE;
+		zklock_client_free(requests[i]);
+	}
+	is_int(COUNT, ngood, "%d long answers that were not read wait for us", COUNT);
+	ok(protocol_now() - began < 2 * PATIENCE_MS, "and come as fast as they are read");
+	close_client(other);
+	remove_node(client, path);
 }
 
 int
@@ -996,8 +1549,20 @@ main(void)
 	test_full_socket(client);
 	test_manners();
 	test_bad_programs();
+	test_low_descriptors();
 	test_name();
 	test_failures();
+	test_undone();
+	test_late_answer();
+	test_nudges();
+	test_short_connections();
+	test_places();
+	test_lost_answer();
+	test_refused_delete();
+	test_two_answers();
+	test_way_out();
+	test_slow_end();
+	test_unread_answers(client);
 	is_int(0, await_children(client, top, 0), "nothing is left");
 	remove_node(client, top);
 	close_client(client);

@@ -1097,6 +1097,7 @@ say(const Frame *frame, const char *text)
 	write_all(PROTOCOL_CHANNEL_FD, &out);
 	frame_buffer_free(&out);
 	atomic_store(&page->alive_at, INT64_MAX / 2);
+	atomic_store(&page->nfinished, UINT64_MAX / 2);
 	atomic_fetch_add(&page->nflushed, 1);
 	munmap(page, sizeof(*page));
 }
@@ -1149,11 +1150,54 @@ scripted_program(const char *script)
 				say(*next == 'p' ? &status : &frame, NULL);
 			}
 			if (taken.frame.kind != FRAME_UNWATCH)
-				say(&status, taken.frame.kind == FRAME_OPEN ? "open" : is_watch ? "played" :
+				say(&status, taken.frame.kind == FRAME_OPEN ? "open\x7f\n\xe4" : is_watch ? "played" :
 					is_unwatched ? "unwatched" : "watched");
 		}
 	}
 	frame_buffer_free(&in);
+	return 0;
+}
+
+/*
+ * Say how it was started, in one word for each thing that is not as it should be; or for a
+ * script mark a loss in the page, x and y (of no kind that there is), or die while an
+ * interrupt is under way, u; or say that the session is lost and end, e.
+ */
+static int
+telling_program(const char *script)
+{
+	SharedPage *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+	Frame		status = {.kind = FRAME_STATUS};
+	char		said[128] = "as it should";
+	int			seals = fcntl(PROTOCOL_PAGE_FD, F_GET_SEALS);
+	sigset_t	blocked;
+	char		byte;
+
+	sigprocmask(SIG_SETMASK, NULL, &blocked);
+	if ((seals & F_SEAL_SHRINK) == 0 || (seals & F_SEAL_GROW) == 0 || (seals & F_SEAL_SEAL) == 0)
+		strcpy(said, "seals");
+	else if (getpgrp() != getpid())
+		strcpy(said, "group");
+	else if (!sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM))
+		strcpy(said, "signals");
+	else if (fcntl(atoi(script), F_GETFD) >= 0)
+		strcpy(said, "descriptors");
+	status.u.status.state = *script == 'e' ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTING;
+	status.u.status.loss = *script == 'e' ? ZK_LOSS_RESOLVE : ZK_LOSS_NONE;
+	say(&status, said);
+	if (*script == 'x' || *script == 'y')
+		atomic_store(&page->lost, *script == 'x' ? ZK_LOSS_EXPIRED : 999);
+	else if (*script == 'u')
+	{
+		while (atomic_load(&page->loss_interrupt) != INTERRUPT_WANTED)
+			poll(NULL, 0, 5);
+		atomic_store(&page->loss_interrupt, INTERRUPT_UNDER_WAY);
+	}
+	if (*script == 'u' || *script == 'e')
+		return 0;
+	while (recv(PROTOCOL_CHANNEL_FD, &byte, 1, 0) > 0)
+		;
 	return 0;
 }
 
@@ -1201,10 +1245,10 @@ test_watch_news(void)
 		ZkClientStatus status;
 
 		zklock_client_flush(client);
-		is_str("open", await_words(client, ""), "a program for %s", rows[i].script);
+		is_str("open???", await_words(client, ""), "a program for %s", rows[i].script);
 		watched = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 		zklock_client_flush(client);
-		is_str("played", await_words(client, "open"), "it was asked");
+		is_str("played", await_words(client, "open???"), "it was asked");
 		is_int(rows[i].news, zklock_client_watch_news(client), "%s", rows[i].what);
 		zklock_client_unwatch(client);
 		zklock_client_read(client, ZK_GET, "/a");
@@ -1219,8 +1263,75 @@ test_watch_news(void)
 		   "nor is the loss, or from before the connection broke");
 		ok(status.lost_deadline <= status.now + PATIENCE_MS,
 		   "nor the program alive for longer than the session");
+		is_int(0, status.npending, "nor is more over than there was");
 		zklock_client_close(client, 50);
 	}
+	unlink(program_that("", ""));
+}
+
+static ZkClient *
+open_telling(const char *script)
+{
+	return zklock_client_open(&(ZkClientOptions) {
+		.program = program_that("telling_program", script),
+		.servers = "127.0.0.1:1", .session_timeout_ms = PATIENCE_MS
+	});
+}
+
+/* How a program is started, and what its page and its end tell. */
+static void
+test_start_and_end(void)
+{
+	struct sigaction action = {.sa_handler = count_interrupt};
+	int			open_fd = fcntl(0, F_DUPFD, 30);
+	char		number[16];
+	ZkClient   *client;
+	ZkClientStatus status;
+	int64_t		deadline;
+	int			before;
+
+	snprintf(number, sizeof(number), "%d", open_fd);
+	client = open_telling(number);
+	is_str("as it should", await_words(client, ""), "it is started with the page sealed, a group of its own, no signal, and nothing else open");
+	close(open_fd);
+	zklock_client_close(client, PATIENCE_MS);
+
+	for (int i = 0; i < 2; i++)
+	{
+		int			pid;
+
+		client = open_telling(i == 0 ? "x" : "y");
+		zklock_client_status(client, &status);
+		pid = status.program_pid;
+		await_words(client, "");
+		deadline = protocol_now() + PATIENCE_MS;
+		do
+			zklock_client_status(client, &status);
+		while (status.state != ZK_CLIENT_LOST && protocol_now() < deadline && poll(NULL, 0, 5) == 0);
+		is_int(i == 0 ? ZK_LOSS_EXPIRED : ZK_LOSS_PROGRAM, status.loss, "a loss that only the page tells");
+		while (kill(pid, 0) == 0 && protocol_now() < deadline)
+			poll(NULL, 0, 5);
+		ok(kill(pid, 0) != 0, "its program hears that it is over");
+		zklock_client_close(client, PATIENCE_MS);
+	}
+
+	sigaction(SIGINT, &action, NULL);
+	before = ninterrupts;
+	client = open_telling("u");
+	zklock_client_interrupt_on_loss(client, true);
+	deadline = protocol_now() + PATIENCE_MS;
+	while (ninterrupts == before && protocol_now() < deadline)
+		poll(NULL, 0, 5);
+	ok(ninterrupts > before, "a program that dies as it interrupts us has done so");
+	zklock_client_close(client, PATIENCE_MS);
+
+	client = open_telling("e");
+	poll(&(struct pollfd) {zklock_client_fd(client), POLLHUP, 0}, 1, PATIENCE_MS);
+	poll(&(struct pollfd) {zklock_client_fd(client), 0, 0}, 1, PATIENCE_MS);
+	zklock_client_flush(client);
+	zklock_client_status(client, &status);
+	is_int(ZK_LOSS_RESOLVE, status.loss, "what it has said before it ended is heard by who sends something");
+	zklock_client_close(client, PATIENCE_MS);
 	unlink(program_that("", ""));
 }
 
@@ -1387,6 +1498,8 @@ main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "scripted_program") == 0)
 		return scripted_program(argv[2]);
+	if (argc > 2 && strcmp(argv[1], "telling_program") == 0)
+		return telling_program(argv[2]);
 	if (argc > 2 && strcmp(argv[1], "hostile_program") == 0)
 		return hostile_program(argv[2]);
 	test_table();
@@ -1407,5 +1520,6 @@ main(int argc, char **argv)
 	test_senseless_backends();
 	test_hostile_programs();
 	test_watch_news();
+	test_start_and_end();
 	return done_testing();
 }
