@@ -163,7 +163,7 @@ sub finish_job ($job, $status)
 	{
 		$bailed_out ||= $result->is_bailout;
 		push @notes, $result->as_string if $result->is_bailout;
-		push @bad, join ' ', 'test', $result->number, $result->description
+		push @bad, join ' ', 'test', $result->number, $result->description || ()
 		  if $result->is_test && !$result->is_ok;
 	}
 	$bad[0] .= first_failure("$job->{file}.err") || first_failure("$job->{file}.out") if @bad;

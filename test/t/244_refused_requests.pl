@@ -208,7 +208,9 @@ sub refuse
 		$case->{its_wait} ? poll_until { $zk->ephemerals(lock_path("worker-$number/.waits/")) } 'it to say so', 30 : wait_for_lock($node, $other->pid);
 	}
 	defined $error{$what} ? $liar->refuse($nth, $error{$what}) : $liar->lose($nth);
-	$session->start_query($with->('SET lock_timeout = ' . ($case->{may_be} ? 300 : 1000) . "; $case->{sql}"));
+	# Long, where it is to have an answer when it is connected again.
+	my $timeout = $case->{may_be} ? 300 : $case->{answer} && $what eq 'no answer' ? 30_000 : 1000;
+	$session->start_query($with->("SET lock_timeout = $timeout; $case->{sql}"));
 	if ($case->{meanwhile})
 	{
 		poll_until { $session->is_done || queue_nodes($zk, "$path/a") == 2 } 'it to wait', 30;
