@@ -57,6 +57,10 @@ SELECT zk_grant('p', 'nobody there', 'lock');
 SELECT zk_grant('p', 'regress_zklock_tenant', 'lokc');
 \set VERBOSITY default
 SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/');
+SELECT zk_grant('p', 'public', 'all');
+SELECT string_agg(privilege, ' ' ORDER BY privilege) AS "all" FROM zk_privileges WHERE prefix = 'p';
+SELECT zk_revoke('p', 'public', 'all');
+SELECT count(*) FROM zk_privileges WHERE prefix = 'p';
 
 --
 -- Whom a row is for
