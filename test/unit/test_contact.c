@@ -191,6 +191,8 @@ main(void)
 	test_new_connection();
 	test_pause();
 	test_fresh();
+	is_int(644245094, contact_delay_ms(INT32_MAX), "the longest timeout has its delay");
+	is_int(1431655764, -contact_fresh_since((Moment) {0, 0}, INT32_MAX).boot_ms, "and its lease");
 	is_int(2000, contact_heartbeat_ms(TIMEOUT_MS), "a heartbeat each sixth of the timeout");
 	return done_testing();
 }

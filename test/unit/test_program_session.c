@@ -610,9 +610,11 @@ test_unanswered(void)
 		session->traffic.npending = cases[i].npending;
 		session->traffic.pending_since = boot_ms - cases[i].pending_ms;
 		session->wake_at = INT64_MAX;
+		session->wait.path = strdup("/a/b");
 		session_tick(session, boot_ms);
 		is_state(cases[i].is_lost ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTED,
 				 cases[i].is_lost ? ZK_LOSS_UNANSWERED : ZK_LOSS_NONE, cases[i].what);
+		is_int(cases[i].is_lost, count_calls("unwatch", "/a/b"), "%s: does the watch go?", cases[i].what);
 		if (!cases[i].is_lost)
 			is_int(cases[i].npending > 0 && cases[i].is_up ? 1 : 4000, session->wake_at - boot_ms,
 				   "%s: when the loop wakes up", cases[i].what);

@@ -358,6 +358,7 @@ test_create(void)
 	is_str("multi", calls[ncalls - 2].what, "a write goes first");
 	is_str("/l", calls[ncalls - 2].path, "of the same node");
 	ok(calls[ncalls - 2].request == NULL, "for which nobody waits");
+	answer(&calls[ncalls - 2], ZNONODE);
 	answer_list(last_call(), "x _c_11111111-1111-1111-1111-111111111111-lock-0000000007");
 	is_call("delete", NODE, "the node that is found");
 	answer(last_call(), ZOK);
@@ -400,6 +401,7 @@ test_check(void)
 		ask((FrameRequest) {.kind = REQUEST_CHECK,.czxid = 33}, 1, NODE);
 		is_int(2, ncalls, "a check and a look");
 		is_int('c', calls[0].ops[0].type, "first the check");
+		is_int(-1, calls[0].ops[0].check_op.version, "whatever its version");
 		is_str("exists", calls[1].what, "then the look");
 		is_str(NODE, calls[1].path, "at the same node");
 		answer(&calls[0], cases[i].check_rc);
@@ -477,6 +479,19 @@ test_reads(void)
 	is_int(3, read_last.frame.u.reply.nchildren, "its children");
 	ok(read_last.frame.blob_lengths[2] == 14 && memcmp(read_last.blobs[2], "one\0two\0three", 14) == 0, "their names");
 	is_int(0, count_requests(), "nothing is left of it");
+
+	/* what a server can lie about */
+	for (int i = 0; i < 4; i++)
+	{
+		char	   *names[] = {"a", NULL};
+		struct String_vector lies[] = {{-5, names}, {5, NULL}, {2, names}};
+
+		start();
+		ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
+		answer_with(last_call(), ZOK, NULL, NULL, i < 3 ? &lies[i] : NULL);
+		is_reply(1, ZK_OK, "a list that cannot be");
+		is_int(i == 2 ? 2 : 0, read_last.frame.u.reply.nchildren, "how many names it has");
+	}
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
@@ -681,6 +696,9 @@ test_transactions(void)
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/...", "/a/.b/..c", NULL, 0);
 	is_int(1, ncalls, "dots may begin a name");
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/\xC3\xA9/\x7F ", NULL, 0);
+	is_int(1, ncalls, "and letters be others than ASCII's");
 	start();
 	library.is_over = true;
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/b", NULL, 0);
@@ -989,6 +1007,19 @@ test_held_waits(void)
 	}
 }
 
+/* That is not so of a delete. */
+static void
+test_delete_while_waiting(void)
+{
+	begin_held();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	answer(last_call(), ZNOTEMPTY);
+	begin_wait(2, REQUEST_GET, OTHER);
+	boot_ms += 100;
+	request_tick(session, boot_ms);
+	is_int(2, count_calls("delete", NODE), "a delete goes out though something is waited for");
+}
+
 /* ---- kept locks ---- */
 
 #define GENERATION 5
@@ -1149,6 +1180,9 @@ test_keep(void)
 	keep_tick(session, boot_ms + KEEP_MS);
 	is_int(KEEP_HELD, state_of(kept), "what is held is not given up for its time");
 	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "it is looked at once more after that");
+	session->wake_at = INT64_MAX;
+	keep_tick(session, boot_ms + KEEP_MS + 500);
+	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "and not put off");
 	atomic_store(&kept->keep_ms, 10);
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + 2 * KEEP_MS);
@@ -1275,6 +1309,7 @@ main(void)
 	test_wait();
 	test_held();
 	test_held_waits();
+	test_delete_while_waiting();
 	test_keep();
 	test_wait_beside_keep();
 	test_tick();
