@@ -96,4 +96,13 @@ BEGIN;
 SELECT zk_xact_lease('rests', :token);
 SELECT zk_evict('rests', :token);
 COMMIT;
+-- What is said once more behind a savepoint was said before it.
+SELECT zk_lease('rests', 'a', '1 min') AS token \gset
+BEGIN;
+SELECT zk_xact_lease('rests', :token);
+SAVEPOINT s;
+SELECT zk_xact_lease('rests', :token);
+ROLLBACK TO s;
+SELECT zk_lease_release('rests', :token);
+COMMIT;
 \set VERBOSITY default
