@@ -265,7 +265,7 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 static bool
 is_unchanged(const ZkKeep *keep)
 {
-	return keep_setting > 0 && keep->whose == caller_hash() &&
+	return keep->whose == caller_hash() &&
 		keep_setting == atomic_load(&shared_part(keep)->keep_ms);
 }
 

@@ -176,5 +176,13 @@ SET zklock.keep = '10min';
 SELECT zk_lock('modes kept') > 0 AS granted, zk_unlock('modes kept');
 SELECT state, granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
 FROM zk_locks WHERE name = 'modes kept';
+-- It is no reader's, nor a semaphore's.
+SELECT zk_lock_shared('modes kept') > 0 AS token;
+SELECT mode, state FROM zk_lock_queue('modes kept');
+SELECT zk_unlock_shared('modes kept'), zk_lock('modes kept') > 0 AS token, zk_unlock('modes kept');
+SELECT state FROM zk_locks;
+SELECT zk_lock('modes kept', permits => 2) > 0 AS token;
+SELECT state, permits FROM zk_lock_queue('modes kept');
+SELECT zk_unlock('modes kept');
 RESET zklock.keep;
 SELECT zk_disconnect();
