@@ -14,12 +14,16 @@
 
 #include "recipe.h"
 
+#define OWN "_c_11111111-1111-1111-1111-111111111111-lock-0000000007"
+#define FOREIGN "_c_22222222-2222-2222-2222-222222222222-lock-0000000009"
 #define NODE "/l/_c_11111111-1111-1111-1111-111111111111-lock-0000000007"
 #define OTHER "/l/_c_22222222-2222-2222-2222-222222222222-lock-0000000009"
 #define PREFIX "/l/_c_11111111-1111-1111-1111-111111111111-lock-"
 
 /* The frame that was read last. */
 static FrameTaken read_last;
+
+static void begin_wait(uint64_t id, RequestKind kind, const char *path);
 
 /* ---- requests and replies ---- */
 
@@ -243,8 +247,6 @@ test_nodes(void)
 static void
 test_late(void)
 {
-	const char *found = "_c_11111111-1111-1111-1111-111111111111-lock-0000000007";
-
 	is_int(1, count_requests(), "but it may come late");
 	request_tick(session, boot_ms + 1999);
 	boot_ms += 1000;
@@ -263,7 +265,7 @@ test_late(void)
 	boot_ms += 1000;
 	connect_now();
 	request_tick(session, boot_ms);
-	answer_list(last_of("list"), found);
+	answer_list(last_of("list"), OWN);
 	is_call("delete", NODE, "it has come");
 	answer(last_call(), ZOK);
 	is_int(0, count_requests(), "nothing is left");
@@ -326,6 +328,16 @@ test_create(void)
 	is_int(1, count_requests(), "it can be withdrawn");
 	send_frame(FRAME_FREE, 1);
 	is_int(0, count_requests(), "until the backend is done with it");
+
+	/* somebody has made another one with its name */
+	start();
+	ask(wanted, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_list(last_call(), OWN " _c_11111111-1111-1111-1111-111111111111-lock-0000000008");
+	is_int(1, count_calls("delete", NODE), "there are two: the first goes");
+	is_int(1, count_calls("delete", PREFIX "0000000008"), "so does the other");
 
 	/* withdrawn, before and after the answer */
 	start();
@@ -607,6 +619,84 @@ test_repeated(void)
 	request_tick(session, boot_ms);
 	answer(last_of("delete"), ZNOTEMPTY);
 	is_int(ZK_LOSS_REFUSED, session->status.loss, "nothing is held: the session ends");
+}
+
+/* When does a session end, since what blocks others cannot be deleted? */
+static void
+test_refused(void)
+{
+	static const struct
+	{
+		const char *path;
+		int			kind;
+		int			after_ms;
+		bool		is_in_use;	/* as the page says */
+		bool		waits;
+		bool		has_another;	/* an ephemeral node, perhaps of use */
+		bool		is_lost;
+		const char *what;
+	}			cases[] = {
+		{NODE, REQUEST_DELETE, 12000, false, false, false, true, "nothing is held"},
+		{NODE, REQUEST_LEAVE, 12000, false, false, false, true, "a place that is left"},
+		{NODE, REQUEST_DELETE, 11999, false, false, false, false, "not for the session timeout"},
+		{NODE, REQUEST_DELETE, 12000, true, false, false, false, "locks are held"},
+		{NODE, REQUEST_DELETE, 12000, false, true, false, false, "it waits"},
+		{NODE, REQUEST_DELETE, 12000, false, false, true, false, "another node is there"},
+		{"/a/b", REQUEST_DELETE, 12000, false, false, false, false, "it is in nobody's way"},
+		{NODE, REQUEST_SET, 12000, false, false, false, false, "it is only set"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		const char *function = cases[i].kind == REQUEST_SET ? "set" : "delete";
+
+		start();
+		if (cases[i].has_another)
+		{
+			ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/e");
+			answer_with(last_call(), ZOK, "/e", NULL, NULL);
+		}
+		if (cases[i].kind == REQUEST_LEAVE)
+			ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, cases[i].path, "/e/x", "name", 5);
+		else
+			ask((FrameRequest) {.kind = cases[i].kind,.version = -1}, 0, cases[i].path);
+		answer(last_of(function), ZNOTEMPTY);
+		is_int(strcmp(cases[i].path, NODE) == 0, count_calls("set", NODE), "%s: others are told once", cases[i].what);
+		if (cases[i].waits)
+			begin_wait(2, REQUEST_GET, OTHER);
+		atomic_store(&session->page->is_in_use, cases[i].is_in_use);
+		boot_ms += cases[i].after_ms;
+		session->link.asked_leader_at = boot_ms;
+		request_tick(session, boot_ms);
+		answer(last_of(function), ZNOTEMPTY);
+		is_int(cases[i].is_lost ? ZK_LOSS_REFUSED : ZK_LOSS_NONE, session->status.loss, "%s", cases[i].what);
+	}
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	session_end(session, ZK_LOSS_EXPIRED);
+	answer(last_call(), ZNOTEMPTY);
+	is_int(1, ncalls, "a session that is lost asks for nothing more");
+	is_int(0, session->status.nrefused, "nor counts refusals");
+
+	/* a create that was withdrawn */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_with(last_call(), ZOK, NODE, NULL, NULL);
+	answer(last_call(), ZNOTEMPTY);
+	is_int(1, session->status.nrefused, "its delete is refused");
+	is_int(1, (int) atomic_load(&session->page->nundone), "nobody waits for it any more");
+	boot_ms += 100;
+	request_tick(session, boot_ms);
+	is_int(2, count_calls("delete", NODE), "it is repeated");
+	answer(last_of("delete"), ZOK);
+	is_int(1, (int) atomic_load(&session->page->nundone), "and counts once");
+	is_int(0, count_requests() - count_calls("set", NODE), "nothing else is left");
+
+	start();
+	send_frame(FRAME_WITHDRAW, 77);
+	is_int(1, (int) atomic_load(&session->page->nundone), "what is not known is undone");
 }
 
 /* A place that is left, and was gone before. */
@@ -1054,9 +1144,6 @@ begin_keep(bool is_kept)
 	return kept;
 }
 
-#define OWN "_c_11111111-1111-1111-1111-111111111111-lock-0000000007"
-#define FOREIGN "_c_22222222-2222-2222-2222-222222222222-lock-0000000009"
-
 static KeepState
 state_of(const KeptLock *kept)
 {
@@ -1303,6 +1390,7 @@ main(void)
 	test_acl();
 	test_reads();
 	test_repeated();
+	test_refused();
 	test_leave();
 	test_transactions();
 	test_replace();
