@@ -106,3 +106,8 @@ ROLLBACK TO s;
 SELECT zk_lease_release('rests', :token);
 COMMIT;
 \set VERBOSITY default
+-- A renewal from what is known here keeps what the owner added.
+SELECT zk_lease('rests', 'a', '1 min', data => 'port 5432') AS token \gset
+SELECT zk_lease_renew('rests', :token, '1 min');
+SELECT owner, data FROM zk_leader('rests');
+SELECT zk_lease_release('rests', :token);
