@@ -176,6 +176,7 @@ make(Holding *holding, int64 timeout_ms)
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
+		zklock_refuse_if_lost();
 		if (zklock_token(holding->name) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
