@@ -5,6 +5,9 @@
  *	  writes down what it is asked for, and says what the test has it say. The clocks
  *	  stand still until the test moves them.
  *
+ * Real servers, with which the same modules are tested in test/t, cannot be made to answer
+ * in a certain order at a certain millisecond.
+ *
  * It comes with the program's own end of TLS, and with program_main.c, whose functions
  * can then be called one by one.  Each session has its own page, in memory that nobody
  * frees: the program relies on the end of its process.
