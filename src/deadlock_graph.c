@@ -288,7 +288,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
  * Add that it waits for one of the holders.  One of whom nothing can be told
  * may let go at any time: a hold of zk_hold(), a client of another make, one
  * that has just gone, one that may merely keep the lock, one that has let go
- * and whose node may not be deleted.
+ * and whose node may not be deleted: that is without data then.
  */
 static void
 follow_holder(Reading *reading, int index, const char *holder, int64 said)
@@ -296,7 +296,6 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	Graph	   *graph = reading->graph;
 	const ZkReply *reply = read_path(reading, ZK_GET,
 				  psprintf("%s/%s", graph->members[index].lock_path, holder));
-	RecipeMark	mark = recipe_read_mark(holder);
 	ZkNodeData	who = {0};
 	int			to = -1;
 	int			edge;
@@ -304,9 +303,8 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	if (reply != NULL)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (reply != NULL && reply->ephemeral_owner != 0 &&
-		(mark != RECIPE_MARK_KEEPER || who.says_held) &&
-		!(mark == RECIPE_MARK_HAND_OVER && reply->version > 0 &&
-		  reply->data_length == 0) &&
+		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held) &&
+		(reply->version == 0 || reply->data_length > 0) &&
 		!(index == 0 && is_left(reply->ephemeral_owner)))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = cycle_add_edge(&graph->shape, index, to, said);

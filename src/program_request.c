@@ -41,6 +41,14 @@
  */
 #define RETRY_MIN_MS 100
 
+/*
+ * For how long a create may be on its way when its connection is gone.  A
+ * server ends a connection from which nothing came for the session timeout
+ * (NIOServerCnxnFactory.ConnectionExpirerThread), and a follower that the
+ * leader does not hear (syncLimit).
+ */
+#define LATE_MS (5 * 60 * 1000)
+
 static bool take_request(Session *session, const FrameTaken *taken);
 static void let_go(Request *request);
 static void withdraw(Session *session, uint64_t id);
@@ -591,6 +599,8 @@ request_undo(Request *request)
 	slash = strrchr(request->path, '/');
 	if (meaning != ANSWER_UNKNOWN || slash == NULL || slash == request->path)
 		return false;
+	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
+		request->late_until = protocol_now() + LATE_MS;
 	request->other_path = program_need(strdup(slash + 1));
 	*slash = '\0';
 	request->kind = REQUEST_ERASE;

@@ -64,8 +64,8 @@ struct Request
 	int			version;		/* SET and DELETE: that the node must have;
 								 * DELETE_GUARDED: the guard; -1: any */
 	Moment		sent_at;		/* the last attempt */
-	int64_t		late_until;		/* ERASE: its create may come until then; 0: it
-								 * was not looked for yet */
+	int64_t		late_until;		/* ERASE: its create may come until then; 0: a
+								 * server has answered that */
 	Retry		retry;
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:

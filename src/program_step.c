@@ -17,14 +17,6 @@
  */
 #define QUOTA_EXCEEDED (-125)
 
-/*
- * For how long a create may be on its way when its connection is gone.  A
- * server ends a connection from which nothing came for the session timeout
- * (NIOServerCnxnFactory.ConnectionExpirerThread), and a follower that the
- * leader does not hear (syncLimit).
- */
-#define LATE_MS (5 * 60 * 1000)
-
 static int	send_create(Request *request);
 static int	send_list(Request *request);
 static int	send_get(Request *request);
@@ -409,14 +401,11 @@ after_leave_read(Request *request)
 static bool
 after_erase(Request *request)
 {
-	int64_t		sent_at = request->sent_at.boot_ms;
-
 	if (request->answer.reply.result == ZK_OK &&
 		request_become_delete_of_child(request))
 		return true;
-	if (request->late_until == 0)
-		request->late_until = sent_at + LATE_MS;
-	if (sent_at < request->late_until)
+	if (request->sent_at.boot_ms < request->late_until &&
+		request->retry.refused_at == 0)
 		request->retry.due_at = INT64_MAX;
 	return false;
 }

@@ -118,7 +118,7 @@ $table->run('a circle through what is released', cast(qw(one two)),
 	[ one => "zk_try_lock('read', '4s')", 'f' ],
 	[ one => "zk_try_lock_shared('left', '4s')", 'f' ],
 	[ 'one starts' => "zk_lock('wanted')" ], [ nodes => '.waits' => 1 ],
-	[ two => "zk_try_lock_shared('left', '4s')", 'f' ],
+	[ two => "zk_try_lock_shared('left', '4s')", 'f' ], [ two => "zk_try_lock('read', '4s')", 'f' ],
 	[ two => "zk_unlock('wanted')", 't' ], [ 'one ends' => qr/^\d+$/ ],
 	allow('left'), allow('read'),
 	[ one => 'SELECT zk_unlock_all()' ], map { [ gone => $_ ] } qw(left read));

@@ -287,6 +287,25 @@ test_late(void)
 		answer_list(last_of("list"), "x");
 		is_int(left, count_requests(), "and for the last time after five");
 	}
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
+	answer(last_call(), -108);
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_list(last_call(), "x");
+	is_int(0, count_requests(), "what a server has answered comes no more");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	answer(last_call(), ZNOAUTH);
+	is_int(1, session->status.nrefused, "a list that is refused");
+	boot_ms += 150;
+	request_tick(session, boot_ms);
+	answer_list(last_of("list"), "x");
+	is_int(0, session->status.nrefused, "and then not");
 }
 
 static void
