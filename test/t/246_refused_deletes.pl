@@ -123,6 +123,16 @@ $table->run('a circle through what is released', cast(qw(one two)),
 	allow('left'), allow('read'),
 	[ one => 'SELECT zk_unlock_all()' ], map { [ gone => $_ ] } qw(left read));
 
+# So it is behind a node of its own that never held the lock.
+$table->run('a wait that is given up, and another one', cast(qw(one two)),
+	[ one => "zk_lock('other')" ], [ two => "zk_lock('again')" ],
+	refuse('again'),
+	[ one => "zk_try_lock('again', '1s')", 'f' ], [ 'one becomes' => $pending, 1 ],
+	[ two => 'SELECT zk_disconnect()' ], [ nodes => again => 1 ],
+	[ one => "zk_try_lock('again', '4s')", 'f' ],
+	allow('again'),
+	[ one => "zk_unlock('other')", 't' ], [ gone => 'again' ]);
+
 # However long it was refused, it is asked for again within a quarter of the session timeout.
 my $allowed;
 $table->run('a lock that was refused for long',
