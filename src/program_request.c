@@ -524,9 +524,8 @@ request_complete(Request *request)
 		if (!request->is_unwanted && request->kind != REQUEST_HELD &&
 			session->status.state != ZK_CLIENT_LOST)
 			put_reply(request);
-		request->is_withdrawn = false;
-		if (request->retry.due_at == INT64_MAX)
-			;					/* it is to be sent again, if ever */
+		if (request->retry.due_at == DUE_WITH_CONNECTION)
+			request->is_withdrawn = false;	/* that is told once */
 		else if (request->is_unwanted || !is_kept(request))
 			free_request(request);
 		else

@@ -36,6 +36,9 @@ typedef struct CheckStep
 	zoo_op_result_t result;
 } CheckStep;
 
+/* Of a retry: with the next connection. */
+#define DUE_WITH_CONNECTION INT64_MAX
+
 /* When a request that was refused is sent again. */
 typedef struct Retry
 {

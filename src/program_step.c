@@ -406,7 +406,7 @@ after_erase(Request *request)
 		return true;
 	if (request->sent_at.boot_ms < request->late_until &&
 		request->retry.refused_at == 0)
-		request->retry.due_at = INT64_MAX;
+		request->retry.due_at = DUE_WITH_CONNECTION;
 	return false;
 }
 

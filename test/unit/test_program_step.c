@@ -720,18 +720,25 @@ test_refused(void)
 
 /* A place that is left, and was gone before. */
 static void
+leave(FrameRequest request)
+{
+	request.kind = REQUEST_LEAVE;
+	request.version = -1;
+	start();
+	ask_bytes(request, 0, NODE, "/l.evicted/x", "name", 5);
+}
+
+static void
 test_leave(void)
 {
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 0, NODE, "/l.evicted/x", "name", 5);
+	leave((FrameRequest) {.czxid = 33});
 	is_call("delete", NODE, "a place that is left");
 	answer(last_call(), ZOK);
 	is_quiet("it is gone");
 	is_int(1, ncalls, "that is all");
 	is_int(1, count_finished(), "it is done");
 
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 0, NODE, "/l.evicted/x", "name", 5);
+	leave((FrameRequest) {.czxid = 33});
 	answer(last_call(), ZNONODE);
 	is_call("get", "/l.evicted/x", "it had gone before: who says so is read");
 	answer_with(last_call(), ZOK, "who", NULL, NULL);
@@ -742,15 +749,13 @@ test_leave(void)
 	is_int(33, read_last.frame.u.reply.czxid, "and the token");
 	is_call("delete", "/l.evicted/x", "what was read");
 
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, NODE, "/l.evicted/x", "name", 5);
+	leave((FrameRequest) {0});
 	answer(last_call(), ZNONODE);
 	answer(last_call(), ZNONODE);
 	is_reply(0, ZK_OK, "the backend is told also of what is not written down");
 	is_int(2, ncalls, "and nothing is deleted");
 
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, NODE, "/l.evicted/x", "name", 5);
+	leave((FrameRequest) {0});
 	lose_connection(last_call(), 1);
 	connect_now();
 	answer(last_call(), ZNONODE);
@@ -758,8 +763,7 @@ test_leave(void)
 	is_int(2, ncalls, "nothing is read");
 	is_int(0, count_requests(), "nothing is left");
 
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.is_awaited = 1}, 0, NODE, "/l.evicted/x", "name", 5);
+	leave((FrameRequest) {.is_awaited = 1});
 	answer(last_call(), ZOK);
 	is_int(1, (int) atomic_load(&session->page->nundone), "one that is awaited is counted");
 }

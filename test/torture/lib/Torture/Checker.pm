@@ -449,7 +449,7 @@ sub _is_in_circle ($self, $victim)
 {
 	my @span = (max(values %{ $victim->{wanted} }), $victim->{gave_up});
 	my @others = grep { $_ != $victim } @{ $self->{cycles} };
-	my (%seen, @found);
+	my %seen;
 	my @next = ($victim);
 	while (my $waiter = shift @next)
 	{
