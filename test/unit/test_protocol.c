@@ -970,22 +970,31 @@ hostile_program(const char *number)
 	return (int) choose(3);
 }
 
+/* Where a program is that is this one with arguments. */
+static const char *
+program_path(void)
+{
+	static char program[PATH_MAX];
+	const char *directory = getenv("TMPDIR");
+
+	snprintf(program, sizeof(program), "%s/program_that.%d",
+			 directory != NULL ? directory : "/tmp", (int) getpid());
+	return program;
+}
+
 /*
- * The path of a program that is this one with those arguments; the next call changes it.
- * client.c hands no arguments down.
+ * The path of one with those arguments; the next call changes it.  client.c hands no
+ * arguments down.
  */
 static const char *
 program_that(const char *does, const char *argument)
 {
-	static char program[PATH_MAX];
+	const char *program = program_path();
 	char		path[PATH_MAX];
 	ssize_t		length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	const char *directory = getenv("TMPDIR");
 	FILE	   *script;
 
 	path[length > 0 ? length : 0] = '\0';
-	snprintf(program, sizeof(program), "%s/program_that.%d",
-			 directory != NULL ? directory : "/tmp", (int) getpid());
 	script = fopen(program, "we");
 	fprintf(script, "#!/bin/sh\nexec '%s' %s '%s'\n", path, does, argument);
 	fclose(script);
@@ -1068,7 +1077,7 @@ test_hostile_programs(void)
 		if (took > longest)
 			longest = took;
 	}
-	unlink(program_that("", ""));
+	unlink(program_path());
 	ok(true, "%d hostile programs are survived", NPROGRAMS);
 	ok(longest < CALL_MS, "none holds up the end of its session: %d ms",
 	   (int) longest);
@@ -1266,7 +1275,7 @@ test_watch_news(void)
 		is_int(0, status.npending, "nor is more over than there was");
 		zklock_client_close(client, 50);
 	}
-	unlink(program_that("", ""));
+	unlink(program_path());
 }
 
 static ZkClient *
@@ -1332,7 +1341,7 @@ test_start_and_end(void)
 	zklock_client_status(client, &status);
 	is_int(ZK_LOSS_RESOLVE, status.loss, "what it has said before it ended is heard by who sends something");
 	zklock_client_close(client, PATIENCE_MS);
-	unlink(program_that("", ""));
+	unlink(program_path());
 }
 
 /* ---------------------------------------------------------------------
