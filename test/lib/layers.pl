@@ -5,8 +5,7 @@
 #   own family (lock_private.h for lock.c and lock_proof.c);
 # - a private header is its family's alone;
 # - no circle of includes;
-# - no module without a layer, none that the map, src/README.md, leaves out, and none of
-#   more than 1,200 lines;
+# - no module without a layer, and none that the map, src/README.md, leaves out;
 # - which session it is, session.c decides: only its family and the client's know client.h.
 # Usage: layers.pl SOURCE-TREE
 
@@ -15,7 +14,6 @@ use v5.36;
 use List::Util qw(uniq);
 
 my $top = shift;
-my $most_lines = 1200;
 # Modules of SQL functions that are called like a family, and are none of it.
 my %is_alone = map { $_ => 1 } qw(lock_set recall_ask);
 my %knows_client = map { $_ => 1 } qw(session session_wait session_error client);
@@ -33,8 +31,6 @@ foreach my $path (glob "$top/src/*.[ch]")
 	my ($file) = $path =~ m{([^/]+)$};
 	my ($module) = $file =~ /^(\w+)\./;
 	my $text = contents($path);
-	my $lines = $text =~ tr/\n//;
-	push @findings, "$file has $lines lines" if $lines > $most_lines;
 	push @findings, "$file is not in the Makefile"
 	  if $file =~ /\.c$/ && !grep { $_ eq $module } @modules, @program;
 	push @findings, "$file is not on the map, src/README.md"
