@@ -65,6 +65,21 @@
 #define log_lock_failures false
 #endif
 
+/* 19: what a handler with SIGNAL_ARGS hands on to another one. */
+#if PG_VERSION_NUM >= 190000
+#define SIGNAL_ARGS_HANDED_ON postgres_signal_arg, pg_siginfo
+#else
+#define SIGNAL_ARGS_HANDED_ON postgres_signal_arg
+#endif
+
+/*
+ * 19: instead of a comment, which not every level of -Wimplicit-fallthrough
+ * reads.
+ */
+#ifndef pg_fallthrough
+#define pg_fallthrough __attribute__((fallthrough))
+#endif
+
 /*
  * 16: lists are of another make.  Loops over what a process holds, or waits
  * for, in one partition of the lock table.

@@ -43,6 +43,7 @@
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
+#include "compat.h"
 #include "lease_node.h"
 #include "lock.h"
 #include "place.h"
@@ -212,7 +213,7 @@ at_transaction_event(XactEvent event, void *arg)
 				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 			/* an error of a procedure's COMMIT is reported after that */
 			zklock_session_end_interrupt(false);
-			/* FALLTHROUGH */
+			pg_fallthrough;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			guarded_at = 0;

@@ -124,8 +124,8 @@ zk_lease_worker(Datum argument)
 static void
 handle_shutdown(SIGNAL_ARGS)
 {
-	SignalHandlerForShutdownRequest(postgres_signal_arg);
-	StatementCancelHandler(postgres_signal_arg);
+	SignalHandlerForShutdownRequest(SIGNAL_ARGS_HANDED_ON);
+	StatementCancelHandler(SIGNAL_ARGS_HANDED_ON);
 }
 
 /*
