@@ -33,6 +33,7 @@
 
 #include "compat.h"
 #include "nodedata.h"
+#include "protocol.h"
 #include "stat.h"
 
 typedef struct Slot
@@ -66,6 +67,9 @@ static int	nslots = 1;
 
 /* This backend's. */
 static Slot *own = &private_slot;
+
+/* protocol_now() of its awaited_since. */
+static int64 await_begun;
 
 /* Which lines of it are taken. */
 static uint32 taken_lines;
@@ -249,6 +253,7 @@ zklock_board_await(const char *path, int root_length, RecipeMode mode,
 	row->awaited_mode = mode;
 	row->awaited_permits = permits;
 	row->awaited_since = GetCurrentTimestamp();
+	await_begun = protocol_now();
 	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 
@@ -372,8 +377,7 @@ static void
 clear_at_exit(int code, Datum arg)
 {
 	if (own->row.awaited[0] != '\0')
-		zklock_stat_wait(Max(GetCurrentTimestamp() - own->row.awaited_since,
-							 0));
+		zklock_stat_wait((protocol_now() - await_begun) * 1000);
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	memset(&own->row, 0, sizeof(own->row));
 	PGSTAT_END_WRITE_ACTIVITY(own);

@@ -11,9 +11,9 @@
  * Who makes a lease names its lock below <root>/.leases first.  The worker
  * deletes such a name, with its version as condition, when there is no lease in
  * the queue and the name was not set for a while: whoever has just set it is
- * about to make his node.  That is the one place where the clocks of this
- * machine and of ZooKeeper are compared.  If they differ by more, a name can be
- * lost in a moment as unlucky, and with it what the worker does for that lease.
+ * about to make his node.  How long that is the worker finds out by its own
+ * clock, from when it has seen this version of the name first.  When the name
+ * was set is known by ZooKeeper's clock alone, and two clocks are not compared.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,6 +29,7 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/hsearch.h"
 
 #include "compat.h"
 #include "expiry.h"
@@ -44,8 +45,26 @@
 #define RETRY_MS 30000
 #define CLOSE_MS 1000
 
-/* How long a name stays that nobody sets and that has no leases. */
+/*
+ * How long a name stays that nobody sets and that has no leases, once it was
+ * seen so.
+ */
 #define NAME_MS 10000
+
+/* A version of a name that was seen without leases. */
+typedef struct IdleName
+{
+	int64		czxid;			/* key: of the name's znode, one of a kind */
+	int			version;
+	int64		since;			/* protocol_now() */
+} IdleName;
+
+/* What this session of the worker's has seen; NULL: nothing. */
+static HTAB *idle_names;
+static ZkSessionNumber idle_names_of;
+
+/* Beyond so many all are forgotten: they are dropped later then. */
+#define IDLE_NAMES_MAX 100000
 
 /*
  * zklock.lease_worker: has this cluster such a worker?  It needs the library
@@ -59,6 +78,7 @@ static bool sweep_all(ZkRoundTrip *trip, void *argument);
 static bool sweep_lock(ZkRoundTrip *trip, const char *root,
 					   const char *pointer, int64 *look_at);
 static bool drop_name(ZkRoundTrip *trip, const char *path);
+static int64 idle_since(const ZkReply *name);
 
 PGDLLEXPORT void zk_lease_worker(Datum argument);
 
@@ -229,8 +249,40 @@ drop_name(ZkRoundTrip *trip, const char *path)
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result == ZK_OK &&
-		protocol_moment().wall_ms - reply->mtime_ms > NAME_MS)
+		protocol_now() - idle_since(reply) > NAME_MS)
 		zklock_client_free(zklock_client_remove(zklock_session_client(), path,
 												reply->version));
 	return true;
+}
+
+/*
+ * Since when the worker knows that version of a name, and no lease of it; from
+ * now on if it does not.  Another session may be one with another ensemble,
+ * where a czxid is another name's.
+ */
+static int64
+idle_since(const ZkReply *name)
+{
+	HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(IdleName)};
+	bool		is_known;
+	IdleName   *idle;
+
+	if (idle_names != NULL &&
+		(idle_names_of != zklock_session_number() ||
+		 hash_get_num_entries(idle_names) >= IDLE_NAMES_MAX))
+	{
+		hash_destroy(idle_names);
+		idle_names = NULL;
+	}
+	if (idle_names == NULL)
+		idle_names = hash_create("zklock idle names", 16, &control,
+								 HASH_ELEM | HASH_BLOBS);
+	idle_names_of = zklock_session_number();
+	idle = hash_search(idle_names, &name->czxid, HASH_ENTER, &is_known);
+	if (!is_known || idle->version != name->version)
+	{
+		idle->version = name->version;
+		idle->since = protocol_now();
+	}
+	return idle->since;
 }

@@ -619,7 +619,10 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 			zklock_session_note_use(true);
 	}
 	if (!zklock_board_is_taken(mode))
+	{
 		mode->since = GetCurrentTimestamp();
+		lock->taken_ms[order->mode] = protocol_now();
+	}
 	mode->counts[order->scope]++;
 	if (order->scope == ZK_SCOPE_TRANSACTION)
 		lock->xact[order->mode]->count++;
@@ -791,7 +794,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 static int64
 release_patience(ZkPlace *place)
 {
-	int64		held_ms = (GetCurrentTimestamp() - place->granted_at) / 1000;
+	int64		held_ms = protocol_now() - place->granted_ms;
 
 	place->is_awaited = held_ms >= AWAITED_MS && zklock_session_can_answer();
 	return place->is_awaited ? Min(held_ms, RELEASE_MS) : 0;
@@ -854,7 +857,7 @@ log_lock(const Lock *lock, RecipeMode mode, const char *how)
 					zklock_place_is_lost(&lock->place, zklock_session_live()) ?
 					"lost" : how, zklock_args_mode(mode),
 					lock->place.token,
-					(GetCurrentTimestamp() - lock->taken[mode].since) / 1000),
+					protocol_now() - lock->taken_ms[mode]),
 			 errhidecontext(true), errhidestmt(true)));
 	RESUME_INTERRUPTS();
 }

@@ -28,6 +28,7 @@ typedef struct Lock
 										 * is zeros at first */
 	char	   *name;			/* as the user wrote it */
 	ZkTaken		taken[2];		/* by RecipeMode */
+	int64		taken_ms[2];	/* its `since`, by protocol_now() */
 	XactCount  *xact[2];		/* what is taken in transaction scope,
 								 * likewise; innermost first */
 	int			line;			/* on the board, see zklock_board_put_lock() */

@@ -168,6 +168,7 @@ zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
 	place->made = made;
 	place->session = zklock_session_number();
 	place->granted_at = GetCurrentTimestamp();
+	place->granted_ms = protocol_now();
 
 	/* it may have been kept, and evicted; all else is as in a new one */
 	place->is_evicted = place->is_awaited = false;

@@ -34,7 +34,8 @@ typedef struct ZkPlace
 	int64		token;			/* the czxid of the node at the grant */
 	Moment		proof;			/* date of the proof of the node, contact.h;
 								 * all zero: there is none */
-	TimestampTz granted_at;
+	TimestampTz granted_at;		/* for views; what is reckoned with is */
+	int64		granted_ms;		/* the same by protocol_now() */
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
 								 * the lock when we hand it over */
 	bool		is_on_word;		/* granted because the one ahead said that it

@@ -1,0 +1,111 @@
+
+# The wall clock decides nothing: it is set while locks are held, and that of one cluster is
+# wrong by a day. What takes long, or is old, is so by a clock that nobody sets.
+
+use Preload;
+use ZkLockTest;
+
+my $shim = Preload::library('odd_clock') or plan skip_all => 'there is no compiler';
+
+# The clock of all processes that have the library is wrong by that many seconds from now on.
+sub set_clock ($offset)
+{
+	open my $out, '+<', "$shim.offset" or die "$shim.offset: $!";
+	syswrite $out, pack 'l', $offset;
+	close $out;
+	return;
+}
+
+append_to_file("$shim.offset", pack 'l', 0);
+chmod 0644, "$shim.offset";
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, environment => { LD_PRELOAD => $shim });
+my $client = $zk->client;
+
+subtest 'the clock is wrong' => sub {
+	my $real = time;
+	set_clock(-3600);
+	my $told = ask($berlin, 'SELECT extract(epoch FROM clock_timestamp())');
+	set_clock(0);
+	cmp_ok($told, '<', $real - 1800, 'by an hour');
+};
+
+# The node is deleted in the first second, so that nobody has told the session of that when it
+# lets go of the lock. It waits for the answer then, as for any lock that was held for long; for
+# a second at most, and on a busy machine that may be too short.
+foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
+{
+	subtest "set back while a lock is held: $unlock" => sub {
+		my $holder;
+		my $released;
+		foreach my $try (1 .. 5)
+		{
+			$holder = background($berlin, first => 'CREATE TABLE IF NOT EXISTS written (i int)');
+			$holder->query_safe("BEGIN; SELECT zk_lock('moved'); INSERT INTO written VALUES (1); SELECT pg_sleep(0.5)");
+			my ($queued) = queue_nodes($zk, lock_path('moved'));
+			set_clock(-3600);
+			$client->delete(lock_path("moved/$queued"));
+			$released = $holder->query("SELECT $unlock");
+			last if $holder->error ne '' || $try == 5;
+			note('again: the answer has taken too long');
+			$holder->quit;
+			set_clock(0);
+		}
+		is($released, 'f', 'says that it was lost') if $unlock !~ /all/;
+		like($holder->error, qr/lock "moved" had been lost before it was released/, 'and warns');
+		assert_query($holder, 'COMMIT', '40001', 'the transaction does not commit');
+		set_clock(0);
+		is(ask($berlin, 'SELECT count(*) FROM written'), 0, 'nothing was written');
+		assert_leave_nothing($zk, lock_path('moved'), $holder);
+	};
+}
+
+# A lock, its proof and its release, with a clock that is set to and fro.
+subtest 'set while a lock is held that nobody takes away' => sub {
+	my $holder = background($berlin);
+	foreach my $offset (86400, -86400, 0)
+	{
+		$holder->query_safe("SELECT zk_lock('held')");
+		set_clock($offset);
+		$holder->query_safe('INSERT INTO written VALUES (2)');
+		assert_held($holder, 'held', "set to $offset seconds");
+		is($holder->query_safe("SELECT zk_unlock('held')"), 't', 'it is released');
+		is($holder->error, '', 'without a word');
+	}
+	assert_leave_nothing($zk, lock_path('held'), $holder);
+};
+
+# It drops a name that nobody sets for a while, and who makes a lease names it first. A day is
+# no while if it is only that of a clock.
+subtest 'the worker whose clock is a day ahead' => sub {
+	set_clock(86400);
+	my $guard = cluster('guard', $zk, extension => undef, environment => { LD_PRELOAD => $shim },
+		shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+	my $names = lock_path('') . '.leases';
+	my $session = background($berlin);
+	my $round = sub {
+		$session->query_safe("SELECT zk_lease('a round', 'app', '2s')");
+		return assert_nodes($zk, lock_path('a round'), 0, 'a round, which ends a lease');
+	};
+	$round->();
+	foreach my $try (1 .. 5)
+	{
+		$client->create("$names/young", 'young');
+		my $begun = time;
+		$round->();
+		my $is_there = $client->exists("$names/young");
+		if (time - $begun > 8 && $try < 5)
+		{
+			note('again: that took so long that the name may go');
+			$client->delete("$names/young") if $is_there;
+			next;
+		}
+		ok($is_there || time - $begun > 8, 'a name that was just set stays');
+		last;
+	}
+	set_clock(-86400);
+	assert_soon { !$client->exists("$names/young") } 'and goes when it is old, also with a clock that is a day behind', 60;
+	$session->quit;
+};
+
+done_testing();
