@@ -228,7 +228,7 @@ name_to_utf8(const char *what, const char *name)
 	size_t		offset;
 
 	if (strlen(name) > RECIPE_NAME_MAX)
-		raise_bad_name(what, name, "", RECIPE_NAME_TOO_LONG, 0);
+		raise_bad_name(what, name, "", recipe_check_name(name, &offset), 0);
 	utf8 = GetDatabaseEncoding() == PG_SQL_ASCII ?
 		pg_any_to_server(name, strlen(name), PG_SQL_ASCII) :
 		pg_server_to_any(name, strlen(name), PG_UTF8);
@@ -255,6 +255,9 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 	const char *detail = "";
 	const char *hint = NULL;
 
+	if (strlen(name) > RECIPE_NAME_MAX)
+		name = psprintf("%.*s...", pg_mbcliplen(name, strlen(name), QUOTE_MAX),
+						name);
 	switch (error)
 	{
 		case RECIPE_NAME_OK:
@@ -262,11 +265,15 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 		case RECIPE_NAME_EMPTY:
 			detail = psprintf("The %s is empty.", noun);
 			break;
+		case RECIPE_NAME_LIST:
+			detail = psprintf("The %s has the form of an array. A driver sends a list as such a text if it does not know the type of the parameter.",
+							  noun);
+			hint = strcmp(what, "slot") == 0 ? "Each call is about one slot." :
+				"To take several locks, cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
+			break;
 		case RECIPE_NAME_TOO_LONG:
 			detail = psprintf("The %s has more than %d bytes.",
 							  noun, RECIPE_NAME_MAX);
-			name = psprintf("%.*s...", pg_mbcliplen(name, strlen(name), QUOTE_MAX),
-							name);
 			break;
 		case RECIPE_NAME_TOO_DEEP:
 			detail = psprintf("The name has more than %d components.",

@@ -103,6 +103,7 @@ typedef enum RecipeNameError
 {
 	RECIPE_NAME_OK,
 	RECIPE_NAME_EMPTY,			/* the whole name is empty */
+	RECIPE_NAME_LIST,			/* it is an array, as a driver writes a list */
 	RECIPE_NAME_TOO_LONG,
 	RECIPE_NAME_TOO_DEEP,
 	RECIPE_NAME_EMPTY_COMPONENT,	/* leading, trailing or double slash */
@@ -136,7 +137,7 @@ typedef enum RecipeVerdict
 /*
  * Check a lock name.  Result: RECIPE_NAME_OK, or the first reason against it.
  * For reasons about a component or a character *offset is the byte at which
- * that starts.
+ * that starts.  RECIPE_NAME_LIST and _TOO_LONG need no UTF-8, and come first.
  */
 extern RecipeNameError recipe_check_name(const char *name, size_t *offset);
 

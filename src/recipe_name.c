@@ -12,6 +12,7 @@
 
 #include "foreign.h"
 
+static bool is_list(const char *name);
 static RecipeNameError check_components(const char *path, size_t start,
 										size_t *offset);
 static RecipeNameError check_component(const char *component, size_t size,
@@ -25,6 +26,8 @@ recipe_check_name(const char *name, size_t *offset)
 	*offset = 0;
 	if (name[0] == '\0')
 		return RECIPE_NAME_EMPTY;
+	if (is_list(name))
+		return RECIPE_NAME_LIST;
 	if (strlen(name) > RECIPE_NAME_MAX)
 		return RECIPE_NAME_TOO_LONG;
 	return check_components(name, 0, offset);
@@ -53,6 +56,38 @@ recipe_lock_path(char *path, const char *root, const char *name)
 	if (length >= 0 && length + 1 + RECIPE_NODE_SIZE <= RECIPE_PATH_SIZE)
 		return true;
 	path[0] = '\0';
+	return false;
+}
+
+/*
+ * Is the name PostgreSQL's text of an array: braces around all of it?  Several
+ * drivers send a list as such a text where PostgreSQL has not told them the
+ * type of a parameter.  It would be the name of one lock, which nobody meant.
+ * The brace that begins the name has to be closed by its last byte, so
+ * "{a}/{b}" is a name.  Braces within double quotes do not count, nor does
+ * what a backslash protects.
+ */
+static bool
+is_list(const char *name)
+{
+	int			depth = 0;
+	bool		is_quoted = false;
+
+	if (name[0] != '{')
+		return false;
+	for (const char *c = name; *c != '\0'; c++)
+	{
+		if (*c == '\\' && c[1] != '\0')
+			c++;
+		else if (*c == '"')
+			is_quoted = !is_quoted;
+		else if (is_quoted)
+			continue;
+		else if (*c == '{')
+			depth++;
+		else if (*c == '}' && --depth == 0)
+			return c[1] == '\0';
+	}
 	return false;
 }
 

@@ -166,5 +166,42 @@ FROM pg_proc p
 WHERE e.extname = 'zklock' AND p.proargtypes[0] = 'text'::regtype AND p.provolatile = 'v'
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 
+-- A list is not a name. Drivers send one as the text of an array where the type of a
+-- parameter is not known, so every function with a name (or a prefix of names) meets it,
+-- alone or as one of several names. Here are those that do not say so.
+WITH refusals AS (
+	SELECT p.oid::regprocedure AS function,
+		pg_temp.refusal(format('%s %I(%s)',
+			CASE p.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.proname,
+			(SELECT string_agg(format('%L::%s', CASE format_type(type, NULL)
+					WHEN 'text' THEN CASE i WHEN 1 THEN '{acct-1,acct-2}' ELSE 'x' END
+					WHEN 'text[]' THEN '{acct-1,"{acct-1,acct-2}"}'
+					WHEN 'interval' THEN '5 s' WHEN 'zk_timeout' THEN '5 s'
+					WHEN 'boolean' THEN 'true' ELSE '1' END, format_type(type, NULL)), ', ' ORDER BY i)
+				FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a(type, i)
+				WHERE i <= greatest(1, p.pronargs - p.pronargdefaults)))) AS refusal
+	FROM pg_proc p
+		JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+		JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+	WHERE e.extname = 'zklock' AND p.proargnames[1] IN ('name', 'names', 'prefix')
+		AND p.pronargs > 0 AND p.provolatile = 'v' AND p.proname <> '_zk_fence_compare')
+SELECT function, refusal FROM refusals
+WHERE refusal NOT LIKE '42602: invalid lock name "{acct-1,acct-2}"%'
+UNION ALL
+SELECT NULL, 'more than sixty say so' FROM refusals WHERE refusal LIKE '42602:%::text[]%' HAVING count(*) > 60
+ORDER BY 1;
+
+\pset format unaligned
+\pset tuples_only on
+SELECT pg_temp.refusal(format('SELECT %s', command)) || E'\n'
+FROM (VALUES
+	(1, 'zk_try_lock(''{acct-1,acct-2}'')'), (2, 'zk_run_once(''job'', ''{a,b}'')'),
+	(3, format('zk_lock(%L)', '{' || repeat(',', 600) || '}'))) AS list (i, command)
+ORDER BY i;
+SELECT rpad(name, 30), pg_temp.works(name)
+FROM unnest(ARRAY['{', '{a', 'a}', '{user}:1', '{a}/{b}', 'a{1,2}']) AS name;
+\pset format aligned
+\pset tuples_only off
+
 -- Nor did any of the refused names leave something behind.
 SELECT * FROM zk_locks;

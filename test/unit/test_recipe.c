@@ -334,6 +334,27 @@ test_names(void)
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 11, "1234567890/1234567890", "the second of two"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/1234567890//", "the first reason counts"},
 
+		{RECIPE_NAME_LIST, 0, "{a,b}", "a list of two"},
+		{RECIPE_NAME_LIST, 0, "{a}", "of one"},
+		{RECIPE_NAME_LIST, 0, "{}", "of none"},
+		{RECIPE_NAME_LIST, 0, "{{a,b},{c,d}}", "of two dimensions"},
+		{RECIPE_NAME_LIST, 0, "{NULL}", "of a NULL"},
+		{RECIPE_NAME_LIST, 0, "{\"a}\",\"b c\"}", "with a brace in quotes"},
+		{RECIPE_NAME_LIST, 0, "{\"a\\\"}\",b}", "with a quote that is protected"},
+		{RECIPE_NAME_LIST, 0, "{a\\},b}", "with a brace that is"},
+		{RECIPE_NAME_LIST, 0, "{a/1,a/2}", "of names with components"},
+		{RECIPE_NAME_LIST, 0, "{\xFF}", "of what is no UTF-8"},
+		{RECIPE_NAME_OK, 0, "{", "one brace"},
+		{RECIPE_NAME_OK, 0, "}", "the other"},
+		{RECIPE_NAME_OK, 0, "{a", "a brace that is not closed"},
+		{RECIPE_NAME_OK, 0, "{a\\}", "closed by a brace that is protected"},
+		{RECIPE_NAME_OK, 0, "{\"a}", "by one in quotes"},
+		{RECIPE_NAME_OK, 0, "{a}b", "closed before the end"},
+		{RECIPE_NAME_OK, 0, "{a}/{b}", "closed before the end, and again"},
+		{RECIPE_NAME_OK, 0, "{a}}", "closed once too often"},
+		{RECIPE_NAME_OK, 0, "a/{b,c}", "a list as a component"},
+		{RECIPE_NAME_OK, 0, "a,b", "a list without braces"},
+
 		{RECIPE_NAME_OK, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "the deepest"},
 		{RECIPE_NAME_TOO_DEEP, 32, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/bc/d", "too deep"},
 		{RECIPE_NAME_EMPTY_COMPONENT, 32, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/", "empty, though too deep"},
@@ -341,6 +362,7 @@ test_names(void)
 	char		name[RECIPE_NAME_MAX + 2];
 	NameCase	longest = {RECIPE_NAME_OK, 0, name, "the longest"};
 	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, name, "one byte too long"};
+	NameCase	long_list = {RECIPE_NAME_LIST, 0, name, "a list that is too long"};
 
 	check_names(cases, NELEMS(cases));
 
@@ -350,6 +372,12 @@ test_names(void)
 	name[RECIPE_NAME_MAX] = 'a';
 	name[RECIPE_NAME_MAX + 1] = '\0';
 	check_names(&too_long, 1);
+
+	memset(name, ',', sizeof(name));
+	name[0] = '{';
+	name[RECIPE_NAME_MAX] = '}';
+	name[RECIPE_NAME_MAX + 1] = '\0';
+	check_names(&long_list, 1);
 }
 
 static void
