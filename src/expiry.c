@@ -57,7 +57,6 @@ static HTAB *all_seen;
  */
 #define READS_AT_ONCE 256
 
-static bool take_reply(ZkLeased *one, const ZkReply *reply);
 static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
 static void log_expiry(const char *lock_path, const ZkLeased *leased);
@@ -95,9 +94,15 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		CHECK_FOR_INTERRUPTS();
 		is_read = zklock_roundtrip_await_looks(trip);
 		for (int i = 0; i < nasked && is_read; i++)
-			if (take_reply(asked[i], zklock_roundtrip_look(trip, ZK_GET,
-														   asked[i]->path)))
-				*leased = lappend(*leased, asked[i]);
+		{
+			const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET,
+														 asked[i]->path);
+
+			if (!zklock_expiry_take(asked[i], reply))
+				continue;
+			asked[i]->over_at = seen_since(asked[i]) + asked[i]->ttl_ms;
+			*leased = lappend(*leased, asked[i]);
+		}
 		zklock_roundtrip_end_looks(trip);
 		if (!is_read)
 			return false;
@@ -106,9 +111,9 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 	return true;
 }
 
-/* Is it a lease?  One that belongs to a session has a forged mark. */
-static bool
-take_reply(ZkLeased *one, const ZkReply *reply)
+/* One that belongs to a session has a forged mark. */
+bool
+zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 {
 	if (reply->result != ZK_OK || reply->ephemeral_owner != 0)
 		return false;
@@ -118,7 +123,6 @@ take_reply(ZkLeased *one, const ZkReply *reply)
 	one->mtime_ms = reply->mtime_ms;
 	one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
 		Min(one->who.ttl_ms, ZK_TERM_MAX);
-	one->over_at = seen_since(one) + one->ttl_ms;
 	return true;
 }
 

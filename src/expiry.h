@@ -51,6 +51,12 @@ extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 							   const List *nodes, List **leased);
 
 /*
+ * Take what the reply to a read says of a lease.  Name, path and over_at are
+ * the caller's.  false: it is none.
+ */
+extern bool zklock_expiry_take(ZkLeased *one, const ZkReply *reply);
+
+/*
  * Delete that one if it has not been renewed since it was read.  *is_gone: it
  * is deleted, whoever did it.  false if the session is lost, or at the
  * deadline.

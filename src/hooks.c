@@ -403,14 +403,28 @@ guard_prepared(const Node *statement)
 	stop_interruptions();
 }
 
+/*
+ * Prove the locks and the leases.  While the leases are renewed the proof of
+ * the locks becomes older: then both are asked again.
+ */
 static void
 prove_locks(void)
 {
+	bool		always_ask = zklock_hooks_asks_quorum();
+
 	guarded_at = protocol_now();
 	zklock_session_look();
-	zklock_prove_locks(zklock_hooks_asks_quorum());
-	zklock_lease_prove(zklock_hooks_asks_quorum());
-	guarded_at = protocol_now();
+	for (int attempts = 0; attempts < ZK_PROOF_ATTEMPTS; attempts++)
+	{
+		zklock_prove_locks(always_ask);
+		zklock_lease_prove(always_ask);
+		guarded_at = protocol_now();
+		if (!zklock_lease_is_used() ||
+			(zklock_are_proved() && zklock_lease_is_proved()))
+			return;
+		always_ask = false;
+	}
+	zklock_lease_raise_unproved(true);
 }
 
 /*

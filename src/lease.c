@@ -116,7 +116,7 @@ zk_xact_lease(PG_FUNCTION_ARGS)
 	pfree(zklock_name_path(leasing.name, NULL));
 	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
 	if (leasing.mine == NULL)
-		zklock_lease_raise_lost(&leasing);
+		zklock_lease_raise_lost(leasing.name, leasing.token);
 	zklock_hooks_follow();
 	zklock_lease_note(&leasing, true);
 	PG_RETURN_VOID();

@@ -54,9 +54,29 @@ typedef struct Known
 {
 	char	   *name;			/* of the lock */
 	ZkLeased	leased;			/* path, token, version, term, owner, note */
+	bool		is_outdated;	/* its version: a renewal was refused, or its
+								 * outcome is not known */
 	Moment		proof;			/* when the last renewal was sent */
 	SubTransactionId user;		/* what rests on it; Invalid: nothing */
 } Known;
+
+/* A renewal of a commit's. */
+typedef struct Renewal
+{
+	Known	   *known;
+	Moment		sent;
+	ZkRequest  *request;		/* NULL: it is not under way */
+} Renewal;
+
+/* Those of one commit; zeros but always_ask at first. */
+typedef struct Proving
+{
+	bool		always_ask;		/* also for leases with a fresh proof */
+	int			attempts;		/* how often they were sent */
+	int64		begun_at;		/* protocol_now() */
+	int			nrenewals;
+	Renewal    *renewals;		/* palloc'ed */
+} Proving;
 
 /* Of Known, with all of it in KnownContext. */
 static List *all_known;
@@ -84,8 +104,19 @@ static const ZkReply *check_reply(const ZkReply *reply,
 								  const ZkLeasing *leasing);
 static Known *find_known(int64 token);
 static Known *learn(const ZkLeasing *leasing, Known *former);
+static void note_text(char **text, const char *value);
 static bool is_fresh(const Known *known);
 static bool prove(ZkRoundTrip *trip, void *argument);
+static int64 proving_deadline(int64 begun_at);
+static bool choose(Proving *proving);
+static bool read_outdated(ZkRoundTrip *trip, const Proving *proving);
+static void note_read(Known *known, const ZkReply *reply);
+static bool renew_all(ZkRoundTrip *trip, Proving *proving);
+static void note_renewal(Renewal *renewal, const ZkReply *reply);
+static void end_renewals(void *argument);
+pg_noreturn static void raise_silence(const Proving *proving,
+									  const Known *known);
+pg_noreturn static void refuse_commit(const Known *known);
 
 /* ---------------------------------------------------------------------
  * Talks
@@ -468,8 +499,6 @@ build_data(const char *owner, const char *note, int64 ttl_ms)
 static const ZkReply *
 check_reply(const ZkReply *reply, const ZkLeasing *leasing)
 {
-	if (reply == NULL && leasing->is_at_commit)
-		zklock_lease_raise_lost(leasing);
 	if (reply == NULL)
 		zklock_session_raise_silence(leasing->name);
 	switch (reply->result)
@@ -500,6 +529,7 @@ zklock_lease_note(const ZkLeasing *leasing, bool is_used)
 	if (known == NULL || mine != &known->leased)
 		known = learn(leasing, known);
 	known->proof = leasing->proof;
+	known->is_outdated = false;
 	if (is_used && known->user == InvalidSubTransactionId)
 	{
 		known->user = GetCurrentSubTransactionId();
@@ -555,11 +585,20 @@ learn(const ZkLeasing *leasing, Known *known)
 	}
 	known->leased.version = mine->version;
 	known->leased.ttl_ms = mine->ttl_ms;
-	if (known->leased.who.note != NULL)
-		pfree(known->leased.who.note);
-	known->leased.who.note = note != NULL ? pstrdup(note) : NULL;
 	MemoryContextSwitchTo(caller);
+	note_text(&known->leased.who.note, note);
 	return known;
+}
+
+/* Replace a text of a Known, or NULL, by a copy. */
+static void
+note_text(char **text, const char *value)
+{
+	char	   *former = *text;
+
+	*text = value != NULL ? MemoryContextStrdup(KnownContext, value) : NULL;
+	if (former != NULL)
+		pfree(former);
 }
 
 /* ---------------------------------------------------------------------
@@ -576,12 +615,10 @@ zklock_lease_is_used(void)
 void
 zklock_lease_prove(bool always_ask)
 {
-	foreach_ptr(Known, known, all_known)
-	{
-		if (known->user != InvalidSubTransactionId &&
-			(always_ask || !is_fresh(known)))
-			zklock_roundtrip_run(prove, NULL, known);
-	}
+	Proving		proving = {.always_ask = always_ask};
+
+	if (zklock_lease_is_used() && (always_ask || !zklock_lease_is_proved()))
+		zklock_roundtrip_run(prove, end_renewals, &proving);
 }
 
 bool
@@ -611,16 +648,28 @@ zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 }
 
 void
-zklock_lease_raise_lost(const ZkLeasing *leasing)
+zklock_lease_raise_lost(const char *name, int64 token)
 {
-	if (leasing->is_at_commit)
-		zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
-					leasing->name, leasing->token),
+					name, token),
 			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
 			 errhint("Take the lease again with zk_lease(), and run the transaction again with its token.")));
+}
+
+void
+zklock_lease_raise_unproved(bool is_answered)
+{
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("could not prove that the leases of this transaction are held"),
+			 is_answered ?
+			 errdetail("ZooKeeper answers, but too late for what it says to be still certain.") :
+			 errdetail("ZooKeeper did not answer within twice the session timeout."),
+			 errhint("Increase \"%s\" and the ttl of the leases, or find out with zk_check() what slows the ensemble down.",
+					 "zklock.session_timeout")));
 }
 
 /*
@@ -642,21 +691,210 @@ is_fresh(const Known *known)
 	return contact_is_after(known->proof, since);
 }
 
-/* Renew one of them; at its deadline, and if it is lost, this raises. */
+/* ---------------------------------------------------------------------
+ * Renewals at a commit
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Renew all that are to be, in one flush, until each has a fresh proof.
+ * Raises if one is lost, or the session, at the deadline, and when answers
+ * come too late for that again and again.
+ */
 static bool
 prove(ZkRoundTrip *trip, void *argument)
 {
-	Known	   *known = argument;
-	ZkLeasing	leasing = {
-		.name = known->name,
-		.token = known->leased.token,
-		.is_at_commit = true
-	};
+	Proving    *proving = argument;
 
-	trip->deadline = protocol_now() + known->leased.ttl_ms;
+	proving->begun_at = protocol_now();
+	trip->deadline = proving_deadline(proving->begun_at);
 	trip->is_lock_timeout = false;
-	if (!zklock_lease_renew(trip, &leasing) || leasing.mine == NULL)
-		zklock_lease_raise_lost(&leasing);
-	zklock_lease_note(&leasing, false);
+	while (choose(proving))
+	{
+		if (proving->attempts++ == ZK_PROOF_ATTEMPTS)
+			zklock_lease_raise_unproved(true);
+		if (!read_outdated(trip, proving) || !renew_all(trip, proving))
+			refuse_commit(proving->renewals[0].known);
+	}
 	return true;
+}
+
+/*
+ * Until when all of it must be done: after its term a lease may be another's.
+ * Without any answer the session is lost before; who answers heartbeats alone
+ * has twice that time.
+ */
+static int64
+proving_deadline(int64 begun_at)
+{
+	ZkClientStatus status;
+	int64		bound_ms = zklock_session_status(&status) ?
+		2 * status.session_timeout_ms : ZK_TERM_MIN;
+
+	foreach_ptr(const Known, known, all_known)
+	{
+		if (known->user != InvalidSubTransactionId)
+			bound_ms = Min(bound_ms, known->leased.ttl_ms);
+	}
+	return begun_at + bound_ms;
+}
+
+/* Find those that are to be renewed now; false: none. */
+static bool
+choose(Proving *proving)
+{
+	end_renewals(proving);
+	if (proving->renewals == NULL)
+		proving->renewals = palloc0(nused * sizeof(Renewal));
+	foreach_ptr(Known, known, all_known)
+	{
+		bool		is_asked = !proving->always_ask ||
+			known->proof.boot_ms >= proving->begun_at;
+
+		if (known->user != InvalidSubTransactionId &&
+			(!is_asked || !is_fresh(known)))
+			proving->renewals[proving->nrenewals++].known = known;
+	}
+	return proving->nrenewals > 0;
+}
+
+/*
+ * Read anew what somebody else has renewed meanwhile, or this commit itself
+ * without an answer.  false if the session is lost.
+ */
+static bool
+read_outdated(ZkRoundTrip *trip, const Proving *proving)
+{
+	for (int i = 0; i < proving->nrenewals; i++)
+		if (proving->renewals[i].known->is_outdated)
+			zklock_roundtrip_look(trip, ZK_GET,
+								  proving->renewals[i].known->leased.path);
+	if (!zklock_roundtrip_await_looks(trip))
+	{
+		if (zklock_session_live() != 0)
+			raise_silence(proving, NULL);
+		return false;
+	}
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Known	   *known = proving->renewals[i].known;
+
+		if (known->is_outdated)
+			note_read(known, zklock_roundtrip_look(trip, ZK_GET,
+												   known->leased.path));
+	}
+	zklock_roundtrip_end_looks(trip);
+	return true;
+}
+
+/*
+ * Take what the read says.  A server that lags behind may not have the node
+ * yet: the renewal tells.  Without its owner it was given up.
+ */
+static void
+note_read(Known *known, const ZkReply *reply)
+{
+	ZkLeased	read = {0};
+
+	if (reply->result == ZK_NO_NODE)
+		return;
+	if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "use a lease", known->leased.path);
+	if (!zklock_expiry_take(&read, reply) ||
+		read.token != known->leased.token || read.who.owner == NULL ||
+		strcmp(read.who.owner, known->leased.who.owner) != 0)
+		refuse_commit(known);
+	known->leased.version = read.version;
+	known->leased.ttl_ms = read.ttl_ms;
+	note_text(&known->leased.who.note, read.who.note);
+}
+
+/* Send the renewals together, and await all.  Result as read_outdated(). */
+static bool
+renew_all(ZkRoundTrip *trip, Proving *proving)
+{
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Renewal    *renewal = &proving->renewals[i];
+		const ZkLeased *leased = &renewal->known->leased;
+		char	   *data = build_data(leased->who.owner, leased->who.note,
+									  leased->ttl_ms);
+
+		/* until there is an answer */
+		renewal->known->is_outdated = true;
+		renewal->sent = protocol_moment();
+		renewal->request = zklock_client_set(zklock_session_client(),
+											 leased->path, data, strlen(data),
+											 leased->version);
+	}
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Renewal    *renewal = &proving->renewals[i];
+		const ZkReply *reply = zklock_roundtrip_await(trip, renewal->request);
+
+		if (reply == NULL)
+			raise_silence(proving, renewal->known);
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		note_renewal(renewal, reply);
+	}
+	return true;
+}
+
+static void
+note_renewal(Renewal *renewal, const ZkReply *reply)
+{
+	Known	   *known = renewal->known;
+
+	switch (reply->result)
+	{
+		case ZK_OK:
+			if (reply->czxid != known->leased.token)
+				refuse_commit(known);
+			known->leased.version = reply->version;
+			known->is_outdated = false;
+			known->proof = renewal->sent;
+			break;
+		case ZK_NO_NODE:
+			refuse_commit(known);
+		case ZK_BAD_VERSION:
+		case ZK_UNKNOWN_OUTCOME:
+			break;
+		default:
+			zklock_session_raise(reply, "use a lease", known->leased.path);
+	}
+}
+
+/* At the end of each attempt. */
+static void
+end_renewals(void *argument)
+{
+	Proving    *proving = argument;
+
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		zklock_client_free(proving->renewals[i].request);
+		proving->renewals[i].request = NULL;
+	}
+	proving->nrenewals = 0;
+}
+
+/*
+ * The time is over: that of a lease, which another may have by now, or that
+ * for the answer.
+ */
+static void
+raise_silence(const Proving *proving, const Known *known)
+{
+	if (known != NULL &&
+		protocol_now() >= proving->begun_at + known->leased.ttl_ms)
+		refuse_commit(known);
+	zklock_lease_raise_unproved(false);
+}
+
+static void
+refuse_commit(const Known *known)
+{
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	zklock_lease_raise_lost(known->name, known->leased.token);
 }

@@ -23,7 +23,6 @@ typedef struct ZkLeasing
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
 	bool		has_place;		/* a place in the queue is kept */
-	bool		is_at_commit;	/* no answer in time: the lease is lost */
 	int64		deadline;		/* protocol_now() */
 
 	bool		is_watching;	/* looks are to watch the queue; false at first */
@@ -80,7 +79,7 @@ extern void zklock_lease_end(void *leasing);
 extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
 
 /* Raise 40001: the lease with that token is not its owner's any more. */
-pg_noreturn extern void zklock_lease_raise_lost(const ZkLeasing *leasing);
+pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
 
 /*
  * This session deletes the lease with that token, or gives it up: no renewal
@@ -96,9 +95,18 @@ extern bool zklock_lease_is_used(void);
 /*
  * Raise 40001 unless each of them is still its owner's: by a renewal that
  * leaves enough of its term, or if there is none or with always_ask, by
- * another one.  Waits for a term at most.
+ * another one.  Those go out in one flush, ZK_PROOF_ATTEMPTS times at most.
+ * Waits for the shortest term or twice the session timeout, whichever is
+ * less; raises 40001 when it was a term, or the session is lost first, and
+ * 08006 otherwise.
  */
 extern void zklock_lease_prove(bool always_ask);
+
+/*
+ * Raise 08006 for a commit: there is no proof, though the ensemble has
+ * answered, or because it has not.
+ */
+pg_noreturn extern void zklock_lease_raise_unproved(bool is_answered);
 
 /* Has each of them such a renewal?  Never raises or waits. */
 extern bool zklock_lease_is_proved(void);

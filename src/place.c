@@ -23,13 +23,6 @@
 #include "handover.h"
 #include "nodedata.h"
 
-/*
- * How often the quorum is asked for a fresh proof.  All but the first two
- * take a third of the session timeout, so the answers of such an ensemble
- * take too long.
- */
-#define PROOF_ATTEMPTS 6
-
 static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_known);
 static void name_next_node(ZkPlace *place);
@@ -201,7 +194,7 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 {
 	ZkRequest **requests = palloc0(nplaces * sizeof(*requests));
 
-	if (attempt == PROOF_ATTEMPTS)
+	if (attempt == ZK_PROOF_ATTEMPTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("could not prove that the ZooKeeper locks of this session are held"),

@@ -17,6 +17,13 @@
 #include "utils/timestamp.h"
 
 /*
+ * How often a commit asks the quorum for a fresh proof, of locks or of leases.
+ * For locks all but the first two take a third of the session timeout, so the
+ * answers of such an ensemble take too long.
+ */
+#define ZK_PROOF_ATTEMPTS 6
+
+/*
  * A place.  Who wants one sets the first part; a contender that is granted
  * the lock (contender.h) sets the second.
  */

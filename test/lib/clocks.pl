@@ -85,7 +85,7 @@ stat.c make_entry since when, in a view
 stat.c zklock_stat_reset since when, in a view
 
 # members that are handed on
-expiry.c take_reply the date of the last renewal, for a view
+expiry.c zklock_expiry_take the date of the last renewal, for a view
 program_step.c note_answer the dates of znodes, as the server says them
 
 # which statement it is, and no time

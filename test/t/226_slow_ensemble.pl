@@ -30,4 +30,62 @@ foreach my $guard (qw(lease quorum))
 	is($session->query_safe("SELECT state FROM zk_locks"), 'held', 'the lock is not lost');
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
+
+# A COMMIT has no statement_timeout: it must end by itself. A time is given that a commit without
+# an end does not keep.
+sub commit_ends ($session, $what)
+{
+	$session->start_query('COMMIT');
+	poll_until { $session->is_done } "$what: the end of a COMMIT", 90;
+	$session->wait_result;
+	return $session->sqlstate;
+}
+
+# A session over a network where each answer takes so long, with leases that a near one takes.
+sub lessee ($delay, $timeout, $ttl, @names)
+{
+	my $near = background($node);
+	my %token = map { $_ => $near->query_safe("SELECT zk_lease('$_', 'app', '$ttl')") } @names;
+	my $far = Proxy->new($zk->connect_string, delay => $delay);
+	my $session = background($node, 'zklock.session_timeout' => $timeout);
+	$session->query_safe("SET zklock.servers = '" . $far->address . "'");
+	return ($session, $far, $near, map { "SELECT zk_xact_lease('$_', $token{$_});" } @names);
+}
+
+# Alone each is fresh when its answer is there; of a lock and a lease never both.
+foreach my $case ([ 'a lease', '1s', '' ], [ 'a lock and a lease', '1800ms', "SELECT zk_lock('held');" ])
+{
+	my ($what, $timeout, $lock) = @$case;
+	subtest "$what whose proofs are never fresh" => sub {
+		my ($session, $far, $near, @rests) = lessee(0.2, $timeout, '30s', $what);
+		# On a busy machine such a session may be lost.
+		foreach (1 .. 10)
+		{
+			$session->query("$lock BEGIN; @rests INSERT INTO work VALUES (2)");
+			last if $session->sqlstate eq '00000' && commit_ends($session, $what) eq '08006';
+			note('again: ' . $session->error);
+			$session->query('ROLLBACK');
+			$session->query('SELECT zk_unlock_all()');
+		}
+		is($session->sqlstate, '08006', 'it is refused');
+		like($session->error, qr/could not prove that the .*HINT:  Increase/s, 'with the reason');
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
+	};
+}
+
+subtest 'many leases' => sub {
+	my @names = map { "many/$_" } 1 .. 12;
+	my ($session, $far, $near, @rests) = lessee(0.075, '4s', '60s', @names);
+	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (3)");
+	# Somebody else renews them meanwhile, and each version is another one.
+	$near->query_safe("SELECT zk_lease('$_', 'app', '60s')") foreach @names;
+	is(commit_ends($session, 'twelve leases'), '00000', 'are renewed, and read, together');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'what rests on them is written');
+
+	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (4)");
+	$near->query_safe("SELECT zk_evict('many/7', token) FROM zk_lock_queue('many/7')");
+	is(commit_ends($session, 'without one'), '40001', 'one that is lost is one too many');
+	like($session->error, qr/the lease of lock "many\/7"/, 'and named');
+};
+
 done_testing();
