@@ -164,7 +164,7 @@ zklock_lock_init(void)
 }
 
 void
-zklock_check_scope(ZkScope scope)
+zklock_check_scope(ZkScope scope, const char *name)
 {
 	static TimestampTz warned_in;
 	bool		is_refused = session_scope == SESSION_SCOPE_REFUSE;
@@ -178,6 +178,8 @@ zklock_check_scope(ZkScope scope)
 			 errmsg("locks of session scope are not for this database or role"),
 			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client there has it, too.",
 					   "zklock.session_scope", is_refused ? "refuse" : "warn"),
+			 zklock_name_is_advisory(name) ?
+			 errhint("Use pg_advisory_xact_lock() and its kin.") :
 			 errhint("Use zk_xact_lock() and its kin, or zk_call_lock().")));
 }
 
@@ -187,7 +189,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 	int64		asked_at = order->asked_at != 0 ?
 		order->asked_at : protocol_now();
 
-	zklock_check_scope(order->scope);
+	zklock_check_scope(order->scope, order->name);
 	for (bool is_again = false;; is_again = true)
 	{
 		Lock	   *lock;

@@ -41,9 +41,9 @@ extern void zklock_lock_init(void);
 
 /*
  * May locks of that scope be taken?  Raises 0A000, or warns once a statement,
- * as zklock.session_scope says.
+ * as zklock.session_scope says.  name: of the lock, for the HINT.
  */
-extern void zklock_check_scope(ZkScope scope);
+extern void zklock_check_scope(ZkScope scope, const char *name);
 
 /*
  * Take a lock, or count it once more.  Result: its fencing token, or 0

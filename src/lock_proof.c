@@ -14,6 +14,7 @@
 #include "args.h"
 #include "contender.h"
 #include "keep.h"
+#include "name.h"
 #include "nodedata.h"
 
 /*
@@ -29,6 +30,7 @@ static struct
 static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *good_place(const char *name);
+static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe(const Lock *lock, ZkLoss *loss);
 static void prove(const Lock *only, bool always_ask);
 static bool is_asked(const Lock *lock, const Lock *only);
@@ -152,9 +154,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	else if (lock != NULL && zklock_board_is_taken(&lock->taken[mode]))
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
 	else if (lock != NULL && zklock_lock_is_of_session(lock))
-		hint = is_shared ?
-			_("It is held in exclusive mode: release it with zk_unlock().") :
-			_("It is held in shared mode: release it with zk_unlock_shared().");
+		hint = hint_of_other_mode(lock, mode);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" is not held in %s mode by this session",
@@ -260,6 +260,22 @@ zklock_are_proved(void)
  * ---------------------------------------------------------------------
  */
 
+/*
+ * How to release a lock of session scope that is held in the other mode than
+ * this one.
+ */
+static const char *
+hint_of_other_mode(const Lock *lock, RecipeMode mode)
+{
+	if (zklock_name_is_advisory(lock->name))
+		return mode == RECIPE_SHARED ?
+			_("It is held in exclusive mode: release it with pg_advisory_unlock().") :
+			_("It is held in shared mode: release it with pg_advisory_unlock_shared().");
+	return mode == RECIPE_SHARED ?
+		_("It is held in exclusive mode: release it with zk_unlock().") :
+		_("It is held in shared mode: release it with zk_unlock_shared().");
+}
+
 /* Say in words that a lock was lost.  Never raises. */
 static void
 describe(const Lock *lock, ZkLoss *loss)
@@ -276,9 +292,12 @@ describe(const Lock *lock, ZkLoss *loss)
 				sizeof(loss->detail));
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
-	loss->hint = zklock_lock_is_of_session(lock) ?
-		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
-		_("Run the transaction again.");
+	if (!zklock_lock_is_of_session(lock))
+		loss->hint = _("Run the transaction again.");
+	else if (zklock_name_is_advisory(lock->name))
+		loss->hint = _("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again.");
+	else
+		loss->hint = _("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.");
 }
 
 /*

@@ -163,6 +163,12 @@ zklock_name_leased_path(const char *root, const char *child)
 }
 
 bool
+zklock_name_is_advisory(const char *name)
+{
+	return strncmp(name, ZK_ADVISORY_PREFIX, strlen(ZK_ADVISORY_PREFIX)) == 0;
+}
+
+bool
 zklock_name_is_reserved(const char *component)
 {
 	return pg_str_endswith(component, ZK_RUNS_SUFFIX) ||

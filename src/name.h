@@ -69,6 +69,14 @@ extern char *zklock_name_lease_path(const char *name, int *root_length);
 extern char *zklock_name_leased_path(const char *root, const char *child);
 
 /*
+ * Is this a name that the drop-in for PostgreSQL's advisory locks makes
+ * (docs/migrating/advisory.sql)?  Its users know the functions by other names,
+ * and HINTs call them so.
+ */
+#define ZK_ADVISORY_PREFIX "advisory/"
+extern bool zklock_name_is_advisory(const char *name);
+
+/*
  * Is this component of a path a name of zklock's own, which no lock can have?
  */
 extern bool zklock_name_is_reserved(const char *component);

@@ -155,7 +155,7 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	order.asked_at = protocol_now();
 	/* what is refused commits nothing */
 	pfree(zklock_name_path(order.name, NULL));
-	zklock_check_scope(order.scope);
+	zklock_check_scope(order.scope, order.name);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
 	zklock_acquire(&order, NULL);

@@ -1,11 +1,17 @@
 # A migration with Rails, for t/512: migrate.rb URL; or with "key" behind that the key of its
-# advisory lock.
+# advisory lock, with "dump" the schema.rb that it would write. A migration says how many locks
+# its own connection holds.
 require 'active_record'
 ActiveRecord::Base.establish_connection(ARGV[0])
 class Work < ActiveRecord::Migration[6.1]
   def up
     create_table(:migrated) { |t| t.string :what }
+    puts "#{select_value('SELECT count(*) FROM zklock.zk_locks')} locks here"
   end
+end
+if ARGV[1] == 'dump'
+  ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection, $stdout)
+  exit
 end
 # What it takes differs between 6.1, 7.1 and 7.2.
 def migrator(work)
