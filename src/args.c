@@ -15,6 +15,8 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "session.h"
+
 char *
 zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 {

@@ -55,10 +55,8 @@ extern int64 zklock_args_timeout(FunctionCallInfo fcinfo, int number,
 /*
  * Milliseconds of an interval, rounded up so that a bound that is not zero does
  * not become zero; a month is 30 days, as in comparisons of intervals.  Raises 22023 if it is negative.  What is longer than
- * ZK_MS_MAX, which is as good as no bound, and which can be added to a date,
- * becomes that.
+ * ZK_MS_MAX (session.h) becomes that.
  */
-#define ZK_MS_MAX (PG_INT64_MAX / 4)
 extern int64 zklock_args_interval(FunctionCallInfo fcinfo, int number,
 								  const char *what);
 

@@ -459,7 +459,7 @@ talk(ZkRoundTrip *trip, void *argument)
 
 	check->is_late = false;
 	trip->deadline = check->deadline;
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
 
 	/* the paths belong to the session */
 	chroot_path = zklock_session_chroot();

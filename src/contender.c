@@ -96,9 +96,9 @@ zklock_contend(ZkContender *contender)
 		 * A create of ours that was cancelled may still be in the queue,
 		 * ahead of us.
 		 */
-		end = zklock_session_await_undone(contender->deadline) ?
+		end = zklock_session_await_undone(contender->bounds.deadline) ?
 			ZK_WAIT_OVER : ZK_WAIT_TIMEOUT;
-		if (end == ZK_WAIT_OVER && contender->is_at_once)
+		if (end == ZK_WAIT_OVER && contender->bounds.is_at_once)
 			end = look(&standing);
 		if (end == ZK_WAIT_OVER)
 			end = stand_in_queue(&standing);
@@ -197,7 +197,7 @@ stand(ZkContender *contender)
 {
 	Standing	standing = {
 		.contender = contender,
-		.trip.deadline = contender->deadline,
+		.trip.deadline = contender->bounds.deadline,
 		.lease_at = ZK_NO_DEADLINE
 	};
 
@@ -213,7 +213,7 @@ static bool
 is_known_busy(const Standing *standing)
 {
 	return standing->saw_others &&
-		(protocol_now() < standing->contender->deadline ||
+		(protocol_now() < standing->contender->bounds.deadline ||
 		 zklock_session_is_connected());
 }
 
@@ -286,7 +286,7 @@ act_on(Standing *standing, const Survey *survey)
 	if (survey->verdict == RECIPE_MISMATCH)
 	{
 		step = contender_await_keeper(standing, survey->next);
-		if (step != ZK_WAIT_TIMEOUT || protocol_now() >= contender->deadline)
+		if (step != ZK_WAIT_TIMEOUT || protocol_now() >= contender->bounds.deadline)
 			return step;
 		if (contender_time_out(standing) != ZK_WAIT_NO_NODE)
 			contender_raise_mismatch(standing, survey->next);
@@ -294,7 +294,7 @@ act_on(Standing *standing, const Survey *survey)
 	}
 	contender->place->can_hand_over =
 		recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
-	if (contender->is_at_once)
+	if (contender->bounds.is_at_once)
 		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);
 	step = contender_watch(standing, survey->next);
@@ -359,7 +359,7 @@ await_first_place(Standing *standing)
 			return step == ZK_WAIT_LOST;
 		verdict = judge(standing, list, contender_node_name(standing), &ahead);
 		if (verdict == RECIPE_WAIT)
-			end = zklock_session_await_watch(contender->deadline);
+			end = zklock_session_await_watch(contender->bounds.deadline);
 	}
 	return verdict == RECIPE_HELD || end == ZK_WAIT_LOST;
 }
@@ -598,7 +598,7 @@ take_node(Standing *standing)
 			 * somebody else's.
 			 */
 			withdraw(standing);
-			zklock_session_await_undone(standing->contender->deadline);
+			zklock_session_await_undone(standing->contender->bounds.deadline);
 			return false;
 		default:
 			zklock_session_raise(reply, "join a lock's queue",

@@ -14,9 +14,6 @@
 #include "recipe.h"
 #include "roundtrip.h"
 
-/* Instead of a timeout: the bound is that of lock_timeout. */
-#define ZK_BY_LOCK_TIMEOUT (-1)
-
 /* A contender: for what place, and in what way. */
 typedef struct ZkContender
 {
@@ -31,11 +28,8 @@ typedef struct ZkContender
 	bool		wants_keep;		/* the lock may be kept after its release: the
 								 * node is to say so, if it is an exclusive
 								 * one of style _CURATOR */
-	bool		is_at_once;		/* it does not wait for others: a list before
-								 * the node is made shows whether it need try */
-	int64		deadline;		/* protocol_now() */
-	int64		timeout_ms;		/* what made it, for errors; or
-								 * ZK_BY_LOCK_TIMEOUT */
+	ZkBounds	bounds;			/* of the call.  At once: a list before the
+								 * node is made shows whether it need try */
 	char	   *data;			/* is set to that of our node, palloc'ed */
 } ZkContender;
 
@@ -55,7 +49,7 @@ extern ZkWaitEnd zklock_contend(ZkContender *contender);
 /*
  * Confirm a grant that rests on a message of the one ahead: is nobody ahead of
  * this contender?  A node ahead may be about to be deleted; this waits for
- * that until contender->deadline.  True also if the session was lost: that is
+ * that until the deadline of its bounds.  True also if the session was lost: that is
  * noticed elsewhere.  Raises on interrupts, and when ZooKeeper refuses to
  * answer.
  */
@@ -79,8 +73,9 @@ pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
 													   const char *lock_path);
 
 /*
- * Raise 55P03 for a contender whose time is over.  ahead: who was, for the
- * client and for the log; NULL: ZooKeeper has not answered.
+ * Raise 55P03 for a contender whose time is over, of which it has but the place
+ * and the bounds.  ahead: who was, for the client and for the log; NULL:
+ * ZooKeeper has not answered.
  */
 pg_noreturn extern void zklock_contend_raise_timeout(const ZkContender *contender,
 													 const char *ahead,

@@ -74,17 +74,18 @@ zklock_contend_raise_timeout(const ZkContender *contender, const char *ahead,
 							 const char *ahead_log)
 {
 	const char *name = contender->place->name;
-	int64		timeout_ms = contender->timeout_ms;
+	const ZkBounds *bounds = &contender->bounds;
+	bool		is_busy = ahead != NULL && bounds->is_at_once;
 
 	zklock_stat_count(ZK_STAT_TIMEOUT);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 timeout_ms == ZK_BY_LOCK_TIMEOUT ?
+			 bounds->by == ZK_BY_LOCK_TIMEOUT && !is_busy ?
 			 errmsg("canceling statement due to lock timeout") :
-			 timeout_ms == 0 ?
+			 bounds->is_at_once ?
 			 errmsg("could not obtain lock \"%s\"", name) :
 			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-					name, timeout_ms),
+					name, bounds->timeout_ms),
 			 ahead != NULL ? errdetail("%s", ahead) :
 			 zklock_session_explain_silence(),
 			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
@@ -171,7 +172,7 @@ void
 contender_log_wait(Standing *standing)
 {
 	char	   *holder = describe_holder(standing,
-										 standing->contender->deadline);
+										 standing->contender->bounds.deadline);
 
 	standing->is_wait_logged = true;
 	ereport(LOG,

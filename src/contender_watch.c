@@ -128,7 +128,7 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	if (!may_be_kept(standing, ahead))
 		return ZK_WAIT_TIMEOUT;
 	if (standing->keeper_until == 0)
-		standing->keeper_until = Min(standing->contender->deadline,
+		standing->keeper_until = Min(standing->contender->bounds.deadline,
 									 protocol_now() + ZK_KEEPER_MS);
 	else if (protocol_now() >= standing->keeper_until)
 		return ZK_WAIT_TIMEOUT;
@@ -284,8 +284,8 @@ look_again_at(const Standing *standing, int timeouts)
 	ZkClientStatus status;
 
 	if (!zklock_session_status(&status))
-		return standing->contender->deadline;
-	return Min(standing->contender->deadline,
+		return standing->contender->bounds.deadline;
+	return Min(standing->contender->bounds.deadline,
 			   protocol_now() + timeouts * (int64) status.session_timeout_ms);
 }
 
@@ -351,7 +351,7 @@ child_path(const Standing *standing, const char *child,
 static ZkWaitEnd
 await_watch(Standing *standing, int timeouts)
 {
-	int64		deadline = standing->contender->deadline;
+	int64		deadline = standing->contender->bounds.deadline;
 	int64		look_at = look_again_at(standing, timeouts);
 
 	for (;;)

@@ -154,23 +154,15 @@ zk_evict(PG_FUNCTION_ARGS)
 static int64
 make(Holding *holding, int64 timeout_ms)
 {
-	int64		lock_timeout_at = zklock_roundtrip_lock_deadline();
-	int64		timeout_at = protocol_now() + timeout_ms;
-
 	zklock_nodedata_check_line(holding->reason, "reason", "a hold",
 							   "Say in one line why the lock is held, for whoever waits for it.");
 
-	/* not to wait in the queue is not the same as not to wait for a reply */
 	holding->contender = (ZkContender)
 	{
 		.place = &holding->twin,
 			.wants_list = true,
 			.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
-			.is_at_once = timeout_ms == 0,
-			.deadline = timeout_ms == 0 ? lock_timeout_at :
-			Min(lock_timeout_at, timeout_at),
-			.timeout_ms = timeout_ms > 0 && lock_timeout_at < timeout_at ?
-			ZK_BY_LOCK_TIMEOUT : timeout_ms
+			.bounds = zklock_bounds(timeout_ms)
 	};
 
 	/* the end of the backend must not leave a hold either */
@@ -184,7 +176,8 @@ make(Holding *holding, int64 timeout_ms)
 							holding->name),
 					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
-		zklock_roundtrip_run(take_and_hold, NULL, holding);
+		zklock_roundtrip_run_within(&holding->contender.bounds, take_and_hold,
+									NULL, holding);
 
 		/* a cancel that came with the last reply: undo it while we can */
 		CHECK_FOR_INTERRUPTS();
@@ -211,8 +204,7 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 	Holding    *holding = argument;
 	ZkResult	found = ZK_NO_NODE;
 
-	trip->deadline = holding->contender.deadline;
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;	/* see check() */
 	zklock_refuse_if_lost();
 	if (holding->stage == HOLD_SENT)
 		found = settle_lost(trip, holding);
@@ -377,11 +369,13 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	ZkQueueEntry *entries;
 	int			nentries;
 	bool		is_removed = false;
+	ZkBounds	bounds = zklock_bounds(ZK_MS_MAX);
 
 	zklock_lease_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
-	entries = zklock_read_queue(zklock_name_path, name, true, &nentries);
+	entries = zklock_read_queue(&bounds, zklock_name_path, name, true,
+								&nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
@@ -398,7 +392,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;
-		zklock_roundtrip_run(remove_node, NULL, &removing);
+		zklock_roundtrip_run_within(&bounds, remove_node, NULL, &removing);
 		is_removed |= removing.removal.is_removed;
 	}
 	return is_removed;
@@ -434,7 +428,7 @@ remove_node(ZkRoundTrip *trip, void *argument)
 		!zklock_recall_tell_eviction(trip, removing->name, removing->node))
 		return false;
 	trip->deadline = bounds.deadline;
-	trip->is_lock_timeout = bounds.is_lock_timeout;
+	trip->by = bounds.by;
 	removing->removal.path = psprintf("%s/%s",
 									  zklock_name_path(removing->name, NULL),
 									  removing->node);

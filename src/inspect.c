@@ -62,7 +62,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nentries;
-	ZkQueueEntry *entries = zklock_read_queue(zklock_name_path, name, false,
+	ZkQueueEntry *entries = zklock_read_queue(NULL, zklock_name_path, name, false,
 												&nentries);
 
 	for (int i = 0; i < nentries; i++)
@@ -126,7 +126,7 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nfacts;
-	ZkQueueEntry *facts = zklock_read_queue(zklock_name_waits_path, "any", false,
+	ZkQueueEntry *facts = zklock_read_queue(NULL, zklock_name_waits_path, "any", false,
 											&nfacts);
 
 	for (int i = 0; i < nfacts; i++)

@@ -48,8 +48,7 @@ zk_lease(PG_FUNCTION_ARGS)
 		leasing.note = read_line(fcinfo, 4, "data",
 								 "Write in one line what others want to know of the owner.");
 	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
-	leasing.deadline = Min(protocol_now() + timeout_ms,
-						   zklock_roundtrip_lock_deadline());
+	leasing.bounds = zklock_bounds(timeout_ms);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(leasing.name, NULL));
@@ -60,8 +59,9 @@ zk_lease(PG_FUNCTION_ARGS)
 				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
 				 errhint("Release the lock first.")));
 	zklock_drop_kept(leasing.name); /* we do not stand in our own way */
-	zklock_roundtrip_run(zklock_lease_take, zklock_lease_end, &leasing);
-	if (leasing.mine == NULL || !leasing.is_first)
+	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_take,
+								zklock_lease_end, &leasing);
+	if (leasing.is_over || leasing.mine == NULL || !leasing.is_first)
 		PG_RETURN_NULL();
 	zklock_lease_note(&leasing, false);
 	log_lease(&leasing, "holds");
@@ -76,7 +76,9 @@ zk_lease_renew(PG_FUNCTION_ARGS)
 	leasing.token = zklock_args_token(fcinfo, 1);
 	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
 	pfree(zklock_name_path(leasing.name, NULL));
-	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
+	leasing.bounds = zklock_bounds(0);	/* it waits for nobody */
+	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
+								&leasing);
 	if (leasing.mine == NULL)
 		PG_RETURN_BOOL(false);
 	zklock_lease_note(&leasing, false);
@@ -114,7 +116,9 @@ zk_xact_lease(PG_FUNCTION_ARGS)
 
 	leasing.token = zklock_args_token(fcinfo, 1);
 	pfree(zklock_name_path(leasing.name, NULL));
-	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
+	leasing.bounds = zklock_bounds(0);	/* it waits for nobody */
+	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
+								&leasing);
 	if (leasing.mine == NULL)
 		zklock_lease_raise_lost(leasing.name, leasing.token);
 	zklock_hooks_follow();

@@ -49,6 +49,12 @@
  */
 #define NAME_MS 500
 
+/*
+ * How long a call whose wait was in vain waits to hear that its node is gone; a
+ * healthy ensemble answers within milliseconds.
+ */
+#define REMOVE_MS 1000
+
 /* A lease that this backend has renewed. */
 typedef struct Known
 {
@@ -88,20 +94,23 @@ static MemoryContext KnownContext;
 /* How many of them this transaction rests on. */
 static int	nused;
 
+static bool take(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool remove_made(ZkRoundTrip *trip, ZkLeasing *leasing);
+static void keep_made(ZkLeasing *leasing);
 static int64 renewal_due_at(const ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
-static const ZkReply *note_name(ZkRoundTrip *trip, const ZkLeasing *leasing,
+static const ZkReply *note_name(ZkRoundTrip *trip, ZkLeasing *leasing,
 								int *root_length);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool look(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static bool renew(ZkRoundTrip *trip, ZkLeasing *leasing);
-static const ZkReply *set(ZkRoundTrip *trip, const ZkLeasing *leasing,
+static const ZkReply *set(ZkRoundTrip *trip, ZkLeasing *leasing,
 						  const char *path, const char *data, int version);
 static char *build_data(const char *owner, const char *note, int64 ttl_ms);
 static const ZkReply *check_reply(const ZkReply *reply,
-								  const ZkLeasing *leasing);
+								  ZkLeasing *leasing);
 static Known *find_known(int64 token);
 static Known *learn(const ZkLeasing *leasing, Known *former);
 static void note_text(char **text, const char *value);
@@ -127,14 +136,30 @@ bool
 zklock_lease_take(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
-	int64		deadline = leasing->deadline;
-	bool		is_gone;
 
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
+	if (take(trip, leasing))
+		return true;
+	if (!leasing->is_over)
+		return false;
+	if (leasing->has_place)
+		keep_made(leasing);
+	trip->deadline = protocol_now() + REMOVE_MS;
+	if (leasing->guid[0] != '\0' && find(trip, leasing) && is_made(leasing))
+		remove_made(trip, leasing);
+	return true;
+}
+
+/* The same, or false when it is_over. */
+static bool
+take(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	int64		deadline = leasing->bounds.wait_until;
+
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
-		trip->deadline = zklock_session_reply_deadline(protocol_now());
+		trip->deadline = zklock_bounds_reply(&leasing->bounds);
 		if (!find(trip, leasing))
 			return false;
 		if (leasing->mine == NULL)
@@ -146,7 +171,8 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 				 zklock_contend_is_held(trip, leasing->keeper)))
 				return zklock_session_live() != 0;
 			if (leasing->keeper != NULL)
-				deadline = Max(deadline, protocol_now() + ZK_KEEPER_MS);
+				deadline = Min(Max(deadline, protocol_now() + ZK_KEEPER_MS),
+							   leasing->bounds.deadline);
 			leasing->is_watching = protocol_now() < deadline;
 			zklock_session_bound_creates();
 			if (!make_node(trip, leasing))
@@ -170,16 +196,40 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 		if (zklock_session_await_watch(Min(Min(deadline, leasing->look_at),
 										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
 			return false;
+		if (protocol_now() >= deadline)
+			break;
 	}
-	if (is_made(leasing) && (leasing->is_first || leasing->has_place))
+	if (!leasing->is_first && !leasing->has_place)
+		return !is_made(leasing) || remove_made(trip, leasing);
+	if (is_made(leasing))
 		zklock_stat_count(ZK_STAT_LEASE);
-	else if (is_made(leasing) &&
-			 !zklock_expiry_remove(trip, leasing->mine, &is_gone))
-		return false;
+	keep_made(leasing);
+	return true;
+}
+
+/*
+ * The wait was in vain: delete what was made.  An answer that takes longer than
+ * REMOVE_MS is not waited for, see zklock_lease_end().  false if the session was
+ * lost.
+ */
+static bool
+remove_made(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	bool		is_gone;
+
+	trip->deadline = protocol_now() + REMOVE_MS;
+	if (zklock_expiry_remove(trip, leasing->mine, &is_gone))
+		keep_made(leasing);
+	return zklock_session_live() != 0;
+}
+
+/* What was made is not this call's any more. */
+static void
+keep_made(ZkLeasing *leasing)
+{
 	zklock_client_free(leasing->create);
 	leasing->create = NULL;
 	leasing->guid[0] = '\0';
-	return true;
 }
 
 bool
@@ -338,7 +388,7 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /* Note it.  *root_length is set to the length of the root. */
 static const ZkReply *
-note_name(ZkRoundTrip *trip, const ZkLeasing *leasing, int *root_length)
+note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
 {
 	char	   *pointer = zklock_name_lease_path(leasing->name, root_length);
 	const char *name = leasing->lock_path + *root_length + 1;
@@ -402,7 +452,7 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 							zklock_expiry_nodes(list->children, list->nchildren),
 							&leased))
 		return zklock_session_live() != 0 &&
-			check_reply(NULL, leasing) != NULL;
+			check_reply(NULL, leasing)->result != ZK_SESSION_LOST;
 	foreach_ptr(ZkLeased, one, leased)
 		if (leasing->mine == NULL && is_wanted(leasing, one))
 		leasing->mine = one;
@@ -411,6 +461,7 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 	if (verdict == RECIPE_EXHAUSTED)
 		zklock_contend_raise_exhausted(leasing->name, leasing->lock_path);
 	leasing->is_first = verdict == RECIPE_HELD;
+	leasing->is_busy = !leasing->is_first;
 	if (ahead >= 0 &&
 		recipe_read_mark(list->children[ahead]) == RECIPE_MARK_KEEPER)
 		leasing->keeper = psprintf("%s/%s", leasing->lock_path,
@@ -475,7 +526,7 @@ renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /* Set the data of the node at that path, if it has that version. */
 static const ZkReply *
-set(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *path,
+set(ZkRoundTrip *trip, ZkLeasing *leasing, const char *path,
 	const char *data, int version)
 {
 	ZkRequest  *request = zklock_client_set(zklock_session_client(), path,
@@ -494,11 +545,22 @@ build_data(const char *owner, const char *note, int64 ttl_ms)
 
 /*
  * The reply, if it can be gone on with; raises otherwise, and if there is none
- * in time.
+ * in time.  But where it is known that others are ahead, and there is a
+ * connection, the wait is over, and the caller is to end as with a session that
+ * was lost.
  */
 static const ZkReply *
-check_reply(const ZkReply *reply, const ZkLeasing *leasing)
+check_reply(const ZkReply *reply, ZkLeasing *leasing)
 {
+	static const ZkReply over = {.result = ZK_SESSION_LOST};
+
+	if (reply == NULL && leasing->is_busy && !leasing->bounds.is_at_once &&
+		protocol_now() >= leasing->bounds.deadline &&
+		zklock_session_is_connected())
+	{
+		leasing->is_over = true;
+		return &over;
+	}
 	if (reply == NULL)
 		zklock_session_raise_silence(leasing->name);
 	switch (reply->result)
@@ -708,7 +770,7 @@ prove(ZkRoundTrip *trip, void *argument)
 
 	proving->begun_at = protocol_now();
 	trip->deadline = proving_deadline(proving->begun_at);
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
 	while (choose(proving))
 	{
 		if (proving->attempts++ == ZK_PROOF_ATTEMPTS)

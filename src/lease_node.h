@@ -23,8 +23,11 @@ typedef struct ZkLeasing
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
 	bool		has_place;		/* a place in the queue is kept */
-	int64		deadline;		/* protocol_now() */
+	ZkBounds	bounds;			/* of the call; not of a renewal at commit */
 
+	bool		is_busy;		/* others were ahead at the last look; false at
+								 * first */
+	bool		is_over;		/* and the time was over before the next */
 	bool		is_watching;	/* looks are to watch the queue; false at first */
 
 	/* Of the last look at the queue; valid when the call is over. */

@@ -192,7 +192,7 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	char	   *root = zklock_name_path("any", &root_length);
 
 	root[root_length] = '\0';
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
 	list = zklock_roundtrip_read(trip, ZK_LIST,
 								 psprintf("%s/" ZK_LEASES_NAME, root));

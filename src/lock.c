@@ -117,8 +117,8 @@ static void warn_of_snapshot(void);
 static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
-static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock,
-						   int64 asked_at);
+static void confirm_own(const ZkLockOrder *order, Lock *lock);
+static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
 					 const char *how);
 static void note_holder(Lock *lock);
@@ -186,9 +186,6 @@ zklock_check_scope(ZkScope scope, const char *name)
 int64
 zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 {
-	int64		asked_at = order->asked_at != 0 ?
-		order->asked_at : protocol_now();
-
 	zklock_check_scope(order->scope, order->name);
 	for (bool is_again = false;; is_again = true)
 	{
@@ -210,7 +207,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 			zklock_keep_take(&lock->place))
 			return grant(order, lock, taken);
 		make_room();
-		end = win_place(order, lock, asked_at);
+		end = win_place(order, lock);
 		if (end == ZK_WAIT_GRANTED)
 			return grant(order, lock, taken);
 		forget_if_empty(lock);
@@ -589,11 +586,32 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 				 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
 				 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
 	if (!contact_is_after(lock->place.proof, zklock_session_fresh_since()))
-		zklock_confirm_held(order->name);
+		confirm_own(order, lock);
 	zklock_refuse_if_lost();
 	if (!zklock_board_is_taken(&lock->taken[order->mode]))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
 	return count_one(order, lock, taken);
+}
+
+/*
+ * Is the lock, of which there is no fresh proof, still held?  The next look
+ * tells.  Raises if there is no answer within the bounds of the call, as it
+ * does for a lock that is not held.
+ */
+static void
+confirm_own(const ZkLockOrder *order, Lock *lock)
+{
+	const ZkContender contender = {
+		.place = &lock->place,
+		.bounds = order->bounds
+	};
+
+	if (zklock_confirm_by(order->name, order->bounds.deadline) ||
+		zklock_has_lost())
+		return;
+	if (order->is_try)
+		zklock_session_raise_silence(order->name);
+	zklock_contend_raise_timeout(&contender, NULL, NULL);
 }
 
 /* The place is won: the lock is held.  Result: its token. */
@@ -634,17 +652,10 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 	return lock->place.token;
 }
 
-/*
- * Contend for a lock that is not held here.  Not to wait in the queue is not
- * the same as not to wait for a reply.
- */
+/* Contend for a lock that is not held here. */
 static ZkWaitEnd
-win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
+win_place(const ZkLockOrder *order, Lock *lock)
 {
-	bool		is_once = order->timeout_ms == 0;
-	int64		timeout_at = asked_at + order->timeout_ms;
-	int64		lock_timeout_at = LockTimeout > 0 ?
-		asked_at + LockTimeout : ZK_NO_DEADLINE;
 	ZkWaitEnd end;
 	ZkContender contender = {
 		.place = &lock->place,
@@ -652,11 +663,7 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		.holds_locks = zklock_has_locks(),
 		.is_try = order->is_try,
 		.style = zklock_name_style(),
-		.is_at_once = is_once,
-		.deadline = Min(lock_timeout_at, is_once ?
-						zklock_session_reply_deadline(asked_at) : timeout_at),
-		.timeout_ms = lock_timeout_at < timeout_at ?
-		ZK_BY_LOCK_TIMEOUT : order->timeout_ms
+		.bounds = order->bounds
 	};
 
 	/* we do not stand in our own way */

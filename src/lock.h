@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "nodes/execnodes.h"
 #include "recipe.h"
+#include "roundtrip.h"
 #include "utils/timestamp.h"
 
 /* A lock that is held here; lock_private.h. */
@@ -27,13 +28,9 @@ typedef struct ZkLockOrder
 	ZkScope		scope;
 	int			permits;		/* 1, or of a counting semaphore */
 	bool		is_try;			/* busy is an answer, not an error */
-	int64		timeout_ms;		/* of zklock_args_timeout() */
+	ZkBounds	bounds;			/* of the call, also if it takes several */
 	bool		wants_list;		/* see ZkContender */
-
-	/* The rest is for one of several locks that are taken by one call. */
-	bool		is_of_set;
-	int64		asked_at;		/* protocol_now() from which on the
-								 * bounds count; 0: from now on */
+	bool		is_of_set;		/* one of several that the call takes */
 } ZkLockOrder;
 
 /* Define the settings of this module.  For _PG_init(). */
@@ -102,6 +99,9 @@ extern int64 zklock_tell_token(const char *name, bool *is_sole);
  * Asks the quorum.
  */
 extern bool zklock_confirm_held(const char *name);
+
+/* The same by that deadline: false if there is no answer by then. */
+extern bool zklock_confirm_by(const char *name, int64 deadline);
 
 /*
  * Has somebody asked this session to release the lock?  false if it is not

@@ -32,12 +32,12 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 static ZkPlace *good_place(const char *name);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe(const Lock *lock, ZkLoss *loss);
-static void prove(const Lock *only, bool always_ask);
+static bool prove(const Lock *only, bool always_ask, int64 deadline);
 static bool is_asked(const Lock *lock, const Lock *only);
 static Lock *find_lost(const Lock *only);
 static int	find_unproved(const Lock *only, ZkPlace **places,
 						  Moment fresh_since);
-static void confirm_grant(ZkPlace *place);
+static void confirm_grant(ZkPlace *place, int64 deadline);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -120,12 +120,16 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 bool
 zklock_confirm_held(const char *name)
 {
+	return zklock_confirm_by(name, ZK_NO_DEADLINE);
+}
+
+bool
+zklock_confirm_by(const char *name, int64 deadline)
+{
 	Lock	   *lock = zklock_lock_find(name);
 
-	if (lock == NULL || !zklock_lock_is_held(lock))
-		return false;
-	prove(lock, true);
-	return find_lost(lock) == NULL;
+	return lock != NULL && zklock_lock_is_held(lock) &&
+		prove(lock, true, deadline) && find_lost(lock) == NULL;
 }
 
 /*
@@ -243,7 +247,7 @@ zklock_prove_locks(bool always_ask)
 				 errhint("Run the transaction again.")));
 	if (!zklock_has_locks())
 		return;
-	prove(NULL, always_ask);
+	prove(NULL, always_ask, ZK_NO_DEADLINE);
 	zklock_refuse_if_lost();
 }
 
@@ -302,10 +306,11 @@ describe(const Lock *lock, ZkLoss *loss)
 
 /*
  * Ask for proofs until the lock, or with NULL each one that is held here, has
- * a fresh one, or one is lost.  always_ask: as zklock_prove_locks().
+ * a fresh one, or one is lost: true.  false at the deadline.  always_ask: as
+ * zklock_prove_locks().
  */
-static void
-prove(const Lock *only, bool always_ask)
+static bool
+prove(const Lock *only, bool always_ask, int64 deadline)
 {
 	Moment		fresh_since = always_ask ? ZK_NO_PROOF :
 		zklock_session_fresh_since();
@@ -313,20 +318,22 @@ prove(const Lock *only, bool always_ask)
 								sizeof(*places));
 	int			nplaces;
 	int			attempt = 0;
+	bool		is_answered = true;
 
 	if (always_ask && find_lost(only) == NULL)
 	{
 		nplaces = find_unproved(only, places, ZK_NO_PROOF);
 		for (int i = 0; i < nplaces; i++)
-			confirm_grant(places[i]);
+			confirm_grant(places[i], deadline);
 	}
-	while (find_lost(only) == NULL &&
+	while (is_answered && find_lost(only) == NULL &&
 		   (nplaces = find_unproved(only, places, fresh_since)) > 0)
 	{
-		zklock_place_prove(places, nplaces, attempt++);
+		is_answered = zklock_place_prove(places, nplaces, attempt++, deadline);
 		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(places);
+	return is_answered;
 }
 
 /* Is it held, and asked about: that one, or with NULL any? */
@@ -383,20 +390,26 @@ find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
 /*
  * If the place was granted on somebody's word alone, which happens only if
  * the quorum was not to be asked yet: look whether whoever was ahead of it has
- * really let go.  If not, it is lost.  Waits, for a session timeout at most; raises on interrupts.
+ * really let go.  If not, it is lost.  Waits, for a session timeout at most, and
+ * leaves it open at the deadline; raises on interrupts.
  */
 static void
-confirm_grant(ZkPlace *place)
+confirm_grant(ZkPlace *place, int64 deadline)
 {
 	ZkClientStatus status;
 	ZkContender contender = {.place = place};
 
 	if (!place->is_on_word || !zklock_session_status(&status))
 		return;
-	contender.deadline = protocol_now() + status.session_timeout_ms;
-	if (!zklock_place_await_downgrade(place))
+	contender.bounds.deadline = Min(deadline, protocol_now() +
+									status.session_timeout_ms);
+	if (!zklock_place_await_downgrade(place, deadline))
 		return;
 	if (!zklock_contend_confirm(&contender))
+	{
+		if (protocol_now() >= deadline)
+			return;
 		place->is_mistaken = place->is_evicted = true;
+	}
 	place->is_on_word = false;
 }

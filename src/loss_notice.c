@@ -126,7 +126,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	int			nentries;
 	List	   *nodes = NIL;
 
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
 	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))

@@ -28,7 +28,8 @@ static void remove_node(const ZkPlace *place, bool is_known);
 static void name_next_node(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
-static void await_proof(ZkPlace *place, ZkRequest **request);
+static bool await_proof(ZkPlace *place, ZkRequest **request,
+						int64 deadline);
 static void free_text(char **text);
 static void tell_gone(const ZkReply *gone);
 static void log_eviction(const char *name, const char *node, int64 token,
@@ -189,10 +190,12 @@ zklock_place_read_recall(ZkPlace *place)
  * and later: the session paused before the request, and only replies that come
  * from now on can date a proof.
  */
-void
-zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
+bool
+zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
+				   int64 deadline)
 {
 	ZkRequest **requests = palloc0(nplaces * sizeof(*requests));
+	volatile bool is_answered = true;
 
 	if (attempt == ZK_PROOF_ATTEMPTS)
 		ereport(ERROR,
@@ -202,18 +205,18 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 				 errhint("Increase \"%s\", or find out with zk_check() what slows the ensemble down.",
 						 "zklock.session_timeout")));
 	if (attempt >= 2)
-		zklock_session_await_contact();
+		zklock_session_await_contact(deadline);
 
 	for (int i = 0; i < nplaces; i++)
-		if (!zklock_place_await_downgrade(places[i]))
-			return;
+		if (!zklock_place_await_downgrade(places[i], deadline))
+			return protocol_now() < deadline;
 
 	PG_TRY();
 	{
 		for (int i = 0; i < nplaces; i++)
 			requests[i] = check_node(places[i]);
-		for (int i = 0; i < nplaces; i++)
-			await_proof(places[i], &requests[i]);
+		for (int i = 0; i < nplaces && is_answered; i++)
+			is_answered = await_proof(places[i], &requests[i], deadline);
 	}
 	PG_FINALLY();
 	{
@@ -224,6 +227,7 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 	for (int i = 0; i < nplaces; i++)
 		if (places[i]->is_evicted)
 			zklock_place_hear_of_eviction(places[i]);
+	return is_answered;
 }
 
 void
@@ -258,12 +262,16 @@ zklock_place_hear_of_eviction(ZkPlace *place)
 }
 
 bool
-zklock_place_await_downgrade(ZkPlace *place)
+zklock_place_await_downgrade(ZkPlace *place, int64 deadline)
 {
-	if (place->replacing != NULL &&
-		zklock_session_await(place->replacing, ZK_NO_DEADLINE,
-							 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
-		return false;
+	if (place->replacing != NULL)
+	{
+		const ZkReply *reply = zklock_session_await(place->replacing, deadline,
+													ZK_WAITING_TO_COMMIT);
+
+		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+			return false;
+	}
 	zklock_place_settle(place, zklock_session_live());
 	return true;
 }
@@ -387,30 +395,33 @@ check_node(const ZkPlace *place)
 
 /*
  * Read the answer for the node of one place.  If it was lost with the
- * connection, ask again: either the session comes back or it is lost.
+ * connection, ask again: either the session comes back or it is lost.  false
+ * at the deadline.
  */
-static void
-await_proof(ZkPlace *place, ZkRequest **request)
+static bool
+await_proof(ZkPlace *place, ZkRequest **request, int64 deadline)
 {
 	for (;;)
 	{
-		const ZkReply *reply = zklock_session_await(*request, ZK_NO_DEADLINE,
+		const ZkReply *reply = zklock_session_await(*request, deadline,
 													ZK_WAITING_TO_COMMIT);
 
+		if (reply == NULL)
+			return false;
 		switch (reply->result)
 		{
 			case ZK_OK:
 				place->proof = reply->proof;
-				return;
+				return true;
 			case ZK_NO_NODE:
 				place->is_evicted = true;
-				return;
+				return true;
 			case ZK_UNKNOWN_OUTCOME:
 				zklock_client_free(*request);
 				*request = check_node(place);
 				break;
 			case ZK_SESSION_LOST:
-				return;			/* zklock_place_is_lost() sees it */
+				return true;	/* zklock_place_is_lost() sees it */
 			default:
 				zklock_session_raise(reply, "check a lock", place->node);
 		}

@@ -149,18 +149,19 @@ extern bool zklock_place_read_recall(ZkPlace *place);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those
- * whose node is gone.  attempt counts from 0 on: see place.c.  Waits; raises
- * on interrupts and when ZooKeeper refuses to answer, 08006 when its answers
- * come too late.
+ * whose node is gone.  attempt counts from 0 on: see place.c.  Waits; false at
+ * the deadline.  Raises on interrupts and when ZooKeeper refuses to answer,
+ * 08006 when its answers come too late.
  */
-extern void zklock_place_prove(ZkPlace *const *places, int nplaces,
-							   int attempt);
+extern bool zklock_place_prove(ZkPlace *const *places, int nplaces,
+							   int attempt, int64 deadline);
 
 /*
  * Wait until a downgrade is over: before that it is not known which node the
- * place has. false if the session is lost meanwhile.  Raises on interrupts.
+ * place has. false if the deadline comes or the session is lost meanwhile.
+ * Raises on interrupts.
  */
-extern bool zklock_place_await_downgrade(ZkPlace *place);
+extern bool zklock_place_await_downgrade(ZkPlace *place, int64 deadline);
 
 /*
  * Free what belongs to it.  Its node must have been removed, or be removed by

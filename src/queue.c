@@ -68,14 +68,16 @@ static bool is_name(const Walk *walk, const char *path, const char *child);
 static int	compare_locks(const ListCell *a, const ListCell *b);
 
 ZkQueueEntry *
-zklock_read_queue(ZkPathOf path_of, const char *name, bool is_newest,
-				  int *nentries)
+zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
+				  bool is_newest, int *nentries)
 {
 	Reading		reading = {.path_of = path_of,.name = name,.is_newest = is_newest};
+	ZkBounds	own = zklock_bounds(ZK_MS_MAX);
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
-	zklock_roundtrip_run(read_entries, NULL, &reading);
+	zklock_roundtrip_run_within(bounds != NULL ? bounds : &own, read_entries,
+								NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }

@@ -13,6 +13,7 @@
 #include "nodedata.h"
 #include "nodes/pg_list.h"
 #include "recipe.h"
+#include "roundtrip.h"
 #include "utils/timestamp.h"
 
 /* One child of a lock's znode. */
@@ -41,13 +42,14 @@ extern ZkQueueEntry *zklock_read_first(const char *name);
 /*
  * Read the queue of a lock: contenders in order, then other children; or what
  * is below another znode, whose path path_of makes of the name.  is_newest:
- * the list is not older than the call.  *nentries is set; the array is
- * palloc'ed.  The entries are read one by one, so the result may be outdated,
+ * the list is not older than the call.  bounds: of the call; NULL:
+ * lock_timeout.  *nentries is set; the array is palloc'ed.  The entries are read one by one, so the result may be outdated,
  * and entries that vanish meanwhile are left out.  Raises 42602 for a bad
  * name, and as the session does.
  */
 typedef char *(*ZkPathOf) (const char *name, int *root_length);
-extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,
+extern ZkQueueEntry *zklock_read_queue(const ZkBounds *bounds,
+									   ZkPathOf path_of, const char *name,
 									   bool is_newest, int *nentries);
 
 /*

@@ -150,7 +150,7 @@ static void
 be_brief(ZkRoundTrip *trip)
 {
 	trip->deadline = Min(trip->deadline, protocol_now() + PATIENCE_MS);
-	trip->is_lock_timeout = false;
+	trip->by = ZK_BY_CALLER;
 }
 
 /* The log says who asks, and the client is told if he may know. */

@@ -88,6 +88,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	int			nentries;
 	int			nholders = 0;
 	int			nasked = 0;
+	ZkBounds	bounds = zklock_bounds(0);	/* it waits for nobody */
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -102,8 +103,9 @@ zk_request_release(PG_FUNCTION_ARGS)
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(asking.name, NULL));
 
-	zklock_roundtrip_run(count_requests, NULL, &asking);
-	entries = zklock_read_queue(zklock_name_path, asking.name, false, &nentries);
+	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
+	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,
+								&nentries);
 	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{
@@ -132,7 +134,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	for (int i = 0; i < nholders; i++)
 	{
 		asking.node = entries[i].node;
-		zklock_roundtrip_run(ask_holder, NULL, &asking);
+		zklock_roundtrip_run_within(&bounds, ask_holder, NULL, &asking);
 		nasked += asking.is_asked;
 		asking.nrequests += asking.is_asked;
 	}

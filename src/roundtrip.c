@@ -41,26 +41,61 @@ static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 					 void *argument);
 
-int64
-zklock_roundtrip_lock_deadline(void)
+ZkBounds
+zklock_bounds(int64 timeout_ms)
 {
-	return LockTimeout > 0 ? protocol_now() + LockTimeout :
-		ZK_NO_DEADLINE;
+	int64		now = protocol_now();
+	ZkBounds	bounds = {
+		.timeout_ms = timeout_ms,
+		.is_at_once = timeout_ms == 0,
+		.deadline = now + timeout_ms,
+		.by = ZK_BY_TIMEOUT
+	};
+
+	/* not to wait for others is not the same as not to wait for a reply */
+	if (bounds.is_at_once)
+	{
+		bounds.deadline = zklock_session_reply_deadline(now);
+		bounds.by = ZK_BY_CONNECT_TIMEOUT;
+	}
+	if (LockTimeout > 0 && now + LockTimeout < bounds.deadline)
+	{
+		bounds.deadline = now + LockTimeout;
+		bounds.by = ZK_BY_LOCK_TIMEOUT;
+	}
+	bounds.wait_until = bounds.is_at_once ? now : bounds.deadline;
+	return bounds;
+}
+
+int64
+zklock_bounds_reply(const ZkBounds *bounds)
+{
+	return Min(bounds->deadline,
+			   zklock_session_reply_deadline(protocol_now()));
 }
 
 void
 zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 					 void (*forget) (void *argument), void *argument)
 {
-	int64		deadline = zklock_roundtrip_lock_deadline();
+	ZkBounds	bounds = zklock_bounds(ZK_MS_MAX);
+
+	zklock_roundtrip_run_within(&bounds, talk, forget, argument);
+}
+
+void
+zklock_roundtrip_run_within(const ZkBounds *bounds,
+							bool (*talk) (ZkRoundTrip *trip, void *argument),
+							void (*forget) (void *argument), void *argument)
+{
 	ZkRoundTrip trip = {0};
 	volatile bool is_over = false;
 
 	for (volatile bool is_again = false; !is_over; is_again = true)
 	{
 		/* whatever an attempt before has made of it */
-		trip.deadline = deadline;
-		trip.is_lock_timeout = true;
+		trip.deadline = bounds->deadline;
+		trip.by = bounds->by;
 		zklock_session_renew(is_again);
 		zklock_session_open();
 		PG_TRY();
@@ -91,11 +126,13 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 	const ZkReply *reply = zklock_session_await(request, trip->deadline,
 												ZK_WAITING_FOR_REPLY);
 
-	if (reply == NULL && trip->is_lock_timeout)
+	if (reply == NULL && trip->by == ZK_BY_LOCK_TIMEOUT)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("canceling statement due to lock timeout"),
 				 zklock_session_explain_silence()));
+	if (reply == NULL && trip->by == ZK_BY_CONNECT_TIMEOUT)
+		zklock_session_raise_silence(NULL);
 	return reply;
 }
 
@@ -275,7 +312,7 @@ zklock_roundtrip_begin_sample(ZkRoundTrip *trip, const char *parent,
 	if (trip->sample != NULL)
 		zklock_roundtrip_end(&trip->sample->trip);
 	trip->sample = sample;
-	sample->trip.deadline = protocol_now() + wait_ms;
+	sample->trip.deadline = Min(trip->deadline, protocol_now() + wait_ms);
 	list = zklock_roundtrip_read(&sample->trip, ZK_LIST, parent);
 	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
 		return sample;

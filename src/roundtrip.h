@@ -22,11 +22,36 @@
  */
 #define PARENT_ATTEMPTS 10
 
+/* Whose time is over at a deadline, and so what the error says. */
+typedef enum ZkBoundedBy
+{
+	ZK_BY_CALLER,				/* no error here: the caller has its own */
+	ZK_BY_TIMEOUT,				/* the argument of the call: likewise */
+	ZK_BY_LOCK_TIMEOUT,			/* 55P03 */
+	ZK_BY_CONNECT_TIMEOUT		/* a call that waits for replies alone: 08001 */
+} ZkBoundedBy;
+
+/*
+ * How long a call may take that asks the ensemble.  zklock_bounds() makes them
+ * when the call begins, and what the call does in several steps, of several
+ * locks, or in several sessions, has the same ones.
+ */
+typedef struct ZkBounds
+{
+	int64		timeout_ms;		/* the argument of the call */
+	bool		is_at_once;		/* it is zero: the call waits for replies, and
+								 * for nobody else */
+	int64		wait_until;		/* protocol_now() until which it waits for
+								 * others */
+	int64		deadline;		/* and until which for replies; not earlier */
+	ZkBoundedBy by;				/* whose that deadline is */
+} ZkBounds;
+
 /* Questions under way; all zeros but the deadline before the first. */
 typedef struct ZkRoundTrip
 {
 	int64		deadline;		/* protocol_now() */
-	bool		is_lock_timeout;	/* lock_timeout's: it raises */
+	ZkBoundedBy by;				/* whose it is */
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
 	List	   *looks;			/* those of zklock_roundtrip_look() */
@@ -57,16 +82,35 @@ typedef struct ZkSample
 	char	   *paths[ZK_SAMPLE_MAX];
 } ZkSample;
 
-/* The deadline that lock_timeout sets to what begins now. */
-extern int64 zklock_roundtrip_lock_deadline(void);
+/*
+ * The bounds of a call that begins now and has that timeout, in milliseconds:
+ * the timeout itself, lock_timeout, or for a call that waits for nobody
+ * (timeout 0) zklock.connect_timeout, in which each reply must come; the one
+ * that ends first wins.  Of a call without a timeout (ZK_MS_MAX) only
+ * lock_timeout, and the loss of the session.
+ */
+extern ZkBounds zklock_bounds(int64 timeout_ms);
+
+/*
+ * Until when a question is to be answered that is asked now, if each has
+ * zklock.connect_timeout of its own within the bounds.
+ */
+extern int64 zklock_bounds_reply(const ZkBounds *bounds);
 
 /*
  * Call talk with an open session, and again with a new one as long as it
- * returns false, which means that the session was lost.  The deadline is
- * lock_timeout's. forget, unless NULL, is called at the end of each attempt,
- * also if it raises, and frees the requests that are not the trip's.  Nothing
- * is outstanding when this returns or raises.
+ * returns false, which means that the session was lost.  The trip has those
+ * bounds. forget, unless NULL, is called at the end of each attempt, also if
+ * it raises, and frees the requests that are not the trip's.  Nothing is
+ * outstanding when this returns or raises.
  */
+extern void zklock_roundtrip_run_within(const ZkBounds *bounds,
+										bool (*talk) (ZkRoundTrip *trip,
+													  void *argument),
+										void (*forget) (void *argument),
+										void *argument);
+
+/* The same for a call that is nothing else, and is bounded by lock_timeout. */
 extern void zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip,
 											   void *argument),
 								 void (*forget) (void *argument),
@@ -74,8 +118,8 @@ extern void zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip,
 
 /*
  * Await the reply to a question, which replaces the one before.  NULL at the
- * deadline; if it is lock_timeout's that raises 55P03.  Raises as
- * zklock_session_await() does.
+ * deadline; raises then if it is that of lock_timeout (55P03) or of
+ * zklock.connect_timeout (08001).  Raises as zklock_session_await() does.
  */
 extern const ZkReply *zklock_roundtrip_ask(ZkRoundTrip *trip,
 										   ZkRequest *request);

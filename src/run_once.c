@@ -126,6 +126,7 @@ Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
 	Claim	   *claim = palloc0(sizeof(*claim));
+	ZkBounds	bounds = zklock_bounds(0);	/* it waits for nobody */
 
 	claim->name = zklock_args_name(fcinfo, ZK_MAY_RUN);
 	claim->slot = zklock_args_text(fcinfo, 1, "slot");
@@ -138,7 +139,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 	{
-		zklock_roundtrip_run(claim_slot, NULL, claim);
+		zklock_roundtrip_run_within(&bounds, claim_slot, NULL, claim);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 
@@ -172,7 +173,7 @@ zk_runs(PG_FUNCTION_ARGS)
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
-	ZkQueueEntry *runs = zklock_read_queue(zklock_name_runs_path, name, false,
+	ZkQueueEntry *runs = zklock_read_queue(NULL, zklock_name_runs_path, name, false,
 										   &nchildren);
 
 	for (int i = 0; i < nchildren; i++)

@@ -18,6 +18,9 @@
 /* A deadline on protocol_now()'s clock that never comes. */
 #define ZK_NO_DEADLINE INT64_MAX
 
+/* As good as no bound in milliseconds, and can be added to a date. */
+#define ZK_MS_MAX (PG_INT64_MAX / 4)
+
 /*
  * Number of a session of this backend, counted from 1; a znode belongs to the
  * session under which it was made and to no later one.
@@ -112,10 +115,10 @@ extern Moment zklock_session_fresh_since(void);
 #define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
 
 /*
- * Wait until what the ensemble has answered by now can date a proof, or the
- * session is lost.  Raises on cancel and termination.
+ * Wait until what the ensemble has answered by now can date a proof, the
+ * deadline comes, or the session is lost.  Raises on cancel and termination.
  */
-extern void zklock_session_await_contact(void);
+extern void zklock_session_await_contact(int64 deadline);
 
 /*
  * The client, valid after zklock_session_open() until control leaves zklock.
@@ -240,7 +243,7 @@ pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
 
 /*
  * Raise 08001 for a try of that lock whose time is over before the ensemble
- * has answered.
+ * has answered; NULL: for another call that waits for nobody else.
  */
 pg_noreturn extern void zklock_session_raise_silence(const char *name);
 

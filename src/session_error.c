@@ -173,11 +173,15 @@ zklock_session_raise_silence(const char *name)
 
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 name != NULL ?
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
-					name),
-			 errdetail("%s%s Whether somebody holds it is not known.",
-					   error[0] != '\0' ? error : silence_text(),
-					   error[0] != '\0' ? "." : ""),
+					name) :
+			 errmsg("ZooKeeper has not answered in the time given"),
+			 errdetail("%s%s%s", error[0] != '\0' ? error : silence_text(),
+					   error[0] != '\0' ? "." : "",
+					   name != NULL ?
+					   " Whether somebody holds it is not known." :
+					   " Whether what was asked for is done is not known."),
 			 session_connection_hint(error)));
 }
 

@@ -29,13 +29,13 @@ static bool has_watch_news(void);
 static uint32 wait_event_of(ZkWaitReason reason);
 
 void
-zklock_session_await_contact(void)
+zklock_session_await_contact(int64 deadline)
 {
 	ZkClientStatus status;
 
 	if (zklock_session_status(&status))
-		wait_for(NULL, NULL, protocol_now() + 1 +
-				 contact_delay_ms(status.session_timeout_ms),
+		wait_for(NULL, NULL, Min(deadline, protocol_now() + 1 +
+								 contact_delay_ms(status.session_timeout_ms)),
 				 ZK_WAITING_TO_COMMIT);
 }
 

@@ -152,7 +152,6 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	ZkLockOrder order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
 								   false);
 
-	order.asked_at = protocol_now();
 	/* what is refused commits nothing */
 	pfree(zklock_name_path(order.name, NULL));
 	zklock_check_scope(order.scope, order.name);
@@ -340,7 +339,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 	};
 
 	order.name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
-	order.timeout_ms = zklock_args_timeout(fcinfo, 1, is_try);
+	order.bounds = zklock_bounds(zklock_args_timeout(fcinfo, 1, is_try));
 	if (PG_NARGS() > 2)
 	{
 		zklock_args_require(fcinfo, 2, "number of permits", NULL);
