@@ -37,7 +37,10 @@ my @waiters = map { background($node) } 1 .. 4;
 $holder->query_safe("SELECT zk_lock('outage')");
 $idle->query_safe("SELECT zk_lock('nothing'), zk_unlock('nothing')");
 $_->start_query("SELECT zk_lock_shared('outage')") foreach @waiters;
-wait_for_queue($zk, lock_path('outage'), 5);
+# Their nodes can be there before they know of them, and who knows of none has nothing to tell.
+my $monitor = background($node);
+poll_until { $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = 'outage'") == 4 }
+'four to wait', 60;
 
 subtest 'an outage' => sub {
 	is(scalar lines('.*'), 0, 'nothing to be told yet');
@@ -73,7 +76,7 @@ subtest 'a loss' => sub {
 	$_->wait_result foreach @waiters;
 	is(scalar lines('is lost'), 6, 'and nothing more');
 };
-$_->quit foreach $holder, $idle, @waiters;
+$_->quit foreach $holder, $idle, $monitor, @waiters;
 
 subtest 'not to the client' => sub {
 	# A client that does not read must not hold up who lets go of locks.
