@@ -36,9 +36,10 @@ our @EXPORT_OK = qw(steps_of);
 
 =pod
 
-=head2 new(cycles => [...], excuses => L<Torture::Excuses>, refusals => { lock => [[from, to], ...] })
+=head2 new(cycles => [...], excuses => L<Torture::Excuses>, refusals => { lock => [[from, to], ...] }, lingers => seconds)
 
-The last is when nobody could delete anything of that lock.
+The refusals tell when nobody could delete anything of a lock. The nodes of a session that its
+client has given up stay in the ensemble until that has noticed it, for so many seconds at most.
 
 =cut
 
@@ -417,7 +418,8 @@ sub check_fleeting_claims ($self, $retention, @claims)
 
 Who was told of a deadlock waited for somebody, who waited perhaps for others, who waited
 for a lock that it held: while it waited for the last one. What could not be deleted when it
-was let go, or given up, is still waited for.
+was let go, or given up, is still waited for; and who lost its session waits and holds, as far
+as others can know, until the ensemble has ended that session.
 
 =cut
 
@@ -434,6 +436,7 @@ sub check_deadlocks ($self)
 		$cycle->{got} ||= { map { $_ => $cycle->{granted} } keys %{ $cycle->{wanted} } } if $cycle->{granted};
 		my ($wanted, $over, $left) = ($cycle->{wanted}, $cycle->{over} // 9**9**9, $left{ $cycle->{worker} } ||= []);
 		$cycle->{left} = { map { @$_ } @$left };
+		$cycle->{stays} = $cycle->{lost_at} + $self->{lingers} if defined $cycle->{lost_at};
 		foreach my $lock (keys %$wanted)
 		{
 			push @$left, map { [ $lock, $_->[1] + $asked_again ] }
@@ -463,10 +466,10 @@ sub _is_in_circle ($self, $victim)
 # For a lock that the other one had got, or wanted, and may have had still, or that is left.
 sub _waits_for ($waiter, $other, $what, $begin, $end)
 {
-	return 0 if $waiter == $other || ($other->{over} || $end) < $begin;
+	return 0 if $waiter == $other || ($other->{stays} // $other->{over} // $end) < $begin;
 	return scalar grep {
 		$waiter->{wanted}{$_} < $end
-		  && ($waiter->{got}{$_} // $waiter->{gave_up} // $end) >= $begin
+		  && ($waiter->{got}{$_} // $waiter->{stays} // $waiter->{gave_up} // $end) >= $begin
 		  && (($other->{left}{$_} // $begin) > $begin
 			|| defined $other->{$what}{$_} && $other->{$what}{$_} < $end)
 	} keys %{ $waiter->{wanted} };

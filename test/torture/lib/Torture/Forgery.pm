@@ -240,7 +240,10 @@ sub _judge_deadlocks
 	my $before = { %$other, asked => 1, wanted => { a => 1 }, got => { a => 1.5 }, over => 2 };
 	@{$other}{qw(asked wanted got)} = (2, { b => 4.5 }, {});
 	my $judge = sub ($name, $expected, @refusals) {
-		my $checker = Torture::Checker->new(cycles => [ $victim, $before, $other ], refusals => { a => \@refusals });
+		my $checker = Torture::Checker->new(
+			cycles => [ $victim, $before, $other ],
+			refusals => { a => \@refusals },
+			lingers => 3);
 		return [ "deadlock: $name", $expected, join ' ', map { $_->{check} } $checker->check_deadlocks ];
 	};
 	my @verdicts = (
@@ -248,6 +251,12 @@ sub _judge_deadlocks
 		$judge->('refused', '', [ 1.8, 5 ]),
 		$judge->('refused before', 'deadlock of nobody', [ 0.2, 0.8 ]),
 		$judge->('refused until then', 'deadlock of nobody', [ 1.8, 2.2 ]));
+	# The session of worker 2 was lost while it had the lock, and wanted the other one.
+	@{$before}{qw(wanted lost_at)} = ({ a => 1, b => 1.7 }, 2);
+	push @verdicts, $judge->('lost', '');
+	$before->{lost_at} = 0.9;
+	push @verdicts, $judge->('lost long before', 'deadlock of nobody');
+	delete $before->{lost_at};
 	$other->{got}{a} = $other->{wanted}{a} = 2.5;
 	return (@verdicts, $judge->('held', ''));
 }
