@@ -1,0 +1,93 @@
+
+# Programs of the npm registry that take PostgreSQL's advisory locks, with the drop-in of
+# docs/migrating/advisory.sql on two clusters: one migrates while the other waits, or says why
+# not; and with a search_path without the drop-in nothing is migrated. "make check
+# SUITE=clients" installs the programs.
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+use Programs;
+use ZkLockTest;
+
+my $here = abs_path(dirname(__FILE__));
+my $zk = ZooKeeper->new->start;
+my ($berlin, $paris) = map {
+	cluster($_, $zk, extension => undef, listen_addresses => '127.0.0.1', log_statement => 'all')
+} qw(berlin paris);
+foreach my $node ($berlin, $paris)
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE app; CREATE ROLE migrator LOGIN');
+	$node->safe_psql('app', 'CREATE SCHEMA zklock; CREATE EXTENSION zklock SCHEMA zklock;
+		GRANT CREATE ON SCHEMA public TO migrator; GRANT CREATE ON DATABASE app TO migrator');
+	command_ok([ 'psql', '-X', '-q', '-d', $node->connstr('app'), '-f', "$here/../../docs/migrating/advisory.sql" ],
+		$node->name . ': the drop-in');
+	$node->safe_psql('postgres', 'ALTER ROLE migrator IN DATABASE app SET search_path = public, zklock_advisory, pg_catalog');
+}
+
+# The key that each takes, what it makes, and what it does while somebody else has the lock.
+my $waits = sub ($run, $key) { wait_for_queue($zk, lock_path("advisory/app/($key)"), 2); };
+my %program = (
+	'knex' => [ 4711, 'public.knex_work', $waits ],
+	'kysely' => [ '3853314791062309107', 'public.kysely_work', $waits ],
+	'node-pg-migrate' => [ '7241865325823964', 'public.node_pg_migrate_work', sub ($run, $key) {
+			is($run->finish, 1, 'it refuses to');
+			like($run->output, qr/Another migration is already running/, 'in words');
+		} ],
+	'pg-boss' => [ "('x' || md5('app.pgboss.pgboss'))::bit(64)::bigint", 'pgboss.job', $waits ],
+	# asks each second
+	'postgres-migrations' => [ '-8525285245963000605', 'public.postgres_migrations_work', sub ($run, $key) {
+			poll_until { slurp_file($berlin->logfile) =~ /pg_try_advisory_lock\Q($key)/ } 'it to ask for the lock', 60;
+		} ]);
+
+sub url ($node) { return 'postgresql://migrator@127.0.0.1:' . $node->port . '/app'; }
+
+my $directory = PostgreSQL::Test::Utils::tempdir_short();
+
+sub start ($name, $node, @path)
+{
+	return start_program('node', "$here/migrate.js", $name, url($node), "$directory/$name", @path);
+}
+
+# The process of the cluster that was the last to run a statement like that.
+sub last_pid_of ($node, $pattern)
+{
+	my @entries = grep { $_ =~ $pattern } split /\n(?!\t)/, slurp_file($node->logfile);
+	return $entries[-1] =~ /\[(\d+)\]/ ? $1 : undef;
+}
+
+foreach my $name (sort keys %program)
+{
+	subtest $name => sub {
+		my ($key, $table, $is_held) = @{ $program{$name} };
+		my $is_made = "SELECT to_regclass('$table') IS NOT NULL";
+		mkdir "$directory/$name";
+		append_to_file("$directory/$name/1_work.sql", 'CREATE TABLE ' . $table =~ s/public\.//r . ' (what text)');
+		$key = $berlin->safe_psql('app', "SELECT $key");
+
+		my $run = start($name, $berlin, 'public');
+		is($run->finish, 1, 'with a search_path of its own');
+		like($run->output, qr/permission denied for function pg_(try_)?advisory/, 'it is refused');
+		is($berlin->safe_psql('app', $is_made), 'f', 'and has not migrated');
+
+		my $other = background($paris, database => 'app', user => 'migrator', first => "SELECT pg_advisory_lock($key)");
+		$run = start($name, $berlin);
+		$is_held->($run, $key);
+		is($berlin->safe_psql('app', $is_made), 'f', 'while the other cluster has the lock it does not migrate');
+		$other->quit;
+		wait_for_queue($zk, lock_path("advisory/app/($key)"), 0) if $name eq 'node-pg-migrate';
+		$run = start($name, $berlin) if $name eq 'node-pg-migrate';
+		is($run->finish, 0, 'then it does');
+		is($berlin->safe_psql('app', $is_made), 't', 'and has');
+		my ($made) = $table =~ /(\w+)$/;
+		is(last_pid_of($berlin, qr/CREATE TABLE .*\b$made\b/i), last_pid_of($berlin, qr/pg_(?:try_)?advisory_(?:xact_)?lock\s*\(/),
+			'on the connection that has the lock');
+
+		is(start($name, $paris)->finish, 0, 'so does the other cluster');
+		is($paris->safe_psql('app', $is_made), 't', 'its own');
+		is(start($name, $berlin, 'public,zklock_advisory,pg_catalog')->finish, 0, 'again, with the path given by the program');
+		assert_no_nodes($zk, lock_path("advisory/app/($key)"));
+	};
+}
+
+done_testing();
