@@ -1058,12 +1058,37 @@ BEGIN
 	RETURN QUERY SELECT 'zklock.servers', 'error', 'no servers are set',
 			'Set it in postgresql.conf to the servers of your ensemble, for example ''zk1:2181,zk2:2181,zk3:2181'', and reload.'
 		WHERE current_setting('zklock.servers') = '';
-	RETURN QUERY SELECT s.name, 'ok',
-			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline), NULL
+	RETURN QUERY SELECT s.name, CASE WHEN g.is_off THEN 'warning' ELSE 'ok' END,
+			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline,
+				CASE WHEN g.is_off THEN '; no commit is refused here, whatever lock is lost' END),
+			CASE WHEN g.is_off
+				THEN 'Set it to lease, which is the default, or to quorum, where nothing may be committed without its lock.' END
 		FROM pg_settings AS s
+			CROSS JOIN LATERAL (SELECT s.name = 'zklock.commit_guard' AND s.setting = 'off') AS g(is_off)
 		WHERE s.name LIKE 'zklock.%' AND s.name NOT IN ('zklock.auth', 'zklock.ssl_passphrase_command')
 			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')
 		ORDER BY s.name;
+
+	-- What other sessions of this cluster have instead, where that makes other locks of the
+	-- same names, or locks that refuse nothing.
+	RETURN QUERY SELECT v.name, 'warning',
+			format('%s for sessions of %s, by ALTER %s', n.value,
+				COALESCE(NULLIF(concat_ws(' in ', 'role "' || r.rolname || '"', 'database "' || d.datname || '"'), ''), 'all roles'),
+				CASE WHEN o.setrole = 0 AND o.setdatabase <> 0 THEN 'DATABASE' ELSE 'ROLE' END),
+			v.remedy
+		FROM pg_db_role_setting AS o
+			CROSS JOIN LATERAL unnest(o.setconfig) AS c(line)
+			CROSS JOIN LATERAL (SELECT lower(split_part(c.line, '=', 1)), substr(c.line, strpos(c.line, '=') + 1)) AS n(name, value)
+			JOIN LATERAL (VALUES
+				('zklock.root', 'Locks below another root are other locks. If that is not meant, take the setting back, with RESET.'),
+				('zklock.servers', 'Locks of another ensemble, or below another chroot, are other locks. If that is not meant, take the setting back, with RESET.'),
+				('zklock.commit_guard', 'No commit of these sessions is refused when a lock is lost. If that is not meant, take the setting back, with RESET.')) AS v(name, remedy)
+				ON v.name = n.name
+			LEFT JOIN pg_roles AS r ON r.oid = o.setrole
+			LEFT JOIN pg_database AS d ON d.oid = o.setdatabase
+		WHERE n.value IS DISTINCT FROM current_setting(v.name)
+			AND (v.name <> 'zklock.commit_guard' OR n.value = 'off')
+		ORDER BY v.name, r.rolname, d.datname;
 
 	-- What the files say and the server does not take: it goes on with what it had.
 	-- A line without a name that it cannot read keeps it from taking anything.
@@ -1299,8 +1324,17 @@ BEGIN ATOMIC
 			AS r(nr, applies, state, what, remedy)
 		WHERE NOT o.with_session AND NOT EXISTS (SELECT FROM step AS s WHERE s.item = 'session')
 		UNION ALL
+		-- All that is found in the ensemble itself; docs/monitoring.md marks these rows.
+		SELECT 10, 'not looked at', 1, true, 'note',
+			'granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases: only a session tells',
+			'Run zk_check(true), too: after each change of the settings or of the ensemble, and now and then.'
+		FROM own AS o
+		WHERE NOT o.with_session
+		UNION ALL
 		SELECT 10, 'session', r.*
 		FROM step AS s, LATERAL (VALUES
+			(0, s.fact = 'not tried' AND EXISTS (SELECT FROM fact AS f WHERE f.item = 'program' AND f.fact = 'error'),
+				'error', 'not tried, for its program cannot be run', 'See the row "program".'),
 			(1, s.fact = 'not tried', 'error', 'not tried, for no server can grant one', 'See the rows of the servers.'),
 			(2, s.fact = 'not granted', 'error',
 				pg_catalog.concat('no session was granted in zklock.connect_timeout, ',
@@ -1385,7 +1419,7 @@ BEGIN ATOMIC
 						WHEN pg_catalog.abs(s.number) >= 120000 THEN pg_catalog.format('%s minutes', pg_catalog.abs(s.number) / 60000)
 						ELSE pg_catalog.format('%s ms', pg_catalog.abs(s.number)) END),
 				CASE WHEN pg_catalog.abs(s.number) > 2000
-					THEN 'Set the clocks (NTP). Locks do not depend on them; dates in views do.' END))
+					THEN 'Set the clocks (NTP). Locks do not depend on them. Dates in views and terms of leases as they are shown do; and a job that makes its slot of zk_run_once() from the date claims that of another day.' END))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'clock'
 		UNION ALL
@@ -1420,9 +1454,9 @@ BEGIN ATOMIC
 		FROM fact AS f
 		WHERE f.item = 'releases'
 		UNION ALL
-		SELECT 19, 'other roots', 1, true, 'note',
+		SELECT 19, 'other roots', 1, true, 'warning',
 			pg_catalog.concat('beside the root, or what is above it, zklock has made: ', s.others),
-			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there?'
+			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there? If not, and nobody uses these any more, delete them; if they are meant, give each its own chroot, where it does not see the others.'
 		FROM (SELECT pg_catalog.string_agg(DISTINCT pg_catalog.format('"%s" by %s', f.subject, f.value), ', '::text) AS others
 			FROM fact AS f
 			WHERE f.item = 'sibling') AS s
@@ -1460,7 +1494,7 @@ BEGIN ATOMIC
 				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing tokens and a new ensemble.'),
 			(2, d.lost IS NOT NULL, 'warning',
 				pg_catalog.concat('servers keep their data where a restart of the machine deletes it: ', d.lost),
-				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, such as /var/lib/zookeeper, and move the data there.'),
+				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of the old one there, with its file myid. In Debian''s /var/lib/zookeeper that is a link to a text: write the number of the server into it, or no member of an ensemble starts.'),
 			(3, true, 'ok', 'nothing is seen that would lose it', NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
@@ -1486,7 +1520,25 @@ BEGIN ATOMIC
 					WHEN 'leader' THEN 'leader' WHEN 'follower' THEN 'follower' WHEN 'observer' THEN 'observer'
 					ELSE 'server of an unknown kind' END,
 				a.release, pg_catalog.round(a.number::numeric / 1000.0, 1)),
-			CASE WHEN a.verdict <> 'serving' OR a.number > 100000 THEN v.remedy END
+			CASE WHEN a.verdict = 'untrusted' THEN (SELECT t.remedy
+					FROM (VALUES
+						(1, '"zklock\.ssl_cert_file" has expired| alert certificate expired',
+							'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; or set the clock of this machine, or of the server, if it is wrong.'),
+						(2, 'Could not load file', 'Correct that file, or the setting that names it. See docs/background.md, TLS.'),
+						(3, 'CRL', 'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date of each authority.'),
+						(4, 'certificate has expired', 'Renew that certificate, and restart the server if it does not read it anew; or set the clock of this machine if it is wrong.'),
+						(5, 'not yet valid', 'Set the clock of this machine (NTP), or wait until that certificate is valid.'),
+						(6, 'certificate revoked', 'Give the server a new certificate, or correct the list in the file that zklock.ssl_crl_file names.'),
+						(7, 'is not for "', 'Name the server in zklock.servers as its certificate does, or issue one for that name.'),
+						(8, 'is not good', 'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s certificate.'),
+						(9, ' alert |right after the TLS handshake', 'The server may want a client certificate of an authority that it knows: see zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
+						(10, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
+						(11, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
+						(12, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
+					WHERE a.value ~ t.pattern
+					ORDER BY t.nr
+					LIMIT 1)
+				WHEN a.verdict <> 'serving' OR a.number > 100000 THEN v.remedy END
 		FROM address AS a CROSS JOIN ensemble AS e
 			JOIN (VALUES
 				('unheard', 'nothing was heard of it in time',
@@ -1498,8 +1550,8 @@ BEGIN ATOMIC
 				('no connection', '%s does not answer: no connection in time',
 					'Is the machine up? Look for a firewall in between.'),
 				('closed', '%s closes connections without a word',
-					'maxClientCnxns may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
-				('untrusted', 'no TLS: %2$s', 'Does it run, is that its port for TLS, and are certificates in date and files right? See docs/background.md, TLS.'),
+					'maxClientCnxns, for all connections from this address, or maxCnxns, for all, may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
+				('untrusted', 'no TLS: %2$s', NULL),
 				('silent', '%s takes connections and says nothing',
 					'Is that its port for TLS? Then set zklock.ssl. If not, and it is a ZooKeeper, it hangs: see its log, and restart it.'),
 				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),

@@ -24,9 +24,13 @@
  */
 #define REASON_MS 200
 
+/* How often the first contender is looked for, of a queue that moves. */
+#define FIRST_LOOKS 3
+
 static const char *lock_mode_name(const Standing *standing);
 static char *describe_ahead(const Standing *standing, const char *holder);
 static char *describe_holder(Standing *standing, int64 deadline);
+static const ZkReply *read_first(Standing *standing, int64 deadline);
 
 /* A line of the log has no SQLSTATE, and needs no context: it has the name. */
 void
@@ -206,6 +210,8 @@ lock_mode_name(const Standing *standing)
 static char *
 describe_ahead(const Standing *standing, const char *holder)
 {
+	if (standing->nahead == 0)
+		return pstrdup("The last contender ahead has just left.");
 	return psprintf(standing->nahead == 1 ?
 					"%s%d contender is ahead." :
 					"%sUp to %d contenders are ahead.",
@@ -215,9 +221,9 @@ describe_ahead(const Standing *standing, const char *holder)
 /*
  * Who holds the lock, as a sentence, palloc'ed; NULL if that cannot be told by
  * that deadline.  Mostly nothing is read: the one just ahead
- * has been, and if it is the first, it holds the lock.  Otherwise the first of
- * the last list is read, which holds the lock if it is still there.  One that
- * is letting go says nothing of itself any more.
+ * has been, and if it is the first, it holds the lock.  Otherwise the first is
+ * read, which holds the lock.  One that is letting go says nothing of itself
+ * any more.
  */
 static char *
 describe_holder(Standing *standing, int64 deadline)
@@ -225,18 +231,11 @@ describe_holder(Standing *standing, int64 deadline)
 	const ZkReply *first = NULL;
 	ZkNodeData	who;
 	RecipeMark	mark;
-	int64		bound = standing->trip.deadline;
 
 	if (standing->is_ahead_read && standing->is_next_first)
 		first = zklock_client_reply(standing->trip.request);
-	else if (standing->first != NULL && zklock_session_is_connected())
-	{
-		standing->is_ahead_read = false;
-		standing->trip.deadline = deadline;
-		first = zklock_roundtrip_read(&standing->trip, ZK_GET,
-									  standing->first);
-		standing->trip.deadline = bound;
-	}
+	else if (zklock_session_is_connected())
+		first = read_first(standing, deadline);
 	if (first == NULL || first->result != ZK_OK || first->data_length <= 0)
 		return NULL;
 	zklock_nodedata_parse(first->data, first->data_length, &who);
@@ -249,4 +248,36 @@ describe_holder(Standing *standing, int64 deadline)
 	return psprintf(mark == RECIPE_MARK_HOLD ?
 					"A hold, made by %s; zk_release_hold() ends it. " :
 					"Held by %s. ", zklock_nodedata_describe(&who));
+}
+
+/*
+ * The first contender of the last list; if it has gone meanwhile, of another
+ * one: whoever was behind it holds the lock now.  NULL if there is none, or no
+ * reply by that deadline.
+ */
+static const ZkReply *
+read_first(Standing *standing, int64 deadline)
+{
+	const char *mine = standing->is_node_known ?
+		contender_node_name(standing) : NULL;
+	int64		bound = standing->trip.deadline;
+	const ZkReply *reply = NULL;
+
+	standing->is_ahead_read = false;
+	standing->trip.deadline = deadline;
+	for (int i = 0; i < FIRST_LOOKS && standing->first != NULL; i++)
+	{
+		reply = zklock_roundtrip_read(&standing->trip, ZK_GET,
+									  standing->first);
+		if (reply == NULL || reply->result != ZK_NO_NODE)
+			break;
+		reply = zklock_roundtrip_read(&standing->trip, ZK_LIST,
+									  standing->contender->place->lock_path);
+		if (reply == NULL || reply->result != ZK_OK)
+			break;
+		contender_note_ahead(standing, reply, mine);
+		reply = NULL;
+	}
+	standing->trip.deadline = bound;
+	return reply;
 }

@@ -63,6 +63,7 @@ static void look_up(int server);
 static void start(Asked *one);
 static void serve(int64_t until);
 static void go_on(Asked *one);
+static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static const char *pick_counters(const char *reply);
 static int64_t now_us(void);
@@ -153,7 +154,17 @@ start(Asked *one)
 	if (one->fd < 0 ||
 		(connect(one->fd, (const struct sockaddr *) &one->address.address,
 				 one->address.length) != 0 && errno != EINPROGRESS))
-		finish(one, ASK_UNREACHABLE, strerror(errno));
+		finish(one, verdict_of_failure(errno), strerror(errno));
+}
+
+/*
+ * Why there is no connection.  A server that has too many of them takes it,
+ * and closes it: what comes of that depends on how far we were.
+ */
+static AskVerdict
+verdict_of_failure(int error)
+{
+	return error == EPIPE || error == ECONNRESET ? ASK_CLOSED : ASK_UNREACHABLE;
 }
 
 /* Serve all connections until that time, or until there are none. */
@@ -196,7 +207,7 @@ go_on(Asked *one)
 		getsockopt(one->fd, SOL_SOCKET, SO_ERROR, &error, &error_length);
 		if (error != 0)
 		{
-			finish(one, ASK_UNREACHABLE, strerror(error));
+			finish(one, verdict_of_failure(error), strerror(error));
 			return;
 		}
 		one->is_connected = true;

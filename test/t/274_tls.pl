@@ -247,12 +247,19 @@ subtest 'servers that are not what they should be' => sub {
 		other => qr/is not for "localhost"; it is that of CN=other, issued by .*, for DNS:zk9\.example/,
 		many => qr/is not for "localhost"; it is that of CN=many, issued by CN=authority good, valid from .* until .*, for DNS:zk1\./,
 		unknown => qr/is not good: unable to get .*issuer certificate; it is that of CN=server, issued by CN=authority bad, .*, for DNS:localhost/);
+	# In words of what is wrong, not of all that may be.
+	my %remedy = (
+		expired => qr/^(?:error|warning)\|no TLS: [^|]*\|Renew that certificate/m,
+		other => qr/^(?:error|warning)\|no TLS: [^|]*\|Name the server in zklock\.servers as its certificate does/m,
+		unknown => qr/^(?:error|warning)\|no TLS: [^|]*\|Let zklock\.ssl_ca_file name/m);
+	$remedy{many} = $remedy{other};
 	foreach my $what (sort keys %expected)
 	{
 		assert_refused({ 'zklock.servers' => $server{$what}->secure_connect_string }, $what,
 			qr/could not connect to ZooKeeper within 2000 ms/, $expected{$what},
-			qr/HINT:  The setting "zklock.ssl_ca_file"/);
-		like(what_check_says(), $expected{$what}, 'zk_check() says it, too');
+			$what eq 'expired' ? qr/HINT:  Renew the certificate that the DETAIL/ : qr/HINT:  The setting "zklock.ssl_ca_file"/);
+		assert_soon { what_check_says() =~ $expected{$what} } 'zk_check() says it, too', 30;
+		assert_soon { what_check_says() =~ $remedy{$what} } 'and what helps', 30;
 		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'no session');
 	}
 	my $revoked = server_with($good->both('revoked'));
@@ -288,13 +295,15 @@ subtest 'what servers want' => sub {
 	assert_refused({@none}, 'without a client certificate', qr/could not connect to ZooKeeper/, $wants_certificate);
 	assert_refused({ shown_by($bad, 'client') }, 'one of a stranger', $wants_certificate);
 	assert_refused({ shown_by($good, 'expired') }, 'one that has expired',
-		qr/; the certificate of "zklock\.ssl_cert_file" has expired/);
+		qr/; the certificate of "zklock\.ssl_cert_file" has expired/, qr/HINT:  Renew that certificate/);
+	assert_soon { what_check_says() =~ /\|Renew the client certificate/ } 'zk_check() says the same', 30;
 	assert_refused({ 'zklock.servers' => $zk->connect_string }, 'a plain port',
 		qr/closed the connection in the TLS handshake|TLS with server/, qr/HINT:  .*secureClientPort/);
 	assert_refused({ 'zklock.ssl' => 'off', 'zklock.servers' => $zk->secure_connect_string },
 		'TLS is off, and the port wants it', qr/could not connect to ZooKeeper/, qr/HINT:  .*zklock\.ssl/);
 	my $nobody = 'localhost:' . ZooKeeper::free_port();
 	assert_refused({ 'zklock.servers' => $nobody }, 'nobody there', qr/Connection refused/);
+	assert_soon { what_check_says() =~ /Connection refused\|Start the server/ } 'for zk_check(), too', 30;
 
 	my $both = server_with($good->both('server'), config => { 'client.portUnification' => 'true' });
 	is(error_with('zklock.servers' => 'localhost:' . $both->port), '', 'a port for both, with TLS');

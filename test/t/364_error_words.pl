@@ -83,6 +83,19 @@ $table->run('who is in the way',
 	[ 'waiter ends' => '!57014' ],
 	[ queue => words => 1 ]);
 
+# Who held it when the wait began, and who holds it when it ends, may be two.
+my $second = connected();
+my $second_pid = $second->pid;
+$table->run('a holder that has changed meanwhile', { second => $second, session => connected() },
+	[ 'second starts' => "zk_lock('words')" ], [ queue => words => 2 ],
+	[ 'session starts' => "zk_lock('words', '10s')" ], [ queue => words => 3 ],
+	sub { $holder->query_safe("SELECT zk_unlock('words')"); },
+	[ 'second ends' => qr/^\d+$/ ],
+	[ 'session ends' => '!55P03',
+		qr/DETAIL:  Held by process $second_pid of user .*\. 1 contender is ahead\./, 40 ],
+	# As it was.
+	sub { $second->query_safe("SELECT zk_unlock('words')"); $holder->query_safe("SELECT zk_lock('words')"); });
+
 # Only the backend itself knows what has come through the proxy to it.
 $table->run('an ensemble that falls silent does not prolong a wait',
 	{ waiter => connected(),

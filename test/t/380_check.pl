@@ -2,9 +2,12 @@
 # zk_check() names what is wrong, whatever it is, never raises, and keeps its bounds.
 
 use Builds;
+use Cwd qw(abs_path);
 use FakeServer;
+use File::Basename qw(dirname);
 use IO::Socket::INET;
 use POSIX ();
+use Socket qw(SOL_SOCKET SO_LINGER);
 use Preload;
 use ZkLockTest;
 use ZooKeeper qw(free_port);
@@ -12,6 +15,7 @@ use ZooKeeper qw(free_port);
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 my $server = $zk->connect_string;
+my $docs = abs_path(dirname(__FILE__) . '/../../docs');
 
 # Rows of zk_check() after such SQL, in a new session of a cluster or in that session, and how
 # long it took; each row's state, what and remedy by its item. They are joined if there are
@@ -127,6 +131,43 @@ subtest 'the form without a session uses none' => sub {
 	assert_no_programs('no program is left', $session);
 };
 
+# What is missing without a session has a row, and marks in the table of the page.
+subtest 'what only a session tells' => sub {
+	my %row = map { $_ => rows_like([ '', $_ ], $_ eq 'true' ? (writing => qr/^ok: /, clock => qr/./) : (ensemble => qr/./)) } qw(true false);
+	my ($list) = $row{false}{'not looked at'} =~ /^note: (.*): only a session tells -> Run zk_check\(true\)/;
+	ok($list, 'it says so');
+	my %is_named = map { $_ => 1 } split /, /, $list // '';
+	my @missing = grep { !$row{false}{$_} } keys %{ $row{true} };
+	cmp_ok(scalar @missing, '>', 4, 'rows are missing without a session');
+	is(join(', ', grep { !$is_named{$_} } @missing), '', 'all of them are named');
+	is($row{true}{'not looked at'}, undef, 'and with a session nothing is');
+	my ($table) = slurp_file("$docs/monitoring.md") =~ /^\| item \|.*?\n(.*?)\n\n/ms;
+	is(join(', ', $table =~ /^\| `([^`]+)` \| \w+ \| yes \|/mg), $list, 'the page marks the same rows');
+};
+
+# Where sessions of one cluster have not the same locks, or no guard.
+subtest 'other settings for others' => sub {
+	my $guard = 'zklock.commit_guard';
+	like(check('', 'false')->{$guard}, qr/^ok: lease, source: [^;]* -> $/, 'the guard is on');
+	like(check("SET $guard = 'off'", 'false')->{$guard},
+		qr/^warning: off, source: session; no commit is refused .* -> Set it to lease/, 'and off');
+	$node->safe_psql('postgres', qq{CREATE ROLE "o'brien"; CREATE DATABASE elsewhere;
+		ALTER ROLE "o'brien" IN DATABASE elsewhere SET zklock.root = '/mistyped';
+		ALTER DATABASE elsewhere SET zklock.servers = 'zk9:2181/other';
+		ALTER ROLE ALL IN DATABASE elsewhere SET $guard = 'quorum';
+		ALTER ROLE "o'brien" SET $guard = 'off'; ALTER ROLE "o'brien" SET zklock.keep = '1s'});
+	my $rows = check('', 'false');
+	like($rows->{'zklock.root'}, qr{^warning: /mistyped for sessions of role "o'brien" in database "elsewhere", by ALTER ROLE -> .* other locks}m, 'a root');
+	like($rows->{'zklock.servers'}, qr{^warning: zk9:2181/other for sessions of database "elsewhere", by ALTER DATABASE -> .* other locks}m, 'servers');
+	like($rows->{$guard}, qr/^warning: off for sessions of role "o'brien", by ALTER ROLE -> No commit/m, 'no guard');
+	is(scalar(() = join('', values %$rows) =~ /for sessions of/g), 3, 'and nothing else');
+	$node->safe_psql('postgres', q{ALTER ROLE ALL SET zklock.commit_guard = 'off'});
+	$rows = check('SET zklock.commit_guard = quorum', 'false');
+	like($rows->{$guard}, qr/^warning: off for sessions of all roles, by ALTER ROLE/m, 'everywhere');
+	$node->safe_psql('postgres', q{ALTER ROLE ALL RESET zklock.commit_guard; DROP DATABASE elsewhere; DROP ROLE "o'brien"});
+	unlike(join('', values %{ check('', 'false') }), qr/for sessions of/, 'until it is taken back');
+};
+
 subtest 'servers that are none' => sub {
 	my $refused = '127.0.0.1:' . free_port();
 	names("SET zklock.servers = ''", 'zklock.servers', qr/^error: no servers are set/, 'none set');
@@ -138,6 +179,18 @@ subtest 'servers that are none' => sub {
 		qr/^error: .* takes connections and says nothing.*zklock\.ssl\b/, 'one that says nothing');
 	names("SET zklock.servers = '$closing'", "server $closing",
 		qr/^error: .* closes connections without a word.*maxClientCnxns/, 'one that closes');
+	# One that has too many connections may be faster than who asks: EPIPE, then.
+	my $full = FakeServer->new(sub ($connection) {
+		shutdown $connection, 1;
+		setsockopt $connection, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0);
+		return 0; });
+	if (my $library = Preload::library('late_poll'))
+	{
+		my $late = cluster('later', $zk, servers => "$full", environment => { LD_PRELOAD => $library });
+		shows([ '', 'false', $late ],
+			"server $full" => [ qr/^error: .* closes connections without a word.*maxClientCnxns.*maxCnxns/, 'one that breaks the pipe' ]);
+		$late->stop;
+	}
 	names("SET zklock.servers = '$web'", "server $web",
 		qr/^error: .* is not a ZooKeeper; it said "HTTP\/1.1 400 Bad <U\+001B>\[31mRequest"/,
 		'a web server, and what it said, escaped');
@@ -292,9 +345,9 @@ subtest 'other roots' => sub {
 	unlike($rows->{'other roots'} // '', qr/-typo/, 'none yet');
 	$paris->safe_psql('postgres', "SELECT zk_lock('any')");
 	shows([ '', 'true' ],
-		'other roots' => [ qr/^note: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*mistyped/, 'the wrong one' ]);
+		'other roots' => [ qr/^warning: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*mistyped/, 'the wrong one' ]);
 	shows([ '', 'true', $paris ],
-		'other roots' => [ qr/^note: .*"\Q$root\E" by process \d+ .*cluster "berlin"/, 'and the other way round' ]);
+		'other roots' => [ qr/^warning: .*"\Q$root\E" by process \d+ .*cluster "berlin"/, 'and the other way round' ]);
 	# Own ones are below the root, and above it; so are queue nodes where a lock is called like it.
 	my $below = "SET zklock.root = '$root/deep/er'";
 	my $holder = background($node);
@@ -329,7 +382,7 @@ subtest 'data that is gone' => sub {
 		});
 		my ($directory) = $line =~ m{(/(?:tmp|run)\S+)};
 		shows([ "SET zklock.servers = '$debian'", 'false' ],
-			data => [ qr/^warning: servers keep .* deletes it: \Q$debian in $directory\E -> Set dataDir/, $directory ]);
+			data => [ qr/^warning: servers keep .* deletes it: \Q$debian in $directory\E -> Set dataDir .* myid/, $directory ]);
 	}
 };
 
@@ -490,7 +543,7 @@ subtest 'clocks that differ' => sub {
 	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
 	my $late = cluster('late', $zk, environment => ZooKeeper::clock('-2h'));
 	shows([ '', 'true', cluster('soon', $zk, environment => ZooKeeper::clock('+30s')) ],
-		clock => [ qr/^note: the ensemble's clock is behind ours by (?:2\d|30)\d{3} ms or more -> Set/, 'by little' ]);
+		clock => [ qr/^note: the ensemble's clock is behind ours by (?:2\d|30)\d{3} ms or more -> Set .* slot of zk_run_once\(\)/, 'by little' ]);
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is ahead of ours by (?:2 hours|119 minutes) or more/, 'are named' ]);
 	$node->safe_psql('postgres', "SELECT zk_lease('leased/100%', 'app', '1 hour'), zk_lease('long', 'app', '1 day')");
@@ -569,6 +622,9 @@ subtest 'the program is missing, or is not what it should be' => sub {
 		chmod $mode, $program if $mode;
 		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
 		cmp_ok($rows->{took}, '<', 30, 'in time');
+		like($rows->{session}, qr/^error: not tried, for its program cannot be run -> See the row "program"/,
+			'and the session is no matter of the servers')
+		  if $what eq 'not executable';
 	}
 };
 
