@@ -1641,7 +1641,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. Logged.';
+'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. Always logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)

@@ -769,13 +769,13 @@ zklock_client_delete(ZkClient *client, const char *path)
 }
 
 bool
-zklock_client_leave(ZkClient *client, const char *path, const char *record,
-					const char *name, int64_t token, bool is_awaited)
+zklock_client_leave(ZkClient *client, const char *path, const char *name,
+					int64_t token, bool is_awaited)
 {
 	if (!start_silent(client, &(FrameRequest) {
 		.kind = REQUEST_LEAVE, .version = ZK_ANY_VERSION, .czxid = token,
 		.is_awaited = is_awaited
-	}, path, record, name, (int) strlen(name) + 1))
+	}, path, NULL, name, (int) strlen(name) + 1))
 		return false;
 	client->nwithdrawn += is_awaited;
 	return true;
@@ -793,7 +793,7 @@ zklock_client_take_gone(ZkClient *client)
 	while (client->slots[slot] == NULL ||
 		   client->slots[slot]->kind != REQUEST_LEAVE)
 		slot++;
-	client->slots[slot]->kind = REQUEST_LEAVE_READ;
+	client->slots[slot]->kind = REQUEST_DELETE; /* taken */
 	return client->slots[slot];
 }
 

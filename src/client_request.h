@@ -148,20 +148,18 @@ extern bool zklock_client_delete(ZkClient *client, const char *path);
 
 /*
  * The same for the queue node that we stand on: if it was deleted by somebody
- * else, zklock_client_take_gone() tells of it later.  record: where he may
- * have written down who he is; name and token are those of the lock.
- * is_awaited: it counts as withdrawn until it is over
+ * else, zklock_client_take_gone() tells of it later.  name and token are those
+ * of the lock.  is_awaited: it counts as withdrawn until it is over
  * (zklock_client_is_undone()).
  */
 extern bool zklock_client_leave(ZkClient *client, const char *path,
-								const char *record, const char *name,
-								int64_t token, bool is_awaited);
+								const char *name, int64_t token,
+								bool is_awaited);
 
 /*
  * A node that was left, and had been deleted by somebody else before; to be
  * freed.  NULL: there is none any more.  Its reply is here, with the path, the
- * data that he has written down, the lock's name as the only child, and its
- * token as czxid.
+ * lock's name as the only child, and its token as czxid.
  */
 extern ZkRequest *zklock_client_take_gone(ZkClient *client);
 

@@ -101,21 +101,14 @@ contender_raise_evicted(Standing *standing)
 {
 	const ZkPlace *place = standing->contender->place;
 	const char *node = contender_node_name(standing);
-	char	   *who = zklock_recall_read_eviction(&standing->trip,
-												  place->lock_path,
-												  place->root_length, node);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
 			 errmsg("queue entry for lock \"%s\" was removed", place->name),
-			 who != NULL ?
-			 errdetail("It was evicted by %s.", who) :
-			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
-					   zklock_nodedata_quotable(place->lock_path)),
-			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   who != NULL ? psprintf("By %s. ", who) : "",
-						   zklock_nodedata_quotable(node), place->token),
-			 errhint("Run the statement again to queue anew.")));
+			 errdetail(ZK_DELETED, place->token),
+			 errdetail_log(ZK_DELETED " Its name was \"%s\".", place->token,
+						   zklock_nodedata_quotable(node)),
+			 errhint("Run the statement again to queue anew. " ZK_SEE_DELETED)));
 }
 
 void

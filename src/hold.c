@@ -30,7 +30,9 @@
  * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  Whoever is
  * evicted learns of it from the ensemble, as of any loss: a holder at its
- * next proof, a waiter at its next look at the queue.
+ * next proof, a waiter at its next look at the queue.  The ensemble does not
+ * say who it was.  So the server's log always does, whatever log_locks says,
+ * with the token that the evicted session is told.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,7 +50,6 @@
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
-#include "recall.h"
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
@@ -79,7 +80,6 @@ typedef struct Removing
 {
 	const char *name;			/* of the lock */
 	const char *node;
-	bool		is_told;		/* its owner is to know who evicts him */
 	ZkRemoval	removal;
 } Removing;
 
@@ -267,7 +267,8 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 				(errcode(ERRCODE_OPERATOR_INTERVENTION),
 				 errmsg("queue entry for lock \"%s\" was removed",
 						holding->name),
-				 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
+				 errdetail(ZK_DELETED, twin->token),
+				 errhint(ZK_SEE_DELETED)));
 	return result == ZK_OK;
 }
 
@@ -387,8 +388,6 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		log_removal(name, entry, is_eviction);
 		if (recipe_is_lasting(entry->node))
 			zklock_hooks_flush_commits();
-		removing.is_told = is_eviction && entry->who.client != NULL &&
-			!recipe_is_lasting(entry->node);
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;
@@ -405,7 +404,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 	const char *caller = zklock_nodedata_caller();
 	const char *quoted = zklock_nodedata_quotable_own(name);
 
-	ereport(ZK_LOG_DEED,
+	ereport(is_eviction ? LOG : ZK_LOG_DEED,
 			(is_eviction ?
 			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
 					caller, quoted) :
@@ -417,18 +416,12 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 						   entry->token)));
 }
 
-/* Remove one node of a contender; before, write down for its owner who does. */
+/* Remove one node of a contender. */
 static bool
 remove_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
-	ZkRoundTrip bounds = *trip;
 
-	if (removing->is_told && !removing->removal.is_tried &&
-		!zklock_recall_tell_eviction(trip, removing->name, removing->node))
-		return false;
-	trip->deadline = bounds.deadline;
-	trip->by = bounds.by;
 	removing->removal.path = psprintf("%s/%s",
 									  zklock_name_path(removing->name, NULL),
 									  removing->node);

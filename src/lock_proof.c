@@ -31,6 +31,7 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *good_place(const char *name);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
+static const char *hint_of_loss(const Lock *lock, bool is_deleted);
 static void describe(const Lock *lock, ZkLoss *loss);
 static bool prove(const Lock *only, bool always_ask, int64 deadline);
 static bool is_asked(const Lock *lock, const Lock *only);
@@ -174,9 +175,8 @@ zklock_refuse_if_lost(void)
 
 	if (lock == NULL)
 		return;
-	if (lock->place.is_evicted && !lock->place.is_told &&
-		!lock->place.is_mistaken)
-		zklock_place_hear_of_eviction(&lock->place);
+	if (lock->place.is_evicted)
+		zklock_place_log_deletion(&lock->place);
 	describe(lock, &loss);
 
 	/*
@@ -280,28 +280,43 @@ hint_of_other_mode(const Lock *lock, RecipeMode mode)
 		_("It is held in shared mode: release it with zk_unlock_shared().");
 }
 
+/* What to do about a loss, in the words of the caller's functions. */
+static const char *
+hint_of_loss(const Lock *lock, bool is_deleted)
+{
+	if (!zklock_lock_is_of_session(lock))
+		return is_deleted ? _("Run the transaction again. " ZK_SEE_DELETED) :
+			_("Run the transaction again.");
+	if (zklock_name_is_advisory(lock->name))
+		return is_deleted ?
+			_("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again. " ZK_SEE_DELETED) :
+			_("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again.");
+	return is_deleted ?
+		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again. " ZK_SEE_DELETED) :
+		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.");
+}
+
 /* Say in words that a lock was lost.  Never raises. */
 static void
 describe(const Lock *lock, ZkLoss *loss)
 {
+	const ZkPlace *place = &lock->place;
+
 	snprintf(loss->message, sizeof(loss->message), _("lock \"%s\" was lost"),
 			 lock->name);
-	if (lock->place.evicted_by != NULL)
-		snprintf(loss->detail, sizeof(loss->detail),
-				 _("It was evicted by %s."), lock->place.evicted_by);
-	else if (lock->place.is_evicted)
-		strlcpy(loss->detail, lock->place.is_mistaken ?
-				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
-				_("Another client of ZooKeeper deleted its znode."),
+	loss->hint = hint_of_loss(lock, false);
+	if (place->is_mistaken)
+		strlcpy(loss->detail,
+				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it."),
 				sizeof(loss->detail));
+	else if (place->is_evicted)
+	{
+		snprintf(loss->detail, sizeof(loss->detail), _(ZK_DELETED),
+				 place->token);
+		loss->hint = hint_of_loss(lock, true);
+	}
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
-	if (!zklock_lock_is_of_session(lock))
-		loss->hint = _("Run the transaction again.");
-	else if (zklock_name_is_advisory(lock->name))
-		loss->hint = _("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again.");
-	else
-		loss->hint = _("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.");
 }
 
 /*

@@ -122,7 +122,7 @@ zklock_nodedata_init(void)
 							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.log_locks",
 							 "Writes to the server's log who does what.",
-							 "none, administrative (what touches others), or all (each lock too).",
+							 "none, administrative (what touches others), or all (each lock too). Evictions are always logged.",
 							 &log_locks, LOG_ADMINISTRATIVE, log_locks_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);

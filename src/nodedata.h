@@ -119,8 +119,7 @@ extern char *zklock_nodedata_quotable_own(const char *text);
 
 /*
  * One line for the server's log, palloc'ed.  Among users only members of
- * pg_monitor may see it (errdetail_log() for all others), but who has evicted
- * him everybody is told.
+ * pg_monitor may see it (errdetail_log() for all others).
  */
 extern char *zklock_nodedata_describe(const ZkNodeData *who);
 

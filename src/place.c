@@ -22,6 +22,7 @@
 
 #include "handover.h"
 #include "nodedata.h"
+#include "recall.h"
 
 static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_known);
@@ -32,8 +33,7 @@ static bool await_proof(ZkPlace *place, ZkRequest **request,
 						int64 deadline);
 static void free_text(char **text);
 static void tell_gone(const ZkReply *gone);
-static void log_eviction(const char *name, const char *node, int64 token,
-						 const char *who);
+static void log_deletion(const char *name, const char *node, int64 token);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -226,38 +226,16 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
 	PG_END_TRY();
 	for (int i = 0; i < nplaces; i++)
 		if (places[i]->is_evicted)
-			zklock_place_hear_of_eviction(places[i]);
+			zklock_place_log_deletion(places[i]);
 	return is_answered;
 }
 
 void
-zklock_place_hear_of_eviction(ZkPlace *place)
+zklock_place_log_deletion(ZkPlace *place)
 {
-	ZkRoundTrip trip = {.deadline = ZK_NO_DEADLINE};
-	char	   *who = NULL;
-
-	PG_TRY();
-	{
-		who = zklock_recall_read_eviction(&trip, place->lock_path,
-										  place->root_length,
-										  node_name(place));
-	}
-	PG_CATCH();
-	{
-		zklock_roundtrip_end(&trip);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	zklock_roundtrip_end(&trip);
-	if (who != NULL)
-	{
-		free_text(&place->evicted_by);
-		place->evicted_by = MemoryContextAlloc(TopMemoryContext,
-											   ZK_EVICTOR_SIZE);
-		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
-							 GetDatabaseEncoding());
-	}
-	log_eviction(place->name, node_name(place), place->token, who);
+	if (place->is_told || place->is_mistaken)
+		return;
+	log_deletion(place->name, node_name(place), place->token);
 	place->is_told = true;
 }
 
@@ -281,7 +259,6 @@ zklock_place_free(ZkPlace *place)
 {
 	free_text(&place->next_data);
 	free_text(&place->next_node);
-	free_text(&place->evicted_by);
 }
 
 static void
@@ -318,7 +295,6 @@ remove_node(const ZkPlace *place, bool is_known)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
-	char		record[ZK_RECALL_PATH_SIZE];
 	bool		is_sent;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
 		!place->is_evicted &&
@@ -328,12 +304,10 @@ remove_node(const ZkPlace *place, bool is_known)
 	zklock_client_begin_many(client);
 	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
 		zklock_client_announce(client, place->node, NULL, 0);
-	if (is_known ||
-		!zklock_recall_path(record, place->lock_path, place->root_length,
-							ZK_EVICTION, child))
+	if (is_known)
 		is_sent = zklock_client_delete(client, place->node);
 	else
-		is_sent = zklock_client_leave(client, place->node, record, place->name,
+		is_sent = zklock_client_leave(client, place->node, place->name,
 									  place->token, place->is_awaited);
 	zklock_client_end_many(client);
 	if (!is_sent)
@@ -433,24 +407,22 @@ static void
 tell_gone(const ZkReply *gone)
 {
 	const char *name = gone->children[0];
-	char	   *who = zklock_recall_evictor(gone);
 
-	log_eviction(name, strrchr(gone->path, '/') + 1, gone->czxid, who);
+	log_deletion(name, strrchr(gone->path, '/') + 1, gone->czxid);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" had been lost before it was released", name),
-			 who != NULL ?
-			 errdetail("It was evicted by %s.", who) :
-			 errdetail("Another client of ZooKeeper deleted its znode.")));
+			 errdetail(ZK_DELETED, gone->czxid),
+			 errhint(ZK_SEE_DELETED)));
 }
 
 static void
-log_eviction(const char *name, const char *node, int64 token, const char *who)
+log_deletion(const char *name, const char *node, int64 token)
 {
 	ereport(LOG,
-			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
+			(errmsg("queue node of process %d for ZooKeeper lock \"%s\" was deleted",
 					MyProcPid, zklock_nodedata_quotable_own(name)),
-			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   who != NULL ? psprintf("By %s. ", who) : "",
-						   zklock_nodedata_quotable(node), token)));
+			 errdetail_log(ZK_DELETED " Its name was \"%s\".", token,
+						   zklock_nodedata_quotable(node)),
+			 errhint(ZK_SEE_DELETED)));
 }

@@ -11,7 +11,6 @@
 
 #include "postgres.h"
 
-#include "recall.h"
 #include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"
@@ -50,7 +49,7 @@ typedef struct ZkPlace
 								 * our list; not confirmed since */
 	bool		is_evicted;		/* somebody deleted the node */
 	bool		is_mistaken;	/* evicted, for the one ahead had lied */
-	bool		is_told;		/* the log knows who evicted us */
+	bool		is_told;		/* the log knows that the node is gone */
 	bool		is_awaited;		/* who releases it will wait for the delete */
 	bool		is_token_told;	/* the token was asked for: no other grant may
 								 * have the same, so the place is not kept */
@@ -76,11 +75,18 @@ typedef struct ZkPlace
 	char	   *next_data;		/* data of next_node; NULL until a downgrade is
 								 * prepared */
 	char	   *next_node;		/* likewise; RECIPE_PATH_SIZE bytes */
-	char	   *evicted_by;		/* who says that it was he, if this user may
-								 * know; or NULL */
 
 	char		node[RECIPE_PATH_SIZE]; /* path of the queue node */
 } ZkPlace;
+
+/*
+ * Of a queue node that somebody deleted: what is always true, with its token,
+ * for the DETAIL, and where to look, for the HINT.
+ */
+#define ZK_DELETED \
+	"The queue node with fencing token " INT64_FORMAT " was deleted by zk_evict(), or by another client of ZooKeeper."
+#define ZK_SEE_DELETED \
+	"The log of the cluster where zk_evict() was called says by whom, with this token."
 
 /*
  * Is it known to be lost? live, here and below, is zklock_session_live():
@@ -135,11 +141,10 @@ extern void zklock_place_note_grant(ZkPlace *place, ZkRequest *made);
 extern void zklock_place_unwatch(ZkPlace *place);
 
 /*
- * A node of the place is gone: find out who has deleted it.  The log is told
- * in any case.  The log of whoever did it has the same token.  Raises on
- * interrupts.
+ * The node of the place is gone: tell the log, once.  If zk_evict() did it,
+ * the log of its cluster has the same token.
  */
-extern void zklock_place_hear_of_eviction(ZkPlace *place);
+extern void zklock_place_log_deletion(ZkPlace *place);
 
 /*
  * Has somebody asked for the release of the lock?  Of a place that is not

@@ -72,8 +72,7 @@ struct Request
 	Retry		retry;
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
-								 * the node to go; LEAVE: where the eviction is
-								 * written down; LEAVE_READ: the node */
+								 * the node to go */
 	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
 								 * the nodes' paths; LEAVE: the lock's name */
 	int			data_length;

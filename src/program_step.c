@@ -33,7 +33,6 @@ static int	send_unwatch(Request *request);
 static bool after_list(Request *request);
 static bool after_get(Request *request);
 static bool after_leave(Request *request);
-static bool after_leave_read(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
@@ -110,7 +109,6 @@ static const struct
 	[REQUEST_SET] = {send_set, NULL, true},
 	[REQUEST_DELETE] = {send_delete, NULL, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
-	[REQUEST_LEAVE_READ] = {send_get, after_leave_read, false},
 	[REQUEST_HELD] = {send_list, held_listed, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
 	[REQUEST_MOVE] = {send_move, NULL, true},
@@ -367,33 +365,16 @@ after_get(Request *request)
 static bool
 after_leave(Request *request)
 {
-	char	   *node = request->path;
-
-	if (request->answer.reply.result != ZK_NO_NODE || request->is_in_doubt)
-		return false;
-	request->path = request->other_path;
-	request->other_path = node;
-	request->kind = REQUEST_LEAVE_READ;
-	return true;
-}
-
-/* What was written down is for this session alone. */
-static bool
-after_leave_read(Request *request)
-{
 	const Frame frame = {
 		.kind = FRAME_REPLY,
 		.u.reply = {.czxid = request->check.czxid,.nchildren = 1}
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(request->other_path),
-		{request->answer.data, (size_t) request->answer.data_length},
-		frame_text(request->data)
+		frame_text(request->path), {0}, frame_text(request->data)
 	};
 
-	program_put(request->session, &frame, blobs, true);
-	if (request->answer.reply.result == ZK_OK)
-		request_submit_delete(request->session, request->path);
+	if (request->answer.reply.result == ZK_NO_NODE && !request->is_in_doubt)
+		program_put(request->session, &frame, blobs, true);
 	return false;
 }
 

@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 15
+#define PROTOCOL_VERSION 16
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -95,7 +95,7 @@ typedef enum RequestKind
 	REQUEST_SET,
 	REQUEST_DELETE,
 	REQUEST_LEAVE,				/* a DELETE of our place: if it has gone before,
-								 * the backend is told, and who says it was he */
+								 * the backend is told */
 	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_MOVE,				/* create one, delete another: both or none */
 	REQUEST_REPLACE,			/* an ephemeral node by another: the create */
@@ -103,7 +103,6 @@ typedef enum RequestKind
 	/* what follows, and what only the program asks */
 	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
 	REQUEST_REPLACE_CHECK,		/* is the old node still there? then it goes */
-	REQUEST_LEAVE_READ,			/* who says so */
 	REQUEST_HELD,				/* a CREATE or REPLACE has made a place in a
 								 * queue: watch it */
 	REQUEST_ERASE,				/* list, then delete the child that is found */
@@ -139,8 +138,8 @@ typedef struct FrameOpen
 /*
  * Blobs: path, other path (of REPLACE and MOVE: the node to go), data; for
  * DELETE_GUARDED these are that of the guard, none, and the paths of the
- * nodes, with a NUL behind each; for LEAVE that of the node, that where an
- * eviction of it is written down, and the name of the lock.
+ * nodes, with a NUL behind each; for LEAVE that of the node, none, and the
+ * name of the lock.
  */
 typedef struct FrameRequest
 {
@@ -191,8 +190,7 @@ typedef struct FrameStatus
  * Blobs: path, or for a result other than ZK_OK what the library calls it;
  * data; children, one after the other with a NUL behind each.  Without a
  * number (id 0) it is about a LEAVE whose node had gone before: that node,
- * what is written down of its eviction, the name of the lock, and in czxid the
- * fencing token.  ZK_NO_NODE behind the reply to a create or replace: the
+ * no data, the name of the lock, and in czxid the fencing token.  ZK_NO_NODE behind the reply to a create or replace: the
  * place in a queue that it has made was deleted by somebody else.
  */
 typedef ZkReply FrameReply;

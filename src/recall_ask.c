@@ -193,7 +193,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 	const ZkReply *reply;
 
 	asking->is_asked = false;
-	if (!zklock_recall_path(path, lock_path, root_length, ZK_REQUEST,
+	if (!zklock_recall_path(path, lock_path, root_length,
 							asking->node))
 		return true;			/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)

@@ -1,7 +1,7 @@
 
-# Whoever is evicted is told by whom, if his server's administrators may know that, and
-# the logs of both sides name the same token. It is a word that is left beside the queue:
-# an eviction does not depend on it, and it does not stay.
+# Whoever is evicted is told what is known: that its queue node was deleted, by
+# zk_evict() or by another client, and where to look. The logs of both sides name the
+# same token, whatever their settings. Nothing is left beside the queue.
 
 use List::Util qw(min);
 use Proxy;
@@ -10,9 +10,15 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
 $node{berlin}->safe_psql('postgres', 'CREATE ROLE clerk LOGIN; CREATE TABLE work (i int); GRANT ALL ON work TO clerk');
-my $operator = background($node{paris}, name => 'operator');
+my $operator = background($node{paris}, 'zklock.log_locks' => 'none');
 my $words = lock_path('.release');
-my $by = 'process ' . $operator->pid . ' of user "\w+" in database "postgres" of cluster "paris" on host "[^"]+"';
+my $see = 'The log of the cluster where zk_evict\(\) was called says by whom, with this token\.';
+
+# What the DETAIL says.
+sub deleted ($token)
+{
+	return qr/The queue node with fencing token $token was deleted by zk_evict\(\), or by another client of ZooKeeper\./;
+}
 
 # Evict whoever stands there in the queue; his token and queue node.
 sub evict ($name, $position)
@@ -31,55 +37,41 @@ sub log_has ($name, $offset, $pattern, $what)
 	return like($log, $pattern, $what);
 }
 
-# The log of who was evicted; does it say by whom?
-sub log_names ($offset)
+# Both logs tell of it.
+sub logs_have ($offset, $token, $queued)
 {
-	log_has('berlin', $offset, qr/DETAIL:  (?:By|It was queue node)/, 'the log is told');
-	return slurp_file($node{berlin}->logfile, $offset) =~ /DETAIL:  By /;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $deleted = deleted($token);
+	log_has('berlin', $offset->{berlin},
+		qr/queue node of process \d+ for ZooKeeper lock "evicted" was deleted\n.*DETAIL:  $deleted Its name was "\Q$queued\E"\.\n.*HINT:  $see/,
+		'his log is told');
+	my $by = 'process ' . $operator->pid . ' of user "\w+" in database "postgres" from \S+';
+	return log_has('paris', $offset->{paris},
+		qr/LOG:  $by evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
+		'the other log says by whom, with the same token');
 }
 
-# A story whose end depends on a word that came in time; on a busy machine it may not,
-# and then it is told again. It returns whether it came.
-sub told_in_time ($story)
-{
-	foreach (1 .. 5)
-	{
-		return if $story->(0);
-		note('again: the word did not come in time');
-	}
-	$story->(1);
-	return;
-}
+sub log_sizes { return { map { $_ => -s $node{$_}->logfile } keys %node }; }
 
-# No word is left. Else each that follows would wait for it, too.
+# Nothing is written down for anybody.
 sub no_words { return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n"; }
 
 subtest 'a holder' => sub {
 	foreach my $user (undef, 'clerk')
 	{
-		told_in_time sub ($is_last) {
-			my $holder = background($node{berlin}, $user ? (user => $user) : ());
-			my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
-			$holder->query_safe("SELECT zk_lock('evicted')");
-			my ($token, $queued) = evict('evicted', 1);
-			assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
-			if (!log_names($offset{berlin}) && !$is_last)
-			{
-				$holder->quit;
-				return 0;
-			}
-			like($holder->error, qr/lock "evicted" was lost\nDETAIL:  It was evicted by $by\.\nHINT/, 'and is told who it was');
-			log_has('berlin', $offset{berlin},
-				qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
-				'his log is told');
-			log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
-				'the other log names the same token');
-			no_words();
-			$holder->query_safe('SELECT zk_unlock_all()');
-			is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
-			assert_leave_nothing($zk, lock_path('evicted'), $holder);
-			return 1;
-		};
+		my $holder = background($node{berlin}, $user ? (user => $user) : ());
+		my $offset = log_sizes();
+		$holder->query_safe("SELECT zk_lock('evicted')");
+		my ($token, $queued) = evict('evicted', 1);
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+		like($holder->error,
+			qr/lock "evicted" was lost\nDETAIL:  @{[ deleted($token) ]}\nHINT:  Release it .* run the transaction again\. $see/,
+			'and is told what is known');
+		logs_have($offset, $token, $queued);
+		no_words();
+		$holder->query_safe('SELECT zk_unlock_all()');
+		is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
+		assert_leave_nothing($zk, lock_path('evicted'), $holder);
 	}
 };
 
@@ -98,30 +90,20 @@ subtest 'several at once' => sub {
 };
 
 subtest 'a waiter' => sub {
-	foreach my $user (undef, 'clerk')
-	{
-		told_in_time sub ($is_last) {
-			my $holder = background($node{paris}, holds => 'evicted');
-			my $waiter = background($node{berlin}, $user ? (user => $user) : ());
-			my $offset = -s $node{berlin}->logfile;
-			start_in_queue($waiter, "SELECT zk_lock('evicted')", $zk, lock_path('evicted'), 2);
-			wait_for_wait($node{berlin}, $waiter->pid);
-			my ($token, $queued) = evict('evicted', 2);
-			$holder->query_safe("SELECT zk_unlock('evicted')");
-			assert_ends($waiter, '57000', 'is not granted the lock');
-			if (!log_names($offset) && !$is_last)
-			{
-				$_->quit foreach $holder, $waiter;
-				return 0;
-			}
-			like($waiter->error, qr/was removed\nDETAIL:  It was evicted by $by\.\nHINT:  Run the statement again/,
-				'and is told who it was');
-			log_has('berlin', $offset, qr/DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./, 'so is the log');
-			no_words();
-			assert_leave_nothing($zk, lock_path('evicted'), $holder, $waiter);
-			return 1;
-		};
-	}
+	my $holder = background($node{paris}, holds => 'evicted');
+	my $waiter = background($node{berlin}, user => 'clerk');
+	my $offset = -s $node{berlin}->logfile;
+	start_in_queue($waiter, "SELECT zk_lock('evicted')", $zk, lock_path('evicted'), 2);
+	wait_for_wait($node{berlin}, $waiter->pid);
+	my ($token, $queued) = evict('evicted', 2);
+	my $deleted = deleted($token);
+	$holder->query_safe("SELECT zk_unlock('evicted')");
+	assert_ends($waiter, '57000', 'is not granted the lock');
+	like($waiter->error, qr/was removed\nDETAIL:  $deleted\nHINT:  Run the statement again to queue anew\. $see/,
+		'and is told what is known');
+	log_has('berlin', $offset, qr/DETAIL:  $deleted Its name was "\Q$queued\E"\./, 'so is the log');
+	no_words();
+	assert_leave_nothing($zk, lock_path('evicted'), $holder, $waiter);
 };
 
 # The lease has not heard of it yet, so the work is committed; the next one holds the lock
@@ -148,7 +130,7 @@ subtest 'who releases what he does not hold any more' => sub {
 	{
 		my ($begin, $function, $release, $result) = @{ $way{$way} };
 		my ($holder, $next) = map { background($node{$_}) } qw(berlin paris);
-		my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
+		my $offset = log_sizes();
 		$holder->query_safe("SET zklock.commit_guard = 'lease'; $begin");
 		$holder->query_safe("SELECT $function('evicted')");
 		my ($token, $queued) = evict('evicted', 1);
@@ -166,7 +148,6 @@ subtest 'who releases what he does not hold any more' => sub {
 		if ($holder->error eq '' && $way !~ /end/ && $ntold++ < 8)
 		{
 			note('again: the answer took longer than the lock was held, and for no longer it is awaited');
-			no_words();
 			$_->quit foreach $holder, $next;
 			redo;
 		}
@@ -174,13 +155,10 @@ subtest 'who releases what he does not hold any more' => sub {
 		# At the end of a transaction nobody waits for the answer.
 		poll_until { $holder->error ne '' || $holder->query('SELECT') . $holder->error } 'the news', 30
 		  if $way =~ /end/;
-		like($holder->error, qr/WARNING:  lock "evicted" had been lost before it was released\nDETAIL:  It was evicted by $by\./,
-			'with a warning that says by whom');
-		log_has('berlin', $offset{berlin},
-			qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
-			'his log is told');
-		log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
-			'the other log names the same token');
+		like($holder->error,
+			qr/WARNING:  lock "evicted" had been lost before it was released\nDETAIL:  @{[ deleted($token) ]}\nHINT:  $see/,
+			'with a warning that says what is known');
+		logs_have($offset, $token, $queued);
 		if ($begin =~ /BEGIN$/ && $way !~ /end/)
 		{
 			$holder->query_safe("SELECT zk_lock(ARRAY['good', 'better']); SELECT zk_unlock('good'); SELECT zk_unlock_all()");
@@ -207,7 +185,7 @@ subtest 'a release of which the reply is lost' => sub {
 	poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it to be confirmed', 30;
 	$holder->query_safe('SELECT');
 	is($holder->error, '', 'nobody is warned');
-	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was evicted/, 'no eviction is logged');
+	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was deleted/, 'no deletion is logged');
 };
 
 # A cycle that is short does not become long for that. The best of several, for busy machines.
@@ -240,57 +218,15 @@ subtest 'a release without an answer' => sub {
 	$zk->resume;
 };
 
-subtest 'a word that does not come' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node{berlin});
-	$holder->query_safe("SET zklock.session_timeout = '40s'; SET zklock.connect_timeout = '1min';
-		SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('evicted')");
-	evict('evicted', 1);
-	$proxy->trap(4, 1, 'requests');    # getData
-	my $begun = time;
-	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
-	cmp_ok(time - $begun, '<', 30, 'and is told so without it');
-	ok($proxy->is_sprung, 'which was asked for');
-	$proxy->come_back;
-	$holder->quit;
-	$zk->client->delete("$words/$_") foreach queue_nodes($zk, $words);
-};
-
-# Who evicts does not give up for that either, whatever time he has set for the eviction itself,
-# and whether or not his session is lost then.
-foreach my $what ('that cannot be left in time', 'that may have been left', 'during which a session is lost')
-{
-	subtest "a word $what" => sub {
-		my $proxy = Proxy->new($zk->connect_string);
-		my $holder = background($node{berlin});
-		my $hasty = background($node{paris}, 'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '30s',
-			'zklock.servers' => $proxy->address, lock_timeout => '1min');
-		my $token = $holder->query_safe("SELECT zk_lock('evicted')");
-		is($hasty->query_safe("SELECT count(*) FROM zk_lock_queue('evicted')"), 1, 'connected');
-		# create2, or getData behind that of the queue node
-		$proxy->trap($what =~ /may/ ? (15, 1, 'replies') : (4, 2, 'requests'));
-		$hasty->start_query("SELECT zk_evict('evicted', $token)");
-		poll_until { $proxy->is_sprung } 'it to be about to be left', 30;
-		my $begun = time;
-		kill KILL => session_programs($hasty->pid) if $what =~ /lost/;
-		poll_until { time > $begun + 1.5 } 'the time for that to be over';
-		$proxy->come_back;
-		is($hasty->wait_result, 't', 'evicted');
-		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
-		assert_leave_nothing($zk, lock_path('evicted'), $holder, $hasty);
-	};
-}
-
 subtest 'by others than zk_evict()' => sub {
 	my $holder = background($node{berlin});
 	my $offset = -s $node{berlin}->logfile;
-	$holder->query_safe("SELECT zk_lock('evicted')");
+	my $token = $holder->query_safe("SELECT zk_lock('evicted')");
 	my ($queued) = queue_nodes($zk, lock_path('evicted'));
 	$zk->client->delete(lock_path("evicted/$queued"));
 	$holder->query('INSERT INTO work VALUES (1)');
-	like($holder->error, qr/DETAIL:  Another client of ZooKeeper deleted its znode\./, 'it is not known who');
-	log_has('berlin', $offset, qr/was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  It was queue node "\Q$queued\E", fencing token \d+\./,
-		'but which node that was');
+	like($holder->error, qr/DETAIL:  @{[ deleted($token) ]}\nHINT/, 'the same is said');
+	log_has('berlin', $offset, qr/DETAIL:  @{[ deleted($token) ]} Its name was "\Q$queued\E"\./, 'and which node that was');
 };
 
 # The node that was to be replaced is gone: nobody knows who was let in meanwhile.
@@ -302,56 +238,6 @@ subtest 'before a downgrade' => sub {
 	poll_until { $holder->query_safe('SELECT state FROM zk_locks') eq 'lost' } 'the loss to be known', 30;
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'also the lease refuses a commit');
 	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
-};
-
-subtest 'a word that nobody fetches' => sub {
-	poll_until
-	{
-		my $gone = background($node{berlin}, holds => 'evicted');
-		evict('evicted', 1);
-		$gone->quit;
-		scalar queue_nodes($zk, $words);
-	}
-	'it to lie there', 30;
-	my $holder = background($node{berlin}, holds => 'other');
-	assert_soon
-	{
-		$operator->query_safe("SELECT zk_request_release('other')");
-		!grep { /evicted/ } queue_nodes($zk, $words);
-	}
-	'until somebody asks others for a lock', 30;
-};
-
-# Whoever cannot look for one is left none: a hold's maker, who may have gone, and another client.
-subtest 'no word for those who do not look' => sub {
-	$operator->query_safe("SELECT zk_hold('evicted', 'migration')");
-	evict('evicted', 1);
-	my $stranger = $zk->client;
-	$stranger->contend(lock_path('evicted/x-lock-'));
-	evict('evicted', 1);
-	is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, 'there is none');
-	$stranger->close;
-};
-
-# It may not be had, and too many may lie there.
-subtest 'an eviction does not need it' => sub {
-	my $client = $zk->client;
-	$client->delete_recursive($words);
-	$client->create($words, '', acl => [ [ 1, 'world', 'anyone' ] ]);
-	foreach my $what ('where none may be left', 'where too many were left')
-	{
-		if ($what =~ /many/)
-		{
-			$client->delete($words);
-			$client->create($words, '');
-			$client->create_many(1000, "$words/some-", '', sequential => 1);
-		}
-		my $holder = background($node{berlin}, holds => 'evicted');
-		evict('evicted', 1);
-		is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, "$what there is none");
-		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the commit is refused all the same');
-	}
-	$client->delete_recursive($words);
 };
 
 is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'nothing was written');

@@ -299,7 +299,7 @@ do_something(Player *player)
 			zklock_client_announce(client, some_node(), data, length);
 			break;
 		case 18:
-			zklock_client_leave(client, some_node(), some_node(), "lock", 1, choose(2));
+			zklock_client_leave(client, some_node(), "lock", 1, choose(2));
 			zklock_client_free(zklock_client_take_gone(client));
 			break;
 		case 19:

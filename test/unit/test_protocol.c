@@ -478,14 +478,14 @@ test_leaving(void)
 
 	leave.u.request.kind = REQUEST_LEAVE;
 	is_int(FRAME_COMPLETE, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
-		frame_text("/a"), frame_text("/b"), frame_text("")
-	}), "a LEAVE, of which an empty text is written down");
+		frame_text("/a"), {0}, frame_text("")
+	}), "a LEAVE of a lock with an empty name");
 	is_int(FRAME_INVALID, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
-		frame_text("/a"), frame_text("/b")
-	}), "a LEAVE, of which nothing is");
+		frame_text("/a")
+	}), "a LEAVE of no lock");
 	is_int(FRAME_INVALID, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
-		frame_text("/a"), frame_text("/b"), cut
-	}), "a LEAVE, of which a text without its end is");
+		frame_text("/a"), {0}, cut
+	}), "a LEAVE of a lock whose name has no end");
 
 	is_int(FRAME_COMPLETE, judge(&news, (FrameBlob[FRAME_NBLOBS]) {
 		frame_text("/a"), {0}, frame_text("")
@@ -516,7 +516,7 @@ test_leaving(void)
 			   protocol_state(state), "the word for state %d", state);
 }
 
-/* A second path: of REPLACE, MOVE, LEAVE. No number: of SET, DELETE, LEAVE alone. */
+/* A second path: of REPLACE and MOVE. No number: of SET, DELETE, LEAVE alone. */
 static void
 test_kinds(void)
 {
@@ -524,8 +524,7 @@ test_kinds(void)
 	{
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
-		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
-			kind == REQUEST_LEAVE;
+		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE;
 
 		if (kind == REQUEST_LEAVE)
 			blobs[2] = frame_text("the lock");
@@ -1029,7 +1028,7 @@ use_client(const char *program, int number)
 	requests[4] = zklock_client_replace(client, "/a", 0, "/b", "");
 	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_read(client, ZK_GET, "/a");
-	zklock_client_leave(client, "/a", "/b", "a", 1, number % 2);
+	zklock_client_leave(client, "/a", "a", 1, number % 2);
 	zklock_client_interrupt_on_loss(client, number % 2);
 	zklock_client_flush(client);
 	until = protocol_now() + 100;
