@@ -529,7 +529,7 @@ BEGIN ATOMIC
 				WHEN q.session_id IS NULL AND q.token IS NOT NULL
 					AND q.client OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.text
 				THEN pg_catalog.concat('hold: ', q.data)
-				WHEN q.pid IS NULL THEN q.session_id
+				WHEN q.pid IS NULL THEN COALESCE(q.session_id, 'no session')
 				ELSE pg_catalog.concat_ws('@',
 					pg_catalog.concat_ws('/', q.cluster, q.datname),
 					pg_catalog.split_part(q.host, '.', 1)) END, 24),
@@ -540,7 +540,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner and how long it lasts, another client its ZooKeeper session.';
+'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner and how long it lasts, another client its ZooKeeper session, or that it has none.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',

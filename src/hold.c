@@ -96,7 +96,8 @@ static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult check(const Holding *holding, const char *path,
 					  const ZkReply *reply);
 static void give_up(int code, Datum arg);
-static bool remove_contenders(const char *name, int64 token, bool is_eviction);
+static bool remove_contenders(const char *name, int64 token, bool is_eviction,
+							  bool *is_other);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						bool is_eviction);
@@ -119,12 +120,15 @@ Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	bool		is_other;
 
-	if (remove_contenders(name, zklock_args_token(fcinfo, 1), false))
+	if (remove_contenders(name, zklock_args_token(fcinfo, 1), false, &is_other))
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("there is no hold of lock \"%s\" with that token", name)));
+			 errmsg("there is no hold of lock \"%s\" with that token", name),
+			 is_other ?
+			 errhint("It is that of a contender which zk_hold() has not made: zk_evict() removes it.") : 0));
 	PG_RETURN_BOOL(false);
 }
 
@@ -133,7 +137,9 @@ zk_evict(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
 
-	if (!remove_contenders(name, zklock_args_token(fcinfo, 1), true))
+	bool		is_other;
+
+	if (!remove_contenders(name, zklock_args_token(fcinfo, 1), true, &is_other))
 		PG_RETURN_BOOL(false);
 	zklock_stat_count(ZK_STAT_EVICTION);
 	PG_RETURN_BOOL(true);
@@ -360,18 +366,20 @@ give_up(int code, Datum arg)
 /*
  * Remove the contenders with that token, whoever made them, and await the
  * confirmation: all, or with is_eviction false only holds.  false if there is
- * none.  Says so in the server's log beforehand.  Raises 42602 for a bad
+ * none.  *is_other: is there one with that token which is no hold?  Says so in the server's log beforehand.  Raises 42602 for a bad
  * name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the session
  * does.
  */
 static bool
-remove_contenders(const char *name, int64 token, bool is_eviction)
+remove_contenders(const char *name, int64 token, bool is_eviction,
+				  bool *is_other)
 {
 	ZkQueueEntry *entries;
 	int			nentries;
 	bool		is_removed = false;
 	ZkBounds	bounds = zklock_bounds(ZK_MS_MAX);
 
+	*is_other = false;
 	zklock_lease_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
@@ -381,9 +389,12 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	{
 		const ZkQueueEntry *entry = &entries[i];
 		Removing	removing = {.name = name,.node = entry->node};
+		bool		is_hold = recipe_read_mark(entry->node) == RECIPE_MARK_HOLD;
 
-		if (entry->position == 0 || entry->token != token ||
-			!(is_eviction || recipe_read_mark(entry->node) == RECIPE_MARK_HOLD))
+		if (entry->position == 0 || entry->token != token)
+			continue;
+		*is_other |= !is_hold;
+		if (!is_eviction && !is_hold)
 			continue;
 		log_removal(name, entry, is_eviction);
 		if (recipe_is_lasting(entry->node))

@@ -32,8 +32,14 @@ subtest 'a contender for good' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $stays = $client->create("$path/$mark", 'somebody else', sequential => 1);
-	is(sql("SELECT who, coalesce(location, '') FROM zk_who('$name')"), 'somebody else|', 'of another client is no hold');
-	$client->delete($stays);
+	is(sql("SELECT who, location FROM zk_who('$name')"), 'somebody else|no session', 'of another client is no hold');
+	my $token = sql("SELECT token FROM zk_lock_queue('$name') WHERE session_id IS NULL AND client IS NULL");
+	my $session = background($node);
+	is($session->query_safe("SELECT zk_release_hold('$name', $token)"), 'f', 'nor released as one');
+	like($session->error, qr/WARNING:  there is no hold.*\nHINT:  .* zk_evict\(\) removes it/, 'which says what is to be done');
+	is($session->query_safe("SELECT zk_evict('$name', $token)"), 't', 'that removes it');
+	$session->quit;
+	ok(!$client->exists($stays), 'it is gone');
 	$client->close;
 	assert_no_nodes($zk, $path, 'nothing left');
 };
