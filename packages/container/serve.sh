@@ -12,11 +12,14 @@
 #                        is a single server
 #   ZOOKEEPER_ID         which of them it is: 1 is the first. Ports are 2888 and 3888,
 #                        or ZOOKEEPER_PORT + 707 and + 1707
+#   ZOOKEEPER_DIRECTORY  its configuration, and below it its data: /var/lib/zklock-zookeeper
 set -eu
 
+# Who is not root stays who he is.
 as_user() {
 	user=$1
 	shift
+	[ "$(id -u)" -eq 0 ] || exec "$@"
 	exec setpriv --reuid="$user" --regid="$(id -gn "$user")" --init-groups "$@"
 }
 
@@ -54,13 +57,14 @@ zookeeper_says() {
 }
 
 serve_zookeeper() {
-	conf=/var/lib/zklock-zookeeper/zoo.cfg
+	directory=${ZOOKEEPER_DIRECTORY:-/var/lib/zklock-zookeeper}
+	conf=$directory/zoo.cfg
 	port=${ZOOKEEPER_PORT:-2181}
 	cat >"$conf" <<-CONF
 	tickTime=2000
 	initLimit=10
 	syncLimit=5
-	dataDir=/var/lib/zklock-zookeeper/data
+	dataDir=$directory/data
 	clientPort=$port
 	maxClientCnxns=0
 	4lw.commands.whitelist=srvr,conf,mntr
@@ -72,9 +76,13 @@ serve_zookeeper() {
 		echo "server.$number=$member:$((port + 707)):$((port + 1707))" >>"$conf"
 	done
 	if [ "$number" -gt 0 ]; then
-		echo "${ZOOKEEPER_ID:?must be set for an ensemble}" >"${conf%/*}/data/myid"
+		echo "${ZOOKEEPER_ID:?must be set for an ensemble}" >"$directory/data/myid"
 	fi
-	as_user nobody java -Xmx256m -cp /usr/share/java/zookeeper.jar \
+	# Debian's zookeeper.jar brings slf4j without a backend, which throws its log away. This
+	# one writes to stderr.
+	as_user nobody java -Xmx256m -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+		-Dorg.slf4j.simpleLogger.showDateTime=true \
+		-Dorg.slf4j.simpleLogger.dateTimeFormat='yyyy-MM-dd HH:mm:ss.SSS' \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$conf"
 }
 

@@ -76,4 +76,17 @@ subtest 'the lines to paste' => sub {
 	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'one that is away does not');
 };
 
+# Debian's ZooKeeper throws its log away unless it is given where to write it.
+subtest 'the server of the image writes a log' => sub {
+	my $directory = PostgreSQL::Test::Utils::tempdir();
+	mkdir "$directory/data" or die "$directory/data: $!";
+	local @ENV{qw(ZOOKEEPER_DIRECTORY ZOOKEEPER_PORT)} = ($directory, ZooKeeper::free_port());
+	my $log = '';
+	my $server = IPC::Run::start([ "$tree/packages/container/serve.sh", 'zookeeper' ], '<', \undef, '>', \$log, '2>&1');
+	assert_soon { $server->pump_nb; $log =~ /^20\d\d-\d\d-\d\d [\d:.]+ .*binding to port/m } 'with a date in each line', 60;
+	note($log);
+	$server->kill_kill;
+	like(slurp_file("$directory/zoo.cfg"), qr{^dataDir=\Q$directory\E/data$}m, 'and its data where it is told');
+};
+
 done_testing();
