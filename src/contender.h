@@ -68,6 +68,12 @@ extern bool zklock_contend_confirm(ZkContender *contender);
  */
 extern bool zklock_contend_is_held(ZkRoundTrip *trip, const char *path);
 
+/*
+ * When to look at the queue again (protocol_now()) without news of the node
+ * ahead, which is watched; its name.
+ */
+extern int64 zklock_contend_look_at(const char *ahead);
+
 /* Raise 54000: the numbers of that lock's queue are used up. */
 pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
 													   const char *lock_path);

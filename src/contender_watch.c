@@ -73,12 +73,12 @@ static void warn_once(const Standing *standing, const char *ahead,
 static bool may_be_kept(const Standing *standing, const char *ahead);
 static bool says_held(const ZkReply *reply);
 static bool is_word_good(const Standing *standing);
-static int64 look_again_at(const Standing *standing, int timeouts);
+static int64 look_again_at(int timeouts);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
 static const char *child_path(const Standing *standing, const char *child,
 							  char path[RECIPE_PATH_SIZE]);
-static ZkWaitEnd await_watch(Standing *standing, int timeouts);
+static ZkWaitEnd await_watch(Standing *standing, int64 look_at);
 static const ZkReply *set_watch(Standing *standing, const char *child,
 								ZkWaitEnd *end);
 
@@ -96,7 +96,8 @@ contender_watch(Standing *standing, const char *ahead)
 	 * the last list was not, read one that is before waiting.
 	 */
 	standing->watches_queue = true;
-	return is_watched ? await_watch(standing, OWN_LOOKS) : ZK_WAIT_OVER;
+	return is_watched ? await_watch(standing, look_again_at(OWN_LOOKS)) :
+		ZK_WAIT_OVER;
 }
 
 bool
@@ -216,8 +217,7 @@ watch_next(Standing *standing, const char *ahead)
 	}
 	else if (reply != NULL)
 	{
-		end = await_watch(standing, mark == RECIPE_MARK_HAND_OVER ||
-						  mark == RECIPE_MARK_KEEPER ? OWN_LOOKS : 1);
+		end = await_watch(standing, zklock_contend_look_at(ahead));
 		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
 			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 	}
@@ -272,6 +272,16 @@ is_word_good(const Standing *standing)
 		 !zklock_session_has_credentials());
 }
 
+int64
+zklock_contend_look_at(const char *ahead)
+{
+	RecipeMark	mark = recipe_read_mark(ahead);
+
+	return look_again_at(mark == RECIPE_MARK_HAND_OVER ||
+						 mark == RECIPE_MARK_KEEPER ||
+						 mark == RECIPE_MARK_LEASE ? OWN_LOOKS : 1);
+}
+
 /*
  * Until when to wait for news before the queue is read again, in session
  * timeouts.  Servers tell what becomes of a node only to those who may read
@@ -279,14 +289,13 @@ is_word_good(const Standing *standing)
  * ahead can hide it from us, and our mark is in a name that anybody can forge.
  */
 static int64
-look_again_at(const Standing *standing, int timeouts)
+look_again_at(int timeouts)
 {
 	ZkClientStatus status;
 
 	if (!zklock_session_status(&status))
-		return standing->contender->bounds.deadline;
-	return Min(standing->contender->bounds.deadline,
-			   protocol_now() + timeouts * (int64) status.session_timeout_ms);
+		return ZK_NO_DEADLINE;
+	return protocol_now() + timeouts * (int64) status.session_timeout_ms;
 }
 
 /*
@@ -345,14 +354,12 @@ child_path(const Standing *standing, const char *child,
 
 /*
  * Wait for news of what is watched.  Log the wait when it takes long, and
- * search for deadlocks then.  After that many session timeouts the wait is
- * over without news.
+ * search for deadlocks then.  At look_at the wait is over without news.
  */
 static ZkWaitEnd
-await_watch(Standing *standing, int timeouts)
+await_watch(Standing *standing, int64 look_at)
 {
 	int64		deadline = standing->contender->bounds.deadline;
-	int64		look_at = look_again_at(standing, timeouts);
 
 	for (;;)
 	{

@@ -51,12 +51,6 @@ static HTAB *all_seen;
 /* Beyond so many all are forgotten: they are deleted a term later then. */
 #define SEEN_MAX 100000
 
-/*
- * How many reads are under way at once: each look searches those before it
- * (roundtrip.c), so a long queue is not read in one go.
- */
-#define READS_AT_ONCE 256
-
 static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
 static void log_expiry(const char *lock_path, const ZkLeased *leased);
@@ -77,7 +71,7 @@ bool
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 				   const List *nodes, List **leased)
 {
-	ZkLeased   *asked[READS_AT_ONCE];
+	ZkLeased   *asked[ZK_READS_AT_ONCE];
 	int			nasked = 0;
 
 	*leased = NIL;
@@ -89,7 +83,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		one->node = node;
 		one->path = psprintf("%s/%s", lock_path, node);
 		zklock_roundtrip_look(trip, ZK_GET, one->path);
-		if (nasked < READS_AT_ONCE && node != llast(nodes))
+		if (nasked < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		is_read = zklock_roundtrip_await_looks(trip);
@@ -100,7 +94,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 
 			if (!zklock_expiry_take(asked[i], reply))
 				continue;
-			asked[i]->over_at = seen_since(asked[i]) + asked[i]->ttl_ms;
+			zklock_expiry_time(asked[i]);
 			*leased = lappend(*leased, asked[i]);
 		}
 		zklock_roundtrip_end_looks(trip);
@@ -124,6 +118,12 @@ zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 	one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
 		Min(one->who.ttl_ms, ZK_TERM_MAX);
 	return true;
+}
+
+void
+zklock_expiry_time(ZkLeased *leased)
+{
+	leased->over_at = seen_since(leased) + leased->ttl_ms;
 }
 
 bool

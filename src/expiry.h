@@ -20,6 +20,12 @@
 #define ZK_TERM_MIN INT64CONST(2000)
 #define ZK_TERM_MAX INT64CONST(86400000)
 
+/*
+ * How many of them are read at once: each look searches those before it
+ * (roundtrip.c), so a long queue is not read in one go.
+ */
+#define ZK_READS_AT_ONCE 256
+
 /* A leased queue node, palloc'ed. */
 typedef struct ZkLeased
 {
@@ -42,9 +48,8 @@ typedef struct ZkLeased
 extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
 
 /*
- * Read those: ZkLeased, in the same order; those that are gone are left out.
- * The time of each version begins when this session reads it first, in
- * whatever call.  false at the trip's deadline, and if the session is lost.
+ * Read and time those: ZkLeased, in the same order; those that are gone are
+ * left out.  false at the trip's deadline, and if the session is lost.
  * What the trip has asked before stays valid.
  */
 extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
@@ -55,6 +60,12 @@ extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
  * the caller's.  false: it is none.
  */
 extern bool zklock_expiry_take(ZkLeased *one, const ZkReply *reply);
+
+/*
+ * Set over_at.  The time of each version begins when this backend reads it
+ * first, in whatever call.
+ */
+extern void zklock_expiry_time(ZkLeased *leased);
 
 /*
  * Delete that one if it has not been renewed since it was read.  *is_gone: it

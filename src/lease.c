@@ -61,6 +61,8 @@ zk_lease(PG_FUNCTION_ARGS)
 	zklock_drop_kept(leasing.name); /* we do not stand in our own way */
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_take,
 								zklock_lease_end, &leasing);
+	if (leasing.mine != NULL && !leasing.is_first && leasing.has_place)
+		zklock_lease_note_place(&leasing);
 	if (leasing.is_over || leasing.mine == NULL || !leasing.is_first)
 		PG_RETURN_NULL();
 	zklock_lease_note(&leasing, false);

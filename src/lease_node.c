@@ -60,6 +60,7 @@ typedef struct Known
 {
 	char	   *name;			/* of the lock */
 	ZkLeased	leased;			/* path, token, version, term, owner, note */
+	bool		is_place;		/* merely one in the queue */
 	bool		is_outdated;	/* its version: a renewal was refused, or its
 								 * outcome is not known */
 	Moment		proof;			/* when the last renewal was sent */
@@ -99,11 +100,23 @@ static bool remove_made(ZkRoundTrip *trip, ZkLeasing *leasing);
 static void keep_made(ZkLeasing *leasing);
 static int64 renewal_due_at(const ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
+static bool await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
+static bool wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
+static bool watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
+						int64 *look_at);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *note_name(ZkRoundTrip *trip, ZkLeasing *leasing,
 								int *root_length);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
-static bool look(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all);
+static bool read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
+					   const List *nodes, bool times_all, List **leased);
+static List *choose_ahead(const ZkLeasing *leasing, const List *nodes,
+						  bool times_all);
+static bool is_listed(const List *nodes, const char *place);
+static void find_mine(ZkLeasing *leasing, const List *leased);
+static bool end_others(ZkRoundTrip *trip, ZkLeasing *leasing,
+					   const List *leased);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static bool renew(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *set(ZkRoundTrip *trip, ZkLeasing *leasing,
@@ -112,6 +125,7 @@ static char *build_data(const char *owner, const char *note, int64 ttl_ms);
 static const ZkReply *check_reply(const ZkReply *reply,
 								  ZkLeasing *leasing);
 static Known *find_known(int64 token);
+static void guess_place(ZkLeasing *leasing);
 static Known *learn(const ZkLeasing *leasing, Known *former);
 static void note_text(char **text, const char *value);
 static bool is_fresh(const Known *known);
@@ -156,6 +170,7 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	int64		deadline = leasing->bounds.wait_until;
 
+	guess_place(leasing);
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
@@ -167,22 +182,15 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 			/* who merely keeps the lock gives it up when somebody comes */
 			if (!leasing->is_first && !leasing->has_place &&
 				protocol_now() >= deadline &&
-				(leasing->keeper == NULL ||
-				 zklock_contend_is_held(trip, leasing->keeper)))
+				(!leasing->is_ahead_keeper ||
+				 zklock_contend_is_held(trip, leasing->ahead)))
 				return zklock_session_live() != 0;
-			if (leasing->keeper != NULL)
+			if (leasing->is_ahead_keeper)
 				deadline = Min(Max(deadline, protocol_now() + ZK_KEEPER_MS),
 							   leasing->bounds.deadline);
-			leasing->is_watching = protocol_now() < deadline;
 			zklock_session_bound_creates();
 			if (!make_node(trip, leasing))
 				return false;
-			continue;
-		}
-		if (!leasing->is_first && !leasing->is_watching &&
-			protocol_now() < deadline)
-		{
-			leasing->is_watching = true;
 			continue;
 		}
 		if ((leasing->renewed != leasing->mine->token ||
@@ -193,8 +201,7 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 			continue;
 		if (leasing->is_first || protocol_now() >= deadline)
 			break;
-		if (zklock_session_await_watch(Min(Min(deadline, leasing->look_at),
-										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
+		if (!await_turn(trip, leasing, deadline))
 			return false;
 		if (protocol_now() >= deadline)
 			break;
@@ -240,7 +247,7 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 
 	/* the same token may be one of another root, or of another name */
 	leasing->lock_path = zklock_name_path(leasing->name, NULL);
-	leasing->mine = known != NULL &&
+	leasing->mine = known != NULL && !known->is_place &&
 		strcmp(known->leased.path, psprintf("%s%s", leasing->lock_path,
 											strrchr(known->leased.path, '/'))) == 0 ?
 		&known->leased : NULL;
@@ -340,6 +347,86 @@ renewal_due_at(const ZkLeasing *leasing)
 }
 
 /*
+ * Wait behind the node just ahead until the queue is to be looked at again:
+ * that node is gone, a term is over, or the deadline is here.  Renews mine
+ * meanwhile.  false if the session is lost.
+ */
+static bool
+await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline)
+{
+	MemoryContext context = AllocSetContextCreate(leasing->context,
+												  "zklock lease wait",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	bool		is_alive = wait_behind(trip, leasing, deadline);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	return is_alive;
+}
+
+/* In a memory context of its own, for it may take hours. */
+static bool
+wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline)
+{
+	for (;;)
+	{
+		int64		look_at;
+		ZkWaitEnd	end;
+
+		MemoryContextReset(CurrentMemoryContext);
+		if (!watch_ahead(trip, leasing, &look_at))
+			return zklock_session_live() != 0;
+		look_at = Min(look_at, deadline);
+		while ((end = zklock_session_await_watch(Min(look_at,
+													 renewal_due_at(leasing)))) == ZK_WAIT_TIMEOUT)
+		{
+			if (protocol_now() >= look_at)
+				return true;
+			MemoryContextReset(CurrentMemoryContext);
+			trip->deadline = zklock_bounds_reply(&leasing->bounds);
+			if (!renew(trip, leasing))
+				return false;
+			if (leasing->renewed != leasing->mine->token)
+				return true;
+		}
+		if (end == ZK_WAIT_LOST)
+			return false;
+		if (zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_SET)
+			return true;
+	}
+}
+
+/*
+ * Watch the node just ahead, and if it is a lease time the version that is
+ * there now.  *look_at: when to look at the queue without news.  false if
+ * that node is gone, or the session is lost.
+ */
+static bool
+watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, int64 *look_at)
+{
+	const ZkReply *reply;
+	const char *node = strrchr(leasing->ahead, '/') + 1;
+	ZkLeased	one = {.node = node};
+
+	trip->deadline = zklock_bounds_reply(&leasing->bounds);
+	reply = check_reply(zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
+											  leasing->ahead), leasing);
+	if (reply->result != ZK_OK)
+		return false;
+	if (recipe_read_mark(node) == RECIPE_MARK_LEASE &&
+		zklock_expiry_take(&one, reply))
+	{
+		/* else a look has just tried to delete it */
+		zklock_expiry_time(&one);
+		if (one.over_at > protocol_now())
+			leasing->look_at = one.over_at;
+	}
+	*look_at = Min(leasing->look_at, zklock_contend_look_at(node));
+	return true;
+}
+
+/*
  * Make a node for the owner.  The name of the lock is noted first, for the
  * worker that looks for leases whose term is over; and once more, if it may
  * have been dropped before the node was there (lease_worker.c).  If the reply
@@ -380,6 +467,8 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->renewed = reply->czxid;
 		leasing->proof = sent;
+		strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
+				sizeof(leasing->place));
 		if (protocol_now() - named_at >= NAME_MS)
 			reply = note_name(trip, leasing, &root_length);
 	}
@@ -407,6 +496,7 @@ static bool
 find(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	bool		is_done;
+	bool		times_all = false;
 	MemoryContext caller;
 
 	/* somebody may wait for hours, and look each time */
@@ -419,7 +509,10 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->mine = NULL;
 		MemoryContextReset(leasing->context);
-		is_done = look(trip, leasing);
+		is_done = look(trip, leasing, times_all);
+
+		/* where one was not renewed its neighbors may be as dead */
+		times_all = true;
 	} while (is_done && leasing->look_at == 0);
 	MemoryContextSwitchTo(caller);
 	return is_done;
@@ -427,10 +520,9 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /* Look once.  A token may come from a server that is ahead of ours. */
 static bool
-look(ZkRoundTrip *trip, ZkLeasing *leasing)
+look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 {
 	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
-	ZkRead		read = leasing->is_watching ? ZK_LIST_AND_WATCH : ZK_LIST;
 	const ZkReply *list;
 	List	   *leased;
 	RecipeVerdict verdict;
@@ -438,35 +530,143 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 	leasing->is_first = true;
 	leasing->lock_path = zklock_name_path(leasing->name, NULL);
-	leasing->keeper = NULL;
+	leasing->ahead = NULL;
+	leasing->is_ahead_keeper = false;
 	leasing->look_at = ZK_NO_DEADLINE;
 	list = check_reply(leasing->owner != NULL ?
-					   zklock_roundtrip_read(trip, read, leasing->lock_path) :
-					   zklock_roundtrip_read_newest(trip, read,
+					   zklock_roundtrip_read(trip, ZK_LIST, leasing->lock_path) :
+					   zklock_roundtrip_read_newest(trip, ZK_LIST,
 													leasing->lock_path),
 					   leasing);
 	leasing->has_parent = list->result == ZK_OK;
 	if (list->result != ZK_OK)
 		return list->result != ZK_SESSION_LOST;
-	if (!zklock_expiry_read(trip, leasing->lock_path,
-							zklock_expiry_nodes(list->children, list->nchildren),
-							&leased))
+	if (!read_queue(trip, leasing,
+					zklock_expiry_nodes(list->children, list->nchildren),
+					times_all, &leased))
 		return zklock_session_live() != 0 &&
 			check_reply(NULL, leasing)->result != ZK_SESSION_LOST;
-	foreach_ptr(ZkLeased, one, leased)
-		if (leasing->mine == NULL && is_wanted(leasing, one))
-		leasing->mine = one;
 	wish.mine = leasing->mine != NULL ? leasing->mine->node : NULL;
 	verdict = recipe_verdict(list->children, list->nchildren, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
 		zklock_contend_raise_exhausted(leasing->name, leasing->lock_path);
 	leasing->is_first = verdict == RECIPE_HELD;
 	leasing->is_busy = !leasing->is_first;
-	if (ahead >= 0 &&
-		recipe_read_mark(list->children[ahead]) == RECIPE_MARK_KEEPER)
-		leasing->keeper = psprintf("%s/%s", leasing->lock_path,
-								   list->children[ahead]);
+	if (ahead >= 0)
+	{
+		leasing->ahead = psprintf("%s/%s", leasing->lock_path,
+								  list->children[ahead]);
+		leasing->is_ahead_keeper =
+			recipe_read_mark(list->children[ahead]) == RECIPE_MARK_KEEPER;
+	}
+	return end_others(trip, leasing, leased);
+}
 
+/*
+ * Read of the leases in the queue what the call has to know, as
+ * zklock_expiry_read(), and find mine.  That of those who wait costs the same
+ * however many do:  Who knows his place reads his own node, those ahead of it
+ * that are new to him, and the last lease ahead of it, which is his to time.
+ * The one before that is timed by whoever made the last, and if he is dead, too,
+ * by us when the last one is gone.
+ */
+static bool
+read_queue(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
+		   bool times_all, List **leased)
+{
+	*leased = NIL;
+	if (is_listed(nodes, leasing->place))
+	{
+		if (!zklock_expiry_read(trip, leasing->lock_path,
+								choose_ahead(leasing, nodes, times_all),
+								leased))
+			return false;
+		find_mine(leasing, *leased);
+	}
+	if (leasing->mine == NULL && nodes != NIL)
+	{
+		/* one whose create may be done yet is looked for behind mine, too */
+		bool		is_complete = leasing->guid[0] != '\0';
+		List	   *batch = NIL;
+
+		*leased = NIL;
+		foreach_ptr(char, node, nodes)
+		{
+			List	   *more;
+
+			batch = lappend(batch, node);
+			if (list_length(batch) < ZK_READS_AT_ONCE && node != llast(nodes))
+				continue;
+			if (!zklock_expiry_read(trip, leasing->lock_path, batch, &more))
+				return false;
+			*leased = list_concat(*leased, more);
+			find_mine(leasing, *leased);
+			if (leasing->mine != NULL && !is_complete)
+				break;
+			list_free(batch);
+			batch = NIL;
+		}
+	}
+	if (leasing->mine != NULL)
+		strlcpy(leasing->place, leasing->mine->node, sizeof(leasing->place));
+	else
+		leasing->place[0] = '\0';
+	strlcpy(leasing->read_to, leasing->mine != NULL ? leasing->place :
+			nodes != NIL ? llast(nodes) : "", sizeof(leasing->read_to));
+	return true;
+}
+
+/* Which leases does who has that place read? */
+static List *
+choose_ahead(const ZkLeasing *leasing, const List *nodes, bool times_all)
+{
+	List	   *chosen = NIL;
+	char	   *last = NULL;	/* ahead, and not chosen */
+
+	foreach_ptr(char, node, nodes)
+	{
+		bool		is_mine = strcmp(node, leasing->place) == 0;
+
+		if (is_mine && last != NULL)
+			chosen = lappend(chosen, last);
+		last = node;
+		if (is_mine || times_all ||
+			recipe_compare_nodes(node, leasing->read_to) > 0)
+		{
+			chosen = lappend(chosen, node);
+			last = NULL;
+		}
+		if (is_mine)
+			break;
+	}
+	return chosen;
+}
+
+static bool
+is_listed(const List *nodes, const char *place)
+{
+	foreach_ptr(const char, node, nodes)
+		if (strcmp(node, place) == 0)
+		return true;
+	return false;
+}
+
+/* The first one that is wanted. */
+static void
+find_mine(ZkLeasing *leasing, const List *leased)
+{
+	foreach_ptr(ZkLeased, one, leased)
+		if (leasing->mine == NULL && is_wanted(leasing, one))
+		leasing->mine = one;
+}
+
+/*
+ * Delete others of the same owner, and those ahead of mine whose term is over.
+ * false if the session is lost.
+ */
+static bool
+end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
+{
 	foreach_ptr(const ZkLeased, one, leased)
 	{
 		bool		is_gone;
@@ -480,6 +680,9 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 			if (is_gone)
 				leasing->look_at = 0;
 		}
+		else if (leasing->mine != NULL &&
+				 recipe_compare_nodes(one->node, leasing->mine->node) > 0)
+			continue;
 		else if (!zklock_expiry_end(trip, leasing->lock_path, one,
 									&leasing->look_at))
 			return false;
@@ -591,12 +794,18 @@ zklock_lease_note(const ZkLeasing *leasing, bool is_used)
 	if (known == NULL || mine != &known->leased)
 		known = learn(leasing, known);
 	known->proof = leasing->proof;
-	known->is_outdated = false;
+	known->is_place = known->is_outdated = false;
 	if (is_used && known->user == InvalidSubTransactionId)
 	{
 		known->user = GetCurrentSubTransactionId();
 		nused++;
 	}
+}
+
+void
+zklock_lease_note_place(const ZkLeasing *leasing)
+{
+	learn(leasing, find_known(leasing->mine->token))->is_place = true;
 }
 
 void
@@ -616,6 +825,27 @@ find_known(int64 token)
 		if (known->leased.token == token)
 		return known;
 	return NULL;
+}
+
+/*
+ * Where does the owner stand, as far as this backend knows?  Nobody but he can
+ * have come ahead of him since.
+ */
+static void
+guess_place(ZkLeasing *leasing)
+{
+	char	   *lock_path = zklock_name_path(leasing->name, NULL);
+
+	foreach_ptr(const Known, known, all_known)
+	{
+		const char *node = strrchr(known->leased.path, '/') + 1;
+
+		if (strcmp(known->leased.who.owner, leasing->owner) != 0 ||
+			strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
+			continue;
+		strlcpy(leasing->place, node, sizeof(leasing->place));
+		strlcpy(leasing->read_to, node, sizeof(leasing->read_to));
+	}
 }
 
 /* Copy what was found to an entry, which may be NULL. */

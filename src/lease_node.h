@@ -28,7 +28,11 @@ typedef struct ZkLeasing
 	bool		is_busy;		/* others were ahead at the last look; false at
 								 * first */
 	bool		is_over;		/* and the time was over before the next */
-	bool		is_watching;	/* looks are to watch the queue; false at first */
+
+	/* What the call knows of the queue; "" at first. */
+	char		place[RECIPE_NODE_SIZE];	/* name of mine, as far as is known */
+	char		read_to[RECIPE_NODE_SIZE];	/* up to this one all leases were
+											 * read: none but mine is wanted */
 
 	/* Of the last look at the queue; valid when the call is over. */
 	MemoryContext context;		/* in which that is; NULL at first */
@@ -36,9 +40,9 @@ typedef struct ZkLeasing
 	ZkLeased   *mine;			/* NULL: there is none */
 	bool		is_first;		/* is nobody ahead of it, or would be? */
 	bool		has_parent;		/* is the lock's znode there? */
-	char	   *keeper;			/* path of the node just ahead, if the lock may
-								 * merely be kept there; or NULL */
-	int64		look_at;		/* when the term of another one may be over; 0:
+	char	   *ahead;			/* path of the node just ahead; NULL: none */
+	bool		is_ahead_keeper;	/* may the lock merely be kept there? */
+	int64		look_at;		/* when the term of one ahead may be over; 0:
 								 * one was deleted, a look again is due */
 
 	/* Of what was written. */
@@ -80,6 +84,9 @@ extern void zklock_lease_end(void *leasing);
  * transaction rests on it from here on.
  */
 extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
+
+/* Note where mine waits, so that the next call of its owner need not search. */
+extern void zklock_lease_note_place(const ZkLeasing *leasing);
 
 /* Raise 40001: the lease with that token is not its owner's any more. */
 pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);

@@ -1,0 +1,104 @@
+
+# What it costs to wait in zk_lease() does not depend on how many wait. And though a waiter
+# looks at no more than the lease just ahead, a dead one in the middle of the queue stops nobody.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $holder = background($node);
+my @waiters;
+
+sub lease ($session, $name, $owner, $more = "'60s'")
+{
+	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+}
+
+# More of them in the queue; each renews its place every three seconds.
+sub join_line ($name, $count)
+{
+	while (@waiters < $count)
+	{
+		my $number = @waiters + 1;
+		push @waiters, background($node);
+		start_in_queue($waiters[-1], "SELECT zk_lease('$name', 'app$number', '9s', '5min')", $zk, lock_path($name), $number + 1);
+	}
+	return;
+}
+
+# Requests of each that waits, in a second. What else was going on makes it more: the least counts.
+sub requests_each ($count)
+{
+	my $least;
+	foreach (1 .. 2)
+	{
+		my ($before, $since) = ($zk->packets_received, time);
+		poll_until { time >= $since + 4 } 'requests to come', 60;
+		my $rate = ($zk->packets_received - $before) / (time - $since) / $count;
+		$least = $rate if !defined $least || $rate < $least;
+	}
+	note(sprintf '%d wait: %.1f requests a second each', $count, $least);
+	return $least;
+}
+
+# A renewal of one's own, a look at the one ahead when that was renewed, and heartbeats: less than
+# one a second. With a look at all others each of twenty has seven.
+subtest 'twenty wait at the cost of five' => sub {
+	lease($holder, 'line', 'first', "'1 day'");
+	foreach my $count (5, 20)
+	{
+		join_line('line', $count);
+		my $rate = requests_each($count);
+		cmp_ok($rate, '>', 0, "$count renew their places");
+		cmp_ok($rate, '<', 2, 'and do not look at all others');
+	}
+	is(scalar(grep { $_->is_done } @waiters), 0, 'all wait');
+	$holder->query_safe("SELECT zk_evict('line', token) FROM zk_lock_queue('line') WHERE position = 1");
+	cmp_ok($waiters[0]->wait_result, '>', 0, 'the first of them has it then');
+	is(scalar(grep { $_->is_done } @waiters), 1, 'and nobody else');
+	# Each is the next when the one before it is not renewed any more, or gives it up.
+	my $token = $waiters[0]->query_safe("SELECT (zk_leader('line')).token");
+	$waiters[0]->query_safe("SELECT zk_lease_release('line', $token)");
+	cmp_ok($waiters[1]->wait_result, '>', $token, 'the second has it when the first gives it up');
+	cmp_ok($waiters[2]->wait_result, '>', $token, 'the third when the second does not renew it');
+	@waiters = ();
+};
+
+subtest 'dead places in the middle' => sub {
+	my $token = lease($holder, 'dead', 'first', "'60s'");
+	lease($holder, 'dead', "dead$_", "'2s', place => true") foreach 1 .. 4;
+	my $waiter = background($node);
+	start_in_queue($waiter, "SELECT zk_lease('dead', 'living', '60s', '3min')", $zk, lock_path('dead'), 6);
+	assert_soon { queue_nodes($zk, lock_path('dead')) == 2 } 'are removed by who waits behind the last of them';
+	$holder->query_safe("SELECT zk_lease_release('dead', $token)");
+	cmp_ok($waiter->wait_result, '>', $token, 'who has it then');
+};
+
+# Other clients time nobody.
+subtest 'a dead holder ahead of another client' => sub {
+	my $client = $zk->client;
+	lease($holder, 'mixed', 'dead', "'2s'");
+	my $other = $client->contend(lock_path('mixed/x-lock-'));
+	my $waiter = background($node);
+	start_in_queue($waiter, "SELECT zk_lease('mixed', 'living', '60s', '3min')", $zk, lock_path('mixed'), 3);
+	assert_soon { queue_nodes($zk, lock_path('mixed')) == 2 } 'is removed by the first lease behind both';
+	ok(!$waiter->is_done, 'the other client has the lock');
+	$client->delete($other);
+	cmp_ok($waiter->wait_result, '>', 0, 'then the waiter');
+};
+
+# A renewal is seen by who waits, though it reads nothing else.
+subtest 'a holder that renews' => sub {
+	my $token = lease($holder, 'renewed', 'app', "'3s'");
+	my $waiter = background($node);
+	$waiter->start_query("SELECT zk_lease('renewed', 'other', '60s', '7s')");
+	my $is_held = 1;
+	until ($waiter->is_done || !$is_held)
+	{
+		$is_held = $holder->query_safe("SELECT zk_lease_renew('renewed', $token, '3s'), pg_sleep(0.2)") =~ /^t/;
+	}
+	ok($is_held, 'keeps its lease');
+	is($waiter->wait_result, '', 'and the waiter gets nothing');
+};
+
+done_testing();
