@@ -112,6 +112,7 @@ OBJS = \
 	src/lease_node.o \
 	src/lock.o \
 	src/lock_proof.o \
+	src/released.o \
 	src/contender.o \
 	src/contender_watch.o \
 	src/contender_log.o \

@@ -41,6 +41,7 @@ struct ZkRequest
 	ZkClient   *client;
 	RequestKind kind;
 	bool		done;			/* reply is valid */
+	bool		is_gone;		/* nobody asked: of a LEAVE that was silent */
 	bool		is_place;		/* it makes one in a queue: that this is gone
 								 * is another reply */
 	ZkReply		reply;
@@ -477,11 +478,13 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 
 	if (taken->frame.id == 0)
 		request = new_request(client, REQUEST_LEAVE);
+	if (request != NULL && taken->frame.id == 0)
+		request->is_gone = true;
 	if (request == NULL ||
 		(request->done && (!request->is_place ||
 						   taken->frame.u.reply.result != ZK_NO_NODE)))
 		return;
-	client->ngone += request->kind == REQUEST_LEAVE;
+	client->ngone += request->is_gone;
 	if (request->kind == REQUEST_CREATE &&
 		taken->frame.u.reply.result == ZK_OK &&
 		!protocol_is_made(request->path, taken->blobs[0]))
@@ -782,6 +785,22 @@ zklock_client_leave(ZkClient *client, const char *path, const char *name,
 }
 
 ZkRequest *
+zklock_client_leave_asking(ZkClient *client, const char *path,
+						   const char *name, int64_t czxid, bool is_awaited)
+{
+	ZkRequest  *request = start_request(client, &(FrameRequest) {
+		.kind = REQUEST_LEAVE, .version = ZK_ANY_VERSION, .czxid = czxid,
+		.is_awaited = is_awaited
+	}, path, NULL, name, (int) strlen(name) + 1);
+
+	if (request == NULL)
+		return NULL;
+	client->nwithdrawn += is_awaited;
+	flush_unless_many(client);
+	return request;
+}
+
+ZkRequest *
 zklock_client_take_gone(ZkClient *client)
 {
 	uint64_t	slot = 0;
@@ -790,10 +809,9 @@ zklock_client_take_gone(ZkClient *client)
 	if (client->ngone == 0)
 		return NULL;
 	client->ngone--;
-	while (client->slots[slot] == NULL ||
-		   client->slots[slot]->kind != REQUEST_LEAVE)
+	while (client->slots[slot] == NULL || !client->slots[slot]->is_gone)
 		slot++;
-	client->slots[slot]->kind = REQUEST_DELETE; /* taken */
+	client->slots[slot]->is_gone = false;	/* taken */
 	return client->slots[slot];
 }
 

@@ -157,6 +157,17 @@ extern bool zklock_client_leave(ZkClient *client, const char *path,
 								bool is_awaited);
 
 /*
+ * The same, with a reply that tells whether the node was there when it was
+ * left: ZK_OK, also if its deletion was refused and is repeated; ZK_NO_NODE if
+ * somebody else had deleted it; anything else: nobody knows.  czxid is the
+ * node's.  NULL, with nothing sent, only without memory.
+ */
+extern ZkRequest *zklock_client_leave_asking(ZkClient *client,
+											 const char *path,
+											 const char *name, int64_t czxid,
+											 bool is_awaited);
+
+/*
  * A node that was left, and had been deleted by somebody else before; to be
  * freed.  NULL: there is none any more.  Its reply is here, with the path, the
  * lock's name as the only child, and its token as czxid.

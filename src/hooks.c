@@ -46,7 +46,6 @@
 #include "compat.h"
 #include "lease_node.h"
 #include "lock.h"
-#include "place.h"
 #include "session.h"
 #include "stat.h"
 
@@ -145,10 +144,13 @@ zklock_hooks_follow(void)
 	is_following = true;
 }
 
-bool
-zklock_hooks_has_written(void)
+ZkWork
+zklock_hooks_work(void)
 {
-	return TransactionIdIsValid(GetTopTransactionIdIfAny()) || has_notified();
+	if (has_notified())
+		return ZK_WORK_NOTIFICATIONS;
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ?
+		ZK_WORK_CHANGES : ZK_WORK_NONE;
 }
 
 bool
@@ -190,7 +192,7 @@ at_transaction_event(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			zklock_place_tell_gone(0);
+			zklock_released_tell(0);
 			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -302,7 +304,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 {
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
-	bool		had_written = is_discard_all && zklock_hooks_has_written();
+	ZkWork		work = is_discard_all ? zklock_hooks_work() : ZK_WORK_NONE;
 
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
@@ -310,7 +312,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 						environment, dest, completion);
 	Assert(!IsA(pstmt->utilityStmt, NotifyStmt) || has_notified());
 	if (is_discard_all)
-		zklock_release_session_scope(had_written);
+		zklock_release_session_scope(work);
 }
 
 /*
@@ -368,7 +370,7 @@ rewrite_cancellation(ErrorData *error)
 static void
 guard_commit(void)
 {
-	if (!zklock_has_locks() && !zklock_has_released_lost() &&
+	if (!zklock_has_locks() && !zklock_released_matters() &&
 		!zklock_lease_is_used())
 		return;
 	ForceSyncCommit();
@@ -383,8 +385,8 @@ is_to_be_guarded(void)
 {
 	return commit_guard != GUARD_OFF &&
 		(zklock_lease_is_used() ||
-		 ((zklock_has_locks() || zklock_has_released_lost()) &&
-		  (zklock_hooks_has_written() || zklock_has_xact_locks())));
+		 ((zklock_has_locks() || zklock_released_matters()) &&
+		  (zklock_hooks_work() != ZK_WORK_NONE || zklock_has_xact_locks())));
 }
 
 /*

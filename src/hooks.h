@@ -8,16 +8,16 @@
 #ifndef ZKLOCK_HOOKS_H
 #define ZKLOCK_HOOKS_H
 
+#include "released.h"
+
 /* Define the settings of this module and install its hooks.  For _PG_init(). */
 extern void zklock_hooks_init(void);
 
 /* Register the transaction callbacks, once; before the first lock. */
 extern void zklock_hooks_follow(void);
 
-/*
- * Has the current transaction anything to commit: changes, or notifications?
- */
-extern bool zklock_hooks_has_written(void);
+/* What has the current transaction to commit? */
+extern ZkWork zklock_hooks_work(void);
 
 /*
  * For who lets others in that waited for somebody who belongs to no session:

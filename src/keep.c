@@ -148,14 +148,14 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 }
 
 bool
-zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
+zklock_keep_put(ZkPlace *place, ZkSessionNumber live, bool may_stay)
 {
 	ZkKeep	   *keep = place->keep;
 	KeptLock   *shared = keep != NULL ? shared_part(keep) : NULL;
 
 	if (keep == NULL)
 		return false;
-	if (shared != NULL && !can_keep(keep, live))
+	if (shared != NULL && (!may_stay || !can_keep(keep, live)))
 		keep_word_end(shared);
 	else if (shared != NULL &&
 			 keep_word_put(shared, keep->generation, protocol_now()))
@@ -316,7 +316,7 @@ static void
 leave(ZkKeep *keep)
 {
 	keep_word_end(shared_part(keep));
-	zklock_place_leave(keep->place, zklock_session_live());
+	zklock_place_leave(keep->place, zklock_session_live(), false);
 	release(keep);
 }
 

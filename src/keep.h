@@ -38,9 +38,10 @@ extern void zklock_keep_begin(ZkPlace *place, const char *data);
 /*
  * The last count of its lock is gone: keep the place, if that is allowed and
  * nobody waits for it.  It must stay where it is while it is kept.  false: it
- * is to be left.  Never raises, never waits.
+ * is to be left, as always without may_stay.  Never raises, never waits.
  */
-extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live);
+extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live,
+							bool may_stay);
 
 /* Is it kept, or given up by the program, which nobody has noticed yet? */
 extern bool zklock_keep_is_kept(const ZkPlace *place);

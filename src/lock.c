@@ -52,12 +52,6 @@ static int	max_locks_setting;
  */
 #define BYTES_MAX (512 * 1024)
 
-/*
- * Has this transaction, after it wrote, let go of a lock that was lost?  Then
- * it must not commit either: what it wrote before may rely on the lock.
- */
-static bool has_released_lost;
-
 /* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
 static bool snapshot_warning;
 
@@ -120,13 +114,14 @@ static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkLockOrder *order, Lock *lock);
 static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
-					 const char *how);
+					 ZkWork work, const char *how);
+static void leave(Lock *lock, ZkSessionNumber live, ZkWork work);
 static void note_holder(Lock *lock);
 static void log_lock(const Lock *lock, RecipeMode mode, const char *how);
 static void log_exit(int code, Datum arg);
 static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
-static void end_scopes(unsigned scopes, bool has_written);
+static void end_scopes(unsigned scopes, ZkWork work);
 static void drop_xact_counts(XactCount **list);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 						   SubTransactionId parent);
@@ -193,7 +188,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		ZkWaitEnd	end;
 
 		zklock_refuse_if_lost();
-		zklock_place_tell_gone(0);
+		zklock_released_tell(0);
 		zklock_session_renew(is_again);
 		lock = enter_lock(order->name);
 		reserve_count(lock, order->mode, order->scope);
@@ -241,7 +236,8 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 		lock->xact[mode]->count--;
 	}
 	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, zklock_session_live(), "given back");
+		end_mode(lock, mode, zklock_session_live(), ZK_WORK_NONE,
+				 "given back");
 	forget_if_empty(lock);
 }
 
@@ -251,7 +247,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
  */
 
 bool
-zklock_release(const char *name, RecipeMode mode, bool has_written)
+zklock_release(const char *name, RecipeMode mode, ZkWork work)
 {
 	Lock	   *lock = zklock_lock_find(name);
 	ZkSessionNumber live;
@@ -267,7 +263,6 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	live = zklock_session_reap(false);
 	zklock_place_settle(&lock->place, live);
 	was_lost = zklock_place_is_lost(&lock->place, live);
-	has_released_lost |= was_lost && has_written;
 	token = lock->place.token;
 
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
@@ -275,16 +270,13 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	patience = release_patience(&lock->place);
 	lock->taken[mode].counts[ZK_SCOPE_SESSION]--;
 	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, live, "unlocked");
+		end_mode(lock, mode, live, work, "unlocked");
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	if (patience > 0)
 		zklock_session_await_undone(protocol_now() + patience);
-	if (zklock_place_tell_gone(token))
-	{
-		has_released_lost |= has_written;
+	if (zklock_released_tell(token))
 		return false;
-	}
 	if (was_lost)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -294,21 +286,21 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 }
 
 void
-zklock_release_session_scope(bool has_written)
+zklock_release_session_scope(ZkWork work)
 {
 	bool		had_locks = zklock_has_locks();
 
-	zklock_place_tell_gone(0);
+	zklock_released_tell(0);
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	if (had_locks)
-		end_scopes(ENDS(ZK_SCOPE_SESSION), has_written);
+		end_scopes(ENDS(ZK_SCOPE_SESSION), work);
 	zklock_keep_drop_down_to(0);
 	RESUME_INTERRUPTS();
 	if (had_locks)
 		zklock_session_await_undone(protocol_now() + RELEASE_MS);
-	has_released_lost |= zklock_place_tell_gone(0) && has_written;
+	zklock_released_tell(0);
 }
 
 /* A backend that holds and keeps nothing pays two comparisons. */
@@ -317,11 +309,11 @@ zklock_end_transaction(void)
 {
 	bool		had_locks = nheld > 0;
 
-	has_released_lost = false;
+	zklock_released_end_transaction();
 	zklock_keep_settle();
 	if (has_unkept())
 		end_scopes(ENDS(ZK_SCOPE_TRANSACTION) |
-				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), false);
+				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), ZK_WORK_NONE);
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -360,12 +352,6 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
  * Public functions: what is held
  * ---------------------------------------------------------------------
  */
-
-bool
-zklock_has_released_lost(void)
-{
-	return has_released_lost;
-}
 
 bool
 zklock_has_locks(void)
@@ -637,6 +623,7 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 		held_bytes += lock->nbytes;
 		if (nheld++ == 0)
 			zklock_session_note_use(true);
+		lock->granted_in = zklock_released_mark();
 	}
 	if (!zklock_board_is_taken(mode))
 	{
@@ -689,10 +676,10 @@ win_place(const ZkLockOrder *order, Lock *lock)
 
 /*
  * The counts of these scopes end, and with them the places that nothing else
- * holds.  has_written: see zklock_release().  Never raises or waits.
+ * holds.  work: see zklock_release().  Never raises or waits.
  */
 static void
-end_scopes(unsigned scopes, bool has_written)
+end_scopes(unsigned scopes, ZkWork work)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -710,18 +697,14 @@ end_scopes(unsigned scopes, bool has_written)
 
 			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 				counts[ZK_SCOPE_SESSION] > 0)
-			{
-				has_released_lost |= has_written &&
-					zklock_place_is_lost(&lock->place, live);
 				release_patience(&lock->place);
-			}
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 				if ((scopes & ENDS(scope)) != 0)
 					counts[scope] = 0;
 			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
 				drop_xact_counts(&lock->xact[mode]);
 			if (was_held && !zklock_board_is_taken(&lock->taken[mode]))
-				end_mode(lock, mode, live,
+				end_mode(lock, mode, live, work,
 						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
 						 "unlocked with all" :
 						 "ended with its transaction or call");
@@ -765,7 +748,9 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 	else
 		lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] -= ending->count;
 	if (ending->count > 0 && !zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, zklock_session_live(), "rolled back");
+		end_mode(lock, mode, zklock_session_live(),
+				 TransactionIdIsValid(GetTopTransactionIdIfAny()) ?
+				 ZK_WORK_CHANGES : ZK_WORK_NONE, "rolled back");
 	pfree(ending);
 }
 
@@ -774,7 +759,8 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
  * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
  */
 static void
-end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
+end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, ZkWork work,
+		 const char *how)
 {
 	Assert(!zklock_board_is_taken(&lock->taken[mode]));
 	if (!zklock_lock_is_held(lock))
@@ -782,10 +768,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 		/* ahead of the delete, or loss_notice.c misses a node of what is held */
 		zklock_board_remove_lock(&lock->line);
 		log_lock(lock, mode, how);
-		if (zklock_place_is_lost(&lock->place, live))
-			zklock_lock_note_late_loss(lock);
-		if (!zklock_keep_put(&lock->place, live))
-			zklock_place_leave(&lock->place, live);
+		leave(lock, live, work);
 		held_bytes -= lock->nbytes;
 		if (--nheld > 0)
 			return;
@@ -794,6 +777,33 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 	}
 	else if (mode == RECIPE_EXCLUSIVE)
 		zklock_place_downgrade(&lock->place, live);
+}
+
+/*
+ * Keep the place or leave it.  If what this transaction wrote relies on it,
+ * its commit has to know whether it had been lost; so it is not kept, for
+ * nobody is asked then.  Never raises or waits.
+ */
+static void
+leave(Lock *lock, ZkSessionNumber live, ZkWork work)
+{
+	ZkPlace    *place = &lock->place;
+	bool		is_relied_on = zklock_released_wrote_since(&lock->granted_in,
+														   work);
+	bool		is_lost;
+	ZkRequest  *answer;
+
+	zklock_place_settle(place, live);
+	is_lost = zklock_place_is_lost(place, live);
+	if (is_lost)
+		zklock_lock_note_late_loss(lock);
+	if (is_lost && is_relied_on)
+		zklock_released_note_lost(place);
+	if (zklock_keep_put(place, live, !is_relied_on))
+		return;
+	answer = zklock_place_leave(place, live, is_relied_on && !is_lost);
+	if (is_relied_on && !is_lost)
+		zklock_released_note(place, answer);
 }
 
 /*
@@ -960,6 +970,6 @@ end_call(void *arg)
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	end_scopes(ENDS(ZK_SCOPE_CALL), false);
+	end_scopes(ENDS(ZK_SCOPE_CALL), ZK_WORK_NONE);
 	RESUME_INTERRUPTS();
 }

@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "nodes/execnodes.h"
 #include "recipe.h"
+#include "released.h"
 #include "roundtrip.h"
 #include "utils/timestamp.h"
 
@@ -71,19 +72,16 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 
 /*
  * Take back one count of session scope.  false with a WARNING if there is
- * none, or if the lock had been lost as far as that is known; then the
- * transaction, if it has_written, must not commit.  Of a lock that was held
- * for long it waits for the answer, for a second at most; raises on
- * interrupts then, when the lock is released.
+ * none, or if the lock had been lost as far as that is known.  work: what the
+ * transaction has to commit by now.  If it wrote while it held the lock, and
+ * that had been lost, it must not commit.  Of a lock that was held for long it
+ * waits for the answer, for a second at most; raises on interrupts then, when
+ * the lock is released.
  */
-extern bool zklock_release(const char *name, RecipeMode mode,
-						   bool has_written);
+extern bool zklock_release(const char *name, RecipeMode mode, ZkWork work);
 
-/*
- * Take back all counts of session scope.  If one had been lost and the
- * transaction has_written, it must not commit.  Waits likewise.
- */
-extern void zklock_release_session_scope(bool has_written);
+/* Take back all counts of session scope.  Likewise, and waits likewise. */
+extern void zklock_release_session_scope(ZkWork work);
 
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
@@ -129,10 +127,10 @@ extern bool zklock_has_locks(void);
 /* Of transaction or call scope: they end by themselves. */
 extern bool zklock_has_xact_locks(void);
 
-/* Did this transaction, after it wrote, release a lock that had been lost? */
-extern bool zklock_has_released_lost(void);
-
-/* The same, or is one that is held here known to be lost?  Never raises. */
+/*
+ * Is a lock known to be lost that is held here, or on which the transaction
+ * relied and which it has let go of?  Never raises.
+ */
 extern bool zklock_has_lost(void);
 
 /*
@@ -170,11 +168,11 @@ pg_noreturn extern void zklock_raise_loss(const ZkLoss *loss);
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there
  * is none that is fresh, or with always_ask, by a quorum's word for each
- * node.  May wait and be cancelled.
+ * node; and as zklock_released_prove().  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 
-/* Is every lock good by the lease?  Never raises or waits. */
+/* Are they by now, by the lease?  Never raises or waits. */
 extern bool zklock_are_proved(void);
 
 #endif							/* ZKLOCK_LOCK_H */

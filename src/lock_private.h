@@ -12,6 +12,7 @@
 
 #include "lock.h"
 #include "place.h"
+#include "released.h"
 #include "utils/hsearch.h"
 
 /* How often a mode was taken in transaction scope by one subtransaction. */
@@ -35,6 +36,7 @@ typedef struct Lock
 	char	   *holder;			/* and the lock, for the log; NULL: it is not
 								 * logged */
 	Size		nbytes;			/* path and data of its node, from the grant on */
+	ZkWorkMark	granted_in;		/* how far the transaction was at the grant */
 	ZkPlace		place;			/* of both modes; ours while there are counts */
 } Lock;
 

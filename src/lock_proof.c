@@ -33,6 +33,7 @@ static ZkPlace *good_place(const char *name);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static const char *hint_of_loss(const Lock *lock, bool is_deleted);
 static void describe(const Lock *lock, ZkLoss *loss);
+static void await_downgrades(void);
 static bool prove(const Lock *only, bool always_ask, int64 deadline);
 static bool is_asked(const Lock *lock, const Lock *only);
 static Lock *find_lost(const Lock *only);
@@ -233,20 +234,16 @@ zklock_explain_cancellation(ZkLoss *loss)
 bool
 zklock_has_lost(void)
 {
-	return zklock_has_released_lost() || find_lost(NULL) != NULL;
+	return zklock_released_has_lost() || find_lost(NULL) != NULL;
 }
 
 void
 zklock_prove_locks(bool always_ask)
 {
-	if (zklock_has_released_lost())
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("a lock was lost in this transaction"),
-				 errdetail("It was released after the loss."),
-				 errhint("Run the transaction again.")));
+	zklock_released_prove(always_ask);
 	if (!zklock_has_locks())
 		return;
+	await_downgrades();
 	prove(NULL, always_ask, ZK_NO_DEADLINE);
 	zklock_refuse_if_lost();
 }
@@ -254,7 +251,7 @@ zklock_prove_locks(bool always_ask)
 bool
 zklock_are_proved(void)
 {
-	return !zklock_has_lost() &&
+	return !zklock_has_lost() && zklock_released_are_proved() &&
 		(!zklock_has_locks() ||
 		 find_unproved(NULL, NULL, zklock_session_fresh_since()) == 0);
 }
@@ -317,6 +314,29 @@ describe(const Lock *lock, ZkLoss *loss)
 	}
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
+}
+
+/*
+ * The end of an exclusive hold above a shared one may meet a node that
+ * somebody had deleted before.  Without the answer the proof of the place will
+ * do if it is fresh; if not, prove() waits for both.
+ */
+static void
+await_downgrades(void)
+{
+	int64		deadline = zklock_session_reply_deadline(protocol_now());
+	ZkPlace   **places = palloc(hash_get_num_entries(zklock_locks) *
+								sizeof(*places));
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nplaces = 0;
+
+	foreach_lock(scan, lock)
+		if (lock->place.replacing != NULL && is_asked(lock, NULL))
+		places[nplaces++] = &lock->place;
+	for (int i = 0; i < nplaces; i++)
+		zklock_place_await_downgrade(places[i], deadline);
+	pfree(places);
 }
 
 /*
@@ -416,6 +436,7 @@ confirm_grant(ZkPlace *place, int64 deadline)
 
 	if (!place->is_on_word || !zklock_session_status(&status))
 		return;
+	await_downgrades();
 	contender.bounds.deadline = Min(deadline, protocol_now() +
 									status.session_timeout_ms);
 	if (!zklock_place_await_downgrade(place, deadline))

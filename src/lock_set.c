@@ -95,11 +95,11 @@ zk_unlock_names(PG_FUNCTION_ARGS)
 	const ZkLockOrder terms = {0};
 	Call		call = read_names(fcinfo, 1, &terms);
 	bool		all_good = true;
-	bool		has_written = zklock_hooks_has_written();
+	ZkWork		work = zklock_hooks_work();
 
 	for (int i = call.nwanted - 1; i >= 0; i--)
 		all_good &= zklock_release(call.wanted[i].order.name,
-								   call.wanted[i].order.mode, has_written);
+								   call.wanted[i].order.mode, work);
 	PG_RETURN_BOOL(all_good);
 }
 

@@ -24,15 +24,22 @@
 #include "nodedata.h"
 #include "recall.h"
 
+/* Is anybody to hear that the node had been deleted by somebody else? */
+typedef enum LeaveNews
+{
+	LEAVE_SILENTLY,				/* that is known, or it may have been us */
+	LEAVE_TO_BE_TOLD,			/* zklock_client_take_gone() tells of it */
+	LEAVE_ASKING				/* the caller waits for the answer */
+} LeaveNews;
+
 static const char *node_name(const ZkPlace *place);
-static void remove_node(const ZkPlace *place, bool is_known);
+static ZkRequest *remove_node(const ZkPlace *place, LeaveNews news);
 static void name_next_node(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static bool await_proof(ZkPlace *place, ZkRequest **request,
 						int64 deadline);
 static void free_text(char **text);
-static void tell_gone(const ZkReply *gone);
 static void log_deletion(const char *name, const char *node, int64 token);
 
 /* ---------------------------------------------------------------------
@@ -71,11 +78,15 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 	if (place->next_node[0] == '\0')
 		return;
 
+	/* sent at the end of that, for the transaction may go on for long */
+	zklock_client_begin_many(zklock_session_client());
+
 	/* without memory for the request the exclusive node stays */
 	place->replacing = zklock_client_replace(zklock_session_client(),
 											 place->node, place->czxid,
 											 place->next_node,
 											 place->next_data);
+	zklock_client_end_many(zklock_session_client());
 }
 
 /*
@@ -114,10 +125,16 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 	place->replacing = NULL;
 }
 
-void
-zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
+/*
+ * Where a downgrade is under way, its program must learn in one piece that it
+ * is withdrawn and that the old node is left: it knows which of the two came
+ * first, the downgrade's end or this.
+ */
+ZkRequest *
+zklock_place_leave(ZkPlace *place, ZkSessionNumber live, bool is_asking)
 {
-	bool		is_known;
+	ZkRequest  *answer = NULL;
+	ZkClient   *client = zklock_session_client();
 
 	Assert(place->session != 0);
 	zklock_place_settle(place, live);
@@ -126,34 +143,33 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 	zklock_place_unwatch(place);
 	if (place->session == live)
 	{
-		is_known = place->is_told || place->replacing != NULL;
+		LeaveNews	news = LEAVE_TO_BE_TOLD;
+
+		if (is_asking)
+			news = LEAVE_ASKING;
+		else if (place->is_told || place->replacing != NULL)
+			news = LEAVE_SILENTLY;
+		zklock_client_begin_many(client);
 		zklock_client_withdraw(place->replacing);
 		place->replacing = NULL;
-		remove_node(place, is_known);
+		answer = remove_node(place, news);
+		zklock_client_end_many(client);
 	}
 	remove_recall(place);
+	return answer;
 }
 
-bool
-zklock_place_tell_gone(int64 token)
+void
+zklock_place_tell_loss(const char *name, const char *node, int64 token)
 {
-	ZkClient   *client = zklock_session_client();
-	ZkRequest  *request;
-	bool		is_found = false;
-
-	while (client != NULL &&
-		   (request = zklock_client_take_gone(client)) != NULL)
-	{
-		const ZkReply *gone = zklock_client_reply(request);
-
-		is_found |= token == 0 || gone->czxid == token;
-		HOLD_INTERRUPTS();		/* a WARNING would look for them */
-		if (gone->result == ZK_OK)	/* there was memory for it */
-			tell_gone(gone);
-		RESUME_INTERRUPTS();
-		zklock_client_free(request);
-	}
-	return is_found;
+	HOLD_INTERRUPTS();			/* a WARNING would look for them */
+	log_deletion(name, node, token);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("lock \"%s\" had been lost before it was released", name),
+			 errdetail(ZK_DELETED, token),
+			 errhint(ZK_SEE_DELETED)));
+	RESUME_INTERRUPTS();
 }
 
 void
@@ -285,17 +301,18 @@ node_name(const ZkPlace *place)
 /*
  * Delete the node, behind a set of its data to nothing if that hands the lock
  * over: who watches it learns that it was its owner who let go.  If somebody
- * else has deleted it before, that is told later, unless it is known, or the
- * end of a downgrade may have been it.  Complains where that is impossible;
- * without the path, which may have characters that cannot be shown here, and
- * this is no place for an error.
+ * else has deleted it before, that is told as news says; the result is that of
+ * LEAVE_ASKING.  Complains where the delete is impossible; without the path,
+ * which may have characters that cannot be shown here, and this is no place
+ * for an error.
  */
-static void
-remove_node(const ZkPlace *place, bool is_known)
+static ZkRequest *
+remove_node(const ZkPlace *place, LeaveNews news)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
-	bool		is_sent;
+	ZkRequest  *answer = NULL;
+	bool		is_sent = false;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
 		!place->is_evicted &&
 		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER &&
@@ -304,11 +321,22 @@ remove_node(const ZkPlace *place, bool is_known)
 	zklock_client_begin_many(client);
 	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
 		zklock_client_announce(client, place->node, NULL, 0);
-	if (is_known)
-		is_sent = zklock_client_delete(client, place->node);
-	else
-		is_sent = zklock_client_leave(client, place->node, place->name,
-									  place->token, place->is_awaited);
+	switch (news)
+	{
+		case LEAVE_SILENTLY:
+			is_sent = zklock_client_delete(client, place->node);
+			break;
+		case LEAVE_TO_BE_TOLD:
+			is_sent = zklock_client_leave(client, place->node, place->name,
+										  place->token, place->is_awaited);
+			break;
+		case LEAVE_ASKING:
+			answer = zklock_client_leave_asking(client, place->node,
+												place->name, place->czxid,
+												place->is_awaited);
+			is_sent = answer != NULL;
+			break;
+	}
 	zklock_client_end_many(client);
 	if (!is_sent)
 		ereport(WARNING,
@@ -316,6 +344,7 @@ remove_node(const ZkPlace *place, bool is_known)
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 						place->name),
 				 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
+	return answer;
 }
 
 /* ---------------------------------------------------------------------
@@ -400,20 +429,6 @@ await_proof(ZkPlace *place, ZkRequest **request, int64 deadline)
 				zklock_session_raise(reply, "check a lock", place->node);
 		}
 	}
-}
-
-/* A lock was released, and its node had gone before. */
-static void
-tell_gone(const ZkReply *gone)
-{
-	const char *name = gone->children[0];
-
-	log_deletion(name, strrchr(gone->path, '/') + 1, gone->czxid);
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("lock \"%s\" had been lost before it was released", name),
-			 errdetail(ZK_DELETED, gone->czxid),
-			 errhint(ZK_SEE_DELETED)));
 }
 
 static void

@@ -120,16 +120,21 @@ extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
  * Leave the queue: the node is deleted, unless it went with its session, and
  * the lock is handed over if somebody waits who can take it so.
  * Never raises, never waits.
+ *
+ * is_asking: of a place that is not known to be lost, whether its node was
+ * there.  The result is zklock_client_leave_asking()'s, and the caller's.  NULL
+ * otherwise, and without memory.
  */
-extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
+extern ZkRequest *zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
+									 bool is_asking);
 
 /*
- * Tell, in the log and by a WARNING, of nodes that were left and had been
- * deleted by somebody else before, as far as that is known by now.  Was one
- * of them that of the lock with that token (0: any)?  Never waits; needs a
- * transaction.
+ * Tell, in the log and by a WARNING, that a lock was released whose queue node
+ * had been deleted by somebody else before.  Does not look for interrupts;
+ * needs a transaction.
  */
-extern bool zklock_place_tell_gone(int64 token);
+extern void zklock_place_tell_loss(const char *name, const char *node,
+								   int64 token);
 
 /*
  * Granted by this session, on the node that this request has made: note that,

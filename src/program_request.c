@@ -50,6 +50,7 @@
 #define LATE_MS (5 * 60 * 1000)
 
 static bool take_request(Session *session, const FrameTaken *taken);
+static bool was_replaced(const Session *session, const char *node);
 static void let_go(Request *request);
 static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
@@ -107,7 +108,9 @@ take_request(Session *session, const FrameTaken *taken)
 		return false;
 	request = request_new(session, taken->frame.id,
 						  (RequestKind) wanted->kind, taken->blobs[0]);
-	request->is_unwanted = request->is_repeated = taken->frame.id == 0;
+	request->is_unwanted = taken->frame.id == 0;
+	request->is_repeated = taken->frame.id == 0 ||
+		wanted->kind == REQUEST_LEAVE;
 	request->is_watched = wanted->is_watched != 0;
 	request->is_withdrawn = wanted->is_awaited != 0;
 	request->node_kind = wanted->node_kind;
@@ -118,8 +121,25 @@ take_request(Session *session, const FrameTaken *taken)
 	request->data_length = (int) taken->frame.blob_lengths[2];
 	if (request->is_watched)
 		wait_begin(session, request);
+	if (request->kind == REQUEST_LEAVE)
+		request->is_in_doubt = was_replaced(session, request->path);
 	request_submit(request);
 	return true;
+}
+
+/*
+ * Has a REPLACE come so far that its end deletes that node, or has done so?
+ * The backend may have withdrawn it just before, without knowing that.  Then
+ * its request is still there, for its new node has to go.
+ */
+static bool
+was_replaced(const Session *session, const char *node)
+{
+	for (const Request *request = session->traffic.all; request != NULL;
+		 request = request->next)
+		if (request->has_replaced && strcmp(request->other_path, node) == 0)
+			return true;
+	return false;
 }
 
 /*
@@ -408,6 +428,25 @@ note_refusal(Request *request, int64_t now)
 		request->kind != REQUEST_SET && blocks_others(request))
 		request_submit(request_new_silent(session, REQUEST_SET,
 										  request->path));
+}
+
+/*
+ * The check goes out right behind the attempt that was refused, and well ahead
+ * of the next one.
+ */
+void
+request_check_left(Request *leave)
+{
+	Request    *check = request_new(leave->session, leave->id,
+									REQUEST_LEAVE_CHECK, leave->path);
+
+	check->is_counted = true;
+	check->check.czxid = leave->check.czxid;
+	check->is_in_doubt = leave->is_in_doubt;
+	leave->id = 0;
+	leave->is_unwanted = true;
+	leave->kind = REQUEST_DELETE;
+	request_submit(check);
 }
 
 /* Does it remove a queue node that would go with the session? */

@@ -60,7 +60,9 @@ struct Request
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed; or
 								 * a LEAVE that is awaited */
 	bool		is_repeated;	/* SET, DELETE, LEAVE: until it is confirmed */
-	bool		is_in_doubt;	/* LEAVE: an attempt may have been the one */
+	bool		is_in_doubt;	/* LEAVE: an attempt, or the end of a REPLACE,
+								 * may have been the one */
+	bool		has_replaced;	/* REPLACE: its old node was there, and goes */
 	bool		is_watched;		/* LIST and GET */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
@@ -132,6 +134,13 @@ extern bool request_undo(Request *request);
  * confirmed.  true: it is to be sent.
  */
 extern bool request_become_delete(Request *request);
+
+/*
+ * A LEAVE is refused, and a number of the backend's is on it: find out for the
+ * backend whether the node is there.  The LEAVE itself goes on without the
+ * number.
+ */
+extern void request_check_left(Request *leave);
 
 /*
  * Turn an answered ERASE into the delete of the child that carries the

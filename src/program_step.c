@@ -33,6 +33,7 @@ static int	send_unwatch(Request *request);
 static bool after_list(Request *request);
 static bool after_get(Request *request);
 static bool after_leave(Request *request);
+static bool tell_left(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
@@ -109,6 +110,7 @@ static const struct
 	[REQUEST_SET] = {send_set, NULL, true},
 	[REQUEST_DELETE] = {send_delete, NULL, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
+	[REQUEST_LEAVE_CHECK] = {send_check, tell_left, true},
 	[REQUEST_HELD] = {send_list, held_listed, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
 	[REQUEST_MOVE] = {send_move, NULL, true},
@@ -148,6 +150,9 @@ step_after(Request *request)
 	request->is_in_doubt |= meaning == ANSWER_UNKNOWN;
 	if (request->is_withdrawn && request_undo(request))
 		return true;
+	if (meaning == ANSWER_REPEAT && request->kind == REQUEST_LEAVE &&
+		!request->is_unwanted)
+		request_check_left(request);
 	if (meaning == ANSWER_REPEAT ||
 		(meaning == ANSWER_UNKNOWN && is_ours && request->session->link.is_up))
 		return request_defer(request);
@@ -373,8 +378,21 @@ after_leave(Request *request)
 		frame_text(request->path), {0}, frame_text(request->data)
 	};
 
+	if (!request->is_unwanted)
+		return tell_left(request);
 	if (request->answer.reply.result == ZK_NO_NODE && !request->is_in_doubt)
 		program_put(request->session, &frame, blobs, true);
+	return false;
+}
+
+/* The backend wants to know whether the node was there. */
+static bool
+tell_left(Request *request)
+{
+	ZkResult	result = request->answer.reply.result;
+
+	if (result != ZK_OK && (result != ZK_NO_NODE || request->is_in_doubt))
+		request->told = ZK_UNKNOWN_OUTCOME;
 	return false;
 }
 
@@ -431,6 +449,7 @@ after_replace_check(Request *request)
 	if (step_meaning(request) != ANSWER_DONE)
 		return undo_replace(request);
 	request_submit_delete(request->session, request->other_path);
+	request->has_replaced = true;
 	return false;
 }
 

@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 16
+#define PROTOCOL_VERSION 17
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -82,7 +82,8 @@ typedef enum FrameKind
 /*
  * What is asked of the server: the rows of the table in program_step.c.  A
  * SET, DELETE or LEAVE without a number (id 0) is one whose reply nobody waits
- * for: it is repeated until it is confirmed (answer.h).
+ * for: it is repeated until it is confirmed (answer.h).  So is a LEAVE with a
+ * number, whose reply says whether the node was there when it was left.
  */
 typedef enum RequestKind
 {
@@ -103,6 +104,7 @@ typedef enum RequestKind
 	/* what follows, and what only the program asks */
 	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
 	REQUEST_REPLACE_CHECK,		/* is the old node still there? then it goes */
+	REQUEST_LEAVE_CHECK,		/* it was refused: was the node there? */
 	REQUEST_HELD,				/* a CREATE or REPLACE has made a place in a
 								 * queue: watch it */
 	REQUEST_ERASE,				/* list, then delete the child that is found */
@@ -144,7 +146,8 @@ typedef struct FrameOpen
 typedef struct FrameRequest
 {
 	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
-								 * 0: any.  LEAVE: the fencing token */
+								 * 0: any.  LEAVE: the fencing token; with a
+								 * number the node's own */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE, REPLACE and MOVE */
 	int32_t		version;		/* SET and both DELETEs: that the node must
@@ -190,8 +193,14 @@ typedef struct FrameStatus
  * Blobs: path, or for a result other than ZK_OK what the library calls it;
  * data; children, one after the other with a NUL behind each.  Without a
  * number (id 0) it is about a LEAVE whose node had gone before: that node,
- * no data, the name of the lock, and in czxid the fencing token.  ZK_NO_NODE behind the reply to a create or replace: the
- * place in a queue that it has made was deleted by somebody else.
+ * no data, the name of the lock, and in czxid the fencing token.  ZK_NO_NODE
+ * behind the reply to a create or replace: the place in a queue that it has
+ * made was deleted by somebody else.
+ *
+ * The reply to a LEAVE with a number: ZK_OK if the node was there when it was
+ * left, whether it is deleted or that was refused; ZK_NO_NODE if somebody else
+ * had deleted it; ZK_UNKNOWN_OUTCOME if an attempt whose reply was lost may
+ * have been the one.
  */
 typedef ZkReply FrameReply;
 

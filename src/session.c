@@ -142,6 +142,9 @@ static int64 reported_until;
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
 
+/* See zklock_session_hear_at_close(). */
+static void (*hear_at_close) (void);
+
 static void refuse_wrong_process(void);
 static void pace_sessions(bool is_retry);
 static void start_session(void);
@@ -452,12 +455,21 @@ zklock_session_chroot(void)
 }
 
 void
+zklock_session_hear_at_close(void (*hear) (void))
+{
+	hear_at_close = hear;
+}
+
+void
 zklock_session_close(int wait_ms)
 {
 	ZkClient   *closing = MySession.client;
 
 	if (closing == NULL)
 		return;
+
+	if (hear_at_close != NULL && !proc_exit_inprogress)
+		hear_at_close();
 
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)

@@ -80,6 +80,7 @@ _PG_init(void)
 	zklock_nodedata_init();
 	zklock_board_init();
 	zklock_lock_init();
+	zklock_released_init();
 	zklock_keep_init();
 	zklock_hooks_init();
 	zklock_lease_worker_init();
@@ -166,7 +167,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
 								  RECIPE_EXCLUSIVE,
-								  zklock_hooks_has_written()));
+								  zklock_hooks_work()));
 }
 
 Datum
@@ -174,26 +175,31 @@ zk_unlock_shared(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
 								  RECIPE_SHARED,
-								  zklock_hooks_has_written()));
+								  zklock_hooks_work()));
 }
 
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
-	zklock_release_session_scope(zklock_hooks_has_written());
+	zklock_release_session_scope(zklock_hooks_work());
 	PG_RETURN_VOID();
 }
 
 Datum
 zk_disconnect(PG_FUNCTION_ARGS)
 {
+	int64		deadline = protocol_now() + DISCONNECT_MS;
+
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction or call scope"),
 				 errhint("End the transaction first.")));
-	zklock_release_session_scope(zklock_hooks_has_written());
-	zklock_session_close(DISCONNECT_MS);
+	zklock_release_session_scope(zklock_hooks_work());
+
+	/* behind the close there are no answers, which the commit may need */
+	zklock_released_await(deadline);
+	zklock_session_close(Max(deadline - protocol_now(), 0));
 	PG_RETURN_VOID();
 }
 

@@ -159,7 +159,7 @@ test_led(void)
 {
 	static const RequestKind led[] = {
 		REQUEST_CREATE, REQUEST_CHECK, REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE,
-		REQUEST_DELETE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
+		REQUEST_LEAVE_CHECK, REQUEST_DELETE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
 		REQUEST_HEARTBEAT
 	};
 
@@ -757,6 +757,95 @@ test_leave(void)
 	leave((FrameRequest) {.is_awaited = 1});
 	answer(last_call(), ZOK);
 	is_int(1, (int) atomic_load(&session->page->nundone), "one that is awaited is counted");
+}
+
+/* The same for a backend that wants to know whether its place was there. */
+static void
+ask_left(void)
+{
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
+}
+
+static void
+test_leave_asking(void)
+{
+	static const struct
+	{
+		int			check_rc;
+		int64_t		czxid;
+		ZkResult	expected;
+		const char *what;
+	}			cases[] = {
+		{ZOK, 33, ZK_OK, "refused, and there"},
+		{ZOK, 34, ZK_NO_NODE, "refused, and another one there"},
+		{ZNONODE, 0, ZK_NO_NODE, "refused, and gone"},
+		{ZAPIERROR, 0, ZK_UNKNOWN_OUTCOME, "refused, and the check, too"},
+	};
+
+	ask_left();
+	answer(last_call(), ZOK);
+	is_reply(7, ZK_OK, "it was there");
+	is_int(0, count_requests(), "nothing is left");
+
+	ask_left();
+	answer(last_call(), ZNONODE);
+	is_reply(7, ZK_NO_NODE, "it had gone before");
+	is_int(1, ncalls, "that is all");
+
+	ask_left();
+	lose_connection(last_call(), 1);
+	is_quiet("a reply that is lost is asked for again");
+	connect_now();
+	answer(last_call(), ZNONODE);
+	is_reply(7, ZK_UNKNOWN_OUTCOME, "it may have been us");
+
+	ask_left();
+	lose_connection(last_call(), 1);
+	connect_now();
+	answer(last_call(), ZOK);
+	is_reply(7, ZK_OK, "it was there all the time");
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		struct Stat stat = {.czxid = cases[i].czxid};
+
+		ask_left();
+		answer(last_call(), ZNOTEMPTY);
+		is_quiet("refused: whether it is there is to be found out");
+		is_int(1, session->status.nrefused, "it goes on");
+		is_int(1, count_calls("multi", NULL), "a check");
+		answer(last_of("multi"), cases[i].check_rc);
+		answer_with(last_of("exists"), cases[i].czxid != 0 ? ZOK : ZNONODE, NULL,
+					cases[i].czxid != 0 ? &stat : NULL, NULL);
+		is_reply(7, cases[i].expected, cases[i].what);
+		boot_ms += 100;
+		request_tick(session, boot_ms);
+		is_int(2, count_calls("delete", NODE), "and it is repeated");
+		answer(last_of("delete"), ZNONODE);
+		is_quiet("of which nobody hears");
+	}
+
+	/* the end of a downgrade may have deleted it */
+	for (int is_done = 0; is_done < 2; is_done++)
+	{
+		struct Stat stat = {.czxid = 33};
+
+		start();
+		ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
+		if (is_done)
+		{
+			answer_with(last_call(), ZOK, OTHER, NULL, NULL);
+			answer(last_of("multi"), ZOK);
+			answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
+			is_reply(1, ZK_OK, "a downgrade is done");
+		}
+		send_frame(FRAME_WITHDRAW, 1);
+		ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
+		answer(last_call(), ZNONODE);
+		is_reply(7, is_done ? ZK_UNKNOWN_OUTCOME : ZK_NO_NODE,
+				 is_done ? "it may have been the downgrade" : "the downgrade has not come so far");
+	}
 }
 
 /* Transactions of several operations. */
@@ -1406,6 +1495,7 @@ main(void)
 	test_repeated();
 	test_refused();
 	test_leave();
+	test_leave_asking();
 	test_transactions();
 	test_replace();
 	test_wait();
