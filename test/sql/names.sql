@@ -101,9 +101,10 @@ ORDER BY i;
 \pset format aligned
 \pset tuples_only off
 
--- Names are compared byte by byte: these are four locks.
+-- Names are compared byte by byte: these are six locks.
 SELECT zk_lock('names/case') <> zk_lock('names/CASE') AS differ_in_case,
-	zk_lock(U&'names/\00E9') <> zk_lock(U&'names/e\0301') AS differ_in_bytes;
+	zk_lock(U&'names/\00E9') <> zk_lock(U&'names/e\0301') AS differ_in_bytes,
+	zk_lock('names/seen') <> zk_lock(U&'names/se\200Ben') AS differ_unseen;
 SELECT count(*) FROM zk_locks;
 SELECT zk_unlock_all();
 

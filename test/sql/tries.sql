@@ -63,6 +63,14 @@ SET lock_timeout = '50ms';
 SELECT zk_lock('tries/bounded', '50 ms');
 \set VERBOSITY default
 RESET lock_timeout;
+-- A number without a unit is seconds, also as a text; that of a setting is milliseconds.
+\set VERBOSITY terse
+SELECT zk_lock('tries/bounded', '0.05');
+SELECT zk_lock('tries/bounded', '0.05'::text);
+SET lock_timeout = '50';
+SELECT zk_lock('tries/bounded', '50');
+\set VERBOSITY default
+RESET lock_timeout;
 SELECT zk_release_hold('tries/bounded', :token);
 
 -- None of the refused calls left a hold behind.
