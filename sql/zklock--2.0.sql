@@ -1532,9 +1532,10 @@ BEGIN ATOMIC
 						(7, 'is not for "', 'Name the server in zklock.servers as its certificate does, or issue one for that name.'),
 						(8, 'is not good', 'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s certificate.'),
 						(9, ' alert |right after the TLS handshake', 'The server may want a client certificate of an authority that it knows: see zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
-						(10, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
-						(11, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
-						(12, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
+						(10, 'closed the connection', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers, or set zklock.ssl to off. Or its maxClientCnxns or maxCnxns are reached: raise them.'),
+						(11, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
+						(12, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
+						(13, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
 					WHERE a.value ~ t.pattern
 					ORDER BY t.nr
 					LIMIT 1)

@@ -616,10 +616,14 @@ fail(Line *line, int system_error)
 	const X509 *own = line->ssl != NULL ? SSL_get_certificate(line->ssl) : NULL;
 	size_t		length;
 
+	/* a server that has too many connections takes one, and closes it */
+	bool		is_closed_by_server = system_error == EPIPE ||
+		system_error == ECONNRESET;
+
 	line->is_over = true;
 	if (line->is_untrusted || (line->received_at != 0 && is_end))
 		return;
-	if (system_error != 0 && code == 0)
+	if (system_error != 0 && code == 0 && !is_closed_by_server)
 		snprintf(line->error, TLS_WHY_SIZE, "Could not connect to server \"%s\": %s",
 				 line->address, strerror(system_error));
 	else if (is_end)
@@ -631,7 +635,7 @@ fail(Line *line, int system_error)
 
 	/* the server may know that, and does not say so */
 	length = strlen(line->error);
-	if (own != NULL && (code != 0 || system_error == 0) &&
+	if (own != NULL && (code != 0 || system_error == 0 || is_closed_by_server) &&
 		(X509_cmp_current_time(X509_get0_notBefore(own)) > 0 ||
 		 X509_cmp_current_time(X509_get0_notAfter(own)) < 0))
 		snprintf(line->error + length, TLS_WHY_SIZE - length,

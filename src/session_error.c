@@ -272,6 +272,8 @@ session_connection_hint(const char *error)
 	if (strstr(error, " alert ") != NULL ||
 		strstr(error, "right after the TLS handshake") != NULL)
 		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server.");
+	if (strstr(error, "closed the connection in the TLS handshake") != NULL)
+		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort, and that the servers' maxClientCnxns is not reached. zk_check() looks at each server.");
 	if (strstr(error, "in the TLS handshake") != NULL ||
 		strstr(error, "TLS with server") != NULL)
 		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server.");

@@ -6,6 +6,7 @@ use Certificates;
 use FakeServer;
 use IO::Select;
 use Proxy;
+use Socket qw(SOL_SOCKET SO_LINGER);
 use ZkLockTest;
 
 Certificates::need_tls();
@@ -304,6 +305,18 @@ subtest 'what servers want' => sub {
 	my $nobody = 'localhost:' . ZooKeeper::free_port();
 	assert_refused({ 'zklock.servers' => $nobody }, 'nobody there', qr/Connection refused/);
 	assert_soon { what_check_says() =~ /Connection refused\|Start the server/ } 'for zk_check(), too', 30;
+
+	# As one that has too many connections: the end, and then a reset, or at once.
+	foreach my $ends (1, 0)
+	{
+		my $full = FakeServer->new(sub ($connection) {
+			shutdown $connection, 1 if $ends;
+			setsockopt $connection, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0);
+			return 0; });
+		assert_refused({ 'zklock.servers' => "$full" }, 'a server that closes each connection',
+			qr/Server "\Q$full\E" closed the connection in the TLS handshake/, qr/HINT:  .*maxClientCnxns/);
+		assert_soon { what_check_says() =~ /\|no TLS: Server "\Q$full\E" closed [^|]*\|.*maxClientCnxns or maxCnxns/ } 'zk_check(), too', 30;
+	}
 
 	my $both = server_with($good->both('server'), config => { 'client.portUnification' => 'true' });
 	is(error_with('zklock.servers' => 'localhost:' . $both->port), '', 'a port for both, with TLS');
