@@ -109,6 +109,7 @@ OBJS = \
 	src/recall_ask.o \
 	src/check.o \
 	src/hooks.o \
+	src/cancel.o \
 	src/lease_node.o \
 	src/lock.o \
 	src/lock_proof.o \

@@ -280,6 +280,15 @@ zklock_client_interrupted_at(const ZkClient *client)
 	return page == NULL ? 0 : atomic_load(&page->interrupted_at);
 }
 
+bool
+zklock_client_is_interrupt_under_way(const ZkClient *client)
+{
+	const SharedPage *page = client->channel.page;
+
+	return page != NULL &&
+		atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY;
+}
+
 const char *
 zklock_client_last_error(ZkClient *client)
 {

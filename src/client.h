@@ -98,6 +98,9 @@ extern void zklock_client_interrupt_if_lost(ZkClient *client);
 /* When it was sent last, as protocol_now(); 0: never. */
 extern int64_t zklock_client_interrupted_at(const ZkClient *client);
 
+/* Is one being sent, so that the signal may be still to come? */
+extern bool zklock_client_is_interrupt_under_way(const ZkClient *client);
+
 /*
  * The library's or our own last error text, one line, "" if there is none.
  * Valid until there is another one.

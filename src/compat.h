@@ -121,6 +121,17 @@ make_json_lexer_compat(const char *json, int length, int encoding)
 #endif
 }
 
+/* 18: the hook of ExecutorRun() has one parameter less. */
+#if PG_VERSION_NUM >= 180000
+#define EXECUTOR_RUN_PARAMETERS_COMPAT \
+	QueryDesc *query, ScanDirection direction, uint64 count
+#define EXECUTOR_RUN_ARGUMENTS_COMPAT query, direction, count
+#else
+#define EXECUTOR_RUN_PARAMETERS_COMPAT \
+	QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once
+#define EXECUTOR_RUN_ARGUMENTS_COMPAT query, direction, count, execute_once
+#endif
+
 /* 17: waits of extensions have names. */
 static inline uint32
 WaitEventExtensionNew_compat(const char *name)

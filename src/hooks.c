@@ -2,8 +2,7 @@
  *
  * hooks.c
  *	  Where PostgreSQL calls us: commit, abort, savepoints, PREPARE
- *	  TRANSACTION, DISCARD ALL, an error that is reported; and the commit
- *	  guard.
+ *	  TRANSACTION, DISCARD ALL; and the commit guard.
  *
  * The one rule: PRE_COMMIT and PRE_PREPARE may raise, wait and be cancelled;
  * the other events of the callbacks may do none of that.  What they call only
@@ -14,15 +13,6 @@
  * others, in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation
  * messages), and durable: on standbys too if synchronous_commit asks for
  * that, and at least locally because the guard makes the commit synchronous.
- *
- * A loss cancels the running statement: the session's program sends SIGINT,
- * as pg_cancel_backend() does.  Every part of PostgreSQL obeys that, and
- * EXCEPTION WHEN OTHERS of PL/pgSQL does not catch it.  PostgreSQL's error
- * says "canceling statement due to user request".  When it is about to be
- * reported to the client, it is rewritten to name the lock.  An error that we
- * raised ourselves, earlier, could be caught, and the statement would go on
- * without its lock.  The hook runs while an error is reported: it must not
- * raise, and allocates only in the error's own memory context.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,10 +29,10 @@
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
-#include "utils/elog.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
+#include "cancel.h"
 #include "compat.h"
 #include "lease_node.h"
 #include "lock.h"
@@ -89,9 +79,8 @@ static bool is_following;
 /* Is the transaction over, and its locks still to be let go? */
 static bool is_release_due;
 
-/* The next in each chain of hooks, which of errors may be NULL. */
+/* The next in the chain of hooks. */
 static ProcessUtility_hook_type next_ProcessUtility;
-static emit_log_hook_type next_emit_log;
 
 static void guard_commit(void);
 static bool is_to_be_guarded(void);
@@ -112,7 +101,6 @@ static void process_utility(PlannedStmt *pstmt, const char *query,
 							ParamListInfo params,
 							QueryEnvironment *environment,
 							DestReceiver *dest, QueryCompletion *completion);
-static void rewrite_cancellation(ErrorData *error);
 
 void
 zklock_hooks_init(void)
@@ -126,8 +114,6 @@ zklock_hooks_init(void)
 	next_ProcessUtility = ProcessUtility_hook != NULL ? ProcessUtility_hook :
 		standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
-	next_emit_log = emit_log_hook;
-	emit_log_hook = rewrite_cancellation;
 
 	/* who is registered first is called last, see guard_commit() */
 	RegisterXactCallback(at_transaction_event, NULL);
@@ -138,6 +124,7 @@ zklock_hooks_follow(void)
 {
 	if (is_following)
 		return;
+	zklock_cancel_follow();
 	RegisterXactCallback(guard_ahead, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(at_resource_release, NULL);
@@ -213,12 +200,11 @@ at_transaction_event(XactEvent event, void *arg)
 			if (guarded_at != 0 && !in_error_recursion_trouble() &&
 				zklock_has_lost())
 				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-			/* an error of a procedure's COMMIT is reported after that */
-			zklock_session_end_interrupt(false);
 			pg_fallthrough;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			guarded_at = 0;
+			zklock_cancel_end_transaction();
 			zklock_lease_end_use(InvalidSubTransactionId,
 								 InvalidSubTransactionId);
 			/* behind PREPARE only locks of session scope are left: they stay */
@@ -259,11 +245,8 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 			if (!in_error_recursion_trouble())
 				zklock_end_subtransaction(false, mine, parent);
 			zklock_lease_end_use(mine, InvalidSubTransactionId);
-			zklock_session_end_interrupt(false);
 			break;
 		case SUBXACT_EVENT_START_SUB:
-			zklock_session_end_interrupt(true);
-			break;
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 	}
@@ -305,7 +288,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	ZkWork		work = is_discard_all ? zklock_hooks_work() : ZK_WORK_NONE;
+	ErrorContextCallback frame;
 
+	zklock_cancel_enter(&frame);
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
@@ -313,39 +298,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	Assert(!IsA(pstmt->utilityStmt, NotifyStmt) || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(work);
-}
-
-/*
- * A cancellation by the user that comes together with the interrupt of a loss
- * is explained by the loss: both are true, and this one matters more.  Errors
- * of timeouts have words of their own.
- *
- * PostgreSQL calls the hook only for messages that go to the server's log, so
- * with log_min_messages above "error" the client gets the words of a user's
- * cancellation.
- */
-static void
-rewrite_cancellation(ErrorData *error)
-{
-	ZkLoss		loss;
-
-	if (error->elevel == ERROR &&
-		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		error->message_id != NULL &&
-		strcmp(error->message_id,
-			   "canceling statement due to user request") == 0 &&
-		zklock_explain_cancellation(&loss))
-	{
-		MemoryContext context = error->assoc_context;
-
-		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		error->message = MemoryContextStrdup(context, loss.message);
-		error->detail = MemoryContextStrdup(context, loss.detail);
-		error->hint = MemoryContextStrdup(context, loss.hint);
-		zklock_session_end_interrupt(true);
-	}
-	if (next_emit_log != NULL)
-		next_emit_log(error);
+	zklock_cancel_leave(&frame);
 }
 
 /* ---------------------------------------------------------------------

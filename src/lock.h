@@ -158,7 +158,7 @@ extern bool zklock_describe_loss(ZkLoss *loss);
 /*
  * The current statement is canceled by a signal: if the loss of a lock has
  * sent it, describe that likewise and return true.  The lock is held here, or
- * was let go of in this statement before the interrupt took effect.
+ * was let go of before the interrupt took effect.
  */
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 

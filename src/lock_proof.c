@@ -19,11 +19,11 @@
 
 /*
  * A lock that was lost, and let go of before the interrupt for that took
- * effect: of this statement, and as an error would say it.
+ * effect, as an error would say it.
  */
 static struct
 {
-	TimestampTz statement;		/* when that began; 0: there is none */
+	int64		interrupt;		/* zklock_session_interrupt(); 0: there is none */
 	ZkLoss		loss;
 }			LateLoss;
 
@@ -214,21 +214,23 @@ zklock_describe_loss(ZkLoss *loss)
 void
 zklock_lock_note_late_loss(const Lock *lock)
 {
-	if (!zklock_session_has_interrupted())
+	if (zklock_session_interrupt() == 0)
 		return;
-	LateLoss.statement = GetCurrentStatementStartTimestamp();
+	LateLoss.interrupt = zklock_session_interrupt();
 	describe(lock, &LateLoss.loss);
 }
 
 bool
 zklock_explain_cancellation(ZkLoss *loss)
 {
-	if (!zklock_session_has_interrupted())
+	int64		interrupt = zklock_session_interrupt();
+
+	if (interrupt == 0)
 		return false;
 	if (zklock_describe_loss(loss))
 		return true;
 	*loss = LateLoss.loss;
-	return LateLoss.statement == GetCurrentStatementStartTimestamp();
+	return LateLoss.interrupt == interrupt;
 }
 
 bool

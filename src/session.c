@@ -52,18 +52,6 @@
 #define PAUSE_MAX_MS 1000
 
 /*
- * An interrupt that was sent so much earlier than a statement began may have
- * arrived in it.
- */
-#define INTERRUPT_MS 10
-
-/*
- * An error that passes through a subtransaction, or a procedure's COMMIT, is
- * reported that soon, or has been caught there.
- */
-#define CAUGHT_MS 200
-
-/*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
  * change takes effect with the next session.
  */
@@ -131,13 +119,15 @@ CurrentSession MySession;
 LostSession LastLoss;
 
 /*
- * When the last interrupt for a loss was sent that we know of; and that of
- * which the error is still to be reported (0: there is none), with the time
- * until which it has to be if we have seen it pass.
+ * When the last interrupt for a loss was sent that we know of; and the same of
+ * the last one that is over: an error has come of it, or none will.
  */
-static int64 last_interrupt_at;
-static int64 interrupted_at;
-static int64 reported_until;
+static int64 interrupt_sent_at;
+static int64 interrupt_over_at;
+
+/* How many statements have begun; and the one that a loss canceled last. */
+static uint64 statement = 1;
+static uint64 canceled_statement;
 
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
@@ -389,30 +379,42 @@ zklock_session_live(void)
 		MySession.number : 0;
 }
 
+/*
+ * While a backend is idle PostgreSQL ignores SIGINT.  The signal has come by
+ * the end of any system call, if it was sent.
+ */
+void
+zklock_session_begin_statement(void)
+{
+	statement++;
+	note_interrupt();
+	if (interrupt_over_at == interrupt_sent_at ||
+		(MySession.client != NULL &&
+		 zklock_client_is_interrupt_under_way(MySession.client)))
+		return;
+	getppid();
+	if (!QueryCancelPending)
+		interrupt_over_at = interrupt_sent_at;
+}
+
+int64
+zklock_session_interrupt(void)
+{
+	note_interrupt();
+	return interrupt_sent_at != interrupt_over_at ? interrupt_sent_at : 0;
+}
+
+void
+zklock_session_end_interrupt(void)
+{
+	interrupt_over_at = interrupt_sent_at;
+	canceled_statement = statement;
+}
+
 bool
 zklock_session_has_interrupted(void)
 {
-	int64		runs_ms = (GetCurrentTimestamp() -
-						   GetCurrentStatementStartTimestamp()) / 1000;
-
-	note_interrupt();
-	return interrupted_at + INTERRUPT_MS >= protocol_now() - runs_ms &&
-		protocol_now() < reported_until;
-}
-
-/* The signal has come by the end of any system call, if it was sent. */
-void
-zklock_session_end_interrupt(bool is_over)
-{
-	note_interrupt();
-	if (interrupted_at == 0)
-		return;
-	getppid();
-	if (QueryCancelPending)
-		return;
-	reported_until = protocol_now() + CAUGHT_MS;
-	if (is_over)
-		interrupted_at = 0;
+	return zklock_session_interrupt() != 0 || canceled_statement == statement;
 }
 
 void
@@ -713,7 +715,7 @@ zklock_session_reap(bool may_cancel)
 		return 0;
 	if (may_cancel && status.state == ZK_CLIENT_LOST &&
 		status.was_connected &&
-		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp())
+		LastLoss.noticed_in == statement)
 		zklock_client_interrupt_if_lost(MySession.client);
 	session_note_state(&status);
 	if (status.state != ZK_CLIENT_LOST && !MySession.is_given_up)
@@ -734,10 +736,7 @@ note_interrupt(void)
 	int64		sent_at = MySession.client == NULL ? 0 :
 		zklock_client_interrupted_at(MySession.client);
 
-	if (sent_at <= last_interrupt_at)
-		return;
-	interrupted_at = last_interrupt_at = sent_at;
-	reported_until = ZK_NO_DEADLINE;
+	interrupt_sent_at = Max(interrupt_sent_at, sent_at);
 }
 
 /*
@@ -765,6 +764,7 @@ session_note_loss(const ZkClientStatus *status)
 	int64		now = protocol_now();
 	int64		lost_at = status->state == ZK_CLIENT_LOST ?
 		status->lost_at : now;
+	TimestampTz wall_clock = GetCurrentTimestamp();
 
 	if (LastLoss.number == MySession.number)
 		return;
@@ -772,11 +772,10 @@ session_note_loss(const ZkClientStatus *status)
 	/* a reply can be there ahead of the loss: then it is noted again */
 	if (status->state == ZK_CLIENT_LOST)
 		LastLoss.number = MySession.number;
-	LastLoss.noticed_at = GetCurrentTimestamp();
-	LastLoss.broken_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
+	LastLoss.noticed_in = statement;
+	LastLoss.broken_at = TimestampTzPlusMilliseconds(wall_clock,
 													 status->suspended_at - now);
-	LastLoss.lost_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
-												   lost_at - now);
+	LastLoss.lost_at = TimestampTzPlusMilliseconds(wall_clock, lost_at - now);
 	session_describe_loss(status, zklock_client_last_error(MySession.client),
 						  LastLoss.text, sizeof(LastLoss.text));
 }

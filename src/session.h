@@ -158,17 +158,26 @@ extern void zklock_session_look(void);
 extern void zklock_session_describe_loss(char *text, size_t size);
 
 /*
- * Has the loss of a session interrupted the running statement, and no error
- * come of that before the present one?  Never raises.
+ * A statement begins: what one message of the client does.  What was sent
+ * before does not interrupt it, unless it is still to take effect.  Never
+ * raises.
  */
-extern bool zklock_session_has_interrupted(void);
+extern void zklock_session_begin_statement(void);
 
 /*
- * If an error has come of the interrupt, it may be on its way through an
- * aborted transaction; or that is_over, and no later error is the loss's.
+ * The interrupt that a loss has sent, if it is not over yet; 0: there is none.
  * Never raises.
  */
-extern void zklock_session_end_interrupt(bool is_over);
+extern int64 zklock_session_interrupt(void);
+
+/* An error has come of it: it is over.  Never raises. */
+extern void zklock_session_end_interrupt(void);
+
+/*
+ * Has the loss of a session interrupted the running statement, or is about to?
+ * Never raises.
+ */
+extern bool zklock_session_has_interrupted(void);
 
 /*
  * Wait for a reply.  NULL if the deadline came first; if the session was lost

@@ -58,7 +58,7 @@ typedef struct LostSession
 	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
 	TimestampTz broken_at;		/* when the connection broke, and */
 	TimestampTz lost_at;		/* when the session was given up; not earlier */
-	TimestampTz noticed_at;
+	uint64		noticed_in;		/* which statement; see session.c */
 	char		text[512];		/* why, in words */
 } LostSession;
 

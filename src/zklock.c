@@ -26,6 +26,7 @@
 #include "args.h"
 #include "auth.h"
 #include "board.h"
+#include "cancel.h"
 #include "compat.h"
 #include "handover.h"
 #include "hooks.h"
@@ -83,6 +84,7 @@ _PG_init(void)
 	zklock_released_init();
 	zklock_keep_init();
 	zklock_hooks_init();
+	zklock_cancel_init();
 	zklock_lease_worker_init();
 	MarkGUCPrefixReserved("zklock");
 	if (!process_shared_preload_libraries_in_progress)

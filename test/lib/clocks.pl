@@ -91,10 +91,6 @@ program_step.c note_answer the dates of znodes, as the server says them
 # which statement it is, and no time
 lock.c zklock_check_scope one warning a statement
 lock.c warn_of_snapshot one warning a statement
-lock_proof.c zklock_lock_note_late_loss which statement it is
-lock_proof.c zklock_explain_cancellation which statement it is
-session.c zklock_session_has_interrupted was it sent in this statement?
-session.c zklock_session_reap was it noticed in this statement?
 
 # a second clock, which can but take away what CLOCK_BOOTTIME gives (contact.h)
 contact.c contact_date a proof is fresh by both clocks

@@ -3,6 +3,7 @@
 # the loss, with an error that names the lock, which no exception handler in PL/pgSQL
 # can swallow.
 
+use IPC::Run;
 use ZkLockTest;
 
 my $timeout = 4;
@@ -136,6 +137,65 @@ subtest 'let go of before the interrupt takes effect' => sub {
 		is($state, '40001', "SQLSTATE, in round $round");
 		like($error, qr/lock "late" was lost/, 'names the lock');
 		last;
+	}
+};
+
+# The error of an interrupt becomes that of the loss where it is raised, and gets its SQLSTATE
+# where it is reported, however long that takes and whoever catches it on the way.
+subtest 'whatever becomes of the error' => sub {
+	my $sleep = 'PERFORM pg_sleep(60);';
+	my $tables = "EXECUTE (SELECT string_agg(format('CREATE TEMP TABLE many_%s (i int PRIMARY KEY, t text);', i), '')
+		FROM generate_series(1, 150) AS i);";
+	my $in_block = sub ($do, $handler) { "DO \$\$ BEGIN PERFORM zk_lock('lost'); BEGIN $do EXCEPTION $handler END; END \$\$" };
+	$node->safe_psql('postgres', "CREATE TABLE sleepy (i int);
+		CREATE FUNCTION sleep_on() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER later AFTER INSERT ON sleepy DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION sleep_on();
+		CREATE PROCEDURE commit_sleepy() LANGUAGE plpgsql AS 'BEGIN PERFORM zk_lock(''lost''); INSERT INTO sleepy VALUES (1); COMMIT; END'");
+	my %way = (
+		'a subtransaction whose abort takes long' => [ '', $in_block->("$tables $sleep", 'WHEN division_by_zero THEN NULL;') ],
+		'log_min_messages = panic' => [ 'SET log_min_messages = panic', "SELECT zk_lock('lost'), pg_sleep(60)" ],
+		'both' => [ 'SET log_min_messages = panic', $in_block->("$tables $sleep", 'WHEN division_by_zero THEN NULL;') ],
+		'WHEN OTHERS' => [ '', $in_block->($sleep, 'WHEN OTHERS THEN NULL;') ],
+		'raised again' => [ '', $in_block->("$tables $sleep", 'WHEN query_canceled THEN RAISE;') ],
+		'raised anew, with its own words' => [ '', $in_block->($sleep,
+				"WHEN query_canceled THEN RAISE EXCEPTION 'sorry: %', SQLERRM USING ERRCODE = SQLSTATE;") ],
+		'at a commit, in a deferred trigger' => [ "BEGIN; SELECT zk_lock('lost'); INSERT INTO sleepy VALUES (1)", 'COMMIT' ],
+		q(at a procedure's commit) => [ '', 'CALL commit_sleepy()' ]);
+	foreach my $way (sort keys %way)
+	{
+		my ($setup, $sql) = @{ $way{$way} };
+		my $session = background($node, is_connected => 1);
+		my ($program) = session_programs($session->pid);
+		$session->query_safe($setup) if $setup;
+		$session->start_query($sql);
+		wait_for_sleep($node, $session->pid);
+		kill KILL => $program;
+		assert_ends($session, '40001', "$way: SQLSTATE");
+		like($session->error, qr/lock "lost" was lost/, 'names the lock');
+		like($session->error, qr/DETAIL:  The .*\nHINT:  /, 'with all else that is to be said') if $way !~ /anew/;
+		assert_leave_nothing($zk, lock_path('lost'), $session);
+	}
+	is(ask($node, 'SELECT count(*) FROM sleepy'), 0, 'and nothing is written');
+};
+
+subtest 'the extended protocol' => sub {
+	append_to_file(my $script = $node->basedir . '/lost.sql', "SELECT zk_lock('lost'), pg_sleep(60);\n");
+	foreach my $mode (qw(extended prepared))
+	{
+		my $bench = IPC::Run::start(
+			[ $node->installed_command('pgbench'), '-n', '-M', $mode, '-t', 1, '--failures-detailed', '-f', $script, $node->connstr('postgres') ],
+			'>', \my $out, '2>', \my $error);
+		my $pid;
+		poll_until
+		{
+			($pid = ask($node, "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND wait_event = 'PgSleep'")) ne '';
+		}
+		"$mode: it holds the lock and sleeps", 60;
+		kill KILL => session_programs($pid);
+		$bench->finish;
+		like($out, qr/number of serialization failures: 1 /, "$mode: a failure after which to try again") || note($error);
+		assert_no_nodes($zk, lock_path('lost'), 'and nothing is left');
 	}
 };
 

@@ -95,6 +95,8 @@ sub messages_of_source
 			push @found, map { "$_: $words" } map { kinds($levels, $_) } @codes;
 		}
 	}
+	# The words of a ZkLoss, which are read below, put into an error that is there already.
+	$was_read{$file} += () = $text =~ /^\terrmsg_internal\("%s", named\.message\);/mg;
 	foreach my $call (calls($text, 'elog'))
 	{
 		my ($level, $words) = $call =~ /^(\w+),(.*)/s;

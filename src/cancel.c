@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * cancel.c
+ *	  What the error of a statement says that was canceled because a lock was
+ *	  lost.
+ *
+ * A loss cancels the running statement: the session's program sends SIGINT,
+ * as pg_cancel_backend() does.  Every part of PostgreSQL obeys that, and
+ * EXCEPTION WHEN OTHERS of PL/pgSQL does not catch it.  PostgreSQL's error says
+ * "canceling statement due to user request", with SQLSTATE 57014.  An error of
+ * our own could be caught, and the statement would go on without its lock.
+ *
+ * So it becomes the error of a loss in two steps, and no time plays a part:
+ * - As it is raised it gets the words of the loss.  An interrupt has been sent
+ *	 then of which no error has come yet; none will come of it any more.  Its
+ *	 SQLSTATE stays, for the sake of handlers.  Whatever becomes of the error
+ *	 from there on, in subtransactions however long their abort takes, and in
+ *	 handlers that raise it again, these words mark it.
+ * - As it is about to be reported it gets SQLSTATE 40001.  PostgresMain() then
+ *	 calls one of the methods by which it talks to its client, comm_reset(),
+ *	 ahead of the report: to the client and to the server's log, whatever
+ *	 log_min_messages says.
+ *
+ * The first step is a callback of error_context_stack, which is there while
+ * the executor or a utility command runs.  An error of the parser, the planner
+ * or the commit takes both steps at the second.  A background worker reports
+ * without comm_reset(): what goes to the log has the SQLSTATE by
+ * emit_log_hook, and what it passes on to others has the words alone.
+ *
+ * The statement of which an interrupt is, is what one message of the client
+ * does.  It begins with the first of the hooks below, and is over when
+ * PostgreSQL clears MessageContext.  An interrupt that comes between two
+ * statements is ignored by PostgreSQL.  So it is over when the next one begins.
+ *
+ * The one rule: what is called here while an error is raised or reported must
+ * not raise, and does not wait.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "cancel.h"
+
+#include "access/parallel.h"
+#include "executor/executor.h"
+#include "utils/memutils.h"
+
+/*
+ * Of the client's connection only its methods are of interest, and the headers
+ * of what may encrypt it need not be installed.
+ */
+#undef ENABLE_GSS
+#undef ENABLE_SSPI
+#undef USE_OPENSSL
+#include "libpq/libpq.h"
+
+#include "compat.h"
+#include "lock.h"
+#include "session.h"
+
+/* What PostgreSQL says, to whatever interrupt, and to one by SIGINT. */
+#define CANCELED "canceling statement due to "
+#define CANCELED_BY_SIGINT CANCELED "user request"
+
+/* The next in each chain of hooks, which of errors may be NULL. */
+static ExecutorRun_hook_type next_ExecutorRun;
+static ExecutorFinish_hook_type next_ExecutorFinish;
+static emit_log_hook_type next_emit_log;
+
+/* The client's methods, with our own comm_reset(); and the one it calls. */
+static PQcommMethods methods;
+static void (*next_comm_reset) (void);
+
+/* Has the statement begun that runs?  Then at_statement_end is registered. */
+static bool is_in_statement;
+static MemoryContextCallback at_statement_end;
+
+/*
+ * The words of the last loss that canceled a statement, if is_named: until the
+ * error is reported, or another statement begins.
+ */
+static ZkLoss named;
+static bool is_named;
+
+static void executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT);
+static void executor_finish(QueryDesc *query);
+static void begin_statement(void);
+static void end_statement(void *arg);
+static void at_raise(void *arg);
+static void at_report(void);
+static void at_log(ErrorData *error);
+static void name_loss(void);
+static bool is_of_loss(const ErrorData *error);
+static ErrorData *copy_error(void);
+
+void
+zklock_cancel_init(void)
+{
+	next_ExecutorRun = ExecutorRun_hook != NULL ? ExecutorRun_hook :
+		standard_ExecutorRun;
+	ExecutorRun_hook = executor_run;
+	next_ExecutorFinish = ExecutorFinish_hook != NULL ? ExecutorFinish_hook :
+		standard_ExecutorFinish;
+	ExecutorFinish_hook = executor_finish;
+	next_emit_log = emit_log_hook;
+	emit_log_hook = at_log;
+}
+
+void
+zklock_cancel_follow(void)
+{
+	Assert(PqCommMethods != &methods);
+	methods = *PqCommMethods;
+	next_comm_reset = methods.comm_reset;
+	methods.comm_reset = at_report;
+	PqCommMethods = &methods;
+}
+
+void
+zklock_cancel_enter(ErrorContextCallback *frame)
+{
+	begin_statement();
+	frame->callback = at_raise;
+	frame->arg = NULL;
+	frame->previous = error_context_stack;
+	error_context_stack = frame;
+}
+
+void
+zklock_cancel_leave(const ErrorContextCallback *frame)
+{
+	Assert(error_context_stack == frame);
+	error_context_stack = frame->previous;
+}
+
+void
+zklock_cancel_end_transaction(void)
+{
+	if (MessageContext == NULL)
+		is_in_statement = false;
+}
+
+/* ---------------------------------------------------------------------
+ * Statements
+ * ---------------------------------------------------------------------
+ */
+
+static void
+executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT)
+{
+	ErrorContextCallback frame;
+
+	zklock_cancel_enter(&frame);
+	next_ExecutorRun(EXECUTOR_RUN_ARGUMENTS_COMPAT);
+	zklock_cancel_leave(&frame);
+}
+
+/* Triggers run here. */
+static void
+executor_finish(QueryDesc *query)
+{
+	ErrorContextCallback frame;
+
+	zklock_cancel_enter(&frame);
+	next_ExecutorFinish(query);
+	zklock_cancel_leave(&frame);
+}
+
+/* If the statement that runs has not begun yet, it does. */
+static void
+begin_statement(void)
+{
+	if (is_in_statement || IsParallelWorker())
+		return;
+	is_in_statement = true;
+	is_named = false;
+	zklock_session_begin_statement();
+	if (MessageContext == NULL)
+		return;
+	at_statement_end.func = end_statement;
+	MemoryContextRegisterResetCallback(MessageContext, &at_statement_end);
+}
+
+static void
+end_statement(void *arg)
+{
+	is_in_statement = false;
+}
+
+/* ---------------------------------------------------------------------
+ * Errors
+ * ---------------------------------------------------------------------
+ */
+
+/* Called for whatever is raised, also for notices. */
+static void
+at_raise(void *arg)
+{
+	if (zklock_session_interrupt() != 0 &&
+		geterrcode() == ERRCODE_QUERY_CANCELED)
+		name_loss();
+}
+
+/* In place of comm_reset(): an error is about to be reported. */
+static void
+at_report(void)
+{
+	ErrorData  *error;
+
+	next_comm_reset();
+	if (zklock_session_interrupt() == 0 && !is_named)
+		return;
+	if (geterrcode() != ERRCODE_QUERY_CANCELED)
+		return;
+	if (zklock_session_interrupt() != 0)
+		name_loss();
+	error = copy_error();
+	if (is_of_loss(error))
+		errcode(ERRCODE_T_R_SERIALIZATION_FAILURE);
+	FreeErrorData(error);
+}
+
+/* It goes to the server's log. */
+static void
+at_log(ErrorData *error)
+{
+	if (is_of_loss(error))
+		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	if (next_emit_log != NULL)
+		next_emit_log(error);
+}
+
+/*
+ * Put the words of the loss into the current error, a cancellation.  One by
+ * the user that comes together with the interrupt of a loss is explained by
+ * the loss: both are true, and this one matters more.  One by a timeout has
+ * words of its own, and the interrupt came to nothing.
+ */
+static void
+name_loss(void)
+{
+	ErrorData  *error = copy_error();
+	bool		is_cancellation = error->elevel == ERROR &&
+		error->message_id != NULL &&
+		strncmp(error->message_id, CANCELED, strlen(CANCELED)) == 0;
+	bool		is_by_sigint = is_cancellation &&
+		strcmp(error->message_id, CANCELED_BY_SIGINT) == 0;
+
+	FreeErrorData(error);
+	if (!is_cancellation)
+		return;
+	if (is_by_sigint)
+	{
+		zklock_session_look();
+		is_named = zklock_explain_cancellation(&named);
+	}
+	zklock_session_end_interrupt();
+	if (!is_by_sigint || !is_named)
+		return;
+	errmsg_internal("%s", named.message);
+	errdetail_internal("%s", named.detail);
+	errhint("%s", named.hint);
+}
+
+/* Does the error, perhaps raised anew by a handler, say what named says? */
+static bool
+is_of_loss(const ErrorData *error)
+{
+	return is_named && error->elevel == ERROR &&
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		error->message != NULL &&
+		strstr(error->message, named.message) != NULL;
+}
+
+/* A copy of the current error, to be freed. */
+static ErrorData *
+copy_error(void)
+{
+	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+	ErrorData  *copy = CopyErrorData();
+
+	MemoryContextSwitchTo(caller);
+	return copy;
+}
