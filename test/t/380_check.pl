@@ -92,8 +92,11 @@ subtest 'all is well' => sub {
 	{
 		my $rows = rows_like([ '', $argument ],
 			"server $server" => qr/^(?:ok|note): /, session => qr/^ok: /, connections => qr/^ok: /);
-		my @bad = grep { /^(?:error|warning)/m } values %$rows;
-		is("@bad", '', "no errors, no warnings, zk_check($argument)");
+		# Another installation, of the system's, may be of another version; and data below /tmp is
+		# warned of, where that is the place of the tree.
+		my %bad = map { $_ => $rows->{$_} } grep { $rows->{$_} =~ /^(?:error|warning)/m } keys %$rows;
+		delete @bad{ 'extension files', $zk->data_dir =~ m{^/(?:tmp|run|var/run|dev/shm)/} ? 'data' : () };
+		is(join('', values %bad), '', "no errors, no warnings, zk_check($argument)");
 		like($rows->{"server $server"}, qr/^(?:ok|note): .* is a standalone server, release \d/, 'the server');
 		like($rows->{'zklock.servers'}, qr/^ok: \Q$server\E, source: configuration file .*conf:\d+/,
 			'a setting and where it is from');
@@ -595,8 +598,7 @@ subtest 'the program is missing, or is not what it should be' => sub {
 	my $build = Builds->copy;
 	my $program = $build->library_directory . '/zklock-session';
 	my $odd = cluster('odd', $zk, $build->settings);
-	# Before PostgreSQL 18 it tells of none but its own files.
-	my $is_seen = $odd->safe_psql('postgres', "SELECT true FROM pg_available_extensions WHERE name = 'zklock'");
+	my $is_seen = $build->is_listed($odd);
 	shows([ "BEGIN; UPDATE pg_extension SET extversion = '$_' WHERE extname = 'zklock'", 'false', $odd ],
 		'extension files' =>
 		  [ qr/^warning: version $_ in this database, files of version .* -> ALTER EXTENSION/, "version $_" ])

@@ -67,8 +67,7 @@ subtest 'the library is loaded by each connection' => sub {
   SKIP:
 	{
 		# Debian's extension_destdir is none of the places that are listed.
-		skip 'this PostgreSQL does not say which files there are', 1
-		  if !$new->query_safe("SELECT count(*) FROM pg_available_extensions() WHERE name = 'zklock'");
+		skip 'this PostgreSQL does not say which files there are', 1 if !$build->is_listed($node);
 		like(row($new, 'extension files'), qr/^warning version \Q$now\E .* files of version \Q$next\E/,
 			'zk_check() knows that the script is old');
 	}
@@ -80,7 +79,7 @@ subtest 'the library is loaded by each connection' => sub {
 	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new one has it');
 	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't',
 		'the old library works with the new script');
-	is(row($new, 'extension files'), '', 'zk_check() has nothing to say any more');
+	is(row($new, 'extension files'), '', 'zk_check() has nothing to say any more') if $build->is_listed($node);
 	$_->quit foreach $has_session, $has_library, $new;
 	$node->stop;
 };
