@@ -124,6 +124,7 @@ OBJS = \
 	src/queue.o \
 	src/recall.o \
 	src/expiry.o \
+	src/nested.o \
 	src/roundtrip.o \
 	src/name.o \
 	src/args.o \

@@ -53,9 +53,12 @@ static void begin_wait(Standing *standing);
 static void end_wait(const Standing *standing);
 static bool await_first_place(Standing *standing);
 static ZkWaitEnd look(Standing *standing);
-static void read_list(Standing *standing, const ZkReply *list,
-					  const char *mine, Survey *survey);
-static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
+static ZkWaitEnd read_list(Standing *standing, const ZkReply *list,
+						   const char *mine, Survey *survey);
+static ZkWaitEnd leave_out(Standing *standing, const ZkReply *list,
+						   const char *mine, ZkChildren *children);
+static RecipeVerdict judge(const Standing *standing,
+						   const ZkChildren *children,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing);
 static bool confirm_queued(Standing *standing);
@@ -255,8 +258,7 @@ look_around(Standing *standing, Survey *survey)
 	step = contender_step(list, standing->contender->place->lock_path);
 	if (step == ZK_WAIT_NO_NODE)
 		contender_raise_evicted(standing);
-	read_list(standing, list, contender_node_name(standing), survey);
-	return step;
+	return read_list(standing, list, contender_node_name(standing), survey);
 }
 
 /* Do what the survey asks for, and wait if it is to wait. */
@@ -353,11 +355,17 @@ await_first_place(Standing *standing)
 			zklock_roundtrip_read(&standing->trip, ZK_LIST_AND_WATCH,
 								  contender->place->lock_path);
 		ZkWaitEnd	step = contender_step(list, contender->place->lock_path);
+		ZkChildren	children;
 		int			ahead;
 
+		if (step == ZK_WAIT_OVER)
+			step = leave_out(standing, list, contender_node_name(standing),
+							 &children);
 		if (step != ZK_WAIT_OVER)
 			return step == ZK_WAIT_LOST;
-		verdict = judge(standing, list, contender_node_name(standing), &ahead);
+		verdict = judge(standing, &children, contender_node_name(standing),
+						&ahead);
+		zklock_nested_free(&children);
 		if (verdict == RECIPE_WAIT)
 			end = zklock_session_await_watch(contender->bounds.deadline);
 	}
@@ -368,7 +376,8 @@ await_first_place(Standing *standing)
  * A try lists before it writes: a lock that is not free costs one read, or two
  * if its holder may merely keep it, and no transaction of the ensemble.
  * ZK_WAIT_OVER: it would be granted now, or only a node in the queue can find
- * that out.
+ * that out.  So it is if children may be locks below this one: most of them
+ * are behind our node, whatever they are, and need no read then (nested.c).
  */
 static ZkWaitEnd
 look(Standing *standing)
@@ -383,7 +392,9 @@ look(Standing *standing)
 		return ZK_WAIT_OVER;
 	if (step != ZK_WAIT_OVER)
 		return step;
-	read_list(standing, list, NULL, &survey);
+	step = read_list(standing, list, NULL, &survey);
+	if (step != ZK_WAIT_OVER)
+		return step;
 	if (survey.verdict == RECIPE_HELD ||
 		!contender_is_held(standing, survey.next))
 		return ZK_WAIT_OVER;
@@ -401,15 +412,19 @@ look(Standing *standing)
 /*
  * What does a list tell, for our node or, with mine NULL, for one that is
  * still to be made?  Raises if our node has gone, and if the numbers are used
- * up.
+ * up.  Other than ZK_WAIT_OVER: it cannot be told any more.
  */
-static void
+static ZkWaitEnd
 read_list(Standing *standing, const ZkReply *list, const char *mine,
 		  Survey *survey)
 {
+	ZkChildren	children;
+	ZkWaitEnd	step = leave_out(standing, list, mine, &children);
 	int			ahead;
 
-	survey->verdict = judge(standing, list, mine, &ahead);
+	if (step != ZK_WAIT_OVER)
+		return step;
+	survey->verdict = judge(standing, &children, mine, &ahead);
 	if (survey->verdict == RECIPE_GONE)
 		contender_raise_evicted(standing);
 	if (survey->verdict == RECIPE_EXHAUSTED)
@@ -417,16 +432,34 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 									   standing->contender->place->lock_path);
 	standing->saw_others = survey->verdict == RECIPE_WAIT;
 	if (standing->saw_others)
-		contender_note_ahead(standing, list, mine);
+		contender_note_ahead(standing, &children, mine);
 	if (standing->saw_others || survey->verdict == RECIPE_MISMATCH)
 	{
 		list_free_deep(standing->leases);
 		standing->leases = zklock_expiry_nodes(list->children, list->nchildren);
 		standing->lease_at = standing->leases != NIL ? 0 : ZK_NO_DEADLINE;
 	}
-	survey->next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
+	survey->next = ahead >= 0 ? pstrdup(children.names[ahead]) : NULL;
 	standing->is_next_first = survey->next != NULL &&
-		recipe_is_first(list->children, list->nchildren, survey->next);
+		recipe_is_first(children.names, children.count, survey->next);
+	zklock_nested_free(&children);
+	return ZK_WAIT_OVER;
+}
+
+/*
+ * The children of a list without those that are no contenders, or that do not
+ * matter for us, see nested.h; to be freed.
+ */
+static ZkWaitEnd
+leave_out(Standing *standing, const ZkReply *list, const char *mine,
+		  ZkChildren *children)
+{
+	if (zklock_nested_leave_out(&standing->trip,
+								standing->contender->place->lock_path, list,
+								zklock_nested_bound(mine), &standing->nested,
+								children))
+		return ZK_WAIT_OVER;
+	return zklock_session_live() == 0 ? ZK_WAIT_LOST : ZK_WAIT_TIMEOUT;
 }
 
 /*
@@ -434,7 +467,7 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
  * that is still to be made.
  */
 static RecipeVerdict
-judge(const Standing *standing, const ZkReply *list, const char *mine,
+judge(const Standing *standing, const ZkChildren *children, const char *mine,
 	  int *ahead)
 {
 	const ZkPlace *place = standing->contender->place;
@@ -444,7 +477,7 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 		.permits = place->permits
 	};
 
-	return recipe_verdict(list->children, list->nchildren, &wish, ahead);
+	return recipe_verdict(children->names, children->count, &wish, ahead);
 }
 
 /*
@@ -452,7 +485,8 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
  * Those may have an older list, by which we wait, and watch us for the grant.
  * That may be so also with our first list, whose reply may have taken long.
  * Contenders that are not in it came later, and their lists show that we hold
- * a permit.
+ * a permit.  The znode of a lock below may be taken for one of them: then
+ * nobody reads what we say.
  */
 static bool
 is_anybody_behind(const Standing *standing)
@@ -653,13 +687,14 @@ make_parents(Standing *standing)
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		bool		is_root = end - place->node <= place->root_length;
+		const char *data;
 
 		strlcpy(parent, place->node, end - place->node + 1);
+		data = is_root ? contender->data : zklock_nodedata_of_parent(parent);
 		zklock_client_free(zklock_client_create(client, parent,
 												is_root ? ZK_PERSISTENT :
-												ZK_CONTAINER,
-												is_root ? contender->data : NULL,
-												is_root ? strlen(contender->data) : 0));
+												ZK_CONTAINER, data,
+												data != NULL ? strlen(data) : 0));
 	}
 	zklock_client_end_many(client);
 }

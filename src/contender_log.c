@@ -140,7 +140,8 @@ contender_raise_mismatch(const Standing *standing, const char *child)
 }
 
 void
-contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
+contender_note_ahead(Standing *standing, const ZkChildren *children,
+					 const char *mine)
 {
 	const char *first = NULL;
 
@@ -148,9 +149,9 @@ contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
 		standing->contender->is_try)
 		return;
 	standing->nahead = 0;
-	for (int i = 0; i < list->nchildren; i++)
+	for (int i = 0; i < children->count; i++)
 	{
-		const char *child = list->children[i];
+		const char *child = children->names[i];
 
 		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
 			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
@@ -229,7 +230,14 @@ describe_holder(Standing *standing, int64 deadline)
 		first = zklock_client_reply(standing->trip.request);
 	else if (zklock_session_is_connected())
 		first = read_first(standing, deadline);
-	if (first == NULL || first->result != ZK_OK || first->data_length <= 0)
+	if (first == NULL || first->result != ZK_OK)
+		return NULL;
+	if (first->data_length <= 0 && first->ephemeral_owner == 0 &&
+		standing->first != NULL &&
+		recipe_may_be_name(strrchr(standing->first, '/') + 1))
+		return psprintf("The znode \"%s\" belongs to no session and may be a contender of another client. It counts until somebody deletes it. ",
+						zklock_nodedata_quotable(standing->first));
+	if (first->data_length <= 0)
 		return NULL;
 	zklock_nodedata_parse(first->data, first->data_length, &who);
 	mark = standing->first == NULL ? RECIPE_MARK_NONE :
@@ -255,6 +263,7 @@ read_first(Standing *standing, int64 deadline)
 		contender_node_name(standing) : NULL;
 	int64		bound = standing->trip.deadline;
 	const ZkReply *reply = NULL;
+	ZkChildren	children;
 
 	standing->is_ahead_read = false;
 	standing->trip.deadline = deadline;
@@ -266,9 +275,14 @@ read_first(Standing *standing, int64 deadline)
 			break;
 		reply = zklock_roundtrip_read(&standing->trip, ZK_LIST,
 									  standing->contender->place->lock_path);
-		if (reply == NULL || reply->result != ZK_OK)
+		if (reply == NULL || reply->result != ZK_OK ||
+			!zklock_nested_leave_out(&standing->trip,
+									 standing->contender->place->lock_path,
+									 reply, zklock_nested_bound(mine),
+									 &standing->nested, &children))
 			break;
-		contender_note_ahead(standing, reply, mine);
+		contender_note_ahead(standing, &children, mine);
+		zklock_nested_free(&children);
 		reply = NULL;
 	}
 	standing->trip.deadline = bound;

@@ -12,6 +12,7 @@
 
 #include "contender.h"
 #include "deadlock.h"
+#include "nested.h"
 #include "nodes/pg_list.h"
 #include "portability/instr_time.h"
 #include "roundtrip.h"
@@ -35,6 +36,9 @@ typedef struct Standing
 	bool		is_told;		/* and has said so in shared memory */
 	bool		watches_queue;	/* lists are to be watched */
 	bool		saw_others;		/* the last list has shown somebody ahead */
+	List	   *nested;			/* children of the queue that are no
+								 * contenders, though they look like some:
+								 * names */
 	int64		keeper_until;	/* for how long whoever may keep the lock has
 								 * to tell; 0: it was not waited for yet */
 	bool		is_ahead_read;	/* the last reply is the read of the one just
@@ -128,8 +132,8 @@ pg_noreturn extern void contender_raise_mismatch(const Standing *standing,
  * Keep of a list what the log may want to know of those who are ahead of
  * `mine`, or with NULL of all that are in it.  They can only become fewer.
  */
-extern void contender_note_ahead(Standing *standing, const ZkReply *list,
-								 const char *mine);
+extern void contender_note_ahead(Standing *standing,
+								 const ZkChildren *children, const char *mine);
 
 /* Say that we wait, and for whom. */
 extern void contender_log_wait(Standing *standing);

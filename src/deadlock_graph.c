@@ -43,6 +43,7 @@
 
 #include "board.h"
 #include "name.h"
+#include "nested.h"
 #include "queue.h"
 
 /* Of how many holders of one lock it is asked what they wait for. */
@@ -76,6 +77,9 @@ static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
 static int	enter(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
+static ZkQueueEntry *contenders_of(Reading *reading, const char *lock_path,
+								   const ZkReply *list, const char *own,
+								   int *nentries);
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
@@ -215,8 +219,8 @@ follow_lock(Reading *reading, int index)
 		return false;
 	reply = read_path(reading, ZK_LIST, member->lock_path);
 	if (reply != NULL)
-		entries = zklock_order_queue(reply->children, reply->nchildren,
-									 &nentries);
+		entries = contenders_of(reading, member->lock_path, reply, own,
+								&nentries);
 	while (number < nentries && strcmp(entries[number].node, own) != 0)
 		number++;
 	if (number == nentries || entries[number].is_holder)
@@ -236,6 +240,39 @@ follow_lock(Reading *reading, int index)
 			node->has_way_out = true;
 	}
 	return true;
+}
+
+/*
+ * The contenders of a queue, in order, as zklock_order_queue() gives them, with
+ * what is behind the one called own only as far as its name tells what it is.
+ * A child that has not been read yet counts, and makes the reading go on.
+ */
+static ZkQueueEntry *
+contenders_of(Reading *reading, const char *lock_path, const ZkReply *list,
+			  const char *own, int *nentries)
+{
+	const char **children = palloc_extended((list->nchildren + 1) * sizeof(*children),
+											MCXT_ALLOC_HUGE);
+	int64		bound = zklock_nested_bound(own);
+	int			nchildren = 0;
+
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+		const ZkReply *reply;
+
+		if (recipe_may_be_name(child))
+		{
+			if (recipe_parse_node(child).sequence > bound)
+				continue;
+			reply = read_path(reading, ZK_GET,
+							  psprintf("%s/%s", lock_path, child));
+			if (reply != NULL && zklock_nested_is_lock(child, reply))
+				continue;
+		}
+		children[nchildren++] = child;
+	}
+	return zklock_order_queue(children, nchildren, nentries);
 }
 
 /*

@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "contender.h"
 #include "name.h"
+#include "nested.h"
 #include "recipe.h"
 #include "session.h"
 #include "stat.h"
@@ -525,6 +526,7 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
 	const ZkReply *list;
 	List	   *leased;
+	ZkChildren	children;
 	RecipeVerdict verdict;
 	int			ahead;
 
@@ -547,7 +549,12 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 		return zklock_session_live() != 0 &&
 			check_reply(NULL, leasing)->result != ZK_SESSION_LOST;
 	wish.mine = leasing->mine != NULL ? leasing->mine->node : NULL;
-	verdict = recipe_verdict(list->children, list->nchildren, &wish, &ahead);
+	if (!zklock_nested_leave_out(trip, leasing->lock_path, list,
+								 zklock_nested_bound(wish.mine), NULL,
+								 &children))
+		return zklock_session_live() != 0 &&
+			check_reply(NULL, leasing)->result != ZK_SESSION_LOST;
+	verdict = recipe_verdict(children.names, children.count, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
 		zklock_contend_raise_exhausted(leasing->name, leasing->lock_path);
 	leasing->is_first = verdict == RECIPE_HELD;
@@ -555,9 +562,9 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 	if (ahead >= 0)
 	{
 		leasing->ahead = psprintf("%s/%s", leasing->lock_path,
-								  list->children[ahead]);
+								  children.names[ahead]);
 		leasing->is_ahead_keeper =
-			recipe_read_mark(list->children[ahead]) == RECIPE_MARK_KEEPER;
+			recipe_read_mark(children.names[ahead]) == RECIPE_MARK_KEEPER;
 	}
 	return end_others(trip, leasing, leased);
 }

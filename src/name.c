@@ -205,8 +205,8 @@ refuse_reserved(const char *name)
 }
 
 /*
- * The slot in UTF-8, checked like the first component of a name: it may end
- * in ten digits, too, since there is a suffix behind it.
+ * The slot in UTF-8, checked like the first component of a name: it may have
+ * the marks of other clients, too, since there is a suffix behind it.
  */
 static char *
 slot_to_utf8(const char *slot)
@@ -301,10 +301,10 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 							  offset + 1);
 			break;
 		case RECIPE_NAME_LIKE_QUEUE_NODE:
-			detail = psprintf("The component \"%s\" ends in a sequence number: beside the entries of the queue of \"%s\" it would be taken for one.",
+			detail = psprintf("The component \"%s\" is called as other clients of ZooKeeper call their entries in the queue of \"%s\", and ends in a number: they would take it for one.",
 							  to_server(pnstrdup(part, strcspn(part, "/"))),
 							  to_server(pnstrdup(utf8, offset - 1)));
-			hint = "Only the first component of a name may end in ten digits. Write something behind them, for example \"_\".";
+			hint = "Let no component begin with \"_c_\", or have \"__lock__\", \"__rlock__\", \"__READ__\", \"__WRIT__\" or Hive's \"LOCK-...-\" before a number at its end.";
 			break;
 	}
 	ereport(ERROR,

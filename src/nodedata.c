@@ -51,6 +51,15 @@
 #define JSON_MAX 4096
 #define JSON_NESTING_MAX 8
 
+/*
+ * What the member "node" says of a znode on the way to a lock, and all its
+ * data.  They are ASCII without escapes, so every database can read them.
+ */
+#define NODE_OF_NAME "name"
+#define DATA_OF_NAME \
+	"{\"client\":\"zklock\",\"format\":" CppAsString2(ZK_NODE_FORMAT) \
+	",\"node\":\"" NODE_OF_NAME "\"}"
+
 /* Milliseconds between the Unix epoch and PostgreSQL's. */
 #define EPOCH_DIFFERENCE_MS \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
@@ -165,6 +174,12 @@ zklock_nodedata_build(int64 token,...)
 	va_end(more);
 	appendStringInfoChar(&json, '}');
 	return json.data;
+}
+
+const char *
+zklock_nodedata_of_parent(const char *path)
+{
+	return recipe_may_be_name(strrchr(path, '/') + 1) ? DATA_OF_NAME : NULL;
 }
 
 char *
@@ -578,6 +593,8 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->token = strtoll(token, NULL, 10);
 	else if (strcmp(key, "kept") == 0 && type == JSON_TOKEN_FALSE)
 		who->says_held = true;
+	else if (strcmp(key, "node") == 0 && type == JSON_TOKEN_STRING)
+		who->is_name = strcmp(token, NODE_OF_NAME) == 0;
 	else if (strcmp(key, "lock") == 0 && type == JSON_TOKEN_STRING)
 		who->lock = pstrdup(token);
 	else if (strcmp(key, "owner") == 0 && type == JSON_TOKEN_STRING)

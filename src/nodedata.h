@@ -29,6 +29,8 @@ typedef struct ZkNodeData
 	char	   *host;
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
+	bool		is_name;		/* it is part of the path of a lock, and no
+								 * contender (nested.h) */
 	bool		says_held;		/* of one who may keep a lock: it is held, and
 								 * will not be kept (program_follow.c) */
 	char	   *lock;			/* of a request to release a lock: its name,
@@ -57,6 +59,12 @@ extern void zklock_nodedata_init(void);
  * a NULL too, the member is left out.
  */
 extern char *zklock_nodedata_build(int64 token,...) __attribute__((sentinel));
+
+/*
+ * The data for a znode on the way to a lock, below the root: a constant, or
+ * NULL if nobody takes the znode for a contender.
+ */
+extern const char *zklock_nodedata_of_parent(const char *path);
 
 /* Text of this database's encoding in UTF-8, palloc'ed. */
 extern char *zklock_nodedata_to_utf8(const char *text);

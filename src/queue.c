@@ -7,7 +7,8 @@
  * Only reads.  For all locks the znodes below the root are walked, depth
  * first.  A znode with contenders is a lock; its other children are walked in
  * turn.  Only names are read, so a lock costs one request, however long its
- * queue.
+ * queue; and one more for each child of a lock that may be a contender or a
+ * lock below.
  *
  * Requests are the trip's; results are palloc'ed in the caller's context.
  *
@@ -19,6 +20,7 @@
 
 #include "expiry.h"
 #include "name.h"
+#include "nested.h"
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
@@ -57,12 +59,15 @@ static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
+static void put_nested_last(ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static int	compare_children(const void *a, const void *b);
 static bool walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
 static bool take_lists(ZkRoundTrip *trip, Walk *walk);
-static void visit(Walk *walk, const char *path, const ZkReply *list);
+static bool visit(ZkRoundTrip *trip, Walk *walk, const char *path,
+				  const ZkReply *list);
+static void add_left(Walk *walk, const char *path, const char *child);
 static bool is_root(const Walk *walk, const char *path);
 static bool is_name(const Walk *walk, const char *path, const char *child);
 static int	compare_locks(const ListCell *a, const ListCell *b);
@@ -120,8 +125,8 @@ zklock_read_first(const char *name)
 
 /*
  * List the children, then read the data of each, many at a time; or of the
- * first, and if that has gone meanwhile, list again.  false if the session was
- * lost.
+ * first contender, and if that has gone meanwhile, list again.  false if the
+ * session was lost.
  */
 static bool
 read_entries(ZkRoundTrip *trip, void *argument)
@@ -151,12 +156,12 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	children = palloc((list->nchildren + 1) * sizeof(*children));
 	memcpy(children, list->children, list->nchildren * sizeof(*children));
 	qsort(children, list->nchildren, sizeof(*children), compare_children);
-	nchildren = reading->is_first ? Min(list->nchildren, 1) : list->nchildren;
+	nchildren = list->nchildren;
 
-	for (int first = 0; first < nchildren; first += READS_AT_ONCE)
+	for (int first = 0, last; first < nchildren; first = last)
 	{
-		int			last = Min(first + READS_AT_ONCE, nchildren);
-
+		last = reading->is_first ? first + 1 :
+			Min(first + READS_AT_ONCE, nchildren);
 		CHECK_FOR_INTERRUPTS();
 		for (int i = first; i < last; i++)
 			look(trip, reading, children[i]);
@@ -166,9 +171,16 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			nread += take_entry(reading, look(trip, reading, children[i]),
 								children[i], &entries[nread]);
 		zklock_roundtrip_end_looks(trip);
+		if (!reading->is_first)
+			continue;
+		if (nread == 0)
+			return read_entries(trip, argument);
+		if (entries->parsed.style != RECIPE_STYLE_NONE)
+			break;
+		nread = 0;				/* a lock below, or no contender is left */
+		*entries = (ZkQueueEntry) {0};
 	}
-	if (reading->is_first && nread < nchildren)
-		return read_entries(trip, argument);
+	put_nested_last(entries, nread);
 	mark_holders(entries, nread);
 	for (int i = 0; i < nread && !reading->is_first; i++)
 		if (zklock_warn_of_style(entries[i].parsed.style, &entries[i].who,
@@ -218,6 +230,8 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	entry->parsed = recipe_parse_node(child);
 	if (reply->result == ZK_NO_AUTH)
 		return true;
+	if (zklock_nested_is_lock(child, reply))
+		entry->parsed = (RecipeNode) {.style = RECIPE_STYLE_NONE,.permits = 1};
 	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = zklock_nodedata_date(reply->ctime_ms);
@@ -234,6 +248,27 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 		entry->who.text = zklock_nodedata_printable(entry->who.note);
 	}
 	return true;
+}
+
+/*
+ * The children were sorted by their names.  Those that look like contenders,
+ * and are locks below this one, go to the end.
+ */
+static void
+put_nested_last(ZkQueueEntry *entries, int nentries)
+{
+	ZkQueueEntry *nested = palloc_extended((nentries + 1) * sizeof(*nested),
+										   MCXT_ALLOC_HUGE);
+	int			nnested = 0;
+	int			nleft = 0;
+
+	for (int i = 0; i < nentries; i++)
+		if (entries[i].parsed.style == RECIPE_STYLE_NONE)
+			nested[nnested++] = entries[i];
+		else
+			entries[nleft++] = entries[i];
+	memcpy(&entries[nleft], nested, nnested * sizeof(*nested));
+	pfree(nested);
 }
 
 /*
@@ -356,7 +391,10 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 		const ZkReply *list = zklock_roundtrip_look(trip, ZK_LIST, paths[i]);
 
 		if (list->result == ZK_OK)
-			visit(walk, paths[i], list);
+		{
+			if (!visit(trip, walk, paths[i], list))
+				return false;
+		}
 		else if (list->result == ZK_NO_AUTH || list->result == ZK_NO_MEMORY)
 			walk->nhidden++;
 		else if (list->result != ZK_NO_NODE)
@@ -367,16 +405,24 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 	return true;
 }
 
-/* Count the contenders among the children, and note the others. */
-static void
-visit(Walk *walk, const char *path, const ZkReply *list)
+/*
+ * Count the contenders among the children, and note the others.  false if the
+ * session was lost.
+ */
+static bool
+visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 {
+	ZkChildren	children = {.names = list->children,.count = list->nchildren};
 	int			ncontenders;
-	ZkQueueEntry *entries = zklock_order_queue(list->children, list->nchildren,
-											   &ncontenders);
+	ZkQueueEntry *entries;
 	ZkLockCount *lock;
 
-	/* the root has no name */
+	/* the root is no lock */
+	if (!is_root(walk, path) &&
+		!zklock_nested_leave_out(trip, path, list, ZK_NESTED_ALL, NULL,
+								 &children))
+		return false;
+	entries = zklock_order_queue(children.names, children.count, &ncontenders);
 	if (ncontenders > 0 && !is_root(walk, path))
 	{
 		lock = palloc0(sizeof(*lock));
@@ -387,11 +433,22 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 		walk->locks = lappend(walk->locks, lock);
 	}
 	pfree(entries);
-	for (int i = 0; i < list->nchildren; i++)
-		if (is_name(walk, path, list->children[i]))
-			walk->left = lappend(walk->left,
-								 psprintf("%s/%s", strcmp(path, "/") == 0 ? "" :
-										  path, list->children[i]));
+	for (int i = 0; i < children.count; i++)
+		if (is_name(walk, path, children.names[i]))
+			add_left(walk, path, children.names[i]);
+	foreach_ptr(const char, child, children.locks)
+		add_left(walk, path, child);
+	zklock_nested_free(&children);
+	return true;
+}
+
+/* Have a znode listed. */
+static void
+add_left(Walk *walk, const char *path, const char *child)
+{
+	walk->left = lappend(walk->left,
+						 psprintf("%s/%s", strcmp(path, "/") == 0 ? "" : path,
+								  child));
 }
 
 static bool

@@ -110,8 +110,8 @@ typedef enum RecipeNameError
 	RECIPE_NAME_DOTS,			/* a component is "." or ".." */
 	RECIPE_NAME_ENCODING,		/* not valid UTF-8 */
 	RECIPE_NAME_CHARACTER,		/* one that no znode's name can have */
-	RECIPE_NAME_LIKE_QUEUE_NODE /* a component, not the first, would be taken
-								 * for a contender */
+	RECIPE_NAME_LIKE_QUEUE_NODE /* a component, not the first, is called as a
+								 * client calls its contenders */
 } RecipeNameError;
 
 /* What a contender wants. */
@@ -203,6 +203,18 @@ extern bool recipe_split_node(const char *child, size_t length,
 
 /* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
 extern RecipeNode recipe_parse_node(const char *child);
+
+/*
+ * Is this child, by its name, either a contender or the znode of a lock below?
+ * Only the znode itself tells (nested.h).
+ */
+extern bool recipe_may_be_name(const char *child);
+
+/*
+ * Does the component, `length` bytes, end in a number behind a mark of some
+ * client's?  Then no lock below another one may be called so.
+ */
+extern bool recipe_has_client_mark(const char *component, size_t length);
 
 /* The word for a style, as zk_lock_queue() shows it. */
 extern const char *recipe_style_name(RecipeStyle style);

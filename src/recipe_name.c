@@ -16,7 +16,9 @@ static bool is_list(const char *name);
 static RecipeNameError check_components(const char *path, size_t start,
 										size_t *offset);
 static RecipeNameError check_component(const char *component, size_t size,
-									   bool is_first, size_t *offset);
+									   size_t *offset);
+static bool is_like_queue_node(const char *component, size_t size,
+							   bool is_of_root);
 static RecipeNameError check_characters(const char *component, size_t size,
 										size_t *offset);
 
@@ -98,12 +100,16 @@ is_list(const char *name)
 static RecipeNameError
 check_components(const char *path, size_t start, size_t *offset)
 {
+	const bool	is_root = start > 0;
+
 	for (int depth = 1;; depth++)
 	{
 		size_t		size = strcspn(path + start, "/");
-		RecipeNameError error = check_component(path + start, size,
-												depth == 1, offset);
+		RecipeNameError error = check_component(path + start, size, offset);
 
+		if (error == RECIPE_NAME_OK && depth > 1 &&
+			is_like_queue_node(path + start, size, is_root))
+			error = RECIPE_NAME_LIKE_QUEUE_NODE;
 		if (error == RECIPE_NAME_OK && depth > RECIPE_DEPTH_MAX)
 			error = RECIPE_NAME_TOO_DEEP;
 		*offset += start;
@@ -120,44 +126,48 @@ check_components(const char *path, size_t start, size_t *offset)
 /*
  * Check one component of `size` bytes.  *offset is set to the character that
  * is refused, relative to the component, or to 0.
- *
- * The znode of each component but the first is a child of another name's
- * znode.  That name may be a lock, too; then its children are its contenders,
- * and every client takes a child that ends in a sequence number for one.  It
- * would stay there as long as somebody uses the name: with a small number it
- * would be ahead of all contenders, and with any number it would make each try
- * fail.  The znode of the first component is a child of the root, which is no
- * lock.  So it may end in a number, which is common: 'job-1700000000',
- * 'order-' || id.  The same holds for a root in the chroot.
- *
- * Behind the first component such names are refused, and not escaped.  For all
- * clients the path of a lock's znode is the root and the name.  A client in
- * Java that uses 'a/b-1700000000' would not meet us if we wrote that name in
- * an escaped form, and both would hold the lock.
  */
 static RecipeNameError
-check_component(const char *component, size_t size, bool is_first,
-				size_t *offset)
+check_component(const char *component, size_t size, size_t *offset)
 {
-	RecipeNameError error;
-	size_t		prefix_length;
-	int32_t		sequence;
-
 	*offset = 0;
 	if (size == 0)
 		return RECIPE_NAME_EMPTY_COMPONENT;
 	if ((size == 1 && component[0] == '.') ||
 		(size == 2 && component[0] == '.' && component[1] == '.'))
 		return RECIPE_NAME_DOTS;
+	return check_characters(component, size, offset);
+}
 
-	error = check_characters(component, size, offset);
-	if (error != RECIPE_NAME_OK)
-		return error;
+/*
+ * Must this component, not the first, not be called so, because its znode would
+ * be taken for a contender?
+ *
+ * The znode of each component but the first is a child of another name's
+ * znode.  That name may be a lock, too; then its children are its contenders,
+ * and a child that ends in a sequence number looks like one.  zklock reads
+ * such a child, and the znode tells (nested.c).  So a name may end in any
+ * number: 'orders/' || id.  Other clients go by the name alone.  What bears the
+ * mark of one of them is refused, whatever its number, lest it be refused for
+ * great ones only.  The znode of the first component is a child of the root,
+ * which is no lock.
+ *
+ * Such names are not escaped.  For all clients the path of a lock's znode is
+ * the root and the name.  A client in Java would not meet us if we wrote the
+ * name in an escaped form, and both would hold the lock.
+ *
+ * The znodes of a root are persistent, as a contender's may be, so none of them
+ * may look like one.
+ */
+static bool
+is_like_queue_node(const char *component, size_t size, bool is_of_root)
+{
+	size_t		prefix_length;
+	int32_t		sequence;
 
-	if (!is_first &&
-		recipe_split_node(component, size, &prefix_length, &sequence))
-		return RECIPE_NAME_LIKE_QUEUE_NODE;
-	return RECIPE_NAME_OK;
+	return is_of_root ?
+		recipe_split_node(component, size, &prefix_length, &sequence) :
+		recipe_has_client_mark(component, size);
 }
 
 /*

@@ -58,11 +58,15 @@ static const StyleMark style_marks[] = {
 	{NULL, "read-", RECIPE_STYLE_DOTNET, RECIPE_SHARED},
 };
 
+/* What all names of Curator's, and of ours, begin with. */
+#define CURATOR_START "_c_"
+
 /* What stands before the number of permits, behind the GUID. */
 #define PERMITS_MARK "-permits-"
 
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
+static bool is_mark(RecipeStyle style);
 static bool ends_in_sign(const char *text, size_t length);
 static RecipeNode recognize_prefix(const char *prefix, size_t length);
 static bool fits_mark(const StyleMark *mark, const char *prefix,
@@ -186,6 +190,33 @@ recipe_parse_node(const char *child)
 	return node;
 }
 
+bool
+recipe_may_be_name(const char *child)
+{
+	RecipeStyle style;
+
+	if (strncmp(child, CURATOR_START, strlen(CURATOR_START)) == 0)
+		return false;			/* most contenders: no more to look at */
+	style = recipe_parse_node(child).style;
+	return style != RECIPE_STYLE_NONE && !is_mark(style);
+}
+
+bool
+recipe_has_client_mark(const char *component, size_t length)
+{
+	size_t		prefix_length = length;
+
+	while (prefix_length > 0 && component[prefix_length - 1] >= '0' &&
+		   component[prefix_length - 1] <= '9')
+		prefix_length--;
+	if (prefix_length == length)
+		return false;
+	return strncmp(component, CURATOR_START, strlen(CURATOR_START)) == 0 ||
+		is_mark(recognize_prefix(component, prefix_length).style) ||
+		(ends_in_sign(component, prefix_length) &&
+		 is_mark(recognize_prefix(component, prefix_length - 1).style));
+}
+
 const char *
 recipe_style_name(RecipeStyle style)
 {
@@ -254,6 +285,31 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 	*sequence = value > INT32_MAX ? INT32_MAX :
 		value < INT32_MIN ? INT32_MIN : (int32_t) value;
 	return true;
+}
+
+/*
+ * Does nobody call a lock so?  What precedes the number of the other styles is
+ * too short: 'read-' || id may be the name of a lock.
+ */
+static bool
+is_mark(RecipeStyle style)
+{
+	switch (style)
+	{
+		case RECIPE_STYLE_ZKLOCK_SHARED:
+		case RECIPE_STYLE_ZKLOCK_PERMITS:
+		case RECIPE_STYLE_CURATOR:
+		case RECIPE_STYLE_CURATOR_RW:
+		case RECIPE_STYLE_KAZOO:
+		case RECIPE_STYLE_HIVE:
+			return true;
+		case RECIPE_STYLE_NONE:
+		case RECIPE_STYLE_ZK_RECIPE:
+		case RECIPE_STYLE_DOTNET:
+		case RECIPE_STYLE_UNKNOWN:
+			break;
+	}
+	return false;
 }
 
 /* Is the last of these bytes a minus sign rather than a separator? */

@@ -223,10 +223,20 @@ zklock_roundtrip_await_looks(ZkRoundTrip *trip)
 void
 zklock_roundtrip_end_looks(ZkRoundTrip *trip)
 {
-	foreach_ptr(Look, look, trip->looks)
+	zklock_roundtrip_end_looks_behind(trip, 0);
+}
+
+void
+zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept)
+{
+	while (list_length(trip->looks) > nkept)
+	{
+		Look	   *look = llast(trip->looks);
+
 		zklock_client_free(look->request);
-	list_free_deep(trip->looks);
-	trip->looks = NIL;
+		pfree(look);
+		trip->looks = list_delete_last(trip->looks);
+	}
 }
 
 void
@@ -251,13 +261,14 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
+		const char *data = zklock_nodedata_of_parent(parent);
 		const ZkReply *reply = end - path <= root_length ?
 			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0, NULL)) :
-			create(trip, parent, ZK_CONTAINER, NULL);
+			create(trip, parent, ZK_CONTAINER, data);
 
 		/* where the server knows no containers, a znode that stays */
 		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
-			reply = create(trip, parent, ZK_PERSISTENT, NULL);
+			reply = create(trip, parent, ZK_PERSISTENT, data);
 		if (reply == NULL)
 			return NULL;
 		switch (reply->result)

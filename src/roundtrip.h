@@ -148,12 +148,14 @@ extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
  * then it has been asked for, once, in the current memory context.  To await
  * the replies to all: false at the deadline, or if the session is lost; those
  * that were lost with the connection are asked for again.  They are freed with
- * the trip, or before by zklock_roundtrip_end_looks().
+ * the trip, or before by zklock_roundtrip_end_looks(), all or those behind the
+ * first nkept.
  */
 extern const ZkReply *zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read,
 											const char *path);
 extern bool zklock_roundtrip_await_looks(ZkRoundTrip *trip);
 extern void zklock_roundtrip_end_looks(ZkRoundTrip *trip);
+extern void zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept);
 
 /*
  * Send a ZK_GET together with the next request, ahead of it.  Nobody waits for

@@ -59,10 +59,10 @@ FROM (VALUES
 	-- characters that ZooKeeper refuses
 	(14, U&'private use \E000'), (15, U&'not a character \FFFF'),
 	(16, U&'emoji \+01F600'),
-	-- what a queue entry looks like, where the queue of another name may be
-	(17, 'team/order-1234567890'), (18, 'a/1234567890'), (19, 'team/order-0000000001/part'),
-	(20, 'team/order0000000001'), (21, '1234567890/order-12345678901/1234567890'),
-	(22, 'a/order--000000001'), (33, 'é/' || repeat('7', 509)), (34, U&'a/1234567890/\+01F600'),
+	-- what other clients call their queue entries, where the queue of another name may be
+	(17, 'team/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-1234567890'), (18, 'a/b__lock__1'),
+	(19, 'team/x__rlock__0000000001/part'), (20, '1234567890/LOCK-EXCLUSIVE-12345678901'),
+	(21, 'é/__READ__5'), (22, U&'a/b-__WRIT__1/\+01F600'),
 	-- length: in bytes
 	(23, repeat('x', 513)), (24, 'x' || repeat('é', 257)),
 	(25, repeat('x', 10000)),
@@ -85,10 +85,12 @@ FROM (VALUES
 	-- dots, but not only one or two
 	(14, 'names/...'), (15, 'names/.hidden'), (16, 'names/v1.2'), (17, 'names/..x'),
 	(26, 'names/once'), (27, 'names/.once.x'), (28, 'names/x.Once'),
-	-- numbers that are not those of queue entries
-	(18, 'names/order-123456789'), (19, 'names/123456789'),
-	(20, 'names/order-1234567890x'), (21, 'names/999999999/x'),
-	-- nor is there a queue in the root
+	-- ids, also those that look like the numbers of queue entries
+	(18, 'names/order-123456789'), (19, 'names/123456789'), (20, 'names/order-1234567890'),
+	(21, 'names/1234567890/1000000000'), (33, 'names/0000000001'), (34, 'names/order--000000001'),
+	(35, 'names/' || 9223372036854775807), (36, 'names/' || -9223372036854775808),
+	(37, 'names/' || repeat('7', 506)), (38, 'names/lock-0000000001'), (39, 'names/report/2026112700'),
+	-- there is no queue in the root
 	(29, 'order-1234567890'), (30, '0000000001'), (31, 'lock-0000000001/part'),
 	(32, 'order--000000001'),
 	-- ZooKeeper's own name is free below a root
@@ -123,6 +125,15 @@ SELECT zk_unlock('names/parent/child');
 SELECT zk_is_held('names/parent') AS parent, zk_is_held('names/parent/child') AS child;
 -- The other way round: a lock is free whose znode exists because of another.
 SELECT zk_try_lock('names/outer/inner') AS inner, zk_try_lock('names/outer') AS outer;
+SELECT zk_unlock_all();
+
+-- Nor has it to do with those below it whose names are numbers; each bigint has a lock.
+SELECT count(zk_lock('names/ids/' || id)) AS below, bool_and(zk_try_lock('names/ids')) AS above
+FROM unnest(ARRAY[0, 999999999, 1000000000, 2147483647, 4294967296, 1700000000000, 9223372036854775807,
+	-1, -1000000000]) AS id;
+SELECT "position", state, style, count(*) FROM zk_lock_queue('names/ids') GROUP BY 1, 2, 3 ORDER BY 1;
+SELECT count(*), sum(holder_count), sum(waiter_count), count(*) FILTER (WHERE name = 'names/ids') AS above
+FROM zk_all_locks('names/ids');
 SELECT zk_unlock_all();
 
 -- Names in the root that look like queue entries are locks like others: they

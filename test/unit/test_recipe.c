@@ -327,12 +327,28 @@ test_names(void)
 		{RECIPE_NAME_OK, 0, "1234567890", "ten digits, first in the root"},
 		{RECIPE_NAME_OK, 0, "job-1700000000/part", "likewise, with something below"},
 		{RECIPE_NAME_OK, 0, "_c_" G1 "-lock-0000000001", "like a contender, first in the root"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/1234567890", "ten digits below a lock"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/lock-0000000001/b", "like a contender, in the middle"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x--000000005", "like a negative contender"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/job_20240131123456", "a date and time"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 11, "1234567890/1234567890", "the second of two"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/1234567890//", "the first reason counts"},
+		{RECIPE_NAME_OK, 0, "a/1234567890", "ten digits below a lock"},
+		{RECIPE_NAME_OK, 0, "a/0000000001/b", "likewise, in the middle"},
+		{RECIPE_NAME_OK, 0, "a/x--000000005", "a negative number below a lock"},
+		{RECIPE_NAME_OK, 0, "a/job_20240131123456", "a date and time"},
+		{RECIPE_NAME_OK, 0, "a/order-9223372036854775807", "the greatest bigint"},
+		{RECIPE_NAME_OK, 0, "a/6ba7b810-9dad-41d1-80b4-001234567890", "a UUID that ends in digits"},
+		{RECIPE_NAME_OK, 0, "a/lock-0000000001/b", "a word that a client uses, too"},
+		{RECIPE_NAME_OK, 0, "a/read-1234567890", "another"},
+		{RECIPE_NAME_OK, 0, "a/x-12-1234567890", "and what precedes its number"},
+		{RECIPE_NAME_OK, 0, "a/x__lock__y", "a mark without a number"},
+		{RECIPE_NAME_OK, 0, "a/_c_" G1 "-lock-", "another"},
+		{RECIPE_NAME_OK, 0, "a/LOCK-SHARED-x1", "a number that is not just behind it"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/_c_" G1 "-lock-0000000001", "Curator's mark"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/_c_x1234567890", "its beginning alone"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__lock__0000000001", "Kazoo's"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__lock__7", "with a small number, too"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__rlock__12345678901/b", "with eleven digits, in the middle"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__lock__-000000005", "with a negative one"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 4, "a/b/__READ__1", "a reader's"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x-__WRIT__1", "a writer's"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/LOCK-EXCLUSIVE-5", "Hive's"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 13, "a/1234567890//", "empty behind a number"},
 
 		{RECIPE_NAME_LIST, 0, "{a,b}", "a list of two"},
 		{RECIPE_NAME_LIST, 0, "{a}", "of one"},
@@ -378,6 +394,72 @@ test_names(void)
 	name[RECIPE_NAME_MAX] = '}';
 	name[RECIPE_NAME_MAX + 1] = '\0';
 	check_names(&long_list, 1);
+}
+
+/*
+ * A child that only its znode tells from a contender; no other one may be the
+ * znode of a lock and look like a contender.
+ */
+static void
+test_may_be_name(void)
+{
+	static const struct
+	{
+		bool		may_be;
+		const char *child;
+	}			cases[] = {
+		{true, "0000000001"},
+		{true, "1234567890"},
+		{true, "-000000005"},
+		{true, "order-1234567890"},
+		{true, "lock-0000000001"},
+		{true, "read-0000000001"},
+		{true, "x-72057602912714752-0000000001"},
+		{true, "whatever-0000000001"},
+		{false, "123456789"},
+		{false, "order"},
+		{false, "1234567890x"},
+		{false, ""},
+		{false, "_c_" G1 "-lock-0000000001"},
+		{false, "_c_" G1 "-shared-lock-0000000001"},
+		{false, "_c_" G1 "-permits-2-lock-0000000001"},
+		{false, "_c_" G1 "-__READ__0000000001"},
+		{false, "_c_whatever0000000001"},
+		{false, "x__lock__0000000001"},
+		{false, "x__rlock__0000000001"},
+		{false, "__WRIT__0000000001"},
+		{false, "LOCK-SHARED-0000000001"},
+		{false, "LOCK-SEMI_SHARED-0000000001"},
+	};
+	static const char *const starts[] = {
+		"", "-", "x-", "x--", "lock-", "lock--", "read-", "x-1-", "_c_", "_c_x-",
+		"_c_" G1 "-lock-", "_c_" G1 "-permits-3-lock-", "__lock__", "__lock__-",
+		"a__rlock__", "__READ__", "x-__WRIT__", "LOCK-SHARED-", "LOCK-SHARED--",
+		"LOCK-EXCLUSIVE-", "aLOCK-SHARED-", "_c", "c_", "\xC3\xA9-"
+	};
+	static const char *const numbers[] = {
+		"1", "123456789", "000000005", "1234567890", "0000000001",
+		"2147483647", "9999999999", "12345678901", "1700000000123",
+		"9223372036854775807"
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_int(cases[i].may_be, recipe_may_be_name(cases[i].child),
+			   "may it be the znode of a lock: \"%s\"", cases[i].child);
+
+	for (int i = 0; i < NELEMS(starts); i++)
+		for (int j = 0; j < NELEMS(numbers); j++)
+		{
+			char		name[RECIPE_NAME_MAX];
+			const char *child = name + 2;
+			size_t		offset;
+
+			snprintf(name, sizeof(name), "a/%s%s", starts[i], numbers[j]);
+			if (recipe_check_name(name, &offset) == RECIPE_NAME_OK &&
+				recipe_parse_node(child).style != RECIPE_STYLE_NONE)
+				is_int(true, recipe_may_be_name(child),
+					   "a name that is like a contender: \"%s\"", name);
+		}
 }
 
 static void
@@ -1075,6 +1157,7 @@ main(void)
 	test_style_names();
 	test_waits_for();
 	test_names();
+	test_may_be_name();
 	test_roots();
 	test_paths();
 	test_prefixes_and_guids();

@@ -44,6 +44,7 @@ my %OP = (
 	get_children2 => 12,
 	create2 => 15,
 	create_container => 19,
+	create_ttl => 21,
 	close => -11,
 	auth => 100);
 
@@ -124,9 +125,10 @@ sub add_auth ($self, $scheme, $credentials)
 
 =pod
 
-=head2 create($path, $data, ephemeral => 1, sequential => 1, container => 1, acl => [[perms, scheme, id], ...])
+=head2 create($path, $data, ephemeral => 1, sequential => 1, container => 1, ttl => milliseconds, acl => [[perms, scheme, id], ...])
 
-Returns the path as created, with its sequence number.
+Returns the path as created, with its sequence number. A TTL is for persistent nodes, of servers
+with zookeeper.extendedTypesEnabled.
 
 =cut
 
@@ -145,6 +147,8 @@ sub _create_request ($path, $data, %option)
 	  ? 4
 	  : ($option{ephemeral} ? 1 : 0) + ($option{sequential} ? 2 : 0);
 	my $body = _buffer($path) . _buffer($data) . $acl;
+	return ('create_ttl', $path, $body . pack('N q>', $option{sequential} ? 6 : 5, $option{ttl}))
+	  if $option{ttl};
 	return ($option{container} ? 'create_container' : 'create',
 		$path, $body . pack('N', $flags));
 }

@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * nested.c
+ *	  Locks whose znodes stand in the queue of another lock, and look like its
+ *	  contenders.
+ *
+ * The znode of the lock 'orders/1000000000' is a child of that of 'orders'.
+ * Its name ends in ten digits, as the server ends the name of every sequential
+ * node, and seed recipes have nothing but that number.  The name does not tell
+ * which of both it is.  So zklock says so in the data of the znodes that it
+ * makes on the way to a lock, if their names look like that.  A child is the
+ * znode of a lock if it belongs to no session, has those data, and its name
+ * bears no mark of some client's: Hive, and zklock's holds and leases, have
+ * contenders that belong to no session.  Everything else is a contender.
+ *
+ * The server does not tell a container from a persistent znode (its Stat has
+ * ephemeralOwner 0 for both, and for one with a TTL), so the znode that another
+ * client has made for a lock below is a contender, too.
+ *
+ * The one rule: closed when in doubt.  What cannot be read is a contender.  See
+ * docs/decisions/0014-names-of-ids.md.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "nested.h"
+
+#include "miscadmin.h"
+
+#include "nodedata.h"
+#include "recipe.h"
+
+/* How many reads are under way at once. */
+#define READS_AT_ONCE 64
+
+/*
+ * Most names that are known of a contender: each child is looked for among
+ * them.  Those beyond are read with each list.
+ */
+#define KNOWN_MAX 256
+
+static bool judge(ZkRoundTrip *trip, const char *lock_path,
+				  const char *const *doubtful, int ndoubtful, List **known,
+				  ZkChildren *children);
+static bool is_in(List **known, const char *child);
+
+bool
+zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
+						const ZkReply *list, int64 upto, List **known,
+						ZkChildren *children)
+{
+	const char *doubtful[READS_AT_ONCE];
+	int			ndoubtful = 0;
+	int			nplain = 0;
+
+	*children = (ZkChildren) {.names = list->children,.count = list->nchildren};
+	while (nplain < list->nchildren && !recipe_may_be_name(list->children[nplain]))
+		nplain++;
+	if (nplain == list->nchildren)
+		return true;
+
+	children->copy = palloc_extended(list->nchildren * sizeof(char *),
+									 MCXT_ALLOC_HUGE);
+	children->names = children->copy;
+	children->count = nplain;
+	memcpy(children->copy, list->children, nplain * sizeof(char *));
+	for (int i = nplain; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+
+		if (!recipe_may_be_name(child))
+			children->copy[children->count++] = child;
+		else if (recipe_parse_node(child).sequence <= upto &&
+				 !is_in(known, child))
+			doubtful[ndoubtful++] = child;
+		if (ndoubtful < READS_AT_ONCE)
+			continue;
+		if (!judge(trip, lock_path, doubtful, ndoubtful, known, children))
+			return false;
+		ndoubtful = 0;
+	}
+	return judge(trip, lock_path, doubtful, ndoubtful, known, children);
+}
+
+int64
+zklock_nested_bound(const char *mine)
+{
+	return mine != NULL ? recipe_parse_node(mine).sequence : ZK_NESTED_NONE;
+}
+
+void
+zklock_nested_free(ZkChildren *children)
+{
+	if (children->copy != NULL)
+		pfree(children->copy);
+	children->copy = NULL;
+	list_free(children->locks);
+	children->locks = NIL;
+}
+
+bool
+zklock_nested_is_lock(const char *child, const ZkReply *reply)
+{
+	ZkNodeData	who;
+
+	if (reply->result != ZK_OK || reply->ephemeral_owner != 0 ||
+		!recipe_may_be_name(child))
+		return false;
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	return who.is_name;
+}
+
+/*
+ * Read these children, and add them to the contenders or to the locks.  Other
+ * reads of the trip are left as they are.  false as zklock_nested_leave_out().
+ */
+static bool
+judge(ZkRoundTrip *trip, const char *lock_path, const char *const *doubtful,
+	  int ndoubtful, List **known, ZkChildren *children)
+{
+	int			nothers = list_length(trip->looks);
+	char	   *paths[READS_AT_ONCE];
+	bool		is_read;
+
+	if (ndoubtful == 0)
+		return true;
+	CHECK_FOR_INTERRUPTS();
+	for (int i = 0; i < ndoubtful; i++)
+	{
+		paths[i] = psprintf("%s/%s", strcmp(lock_path, "/") == 0 ? "" : lock_path,
+							doubtful[i]);
+		zklock_roundtrip_look(trip, ZK_GET, paths[i]);
+	}
+	is_read = zklock_roundtrip_await_looks(trip);
+	for (int i = 0; i < ndoubtful && is_read; i++)
+	{
+		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, paths[i]);
+
+		pfree(paths[i]);
+		if (reply->result != ZK_NO_NODE &&
+			!zklock_nested_is_lock(doubtful[i], reply))
+		{
+			children->copy[children->count++] = doubtful[i];
+			continue;
+		}
+		children->locks = lappend(children->locks,
+								  unconstify(char *, doubtful[i]));
+		if (known != NULL && list_length(*known) < KNOWN_MAX)
+			*known = lappend(*known, pstrdup(doubtful[i]));
+	}
+	zklock_roundtrip_end_looks_behind(trip, nothers);
+	return is_read;
+}
+
+static bool
+is_in(List **known, const char *child)
+{
+	if (known == NULL)
+		return false;
+	foreach_ptr(const char, name, *known)
+		if (strcmp(name, child) == 0)
+			return true;
+	return false;
+}

@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * nested.h
+ *	  Locks whose znodes stand in the queue of another lock, and look like its
+ *	  contenders: 'orders/1000000000' below 'orders'.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_NESTED_H
+#define ZKLOCK_NESTED_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+#include "roundtrip.h"
+
+/* A list of children, sorted. */
+typedef struct ZkChildren
+{
+	const char *const *names;	/* contenders, and what looks like none: the
+								 * reply's strings, in no order */
+	int			count;
+	List	   *locks;			/* those read that are locks' znodes, or gone:
+								 * likewise */
+	const char **copy;			/* palloc'ed, or NULL if nothing was left out */
+} ZkChildren;
+
+/* Up to which sequence number children are read. */
+#define ZK_NESTED_NONE PG_INT64_MIN
+#define ZK_NESTED_ALL PG_INT64_MAX
+
+/*
+ * Leave out of the list of a queue which children are no contenders though
+ * they look like some.  Those whose number is greater than `upto` are left out
+ * unread, whatever they are: they are behind the contender with that number.
+ * The others are read, unless they are in *known: names that were read before
+ * for the same contender, to which these are added, as far as there is room.
+ * NULL: nothing is known, or kept.
+ *
+ * The reply has to stay.  Without such children nothing is sent or allocated.
+ * false at the deadline of the trip, or if the session was lost.
+ */
+extern bool zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
+									const ZkReply *list, int64 upto,
+									List **known, ZkChildren *children);
+
+/* The number up to which the children concern the contender of that name. */
+extern int64 zklock_nested_bound(const char *mine);
+
+/* Free what is palloc'ed. */
+extern void zklock_nested_free(ZkChildren *children);
+
+/*
+ * Is this child of a queue the znode of a lock below, and no contender?  The
+ * reply is that to a ZK_GET.  What cannot be read is a contender.
+ */
+extern bool zklock_nested_is_lock(const char *child, const ZkReply *reply);
+
+#endif							/* ZKLOCK_NESTED_H */
