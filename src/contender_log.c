@@ -275,12 +275,16 @@ read_first(Standing *standing, int64 deadline)
 			break;
 		reply = zklock_roundtrip_read(&standing->trip, ZK_LIST,
 									  standing->contender->place->lock_path);
-		if (reply == NULL || reply->result != ZK_OK ||
-			!zklock_nested_leave_out(&standing->trip,
+		if (reply == NULL || reply->result != ZK_OK)
+			break;
+		if (!zklock_nested_leave_out(&standing->trip,
 									 standing->contender->place->lock_path,
 									 reply, zklock_nested_bound(mine),
 									 &standing->nested, &children))
+		{
+			reply = NULL;
 			break;
+		}
 		contender_note_ahead(standing, &children, mine);
 		zklock_nested_free(&children);
 		reply = NULL;
