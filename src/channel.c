@@ -191,7 +191,7 @@ zklock_channel_flush(ZkChannel *channel)
 		else if (errno != EINTR && errno != EAGAIN)
 		{
 			/* what it had to say before it ended is still to be read */
-			zklock_channel_receive(channel, true);
+			(void) zklock_channel_receive(channel, true);
 			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
 		}
 		else if (errno == EAGAIN || protocol_now() >= deadline)

@@ -311,7 +311,7 @@ read_answers(Check *check, ZkChannel *channel, int64 deadline)
 		if (events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		if (events & WL_SOCKET_READABLE)
-			zklock_channel_receive(channel, true);
+			(void) zklock_channel_receive(channel, true);	/* seen above */
 	}
 }
 
@@ -520,7 +520,9 @@ try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
 		put_clock(check, zklock_nodedata_date(reply->ctime_ms), before,
 				  GetCurrentTimestamp());
 	forget(check);
-	zklock_session_await_undone(trip->deadline);
+
+	/* at the deadline it is undone later */
+	(void) zklock_session_await_undone(trip->deadline);
 	return true;
 }
 
@@ -580,8 +582,9 @@ put_leases(ZkRoundTrip *trip, const Check *check, const char *root)
 			zklock_expiry_nodes(list->children, list->nchildren);
 		List	   *leased;
 
-		zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
-						   &leased);
+		/* what is not there in time is not told */
+		(void) zklock_expiry_read(&sample->trip, path,
+								  list_truncate(nodes, 1), &leased);
 		foreach_ptr(const ZkLeased, first, leased)
 			put_fact(check, "leases", "first", 0,
 					 zklock_nodedata_quotable(path + strlen(root) + 1),

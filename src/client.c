@@ -176,7 +176,7 @@ zklock_client_flush(ZkClient *client)
 void
 zklock_client_receive(ZkClient *client)
 {
-	zklock_channel_receive(&client->channel, true);
+	(void) zklock_channel_receive(&client->channel, true);
 	take_frames(client);
 }
 
@@ -311,7 +311,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	}
 	if (client->status.loss == ZK_LOSS_PROGRAM)
 		wait_ms = ZK_CHANNEL_KILL;
-	zklock_channel_close(channel, wait_ms);
+	(void) zklock_channel_close(channel, wait_ms);	/* it says nothing more */
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
 		client->status.was_connected)
 		end_orphan(client);
@@ -372,7 +372,7 @@ end_orphan(ZkClient *client)
 	if (zklock_channel_open(&ending, client->program, PROTOCOL_TITLE,
 							(int) getpid(), "ending"))
 		zklock_channel_flush(&ending);
-	zklock_channel_close(&ending, 0);
+	(void) zklock_channel_close(&ending, 0);	/* it goes on alone */
 }
 
 /* ---------------------------------------------------------------------

@@ -632,7 +632,8 @@ take_node(Standing *standing)
 			 * somebody else's.
 			 */
 			withdraw(standing);
-			zklock_session_await_undone(standing->contender->bounds.deadline);
+			/* the next question meets the deadline, and the loss */
+			(void) zklock_session_await_undone(standing->contender->bounds.deadline);
 			return false;
 		default:
 			zklock_session_raise(reply, "join a lock's queue",

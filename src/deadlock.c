@@ -530,7 +530,10 @@ take_back(ZkDetector *detector, ZkFact *fact)
 {
 	detector->facts = list_delete_ptr(detector->facts, fact);
 	if (!fact->is_others && detector->session == zklock_session_number())
-		zklock_client_delete(zklock_session_client(), fact->path);
+	{
+		/* without memory it stays until the session ends */
+		(void) zklock_client_delete(zklock_session_client(), fact->path);
+	}
 	pfree(fact->path);
 	pfree(fact->data);
 	pfree(fact);
@@ -560,9 +563,14 @@ static void
 repeat(const ZkDetector *detector)
 {
 	foreach_ptr(const ZkFact, fact, detector->facts)
-		if (fact->session != zklock_session_id())
-			zklock_client_announce(zklock_session_client(), fact->path,
-								   fact->data, strlen(fact->data));
+	{
+		if (fact->session == zklock_session_id())
+			continue;
+
+		/* without memory the one before stands there */
+		(void) zklock_client_announce(zklock_session_client(), fact->path,
+									  fact->data, strlen(fact->data));
+	}
 }
 
 /*

@@ -131,7 +131,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		reading.is_missing = false;
 		reading.graph = palloc0(sizeof(Graph));
 		shape = &reading.graph->shape;
-		enter(&reading, session);
+		(void) enter(&reading, session);	/* the first: there is room */
 		zklock_nodedata_read_own(&reading.graph->members[0].who);
 		for (int i = 0; i < shape->nnodes; i++)
 		{
@@ -158,8 +158,13 @@ enter_all(Reading *reading)
 	if (waits == NULL || waits->nchildren > WAITS_AT_ONCE)
 		return;
 	for (int i = 0; i < waits->nchildren; i++)
-		if (strlen(waits->children[i]) == SESSION_DIGITS)
-			enter(reading, (int64) strtoull(waits->children[i], NULL, 16));
+	{
+		if (strlen(waits->children[i]) != SESSION_DIGITS)
+			continue;
+
+		/* without room it is not asked about ahead */
+		(void) enter(reading, (int64) strtoull(waits->children[i], NULL, 16));
+	}
 }
 
 static char *

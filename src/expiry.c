@@ -82,7 +82,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 
 		one->node = node;
 		one->path = psprintf("%s/%s", lock_path, node);
-		zklock_roundtrip_look(trip, ZK_GET, one->path);
+		(void) zklock_roundtrip_look(trip, ZK_GET, one->path);	/* read below */
 		if (nasked < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
 		CHECK_FOR_INTERRUPTS();

@@ -331,6 +331,8 @@ give_up(int code, Datum arg)
 	Holding    *holding = (Holding *) DatumGetPointer(arg);
 	ZkClientStatus status;
 	bool		is_alive;
+	bool		is_connected;
+	bool		is_undone = true;
 
 	if (holding->stage == HOLD_NOTHING)
 		return;
@@ -339,7 +341,8 @@ give_up(int code, Datum arg)
 	if (is_alive)
 	{
 		if (holding->stage == HOLD_SENT)
-			zklock_client_delete(zklock_session_client(), holding->hold);
+			is_undone = zklock_client_delete(zklock_session_client(),
+											 holding->hold);
 		if (!zklock_client_delete(zklock_session_client(), holding->twin.node))
 			ereport(WARNING,
 					(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -347,13 +350,16 @@ give_up(int code, Datum arg)
 							holding->name),
 					 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 	}
-	if (holding->stage == HOLD_SENT &&
-		!(is_alive && status.state == ZK_CLIENT_CONNECTED))
+	is_connected = is_alive && status.state == ZK_CLIENT_CONNECTED;
+	if (holding->stage == HOLD_SENT && !(is_connected && is_undone))
 		ereport(WARNING,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("there may be a hold of lock \"%s\" now",
 						holding->name),
+				 is_undone ?
 				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
+						   holding->twin.token) :
+				 errdetail("There was no memory to undo it. Its token is " INT64_FORMAT ".",
 						   holding->twin.token),
 				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
 }

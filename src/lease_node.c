@@ -161,7 +161,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 		keep_made(leasing);
 	trip->deadline = protocol_now() + REMOVE_MS;
 	if (leasing->guid[0] != '\0' && find(trip, leasing) && is_made(leasing))
-		remove_made(trip, leasing);
+		(void) remove_made(trip, leasing);	/* over, whatever became of it */
 	return true;
 }
 
@@ -1066,8 +1066,8 @@ read_outdated(ZkRoundTrip *trip, const Proving *proving)
 {
 	for (int i = 0; i < proving->nrenewals; i++)
 		if (proving->renewals[i].known->is_outdated)
-			zklock_roundtrip_look(trip, ZK_GET,
-								  proving->renewals[i].known->leased.path);
+			(void) zklock_roundtrip_look(trip, ZK_GET,	/* asked for */
+										 proving->renewals[i].known->leased.path);
 	if (!zklock_roundtrip_await_looks(trip))
 	{
 		if (zklock_session_live() != 0)

@@ -188,7 +188,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		ZkWaitEnd	end;
 
 		zklock_refuse_if_lost();
-		zklock_released_tell(0);
+		(void) zklock_released_tell(0); /* of others, most likely */
 		zklock_session_renew(is_again);
 		lock = enter_lock(order->name);
 		reserve_count(lock, order->mode, order->scope);
@@ -273,8 +273,9 @@ zklock_release(const char *name, RecipeMode mode, ZkWork work)
 		end_mode(lock, mode, live, work, "unlocked");
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
+	/* whatever came in that time is told */
 	if (patience > 0)
-		zklock_session_await_undone(protocol_now() + patience);
+		(void) zklock_session_await_undone(protocol_now() + patience);
 	if (zklock_released_tell(token))
 		return false;
 	if (was_lost)
@@ -290,7 +291,7 @@ zklock_release_session_scope(ZkWork work)
 {
 	bool		had_locks = zklock_has_locks();
 
-	zklock_released_tell(0);
+	(void) zklock_released_tell(0); /* of what was released before */
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
@@ -299,8 +300,8 @@ zklock_release_session_scope(ZkWork work)
 	zklock_keep_drop_down_to(0);
 	RESUME_INTERRUPTS();
 	if (had_locks)
-		zklock_session_await_undone(protocol_now() + RELEASE_MS);
-	zklock_released_tell(0);
+		(void) zklock_session_await_undone(protocol_now() + RELEASE_MS);
+	(void) zklock_released_tell(0); /* the guard looks for itself */
 }
 
 /* A backend that holds and keeps nothing pays two comparisons. */
@@ -604,12 +605,12 @@ confirm_own(const ZkLockOrder *order, Lock *lock)
 static int64
 grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
-	count_one(order, lock, taken);
+	int64		token = count_one(order, lock, taken);
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);
 	log_lock(lock, order->mode, NULL);
-	return lock->place.token;
+	return token;
 }
 
 /* Count one more, in what reserve_count() has made.  Result: the token. */
@@ -697,7 +698,7 @@ end_scopes(unsigned scopes, ZkWork work)
 
 			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 				counts[ZK_SCOPE_SESSION] > 0)
-				release_patience(&lock->place);
+				(void) release_patience(&lock->place);	/* it is RELEASE_MS for all */
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 				if ((scopes & ENDS(scope)) != 0)
 					counts[scope] = 0;

@@ -246,7 +246,7 @@ zklock_prove_locks(bool always_ask)
 	if (!zklock_has_locks())
 		return;
 	await_downgrades();
-	prove(NULL, always_ask, ZK_NO_DEADLINE);
+	(void) prove(NULL, always_ask, ZK_NO_DEADLINE); /* raises, or has a loss */
 	zklock_refuse_if_lost();
 }
 
@@ -337,7 +337,7 @@ await_downgrades(void)
 		if (lock->place.replacing != NULL && is_asked(lock, NULL))
 		places[nplaces++] = &lock->place;
 	for (int i = 0; i < nplaces; i++)
-		zklock_place_await_downgrade(places[i], deadline);
+		(void) zklock_place_await_downgrade(places[i], deadline);
 	pfree(places);
 }
 

@@ -128,7 +128,7 @@ judge(ZkRoundTrip *trip, const char *lock_path, const char *const *doubtful,
 	{
 		paths[i] = psprintf("%s/%s", strcmp(lock_path, "/") == 0 ? "" : lock_path,
 							doubtful[i]);
-		zklock_roundtrip_look(trip, ZK_GET, paths[i]);
+		(void) zklock_roundtrip_look(trip, ZK_GET, paths[i]);	/* asked for */
 	}
 	is_read = zklock_roundtrip_await_looks(trip);
 	for (int i = 0; i < ndoubtful && is_read; i++)

@@ -320,7 +320,10 @@ remove_node(const ZkPlace *place, LeaveNews news)
 
 	zklock_client_begin_many(client);
 	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
-		zklock_client_announce(client, place->node, NULL, 0);
+	{
+		/* without memory the one behind looks at the queue, when we are gone */
+		(void) zklock_client_announce(client, place->node, NULL, 0);
+	}
 	switch (news)
 	{
 		case LEAVE_SILENTLY:

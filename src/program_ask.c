@@ -186,7 +186,9 @@ serve(int64_t until)
 		}
 		if (is_idle || now >= until)
 			return;
-		tls_poll(polled, nasked, (int) (until - now));
+
+		/* where it fails nothing has happened */
+		(void) tls_poll(polled, nasked, (int) (until - now));
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
@@ -238,7 +240,9 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	char		tls[TLS_TEXT_SIZE];
 
 	one->reply[one->length] = '\0';
-	tls_describe(one->fd, tls, sizeof(tls));
+
+	/* its files were read for this question alone: they cannot be stale */
+	(void) tls_describe(one->fd, tls, sizeof(tls));
 	if (one->word == 0 && tls[0] != '\0')
 		say(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
 	if (verdict == ASK_SERVING)

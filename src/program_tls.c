@@ -491,8 +491,8 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 	line->outer = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	/* IPv6 has its port where IPv4 has it */
-	servers_format_address(line->address, address,
-						   ntohs(((const struct sockaddr_in *) address)->sin_port));
+	(void) servers_format_address(line->address, address,
+								  ntohs(((const struct sockaddr_in *) address)->sin_port));
 	for (int i = 0; i < nexpected && line->host == NULL; i++)
 		if (strcmp(expected[i].address, line->address) == 0)
 			line->host = expected[i].host;

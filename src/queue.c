@@ -164,7 +164,7 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			Min(first + READS_AT_ONCE, nchildren);
 		CHECK_FOR_INTERRUPTS();
 		for (int i = first; i < last; i++)
-			look(trip, reading, children[i]);
+			(void) look(trip, reading, children[i]);	/* asked for */
 		if (!zklock_roundtrip_await_looks(trip))
 			return false;
 		for (int i = first; i < last; i++)
@@ -382,7 +382,7 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 	{
 		paths[i] = llast(walk->left);
 		walk->left = list_delete_last(walk->left);
-		zklock_roundtrip_look(trip, ZK_LIST, paths[i]);
+		(void) zklock_roundtrip_look(trip, ZK_LIST, paths[i]);	/* asked for */
 	}
 	if (!zklock_roundtrip_await_looks(trip))
 		return false;

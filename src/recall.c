@@ -77,9 +77,12 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 {
 	char		path[ZK_RECALL_PATH_SIZE];
 
-	if (zklock_session_client() != NULL &&
-		zklock_recall_path(path, lock_path, root_length, node))
-		zklock_client_delete(zklock_session_client(), path);
+	if (zklock_session_client() == NULL ||
+		!zklock_recall_path(path, lock_path, root_length, node))
+		return;
+
+	/* without memory it stays until somebody finds it outdated */
+	(void) zklock_client_delete(zklock_session_client(), path);
 }
 
 /* The log says who asks, and the client is told if he may know. */

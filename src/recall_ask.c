@@ -256,9 +256,11 @@ remove_outdated(ZkSample *sample, const char *root)
 		if (reply != NULL && reply->result == ZK_OK)
 			holders[i] = holder_path(root, sample->paths[i], reply);
 		if (holders[i] != NULL)
-			zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
+			(void) zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
 	}
-	zklock_roundtrip_await_looks(&sample->trip);
+
+	/* what is not there in time counts as not outdated */
+	(void) zklock_roundtrip_await_looks(&sample->trip);
 	for (int i = 0; i < sample->nnodes; i++)
 	{
 		const ZkReply *reply = holders[i] == NULL ? NULL :

@@ -265,7 +265,7 @@ zklock_released_prove(bool always_ask)
 		if (released->is_current)
 			await_one(released, is_good_enough(released, always_ask) ?
 					  zklock_session_reply_deadline(begun) : begun + most_ms);
-	zklock_released_tell(0);
+	(void) zklock_released_tell(0); /* which is looked at here */
 	for (Released *released = all_released; released != NULL;
 		 released = released->next)
 	{
@@ -311,9 +311,10 @@ static void
 await_one(Released *released, int64 deadline)
 {
 	hear_one(released);
-	if (released->state == RELEASED_OPEN)
-		zklock_session_await(released->answer, deadline,
-							 ZK_WAITING_TO_COMMIT);
+	if (released->state != RELEASED_OPEN)
+		return;
+	(void) zklock_session_await(released->answer, deadline,
+								ZK_WAITING_TO_COMMIT);
 	hear_one(released);
 }
 

@@ -138,6 +138,7 @@ static void (*hear_at_close) (void);
 static void refuse_wrong_process(void);
 static void pace_sessions(bool is_retry);
 static void start_session(void);
+static void note_chroot(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
 static void note_interrupt(void);
@@ -239,7 +240,7 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 void
 zklock_session_renew(bool is_again)
 {
-	zklock_session_reap(true);
+	(void) zklock_session_reap(true);	/* the next one is opened by need */
 	MySession.is_retry = MySession.is_retry && is_again;
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
@@ -446,13 +447,8 @@ zklock_session_reply_deadline(int64 asked_at)
 const char *
 zklock_session_chroot(void)
 {
-	ServerList	list;
-	char		why[SERVERS_WHY_SIZE];
-
 	if (MySession.client == NULL)
-		strlcpy(MySession.chroot,
-				servers_parse(servers_setting, &list, why) ?
-				list.chroot : "", sizeof(MySession.chroot));
+		note_chroot();
 	return MySession.chroot;
 }
 
@@ -617,7 +613,7 @@ start_session(void)
 	MySession.noted = (NotedSession) {0};
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
-	zklock_session_chroot();
+	note_chroot();
 	MySession.client = zklock_client_open(&options);
 	if (options.auth_credentials != NULL)
 		explicit_bzero(unconstify(char *, options.auth_credentials),
@@ -627,6 +623,17 @@ start_session(void)
 	ReserveExternalFD();
 	if (zklock_session_status(&status))
 		session_raise_if_lost(&status);
+}
+
+/* That of the setting, "" if it has none. */
+static void
+note_chroot(void)
+{
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
+
+	strlcpy(MySession.chroot, servers_parse(servers_setting, &list, why) ?
+			list.chroot : "", sizeof(MySession.chroot));
 }
 
 /*

@@ -33,10 +33,13 @@ zklock_session_await_contact(int64 deadline)
 {
 	ZkClientStatus status;
 
-	if (zklock_session_status(&status))
-		wait_for(NULL, NULL, Min(deadline, protocol_now() + 1 +
-								 contact_delay_ms(status.session_timeout_ms)),
-				 ZK_WAITING_TO_COMMIT);
+	if (!zklock_session_status(&status))
+		return;
+
+	/* the caller looks what time it is, and whether the session is there */
+	(void) wait_for(NULL, NULL, Min(deadline, protocol_now() + 1 +
+									contact_delay_ms(status.session_timeout_ms)),
+					ZK_WAITING_TO_COMMIT);
 }
 
 const ZkReply *
@@ -128,7 +131,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 
 		if (!is_there)
 			CHECK_FOR_INTERRUPTS();
-		zklock_session_status(&status);
+		(void) zklock_session_status(&status);	/* there is one, see above */
 		session_note_state(&status);
 		if (is_there)
 			return ZK_WAIT_OVER;

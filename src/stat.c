@@ -87,7 +87,7 @@ zklock_stat_read(int number, ZkStatRow *row)
 	uint64		sum = 0;
 
 	if (entry == &private_entry)
-		own_entry();			/* it may not have counted yet */
+		(void) own_entry();		/* made here: it may not have counted yet */
 	row->database = pg_atomic_read_u32(&entry->database);
 	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
 	for (int i = 0; i < ZK_NSTATS; i++)

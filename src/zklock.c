@@ -160,7 +160,7 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	zklock_check_scope(order.scope, order.name);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
-	zklock_acquire(&order, NULL);
+	(void) zklock_acquire(&order, NULL);	/* raises unless it is taken */
 	PG_RETURN_VOID();
 }
 
@@ -258,7 +258,7 @@ zk_fence_claim(PG_FUNCTION_ARGS)
 	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
 
 	pfree(zklock_args_name(fcinfo, ZK_MAY_HOLD));
-	zklock_args_token(fcinfo, 1);
+	(void) zklock_args_token(fcinfo, 1);	/* raises unless it is one */
 	return OidFunctionCall2Coll(LookupFuncName(list_make2(makeString(get_namespace_name(schema)),
 														  makeString("_zk_fence_claim")),
 											   lengthof(types), types, false),
