@@ -155,8 +155,11 @@ check_name(const char *name)
 	for (char *component = strtok_r(copy, "/", &save); component != NULL;
 		 component = strtok_r(NULL, "/", &save))
 	{
-		CHECK(component == copy ||
-			  recipe_parse_node(component).style == RECIPE_STYLE_NONE);
+		RecipeStyle style = recipe_parse_node(component).style;
+
+		/* A number may end it, and no mark of a client may stand before that. */
+		CHECK(component == copy || style == RECIPE_STYLE_NONE ||
+			  style == RECIPE_STYLE_UNKNOWN);
 		CHECK(strcmp(component, ".") != 0 && strcmp(component, "..") != 0);
 	}
 	for (const unsigned char *c = (const unsigned char *) name; *c; c++)
@@ -166,19 +169,48 @@ check_name(const char *name)
 	CHECK(strncmp(path, "/zklock/", 8) == 0 && strcmp(path + 8, name) == 0);
 }
 
-/* A root is good exactly if what follows its slash is a good name, or "". */
+/*
+ * Is each component, by itself, a good name, and does none but the first look
+ * like a contender?  What makes a list of a name means nothing in a root.
+ */
+static bool
+has_good_components(const char *path)
+{
+	char		component[RECIPE_ROOT_MAX + 1];
+	size_t		offset;
+
+	for (int depth = 1; depth <= RECIPE_DEPTH_MAX; depth++)
+	{
+		size_t		size = strcspn(path, "/");
+
+		memcpy(component, path, size);
+		component[size] = '\0';
+		if (depth > 1 &&
+			recipe_parse_node(component).style != RECIPE_STYLE_NONE)
+			return false;
+		if (component[0] == '{')
+			component[0] = 'a';
+		if (recipe_check_name(component, &offset) != RECIPE_NAME_OK)
+			return false;
+		if (path[size] == '\0')
+			return true;
+		path += size + 1;
+	}
+	return false;
+}
+
+/* A root is "/", or a slash and good components. */
 static void
 check_root(const char *root)
 {
 	static char path[RECIPE_PATH_SIZE];
-	size_t		offset;
 	bool		is_good;
 
 	is_good = strcmp(root, "/") == 0 ||
 		(root[0] == '/' && strlen(root) <= RECIPE_ROOT_MAX &&
 		 strcmp(root, "/zookeeper") != 0 &&
 		 strncmp(root, "/zookeeper/", 11) != 0 &&
-		 recipe_check_name(root + 1, &offset) == RECIPE_NAME_OK);
+		 has_good_components(root + 1));
 	CHECK(recipe_is_root(root) == is_good);
 
 	/* Any two strings: it fits, or says that it does not. */
