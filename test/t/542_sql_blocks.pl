@@ -36,7 +36,8 @@ sub session { return background($node, database => 'app'); }
 my %situation = (
 	'front/install' => sub ($sql) {
 		my $session = background($node, database => 'fresh');
-		my $problems = $session->query_safe($sql);
+		# A tree below /tmp has its data there.
+		my $problems = join '', grep { !m{^data\|warning\|.* in /tmp/} } split /^/, $session->query_safe($sql);
 		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
 		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
 	},
