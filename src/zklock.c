@@ -201,6 +201,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 
 	/* behind the close there are no answers, which the commit may need */
 	zklock_released_await(deadline);
+	(void) zklock_released_tell(0); /* the guard looks for itself */
 	zklock_session_close(Max(deadline - protocol_now(), 0));
 	PG_RETURN_VOID();
 }

@@ -299,7 +299,10 @@ do_something(Player *player)
 			zklock_client_announce(client, some_node(), data, length);
 			break;
 		case 18:
-			zklock_client_leave(client, some_node(), "lock", 1, choose(2));
+			if (choose(2))
+				request = zklock_client_leave_asking(client, some_node(), "lock", choose(3), choose(2));
+			else
+				zklock_client_leave(client, some_node(), "lock", 1, choose(2));
 			zklock_client_free(zklock_client_take_gone(client));
 			break;
 		case 19:
