@@ -3,14 +3,29 @@
  * deadlock.c
  *	  Deadlocks: who waits says so, searches for a cycle, and gives way.
  *
- * A wait is left alone for deadlock_timeout.  Then the waiter makes a fact of
- * it, a znode (deadlock_private.h), and reads who waits for whom from there
- * (deadlock_graph.c).  A cycle is complete only when its last fact is there.
- * Whoever made that one finds all others: its own create was answered, so its
- * server knows whatever was made before it.  So each waiter searches once for
- * each fact that it makes, and the one whose fact is the newest of the cycle,
- * by czxid, gives way.  All others see that theirs is older, and leave it.
- * With the same deadlock_timeout everywhere that is who came to wait last.
+ * A wait is left alone for a moment, PUBLISH_MS.  Then the waiter makes a fact
+ * of it, a znode (deadlock_private.h), however long its deadlock_timeout is: the
+ * others of a cycle need it.  When deadlock_timeout is over the waiter notes
+ * that in its fact, reads who waits for whom from there (deadlock_graph.c), and
+ * gives way if it finds a cycle with itself in it.  So the one whose time is over
+ * first gives way, as in PostgreSQL.
+ *
+ * A cycle may be completed later than that.  So each waiter also searches when
+ * it makes a fact, and gives way if that one has completed a cycle and another
+ * one who is stuck has looked already: nobody else may look again.  If none has,
+ * their deadlock_timeouts are still to come.  Of the create of a fact and the note of another one that it
+ * has looked, the ensemble does one first.  What is read behind either knows
+ * whatever was done before.  So one of the two sees the other, or both do.
+ *
+ * Only one may give way.  So whoever is about to do so first makes a claim on
+ * the cycle: a znode whose name is the czxid of the newest fact of all who are
+ * stuck there, be it in one cycle or in several that have members in common.  Whoever finds the claim of another one
+ * looks again in a moment.  After the claim the cycle is read anew: if somebody
+ * else had claimed it and given way before, its fact is gone by then.  With the
+ * wait the facts go first, and the claim last.
+ *
+ * A member of a cycle that waits inside PostgreSQL has no deadlock_timeout of
+ * ours, and never gives way.
  *
  * A backend that holds no lock, and blocks nobody in PostgreSQL, is waited for
  * by nobody.  It says nothing and searches for nothing, so that a long queue
@@ -32,8 +47,9 @@
  * Some cycles are not seen at first.  A session that was handed a lock by the
  * one ahead stands behind that one's node for a while, for all that others can
  * tell; a fact may be deleted by strangers; an answer may be an error that
- * passes.  So a long wait is followed by another search after a session
- * timeout, and then after twice as long each time.
+ * passes; a member may be of another make, and not search.  So a long wait is
+ * followed by another search after a session timeout, and then after twice as
+ * long each time.
  *
  * A fact is in the detector before its create is sent, so that whatever raises
  * leaves it to zklock_deadlock_end().
@@ -55,6 +71,17 @@
 #include "board.h"
 #include "stat.h"
 
+/*
+ * How long a wait is not said.  Most are over by then.
+ */
+#define PUBLISH_MS 100
+
+/*
+ * Least time until a waiter searches because its deadlock_timeout is over: by
+ * then those who came to wait before it have said so.
+ */
+#define LOOK_MIN_MS 250
+
 /* Time between two checks of PostgreSQL's locks, at least. */
 #define CHECK_AGAIN_MS 1000
 
@@ -66,7 +93,8 @@
 
 /*
  * How long to wait for other waiters to say once more who waits for them,
- * which they do every CHECK_AGAIN_MS, and how often to look.
+ * which they do every CHECK_AGAIN_MS, and how often to look; also for what has
+ * become of a claim.
  */
 #define CONFIRM_MS 4000
 #define LOOK_AGAIN_MS 250
@@ -77,9 +105,16 @@
 static void schedule(ZkDetector *detector);
 static void forget_gone(ZkDetector *detector, List *waiters);
 static bool say_wait(ZkDetector *detector, const ZkPlace *place);
+static void say_looked(ZkDetector *detector);
 static bool say_blocked(ZkDetector *detector, const ZkPlace *place,
 						List *waiters);
 static void search(ZkDetector *detector, const ZkPlace *place, int64 deadline);
+static bool is_ours(const ZkDetector *detector, const Cycle *cycle);
+static bool is_completed_by_us(const Cycle *cycle);
+static bool claim(ZkDetector *detector, const ZkPlace *place,
+				  const Cycle *cycle);
+static bool is_stuck(const Graph *graph, int64 session);
+static void drop_claim(ZkDetector *detector);
 static void note_search(ZkDetector *detector, bool is_found);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
 					   bool is_newest, int64 deadline, Cycle *cycle);
@@ -107,7 +142,8 @@ static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 void
 zklock_deadlock_begin(ZkDetector *detector, int64 now)
 {
-	detector->look_at = now + DeadlockTimeout;
+	detector->look_at = now + Min(PUBLISH_MS, DeadlockTimeout);
+	detector->timer_at = now + Max(LOOK_MIN_MS, DeadlockTimeout);
 	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->context = CurrentMemoryContext;
 }
@@ -122,6 +158,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	MemoryContext caller = MemoryContextSwitchTo(scratch);
 	List	   *waiters;
 	bool		is_due;
+	bool		is_time;
 	bool		is_news = false;
 
 	if (detector->session != zklock_session_number())
@@ -131,17 +168,21 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	waiters = deadlock_local_waiters(&detector->trip, place);
 	forget_gone(detector, waiters);
 	is_due = protocol_now() >= detector->cycle_at;
+	is_time = !detector->has_looked && protocol_now() >= detector->timer_at;
+	detector->has_looked |= is_time;
 	if (is_due)
 		forget_deleted(detector);
 
 	/* its own wait first: it is a part of each cycle */
 	if (holds_locks || waiters != NIL)
 		is_news = say_wait(detector, place);
+	if (is_time)
+		say_looked(detector);
 	repeat(detector);
 	is_news |= say_blocked(detector, place, waiters);
 	if (is_news)
 		detector->pause_ms = 0;
-	if (is_news || is_due)
+	if (is_news || is_due || is_time)
 		search(detector, place, deadline);
 
 	zklock_roundtrip_end(&detector->trip);
@@ -158,6 +199,7 @@ zklock_deadlock_end(ZkDetector *detector)
 	zklock_roundtrip_end(&detector->trip);
 	while (detector->facts != NIL)
 		take_back(detector, llast(detector->facts));
+	drop_claim(detector);
 	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->pause_ms = 0;
 	detector->is_refused = false;
@@ -169,18 +211,20 @@ zklock_deadlock_end(ZkDetector *detector)
  */
 
 /*
- * When to check PostgreSQL's locks again.  Whoever is said to wait for us there
- * is said so again each time.
+ * When to check again: PostgreSQL's locks, also for others whose
+ * deadlock_timeout may be shorter; and whether our own is over.  Whoever is
+ * said to wait for us in PostgreSQL is said so again each time.
  */
 static void
 schedule(ZkDetector *detector)
 {
 	int64		now = protocol_now();
-	bool		is_urgent = list_length(detector->facts) > 1 ||
-		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
-	detector->look_at = now +
-		Max(CHECK_AGAIN_MS, is_urgent ? 0 : DeadlockTimeout);
+	detector->look_at = Min(now + CHECK_AGAIN_MS,
+							Max(now + LOOK_AGAIN_MS, detector->cycle_at));
+	if (!detector->has_looked)
+		detector->look_at = Min(detector->look_at,
+								Max(now, detector->timer_at));
 }
 
 /* Take back what is said of those who are not among the waiters. */
@@ -211,7 +255,33 @@ say_wait(ZkDetector *detector, const ZkPlace *place)
 	if (said != NULL)
 		take_back(detector, said);
 	return say(detector, place, own,
-			   psprintf("%s\n%s", place->node, zklock_nodedata_build(0, NULL)));
+			   psprintf("%s\n%s%s", place->node, zklock_nodedata_build(0, NULL),
+						detector->has_looked ? ZK_FACT_LOOKED : ""));
+}
+
+/*
+ * Note in our fact that our time is over.  Nobody waits for the reply: what is
+ * read behind it is not older.
+ */
+static void
+say_looked(ZkDetector *detector)
+{
+	ZkFact	   *fact = find_fact(detector, zklock_session_id());
+	char	   *data;
+
+	if (fact == NULL ||
+		strcmp(fact->data + Max((int) strlen(fact->data) -
+								(int) strlen(ZK_FACT_LOOKED), 0),
+			   ZK_FACT_LOOKED) == 0)
+		return;
+	data = MemoryContextStrdup(detector->context,
+							   psprintf("%s" ZK_FACT_LOOKED, fact->data));
+	pfree(fact->data);
+	fact->data = data;
+
+	/* without memory for it: who completes a cycle looks at its own time */
+	(void) zklock_client_announce(zklock_session_client(), fact->path, data,
+								  strlen(data));
 }
 
 /* Say who waits for us in PostgreSQL.  Result: is anybody new? */
@@ -235,7 +305,7 @@ say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
  */
 
 /*
- * Give way if there is a cycle of which we have said the last.  What is found
+ * Give way if there is a cycle that is ours to end.  It is claimed first.  Then it
  * is read from the leader until those who know have said once more who waits
  * in PostgreSQL, as each does with every check; meanwhile others may await
  * ours.  News of our own wait end this.
@@ -251,26 +321,122 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 
 	if (find_fact(detector, zklock_session_id()) == NULL)
 		return;
-	is_found = find_cycle(detector, place, false, deadline, &first);
+	is_found = find_cycle(detector, place, false, deadline, &first) &&
+		is_ours(detector, &first);
 	note_search(detector, is_found);
-	if (!is_found)
+	if (!is_found || !claim(detector, place, &first))
 		return;
 	until = Min(deadline, protocol_now() + CONFIRM_MS);
 	do
 	{
+		is_certain = false;
 		if (!find_cycle(detector, place, true, deadline, &second) ||
 			!is_same(&first, &second))
-			return;
+			break;
 		forget_gone(detector, deadlock_local_waiters(&detector->trip, place));
 		repeat(detector);
 		is_certain = is_said_again(detector, &first, &second);
 		if (zklock_session_await_watch(protocol_now() +
 									   (is_certain ? 0 : LOOK_AGAIN_MS)) !=
 			ZK_WAIT_TIMEOUT)
-			return;
+		{
+			is_certain = false;
+			break;
+		}
 	} while (!is_certain && protocol_now() < until);
 	if (is_certain)
 		give_way(place, &second);
+	drop_claim(detector);
+}
+
+/*
+ * Is it for us to end the cycle?  Our time is over; or we have completed it, and
+ * that of another one who is stuck is over.
+ */
+static bool
+is_ours(const ZkDetector *detector, const Cycle *cycle)
+{
+	const Graph *graph = cycle->graph;
+	bool		has_looked = false;
+
+	for (int i = 0; i < graph->shape.nnodes; i++)
+		has_looked |= graph->shape.nodes[i].is_stuck &&
+			graph->members[i].has_looked;
+	return detector->has_looked || (has_looked && is_completed_by_us(cycle));
+}
+
+/* Have we made its newest fact? */
+static bool
+is_completed_by_us(const Cycle *cycle)
+{
+	int64		newest = 0;
+	int			maker = 0;
+
+	for (int i = 0; i < cycle->length; i++)
+	{
+		const CycleEdge *edge = edge_of(cycle, i);
+
+		if (edge->said <= newest)
+			continue;
+		newest = edge->said;
+		maker = cycle->graph->in_postgres[cycle->way[i]] != NULL ?
+			edge->to : edge->from;
+	}
+	return maker == 0;
+}
+
+/*
+ * Claim the cycle.  false if another one who is stuck has, or if it is not known:
+ * then look again soon.  A claim of our own, of which the reply was lost, is
+ * good; and that of a session that does not wait, which left it behind, is none.
+ */
+static bool
+claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
+{
+	char	   *path = deadlock_claim_path(place, cycle->newest);
+	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, path,
+												   place->root_length,
+												   ZK_EPHEMERAL,
+												   zklock_nodedata_build(0, NULL));
+
+	if (reply != NULL && reply->result == ZK_NODE_EXISTS)
+		reply = zklock_roundtrip_read(&detector->trip, ZK_GET, path);
+	if (reply != NULL && reply->result == ZK_OK &&
+		reply->ephemeral_owner == zklock_session_id())
+	{
+		detector->claim = MemoryContextStrdup(detector->context, path);
+		return true;
+	}
+	if (reply != NULL && reply->result == ZK_OK &&
+		!is_stuck(cycle->graph, reply->ephemeral_owner))
+		return true;
+	detector->pause_ms = 0;
+	detector->cycle_at = protocol_now() + LOOK_AGAIN_MS;
+	return false;
+}
+
+/* Is it one of those who are stuck, in the cycle or beyond? */
+static bool
+is_stuck(const Graph *graph, int64 session)
+{
+	for (int i = 0; i < graph->shape.nnodes; i++)
+		if (graph->shape.nodes[i].is_stuck &&
+			graph->members[i].session == session)
+			return true;
+	return false;
+}
+
+/* Never raises, never waits. */
+static void
+drop_claim(ZkDetector *detector)
+{
+	if (detector->claim == NULL)
+		return;
+	/* without memory it stays, and counts no more: we do not wait */
+	if (detector->session == zklock_session_number())
+		(void) zklock_client_delete(zklock_session_client(), detector->claim);
+	pfree(detector->claim);
+	detector->claim = NULL;
 }
 
 /*
@@ -288,10 +454,7 @@ note_search(ZkDetector *detector, bool is_found)
 	detector->cycle_at = protocol_now() + detector->pause_ms;
 }
 
-/*
- * Find a cycle with us in it, of which the newest fact is ours: our wait, or
- * that somebody waits for us in PostgreSQL.  false if none is known.
- */
+/* Find a shortest cycle with us in it.  false if none is known. */
 static bool
 find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 		   int64 deadline, Cycle *cycle)
@@ -308,20 +471,13 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 	if (cycle->graph == NULL)
 		return false;
 	shape = &cycle->graph->shape;
-	cycle_settle(shape, said);
-	cycle->length = cycle_find(shape, 0, 0, said, cycle->way);
-	for (int i = 0; i < shape->nedges && cycle->length == 0; i++)
-	{
-		const CycleEdge *edge = &shape->edges[i];
-
-		if (edge->to != 0 || cycle->graph->in_postgres[i] == NULL)
-			continue;
-		cycle_settle(shape, edge->said);
-		cycle->length = cycle_find(shape, 0, edge->from, edge->said - 1,
-								   cycle->way);
-		if (cycle->length > 0)
-			cycle->way[cycle->length++] = i;
-	}
+	cycle_settle(shape, PG_INT64_MAX);
+	cycle->length = cycle_find(shape, 0, 0, PG_INT64_MAX, cycle->way);
+	cycle->newest = 0;
+	for (int i = 0; i < shape->nedges; i++)
+		if (shape->nodes[shape->edges[i].from].is_stuck &&
+			shape->nodes[shape->edges[i].to].is_stuck)
+			cycle->newest = Max(cycle->newest, shape->edges[i].said);
 	return cycle->length > 0;
 }
 

@@ -105,6 +105,13 @@ deadlock_path(const ZkPlace *place, int64 session, int64 maker)
 					about, (unsigned long long) maker);
 }
 
+char *
+deadlock_claim_path(const ZkPlace *place, int64 newest)
+{
+	return psprintf("%s/" ZK_WAITS_CLAIMS "/%016llx", directory(place),
+					(unsigned long long) newest);
+}
+
 /*
  * The graph is made until no answer is missing, or there are no more answers,
  * or news of our own wait.
@@ -290,6 +297,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 	Member	   *member = &reading->graph->members[index];
 	const ZkReply *reply;
 	const char *end;
+	int			length;
 	char	   *slash;
 	char	   *path;
 
@@ -312,10 +320,14 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 			return false;
 		path = pnstrdup(reply->data, end - reply->data);
 		*said = reply->czxid;
+		length = reply->data + reply->data_length - end - 1;
+		member->has_looked = length >= (int) strlen(ZK_FACT_LOOKED) &&
+			memcmp(end + 1 + length - strlen(ZK_FACT_LOOKED), ZK_FACT_LOOKED,
+				   strlen(ZK_FACT_LOOKED)) == 0;
+		if (member->has_looked)
+			length -= strlen(ZK_FACT_LOOKED);
 		if (member->who.pid == 0)
-			zklock_nodedata_parse(end + 1,
-								  reply->data + reply->data_length - end - 1,
-								  &member->who);
+			zklock_nodedata_parse(end + 1, length, &member->who);
 	}
 	slash = strrchr(path, '/');
 	if (slash == NULL || slash == path)

@@ -20,14 +20,21 @@
  * it.  Its path is of one of two forms, its data text in UTF-8:
  *
  *   <session>             the session waits; the path of the queue node that
- *                         it waits with, a newline, and who it is
+ *                         it waits with, a newline, and who it is; and once its
+ *                         deadlock_timeout is over ZK_FACT_LOOKED
  *   pg/<session>-<maker>  the first session waits for the maker, in
  *                         PostgreSQL; what it waits for there
  *
  * Sessions are 16 hexadecimal digits.  Whenever a session has seen that its
  * facts of the second form are still true it sets their data once more: a new
  * version says so.
+ *
+ * A claim on a cycle is an ephemeral znode, too, of the session that is to give
+ * way: claims/<czxid of the newest fact of those who are stuck there>.
  */
+#define ZK_FACT_LOOKED "\nlooked"
+#define ZK_WAITS_CLAIMS "claims"
+
 typedef struct ZkFact
 {
 	int64		session;		/* who waits: we ourselves, for a lock, or
@@ -50,6 +57,8 @@ typedef struct Member
 {
 	int64		session;
 	ZkNodeData	who;			/* as its queue node has it, or its fact */
+	bool		has_looked;		/* its deadlock_timeout is over, and it has
+								 * searched or will at once */
 	char	   *lock_path;		/* what it waits for; NULL: no lock of ours */
 	RecipeMode	mode;			/* valid with lock_path */
 } Member;
@@ -70,10 +79,15 @@ typedef struct Cycle
 	Graph	   *graph;
 	int			length;			/* 0: there is none */
 	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
+	int64		newest;			/* czxid of the newest fact of those who are
+								 * stuck */
 } Cycle;
 
 /* The path of the fact that the maker says of a session, palloc'ed. */
 extern char *deadlock_path(const ZkPlace *place, int64 session, int64 maker);
+
+/* The path of the claim on a cycle with that newest fact, palloc'ed. */
+extern char *deadlock_claim_path(const ZkPlace *place, int64 newest);
 
 /*
  * Follow who waits for whom from this backend on, which waits for that place,

@@ -2,6 +2,10 @@
  * deadlock.pml: who waits says so, looks for a cycle, and gives way
  * (src/deadlock.c, src/deadlock_graph.c).
  *
+ * A session looks when it has said that it waits, and when its deadlock_timeout is over,
+ * which it notes first. Only some sessions have one that is ever over (TIMERS); a cycle
+ * with one of them must end. Before a session gives way it claims the newest fact of the cycle.
+ *
  * Each session takes locks one after the other, its own first and then any others, and
  * then lets go of all.  Each read of a look is a step of its own, of the state as it is then: a
  * server that lags behind shows what was a while ago, but no less than our own
@@ -9,12 +13,16 @@
  * out.
  */
 
-/* Bounds: sessions, each of which takes so many of so many locks; time-outs. */
+/*
+ * Bounds: sessions, each of which takes so many of so many locks; time-outs; sessions whose
+ * deadlock_timeout is ever over.
+ */
 #ifndef N
 #define N 3
 #define LOCKS 3
 #define TAKEN 2
 #define TIMEOUTS 1
+#define TIMERS 3
 #endif
 
 #define NO_FALSE_ALARM	1		/* between the two looks there was the cycle */
@@ -24,6 +32,7 @@
 #define WHOLE_RING	16			/* in a cycle of all */
 #define CHANGED		32			/* the second look finds something else */
 #define OUTDATED	64			/* a look meets a fact of a wait that is over */
+#define BEHIND		128			/* another one has claimed the cycle */
 #ifndef CHECKED
 #define CHECKED 7
 #endif
@@ -31,9 +40,10 @@
 #define SEEN(what) CHECK(what, false)
 
 #define ONE_LOOK	1			/* the first look will do */
-#define ANYBODY		2			/* who finds a cycle gives way */
-#define LOOKS_FIRST	4			/* ... before it says that it waits */
-#define BY_NUMBER	8			/* it gives way who is the first session */
+#define ANYBODY		2			/* who finds a cycle gives way, without a claim */
+#define LOOKS_FIRST	4			/* who waits looks before it says so */
+#define LEAVES_IT	8			/* ... and leaves a cycle to who has looked before */
+#define STALE_CLAIM	16			/* behind the claim nothing is read again */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -49,6 +59,9 @@ byte nholds[N];
 byte fact[N];					/* when it was made, by czxid; 0: there is none */
 byte said[N] = NONE;			/* the lock it is about */
 bool is_over[N];				/* it is to be deleted */
+bool is_late[N];				/* it says that the time is over */
+byte claimed[N];				/* the newest fact of what a session claims; 0: nothing */
+bool is_dropped[N];				/* that claim is to be deleted, behind the fact */
 byte nfacts;
 bool has_given_way[N];
 byte timeouts = TIMEOUTS;
@@ -87,8 +100,12 @@ inline let_go(i) {
 	nholds[i] = 0;
 	awaited[i] = NONE;
 	joined[i] = 0;
-	is_over[i] = fact[i] > 0
+	is_over[i] = fact[i] > 0;
+	is_dropped[i] = claimed[i] > 0
 }
+
+#define CLAIMS(k, z) (k < N && claimed[(k < N -> k : 0)] == z)
+#define IS_CLAIMED(z) (CLAIMS(0, z) || CLAIMS(1, z) || CLAIMS(2, z))
 
 /* Does the session truly wait for itself, at this moment? */
 inline find_truth(i) {
@@ -107,24 +124,24 @@ inline find_truth(i) {
 }
 
 /*
- * A look: from session to session, as facts and queues have it; found, and the
- * facts that it rests on.
+ * A look: from session to session, as facts and queues have it; found, the
+ * facts that it rests on, the newest of them, and whether another one has looked.
  */
 inline look(i, from, found) {
 	at = i;
 	found = false;
-	d_step { for (k : from .. from + N - 1) { seen[k] = 0 } k = 0 }
+	d_step { for (k : from .. from + N - 1) { seen[k] = 0 } k = 0; newest = 0; others_late = false }
 	do
 	:: d_step {
-		(fact[at] == 0 && !(at == i && MUTANT(LOOKS_FIRST))) || seen[from + at] > 0 ||
-		(fact[at] > fact[i] && !MUTANT(ANYBODY) && !MUTANT(BY_NUMBER)) ->
+		(fact[at] == 0 && !(at == i && MUTANT(LOOKS_FIRST))) || seen[from + at] > 0 ->
 			lock = NONE }
 		break
 	:: d_step {
-		(fact[at] > 0 || (at == i && MUTANT(LOOKS_FIRST))) && seen[from + at] == 0 &&
-		(fact[at] <= fact[i] || MUTANT(ANYBODY) || MUTANT(BY_NUMBER)) ->
+		(fact[at] > 0 || (at == i && MUTANT(LOOKS_FIRST))) && seen[from + at] == 0 ->
 			lock = (at == i -> awaited[at] : said[at]);
-			seen[from + at] = (fact[at] > 0 -> fact[at] : 1) }
+			seen[from + at] = (fact[at] > 0 -> fact[at] : 1);
+			newest = (seen[from + at] > newest -> seen[from + at] : newest);
+			others_late = others_late || (at != i && is_late[at]) }
 		/* the queue: is it in it, and who holds the lock? */
 		d_step {
 			if
@@ -141,12 +158,15 @@ inline look(i, from, found) {
 	at = 0
 }
 
-#define RELEVANT(i) (MUTANT(BY_NUMBER) == 0 || i == 0)
+/* Is it for this session to end the cycle that it has found? */
+#define IS_OURS(i) (is_late[i] || MUTANT(ANYBODY) || \
+	(others_late && newest == fact[i] && !MUTANT(LEAVES_IT)))
 
 proctype Session(byte i)
 {
 	byte k, at, lock = NONE, seen[2 * N];
-	bool is_all, truth, is_found, has_looked, is_same;
+	bool is_all, truth, is_found, has_looked, is_same, others_late;
+	byte newest, behind;
 
 take:
 	do
@@ -154,6 +174,7 @@ take:
 	:: nholds[i] < TAKEN ->
 		/* one that is its own at first, then any that it has not */
 		has_looked = false;
+		behind = 0;
 		if
 		:: nholds[i] == 0 -> lock = i
 		:: nholds[i] > 0 && holder[0] != i -> lock = 0
@@ -162,7 +183,7 @@ take:
 		fi;
 		/* what was said of the last wait goes before anything else is sent */
 		d_step {
-			fact[i] == 0 -> 
+			fact[i] == 0 && claimed[i] == 0 ->
 			join(i) }
 wait:
 		do
@@ -175,27 +196,48 @@ wait:
 		:: d_step {
 			nholds[i] > 0 && fact[i] == 0 && (!MUTANT(LOOKS_FIRST) || has_looked) ->
 			nfacts++; fact[i] = nfacts; said[i] = awaited[i] }
+		/* deadlock_timeout is over */
+		:: d_step {
+			i < TIMERS && nholds[i] > 0 && fact[i] > 0 && !is_late[i] ->
+			is_late[i] = true; has_looked = false }
+		/* a claim of another one: look when it has gone */
 		:: !has_looked && nholds[i] > 0 && (fact[i] > 0 || MUTANT(LOOKS_FIRST)) &&
-			RELEVANT(i) ->
+			(behind == 0 || !IS_CLAIMED(behind)) ->
+			behind = 0;
 			look(i, 0, is_found);
 			if
-			:: !is_found -> has_looked = true
-			:: is_found && MUTANT(ONE_LOOK) ->
+			:: !is_found || !IS_OURS(i) -> has_looked = true
+			:: is_found && IS_OURS(i) && (MUTANT(ONE_LOOK) || MUTANT(ANYBODY)) ->
 				d_step { find_truth(i) }
 				goto give_way
-			:: else ->
-				/* the sync */
-				d_step { find_truth(i) }
-				look(i, N, is_found);
+			:: is_found && IS_OURS(i) && !MUTANT(ONE_LOOK) && !MUTANT(ANYBODY) ->
 				d_step {
-					is_same = is_found;
-					for (k : 0 .. N - 1) {
-						is_same = is_same && seen[k] == seen[N + k]
-					}
-					k = 0 }
+					if
+					:: IS_CLAIMED(newest) -> behind = newest
+					:: else -> claimed[i] = newest
+					fi }
 				if
-				:: is_same -> goto give_way
-				:: else -> SEEN(CHANGED)	/* look again later */
+				:: behind > 0 -> SEEN(BEHIND)
+				:: behind == 0 ->
+					/* the sync */
+					d_step { find_truth(i) }
+					if
+					:: MUTANT(STALE_CLAIM) -> is_same = true
+					:: else ->
+						look(i, N, is_found);
+						d_step {
+							is_same = is_found;
+							for (k : 0 .. N - 1) {
+								is_same = is_same && seen[k] == seen[N + k]
+							}
+							k = 0 }
+					fi;
+					if
+					:: is_same -> goto give_way
+					:: else ->			/* look again later */
+						SEEN(CHANGED);
+						claimed[i] = 0
+					fi
 				fi
 			fi
 		od
@@ -224,10 +266,12 @@ over:
 	nfinished++
 }
 
-/* What was taken back goes. */
+/* What was taken back goes, the fact first. */
 #define GO(i) d_step { i < N && is_over[(i < N -> i : 0)] -> \
 		is_over[(i < N -> i : 0)] = false; fact[(i < N -> i : 0)] = 0; \
-		said[(i < N -> i : 0)] = NONE }
+		is_late[(i < N -> i : 0)] = false; said[(i < N -> i : 0)] = NONE }
+#define DROP(i) d_step { i < N && is_dropped[(i < N -> i : 0)] && !is_over[(i < N -> i : 0)] -> \
+		is_dropped[(i < N -> i : 0)] = false; claimed[(i < N -> i : 0)] = 0 }
 
 proctype Ensemble()
 {
@@ -236,6 +280,9 @@ end:
 	:: GO(0)
 	:: GO(1)
 	:: GO(2)
+	:: DROP(0)
+	:: DROP(1)
+	:: DROP(2)
 	od
 }
 

@@ -1,0 +1,126 @@
+
+# Deadlocks are found by the first who looks: whose deadlock_timeout is over. It does not matter
+# how long the others would leave a wait alone, who closes the cycle, and in which
+# clusters; and one of the cycle gives way, not two.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'shared_preload_libraries' => 'zklock', 'max_connections' => 60) } qw(berlin paris);
+$_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int); INSERT INTO account VALUES (1, 0)')
+  foreach values %node;
+
+# Far from both, also on a busy machine.
+my ($short, $long, $most) = ('50ms', '120s', 40);
+
+# Sessions each of which holds a lock and is to wait for that of the next one.
+sub ring ($name, $is_abroad, @timeouts)
+{
+	my @sessions = map { background($node{ $is_abroad && $_ % 2 ? 'paris' : 'berlin' }, deadlock_timeout => $timeouts[$_]) } 0 .. $#timeouts;
+	$sessions[$_]->start_query("SELECT zk_lock('$name/$_')") foreach 0 .. $#sessions;
+	$_->wait_result foreach @sessions;
+	return { name => $name, sessions => \@sessions };
+}
+
+sub start_wait ($ring, $i)
+{
+	my $next = ($i + 1) % @{ $ring->{sessions} };
+	return $ring->{sessions}[$i]->start_query("SELECT zk_lock('$ring->{name}/$next')");
+}
+
+# One gives way, in time; then each of the others gets its lock in turn.
+sub assert_one_gives_way (%rings)
+{
+	my $begun = time;
+	foreach my $what (sort keys %rings)
+	{
+		my @sessions = @{ $rings{$what}{sessions} };
+		my ($victim) = eval {
+			poll_until { grep { $sessions[$_]->is_done } 0 .. $#sessions } 'one to give way', 100;
+			grep { $sessions[$_]->is_done } 0 .. $#sessions;
+		};
+		defined $victim or fail("$what: nobody gives way"), next;
+		cmp_ok(time - $begun, '<', $most, "$what: in time");
+		my $expected = $rings{$what}{victim} // $victim;
+		is($victim, $expected, "$what: who gives way");
+		assert_ends($sessions[$victim], '40P01', "$what: for the deadlock");
+		foreach my $i (reverse 1 .. @sessions)
+		{
+			my $session = $sessions[ ($victim + $i) % @sessions ];
+			assert_ends($session, '00000', "$what: " . ($victim + $i) % @sessions . ' goes on') if $i < @sessions;
+			$session->quit;
+		}
+	}
+	assert_becomes { scalar(my @facts = $zk->ephemerals(lock_path('.waits/'))) } 0, 'nothing is left of what was said';
+	return;
+}
+
+# By length, by whose timer is short, and in one cluster or in two.
+sub rings ($title)
+{
+	my %rings;
+	foreach my $length (2, 3)
+	{
+		foreach my $position (0 .. $length - 1)
+		{
+			foreach my $is_abroad (0, 1)
+			{
+				my $what = "$title, $length in " . (1 + $is_abroad) . " clusters, $position has little time";
+				$rings{$what} = ring($what =~ s/\W+/-/gr, $is_abroad, map { $_ == $position ? $short : $long } 0 .. $length - 1);
+				$rings{$what}{position} = $position;
+			}
+		}
+	}
+	return %rings;
+}
+
+subtest 'one comes after the other' => sub {
+	my %rings = rings('in turn');
+	foreach my $i (0 .. 2)
+	{
+		my @waiting = grep { $i < @{ $_->{sessions} } } values %rings;
+		start_wait($_, $i) foreach @waiting;
+		# Who waits first has looked before the next one comes, or will: both must do.
+		foreach my $ring (@waiting)
+		{
+			my $next = ($i + 1) % @{ $ring->{sessions} };
+			wait_for_queue($zk, lock_path("$ring->{name}/$next"), 2) if $next > 0;
+			# the others will not look for a long time
+			$ring->{victim} = $i if $next == 0 && $ring->{position} == $i;
+		}
+	}
+	assert_one_gives_way(%rings);
+};
+
+subtest 'all come at once' => sub {
+	my %rings = rings('at once');
+	foreach my $ring (values %rings) { start_wait($ring, $_) foreach 0 .. $#{ $ring->{sessions} }; }
+	assert_one_gives_way(%rings);
+};
+
+# All look at the same time, and find the same cycle.
+subtest 'all look at once' => sub {
+	my %rings = map { ("ring $_" => ring("same$_", 1, ('300ms') x (2 + $_ % 2))) } 1 .. 8;
+	foreach my $ring (values %rings) { start_wait($ring, $_) foreach 0 .. $#{ $ring->{sessions} }; }
+	assert_one_gives_way(%rings);
+};
+
+# Who waits inside PostgreSQL has no timer of zklock's. Who it waits for says so, however long its own is.
+subtest 'over a row' => sub {
+	my $abroad = background($node{paris}, deadlock_timeout => $short, holds => 'f');
+	my $lock = background($node{berlin}, deadlock_timeout => $long, first => "BEGIN; SELECT zk_xact_lock('g')");
+	my $row = background($node{berlin}, deadlock_timeout => $long, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	wait_for_lock($node{berlin}, $lock->pid);
+	start_in_queue($row, "SELECT zk_xact_lock('f')", $zk, lock_path('f'), 2);
+	my $begun = time;
+	$abroad->start_query("SELECT zk_lock('g')");
+	poll_until { grep { $_->is_done } $abroad, $row } 'one to give way', 100;
+	cmp_ok(time - $begun, '<', $most, 'in time');
+	my ($victim, $other) = $abroad->is_done ? ($abroad, $row) : ($row, $abroad);
+	assert_ends($victim, '40P01', 'one that waits for ZooKeeper gives way');
+	$victim->quit;
+	assert_ends($_, '00000', 'the others go on'), $_->quit foreach $victim == $abroad ? ($row, $lock) : ($lock, $abroad);
+};
+
+done_testing();
