@@ -110,6 +110,7 @@ OBJS = \
 	src/check.o \
 	src/hooks.o \
 	src/cancel.o \
+	src/durable.o \
 	src/lease_node.o \
 	src/lock.o \
 	src/lock_proof.o \

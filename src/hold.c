@@ -44,6 +44,7 @@
 
 #include "args.h"
 #include "contender.h"
+#include "durable.h"
 #include "hooks.h"
 #include "lease_node.h"
 #include "lock.h"
@@ -404,7 +405,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 			continue;
 		log_removal(name, entry, is_eviction);
 		if (recipe_is_lasting(entry->node))
-			zklock_hooks_flush_commits();
+			zklock_durable_flush_commits();
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;

@@ -11,8 +11,8 @@
  * Locks of transaction scope are let go when PostgreSQL has let go of its
  * own, advisory locks among them.  That comes after the commit is visible to
  * others, in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation
- * messages), and durable: on standbys too if synchronous_commit asks for
- * that, and at least locally because the guard makes the commit synchronous.
+ * messages), and durable: on disk, and on synchronous standbys if there are
+ * any, whatever synchronous_commit says (durable.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -22,7 +22,6 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "access/xlog_internal.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
 #include "miscadmin.h"
@@ -34,6 +33,7 @@
 
 #include "cancel.h"
 #include "compat.h"
+#include "durable.h"
 #include "lease_node.h"
 #include "lock.h"
 #include "session.h"
@@ -66,6 +66,12 @@ static const struct config_enum_entry commit_guard_options[] = {
  * has to be fresh there.
  */
 #define GUARD_AGAIN_MS 10
+
+/*
+ * How much of a lease's ttl its transaction may wait for standbys ahead of the
+ * proof.
+ */
+#define STANDBY_TENTHS 3
 
 /*
  * When the locks were to be proved in this transaction last; 0: they were not.
@@ -144,28 +150,6 @@ bool
 zklock_hooks_asks_quorum(void)
 {
 	return commit_guard == GUARD_QUORUM;
-}
-
-/*
- * The record of each such commit is ahead of the place where the next record
- * will begin.  Where a page begins, that place is behind the page's header,
- * but there is nothing to flush of that page yet.  On a standby nothing
- * commits.
- */
-void
-zklock_hooks_flush_commits(void)
-{
-	XLogRecPtr	end;
-	uint32		header;
-
-	if (RecoveryInProgress())
-		return;
-	end = GetXLogInsertRecPtr();
-	header = XLogSegmentOffset(end, wal_segment_size) < XLOG_BLCKSZ ?
-		SizeOfXLogLongPHD : SizeOfXLogShortPHD;
-	if (end % XLOG_BLCKSZ == header)
-		end -= header;
-	XLogFlush(end);
 }
 
 /* ---------------------------------------------------------------------
@@ -317,8 +301,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
  * cluster and wait for the lock that prove_behind_others() takes.
  *
  * The commit is made synchronous: with synchronous_commit off the lock would
- * be passed on before this transaction's WAL is on disk, and after a crash
- * the next holder has worked on what never happened.
+ * be passed on before this transaction's WAL is on disk, or on the standbys,
+ * and after a crash or a failover the next holder has worked on what never
+ * happened.
  */
 static void
 guard_commit(void)
@@ -326,9 +311,14 @@ guard_commit(void)
 	if (!zklock_has_locks() && !zklock_released_matters() &&
 		!zklock_lease_is_used())
 		return;
-	ForceSyncCommit();
+	zklock_durable_insist();
 	if (is_to_be_guarded())
+	{
+		if (zklock_lease_is_used() && zklock_hooks_work() != ZK_WORK_NONE)
+			zklock_durable_await_standbys(zklock_lease_shortest_ttl() *
+										  STANDBY_TENTHS / 10);
 		prove_behind_others();
+	}
 	stop_interruptions();
 }
 
@@ -344,7 +334,7 @@ is_to_be_guarded(void)
 
 /*
  * The same for the transaction that COMMIT PREPARED commits: it wrote, and
- * its commit is synchronous anyway.
+ * its commit is flushed anyway.
  */
 static void
 guard_prepared(const Node *statement)
@@ -353,6 +343,7 @@ guard_prepared(const Node *statement)
 		((const TransactionStmt *) statement)->kind !=
 		TRANS_STMT_COMMIT_PREPARED || !zklock_has_locks())
 		return;
+	zklock_durable_insist();
 	if (commit_guard != GUARD_OFF)
 		prove_locks();
 	stop_interruptions();

@@ -19,13 +19,6 @@ extern void zklock_hooks_follow(void);
 /* What has the current transaction to commit? */
 extern ZkWork zklock_hooks_work(void);
 
-/*
- * For who lets others in that waited for somebody who belongs to no session:
- * he worked as nobody's guard, perhaps with synchronous_commit off.  What has
- * become visible in this cluster until now must survive a crash before that.
- */
-extern void zklock_hooks_flush_commits(void);
-
 /* Is zklock.commit_guard quorum? */
 extern bool zklock_hooks_asks_quorum(void);
 

@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "args.h"
+#include "durable.h"
 #include "hooks.h"
 #include "lease_node.h"
 #include "lock.h"
@@ -95,7 +96,7 @@ zk_lease_release(PG_FUNCTION_ARGS)
 	leasing.token = zklock_args_token(fcinfo, 1);
 	leasing.ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
 	pfree(zklock_name_path(leasing.name, NULL));
-	zklock_hooks_flush_commits();
+	zklock_durable_flush_commits();
 	zklock_lease_distrust(leasing.token);
 	zklock_roundtrip_run(zklock_lease_release, NULL, &leasing);
 	if (leasing.mine == NULL)

@@ -911,6 +911,19 @@ zklock_lease_is_used(void)
 	return nused > 0;
 }
 
+int64
+zklock_lease_shortest_ttl(void)
+{
+	int64		shortest_ms = ZK_TERM_MAX;
+
+	foreach_ptr(const Known, known, all_known)
+	{
+		if (known->user != InvalidSubTransactionId)
+			shortest_ms = Min(shortest_ms, known->leased.ttl_ms);
+	}
+	return shortest_ms;
+}
+
 void
 zklock_lease_prove(bool always_ask)
 {
@@ -1030,11 +1043,7 @@ proving_deadline(int64 begun_at)
 	int64		bound_ms = zklock_session_status(&status) ?
 		2 * status.session_timeout_ms : ZK_TERM_MIN;
 
-	foreach_ptr(const Known, known, all_known)
-	{
-		if (known->user != InvalidSubTransactionId)
-			bound_ms = Min(bound_ms, known->leased.ttl_ms);
-	}
+	bound_ms = Min(bound_ms, zklock_lease_shortest_ttl());
 	return begun_at + bound_ms;
 }
 

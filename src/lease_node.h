@@ -102,6 +102,9 @@ extern void zklock_lease_distrust(int64 token);
 /* Does this transaction rest on any lease? */
 extern bool zklock_lease_is_used(void);
 
+/* The shortest ttl of those, at most a day. */
+extern int64 zklock_lease_shortest_ttl(void);
+
 /*
  * Raise 40001 unless each of them is still its owner's: by a renewal that
  * leaves enough of its term, or if there is none or with always_ask, by

@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * durable.c
+ *	  That the work of one holder is safe before the next one builds on it:
+ *	  from a crash, and from a failover to a synchronous standby.
+ *
+ * A lock is passed on after its holder's COMMIT has returned.  So that must
+ * not return before the work is as safe as synchronous_commit = on makes it.
+ *
+ * A lock of a session stays while its COMMIT waits for a standby, however long
+ * that takes.  A lease does not: its term goes on.  So a transaction that rests
+ * on one waits for the standbys before its guard proves the lease, and not for
+ * long.  What is left to wait for then is the commit record alone, by standbys
+ * that have just answered.
+ *
+ * The one rule: all of this comes before the commit record is written, so it
+ * may wait and raise.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "durable.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#include "miscadmin.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+
+#include "compat.h"
+#include "protocol.h"
+
+/*
+ * How often to look what the standbys have confirmed, at first and at most.
+ * PostgreSQL wakes nobody for that who is not committing already, and whom
+ * nothing but a cancel could stop any more.
+ */
+#define LOOK_MIN_MS 1
+#define LOOK_MAX_MS 50
+
+static XLogRecPtr flush_all(void);
+static bool is_confirmed(XLogRecPtr end);
+
+/*
+ * The setting ends with the transaction, as by SET LOCAL, which is after the
+ * commit record.  Without a transaction id it is of no use, but what there is
+ * of WAL is flushed all the same.
+ */
+void
+zklock_durable_insist(void)
+{
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_ON)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
+								 false);
+	ForceSyncCommit();
+}
+
+void
+zklock_durable_await_standbys(int64 most_ms)
+{
+	int64		deadline = protocol_now() + most_ms;
+	int64		pause_ms = LOOK_MIN_MS;
+	XLogRecPtr	end;
+
+	if (RecoveryInProgress() || max_wal_senders == 0 ||
+		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return;
+	end = flush_all();
+	while (!is_confirmed(end))
+	{
+		int64		left_ms = deadline - protocol_now();
+
+		if (left_ms <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("synchronous standbys are too slow for a commit that rests on a lease"),
+					 errdetail("They have not confirmed what the transaction wrote within " INT64_FORMAT " ms. The lease could be over before the commit is.",
+							   most_ms),
+					 errhint("Run the transaction again when the standbys answer, or with a lease of a longer ttl.")));
+		CHECK_FOR_INTERRUPTS();
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 Min(left_ms, pause_ms), WAIT_EVENT_SYNC_REP);
+		ResetLatch(MyLatch);
+		pause_ms = Min(pause_ms * 2, LOOK_MAX_MS);
+	}
+}
+
+/* On a standby nothing commits. */
+void
+zklock_durable_flush_commits(void)
+{
+	if (!RecoveryInProgress())
+		(void) flush_all();
+}
+
+/*
+ * Flush all records that have been written.  Each is ahead of the place where
+ * the next record will begin, which is the result.  Where a page begins, that
+ * place is behind the page's header, but there is nothing to flush of that
+ * page yet.
+ */
+static XLogRecPtr
+flush_all(void)
+{
+	XLogRecPtr	end = GetXLogInsertRecPtr();
+	uint32		header = XLogSegmentOffset(end, wal_segment_size) < XLOG_BLCKSZ ?
+		SizeOfXLogLongPHD : SizeOfXLogShortPHD;
+
+	if (end % XLOG_BLCKSZ == header)
+		end -= header;
+	XLogFlush(end);
+	return end;
+}
+
+/* Have as many standbys flushed that as synchronous_standby_names asks for? */
+static bool
+is_confirmed(XLogRecPtr end)
+{
+	XLogRecPtr	confirmed;
+
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	confirmed = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
+	LWLockRelease(SyncRepLock);
+	return confirmed >= end;
+}

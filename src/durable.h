@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * durable.h
+ *	  That the work of one holder is safe before the next one builds on it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DURABLE_H
+#define ZKLOCK_DURABLE_H
+
+#include "postgres.h"
+
+/*
+ * The transaction that is about to commit, or to be prepared, does so with
+ * synchronous_commit = on at least.
+ */
+extern void zklock_durable_insist(void);
+
+/*
+ * Wait until what the transaction has written so far is on the synchronous
+ * standbys, if there are any.  After zklock_durable_insist().  Raises 40001 if
+ * that takes longer, and on interrupts.
+ */
+extern void zklock_durable_await_standbys(int64 most_ms);
+
+/*
+ * For who lets others in that waited for somebody who belongs to no session:
+ * he worked as nobody's guard, perhaps with synchronous_commit off.  What has
+ * become visible in this cluster until now must survive a crash before that.
+ */
+extern void zklock_durable_flush_commits(void);
+
+#endif							/* ZKLOCK_DURABLE_H */

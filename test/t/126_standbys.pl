@@ -1,0 +1,104 @@
+
+# The work of a holder is as safe as synchronous_commit = on makes it before the next one gets
+# the lock: also from a failover to a synchronous standby, and whatever the setting says. A lease
+# ends by time, so its transaction does not begin to commit while the standby does not answer.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, init => [ allows_streaming => 1 ], wal_sender_timeout => '10min');
+$berlin->safe_psql('postgres', 'CREATE TABLE written (what text)');
+$berlin->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($berlin, 'base', has_streaming => 1);
+$standby->start;
+$berlin->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
+$berlin->reload;
+poll_until { $berlin->safe_psql('postgres', "SELECT sync_state FROM pg_stat_replication") eq 'sync' } 'the standby to be synchronous', 60;
+my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+my $other = background($berlin);
+
+sub written ($what) { return ask($berlin, "SELECT count(*) FROM written WHERE what = '$what'"); }
+
+# The standby receives nothing while that runs.
+sub while_away ($code)
+{
+	kill STOP => $receiver;
+	my $is_ok = eval { $code->(); 1 };
+	kill CONT => $receiver;
+	die $@ if !$is_ok;
+	return;
+}
+
+# Does the statement wait for the standby?  The lock stays meanwhile.
+sub assert_waits ($session, $sql, $name, $what)
+{
+	while_away(
+		sub {
+			$session->start_query($sql);
+			poll_until
+			{
+				$session->is_done
+				  || ask($berlin, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq 'SyncRep';
+			}
+			'it to wait for the standby, or to be done', 60;
+			ok(!$session->is_done, "$what: waits for the standby");
+			is($other->query_safe("SELECT zk_try_lock('$name')"), 'f', 'and nobody gets the lock');
+		});
+	return assert_ends($session, '00000', 'it is done when the standby has it');
+}
+
+foreach my $level (qw(off local))
+{
+	subtest "synchronous_commit = $level" => sub {
+		my $session = background($berlin);
+		$session->query_safe("SET synchronous_commit = $level; SELECT zk_lock('session')");
+		assert_waits($session, "INSERT INTO written VALUES ('$level')", 'session', 'session scope');
+		is($session->query_safe('SHOW synchronous_commit'), $level, 'the setting is as before');
+		$session->query_safe("BEGIN; INSERT INTO written VALUES ('$level'); PREPARE TRANSACTION 'two'");
+		assert_waits($session, "COMMIT PREPARED 'two'", 'session', 'COMMIT PREPARED');
+		$session->query_safe("SELECT zk_unlock_all(); BEGIN; SELECT zk_xact_lock('xact'); INSERT INTO written VALUES ('$level')");
+		assert_waits($session, 'COMMIT', 'xact', 'transaction scope');
+		is(written($level), 3, 'all is written');
+
+		# Without a lock the setting is the user's.
+		while_away(sub { $session->query_safe("INSERT INTO written VALUES ('unguarded')") });
+		$session->quit;
+	};
+}
+
+subtest 'a lease' => sub {
+	my $session = background($berlin);
+	my $begin = "SELECT zk_lease('leased', 'app', '20s') AS token \\gset\nBEGIN; SELECT zk_xact_lease('leased', :token);";
+	$session->query_safe("$begin INSERT INTO written VALUES ('early')");
+	while_away(
+		sub {
+			my $since = time;
+			assert_query($session, 'COMMIT', '40001', 'does not commit without the standby');
+			like($session->error, qr/synchronous standbys are too slow for a commit that rests on a lease/, 'and says why');
+			cmp_ok(time - $since, '<', 60, 'soon');
+		});
+	is(written('early'), 0, 'nothing is written');
+	$berlin->wait_for_catchup($standby);
+	$session->query_safe("$begin INSERT INTO written VALUES ('leased')");
+	assert_query($session, 'COMMIT', '00000', 'it commits when the standby answers');
+	is(written('leased'), 1, 'and is written');
+
+	# Without anything to commit there is nothing to wait for.
+	while_away(
+		sub {
+			$session->query_safe($begin);
+			assert_query($session, 'COMMIT', '00000', 'a transaction that only reads does not wait');
+		});
+	$session->quit;
+};
+
+subtest 'failover' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SET synchronous_commit = off; BEGIN; SELECT zk_xact_lock('last'); INSERT INTO written VALUES ('last'); COMMIT");
+	$berlin->stop('immediate');
+	$standby->promote;
+	is($standby->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'last'"), 1, 'what was committed under a lock is there');
+};
+
+done_testing();
