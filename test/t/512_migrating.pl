@@ -102,6 +102,24 @@ subtest 'keys over two clusters' => sub {
 	is($here->query_safe('SELECT current_schema'), 'public', 'tables go where they went');
 };
 
+# Ten digits at the end look like the number of a queue entry.
+subtest 'any id' => sub {
+	my $database = 'app_2026112700';
+	foreach my $node ($berlin, $paris)
+	{
+		$node->safe_psql('postgres', "CREATE DATABASE $database");
+		$node->safe_psql($database, 'CREATE EXTENSION zklock');
+		command_ok([ 'psql', '-X', '-q', '-d', $node->connstr($database), '-f', $path ], $node->name . ': the drop-in');
+	}
+	my ($here, $there) = map { shows_null($_, database => $database, path => $where) } $berlin, $paris;
+	foreach my $key ('999999999', '1000000000', '2026112700', '-2147483648', '1, 1000000000', '0000000001')
+	{
+		is($here->query_safe("SELECT pg_advisory_lock($key)"), '', "$key");
+		is($there->query_safe("SELECT pg_try_advisory_lock($key)"), 'f', 'for all');
+		is($here->query_safe("SELECT pg_advisory_unlock($key)"), 't', 'released');
+	}
+};
+
 # A program that asks PostgreSQL's own functions, and one that asks these, are answered alike.
 subtest 'answers like those of PostgreSQL' => sub {
 	my ($theirs, $ours) = (shows_null($berlin, database => 'postgres'), migrator($berlin));
