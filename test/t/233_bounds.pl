@@ -122,4 +122,27 @@ $_->quit foreach values %session;
 make_sessions($slow->address);
 ask_all('slow servers', 'slow', all => '00000|40001');
 
+# A lock that is held is taken again without a question, as long as there is a fresh proof of
+# it: for two thirds of the session timeout. Behind that the question has the bounds of the call.
+subtest 'a lock that is held' => sub {
+	my @again = (
+		[ "SELECT zk_lock('again 0')", '55P03', lock_timeout => '300ms' ],
+		[ "SELECT zk_lock('again 1', '300ms')", '55P03' ],
+		[ "SELECT zk_try_lock('again 2', '300ms')", '08001' ],
+		[ "SELECT zk_try_lock('again 3')", '08001', 'zklock.connect_timeout' => '300ms' ]);
+	my @holders = map { background($berlin, 'zklock.session_timeout' => '15s', holds => "again $_") } 0 .. $#again;
+	foreach my $i (0 .. $#again)
+	{
+		my %setting = @{ $again[$i] }[ 2 .. $#{ $again[$i] } ];
+		$holders[$i]->query_safe("SET $_ = '$setting{$_}'") foreach keys %setting;
+	}
+	$holders[-1]->query_safe('SELECT pg_sleep(10.5)');
+	$zk->pause;
+	$holders[$_]->start_query($again[$_][0]) foreach 0 .. $#again;
+	# Each session is lost some ten seconds later, and what waits for it gets 40001.
+	assert_ends($holders[$_], $again[$_][1], $again[$_][0]) foreach 0 .. $#again;
+	$zk->resume;
+	$_->quit foreach @holders;
+};
+
 done_testing();
