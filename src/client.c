@@ -707,7 +707,8 @@ zklock_client_remove(ZkClient *client, const char *path, int version)
 
 ZkRequest *
 zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
-							 const char *const *paths, int npaths)
+							 const char *const *paths, int npaths,
+							 int node_version)
 {
 	size_t		length = 0;
 	char	   *data;
@@ -722,10 +723,22 @@ zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
 	for (int i = 0; i < npaths; i++)
 		next = stpcpy(next, paths[i]) + 1;
 	request = start_request(client, &(FrameRequest) {
-		.kind = REQUEST_DELETE_GUARDED, .version = version
+		.kind = REQUEST_DELETE_GUARDED, .version = version,
+		.node_version = node_version
 	}, guard, NULL, data, (int) length);
 	free(data);
 	return request;
+}
+
+ZkRequest *
+zklock_client_create_guarded(ZkClient *client, const char *path,
+							 const char *guard, int version, const char *data,
+							 int length)
+{
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_CREATE_GUARDED, .node_kind = ZK_PERSISTENT_OWN,
+		.version = version
+	}, path, guard, data, length);
 }
 
 ZkRequest *
@@ -775,8 +788,14 @@ zklock_client_withdraw(ZkRequest *request)
 bool
 zklock_client_delete(ZkClient *client, const char *path)
 {
+	return zklock_client_delete_version(client, path, ZK_ANY_VERSION);
+}
+
+bool
+zklock_client_delete_version(ZkClient *client, const char *path, int version)
+{
 	return start_silent(client, &(FrameRequest) {
-		.kind = REQUEST_DELETE, .version = ZK_ANY_VERSION
+		.kind = REQUEST_DELETE, .version = version
 	}, path, NULL, NULL, 0);
 }
 

@@ -117,12 +117,25 @@ extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
  * Delete nodes, all or none, if the data of the guard, another node, has been
  * set just that often; and set it once more, in the same transaction.  So of
  * two who have read the same version only one deletes anything, and an
- * attempt that comes late deletes nothing.  At most ZK_REMOVE_MAX nodes.
+ * attempt that comes late deletes nothing.  At most ZK_REMOVE_MAX nodes, each
+ * of which must have node_version, unless that is ZK_ANY_VERSION.
  */
 extern ZkRequest *zklock_client_remove_guarded(ZkClient *client,
 											   const char *guard, int version,
 											   const char *const *paths,
-											   int npaths);
+											   int npaths, int node_version);
+
+/*
+ * Create a node that outlives the session, if the data of the guard has been
+ * set just that often.  The guard is not set.  Of nodes that nobody deletes
+ * but by zklock_client_remove_guarded() an attempt that comes late makes none:
+ * the node is there, or the guard was set when it was deleted.  ZK_NODE_EXISTS
+ * comes ahead of ZK_BAD_VERSION.  The reply does not describe the node.
+ */
+extern ZkRequest *zklock_client_create_guarded(ZkClient *client,
+											   const char *path,
+											   const char *guard, int version,
+											   const char *data, int length);
 
 /* The reply, or NULL as long as there is none. */
 extern const ZkReply *zklock_client_reply(ZkRequest *request);
@@ -145,6 +158,10 @@ extern void zklock_client_withdraw(ZkRequest *request);
  * false, with nothing sent, only without memory.
  */
 extern bool zklock_client_delete(ZkClient *client, const char *path);
+
+/* The same, unless its data has been set more or less often than that. */
+extern bool zklock_client_delete_version(ZkClient *client, const char *path,
+										 int version);
 
 /*
  * The same for the queue node that we stand on: if it was deleted by somebody

@@ -16,7 +16,8 @@
  * transaction, which may still be under way, cannot be done any more, and the
  * hold is there or not.
  *
- * A maker that lives, but is interrupted, deletes both itself.  What remains
+ * A maker that lives, but is interrupted, deletes both itself, the twin first:
+ * once that is gone the transaction cannot be done late.  What remains
  * is a backend that is killed, or ends without a connection, between the
  * request and its reply.  Then the hold may stand and nobody was told its
  * token; zk_lock_queue() shows it.  As with a COMMIT whose answer is lost,
@@ -341,10 +342,13 @@ give_up(int code, Datum arg)
 		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
 	if (is_alive)
 	{
+		bool		is_sent = zklock_client_delete(zklock_session_client(),
+												   holding->twin.node);
+
 		if (holding->stage == HOLD_SENT)
 			is_undone = zklock_client_delete(zklock_session_client(),
 											 holding->hold);
-		if (!zklock_client_delete(zklock_session_client(), holding->twin.node))
+		if (!is_sent)
 			ereport(WARNING,
 					(errcode(ERRCODE_OUT_OF_MEMORY),
 					 errmsg("could not delete a queue node of lock \"%s\": out of memory",

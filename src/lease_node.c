@@ -100,6 +100,7 @@ static bool take(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool remove_made(ZkRoundTrip *trip, ZkLeasing *leasing);
 static void keep_made(ZkLeasing *leasing);
 static int64 renewal_due_at(const ZkLeasing *leasing);
+static void give_up(const ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
 static bool await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
 static bool wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
@@ -227,7 +228,11 @@ remove_made(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 	trip->deadline = protocol_now() + REMOVE_MS;
 	if (zklock_expiry_remove(trip, leasing->mine, &is_gone))
+	{
+		if (!is_gone)
+			give_up(leasing);	/* refused, or renewed by another call */
 		keep_made(leasing);
+	}
 	return zklock_session_live() != 0;
 }
 
@@ -322,14 +327,29 @@ zklock_lease_end(void *argument)
 	zklock_client_unwatch(zklock_session_client());
 	if (is_made(leasing))
 	{
-		zklock_client_free(zklock_client_remove(zklock_session_client(),
-												leasing->mine->path,
-												leasing->mine->version));
+		give_up(leasing);
 		zklock_client_free(leasing->create);
 	}
 	else
 		zklock_client_withdraw(leasing->create);
 	leasing->create = NULL;
+}
+
+/*
+ * Delete mine, unless another call has renewed it.  Nobody waits for the
+ * reply: the session's program repeats the delete until it is confirmed.
+ */
+static void
+give_up(const ZkLeasing *leasing)
+{
+	if (zklock_session_client() == NULL ||
+		leasing->mine->version == ZK_ANY_VERSION)
+		return;
+
+	/* without memory it stays until its term is over */
+	(void) zklock_client_delete_version(zklock_session_client(),
+										leasing->mine->path,
+										leasing->mine->version);
 }
 
 /* Was mine made by this call, in whatever session, and is it not to stay yet? */
@@ -476,7 +496,10 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	return reply->result != ZK_SESSION_LOST;
 }
 
-/* Note it.  *root_length is set to the length of the root. */
+/*
+ * Note it.  *root_length is set to the length of the root.  What all names are
+ * below stays for good: its version guards their deletion (lease_worker.c).
+ */
 static const ZkReply *
 note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
 {
@@ -485,7 +508,8 @@ note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
 	const ZkReply *reply = set(trip, leasing, pointer, name, ZK_ANY_VERSION);
 
 	return reply->result != ZK_NO_NODE ? reply :
-		check_reply(zklock_roundtrip_create(trip, pointer, *root_length,
+		check_reply(zklock_roundtrip_create(trip, pointer,
+											strrchr(pointer, '/') - pointer,
 											ZK_PERSISTENT, name), leasing);
 }
 

@@ -9,11 +9,17 @@
  * locks that have leases.  Several of them do no harm: see expiry.c.
  *
  * Who makes a lease names its lock below <root>/.leases first.  The worker
- * deletes such a name, with its version as condition, when there is no lease in
- * the queue and the name was not set for a while: whoever has just set it is
- * about to make his node.  How long that is the worker finds out by its own
- * clock, from when it has seen this version of the name first.  When the name
- * was set is known by ZooKeeper's clock alone, and two clocks are not compared.
+ * deletes such a name when there is no lease in the queue and the name was not
+ * set for a while: whoever has just set it is about to make his node.  How long
+ * that is the worker finds out by its own clock, from when it has seen this
+ * version of the name first.  When the name was set is known by ZooKeeper's
+ * clock alone, and two clocks are not compared.
+ *
+ * The delete has two conditions.  The name's version must be the one that was
+ * read.  And the version of <root>/.leases, which counts the names that were
+ * deleted so far, must be that from before: a name that was deleted and made
+ * anew begins with the same versions, and a worker that lags, or whose delete
+ * is executed late, must not delete that one.
  *
  *-------------------------------------------------------------------------
  */
@@ -244,14 +250,27 @@ sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
 static bool
 drop_name(ZkRoundTrip *trip, const char *path)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
+	const char *guard = pnstrdup(path, strrchr(path, '/') - path);
+	const ZkReply *guarding;
+	const ZkReply *reply;
 
+	zklock_roundtrip_get_ahead(trip, guard);
+	reply = zklock_roundtrip_read(trip, ZK_GET, path);
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;
-	if (reply->result == ZK_OK &&
-		protocol_now() - idle_since(reply) > NAME_MS)
-		zklock_client_free(zklock_client_remove(zklock_session_client(), path,
-												reply->version));
+	guarding = zklock_roundtrip_reply_ahead(trip);
+	if (reply->result != ZK_OK || protocol_now() - idle_since(reply) <= NAME_MS ||
+		reply->version == ZK_ANY_VERSION || guarding == NULL ||
+		guarding->result != ZK_OK)
+		return true;
+	if (guarding->version == ZK_ANY_VERSION)
+		zklock_roundtrip_advance(guard);
+	else
+		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
+														guard,
+														guarding->version,
+														&path, 1,
+														reply->version));
 	return true;
 }
 

@@ -66,6 +66,7 @@ typedef struct Link
 	int			nrounds;		/* so many times in a row the library has tried
 								 * all servers in vain */
 	bool		is_up;			/* there is one, and the session is granted */
+	unsigned	number;			/* how many there were that did */
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended
 								 * when the connection was made */
@@ -105,6 +106,7 @@ typedef struct Traffic
 	int64_t		nudge_at;		/* when a nudge goes out behind them */
 	int64_t		retry_at;		/* the next attempt of one that was refused;
 								 * INT64_MAX: there is none */
+	int			nsearches;		/* requests that are a LATE_SEARCH */
 } Traffic;
 
 /* The session.  There is one in the process, but it is handed around. */

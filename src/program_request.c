@@ -42,12 +42,12 @@
 #define RETRY_MIN_MS 100
 
 /*
- * For how long a create may be on its way when its connection is gone.  A
- * server ends a connection from which nothing came for the session timeout
- * (NIOServerCnxnFactory.ConnectionExpirerThread), and a follower that the
- * leader does not hear (syncLimit).
+ * How many nodes are looked for at most that a late request may make.  A
+ * session has so many only if that many creates were lost with connections.
+ * Beyond that the oldest one is forgotten: if its node is made late, it goes
+ * with the session, and a lease when its term is over.
  */
-#define LATE_MS (5 * 60 * 1000)
+#define SEARCHES_MAX 256
 
 static bool take_request(Session *session, const FrameTaken *taken);
 static bool was_replaced(const Session *session, const char *node);
@@ -64,6 +64,12 @@ static bool blocks_others(const Request *request);
 static bool is_unused(const Session *session);
 static void retry(Session *session, int64_t now);
 static void put_reply(Request *request);
+static void end_refusal(Request *request);
+static bool is_sequential(const Request *request);
+static void note_lateness(Request *request);
+static void search(Request *made);
+static Request *find_search(const Session *session, const char *path);
+static void begin_search(Request *request);
 
 /* ---------------------------------------------------------------------
  * From the backend
@@ -115,6 +121,7 @@ take_request(Session *session, const FrameTaken *taken)
 	request->is_withdrawn = wanted->is_awaited != 0;
 	request->node_kind = wanted->node_kind;
 	request->version = wanted->version;
+	request->node_version = wanted->node_version;
 	request->check.czxid = wanted->czxid;
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
@@ -281,11 +288,9 @@ free_request(Request *request)
 		request->previous->next = request->next;
 	else
 		session->traffic.all = request->next;
-	if (request->retry.refused_at != 0)
-	{
-		session->status.nrefused--;
-		session->is_status_news = true;
-	}
+	end_refusal(request);
+	if (request->lateness == LATE_SEARCH)
+		session->traffic.nsearches--;
 	free(request->path);
 	free(request->other_path);
 	free(request->data);
@@ -303,6 +308,7 @@ request_submit(Request *request)
 	int			rc = ZINVALIDSTATE;
 
 	request->sent_at = protocol_moment();
+	request->sent_over = session->link.number;
 	if (step_is_led(request->kind))
 		session->link.asked_leader_at = request->sent_at.boot_ms;
 	request->is_pending = true;
@@ -492,8 +498,8 @@ retry(Session *session, int64_t now)
 		next = request->next;
 		if (request->retry.due_at == 0)
 			continue;
-		if (request->late_until != 0 &&
-			request->sent_at.boot_ms < session->link.up_since)
+		if (request->retry.due_at == DUE_WITH_CONNECTION &&
+			request->sent_over != session->link.number)
 			request->retry.due_at = now;
 		if (now >= request->retry.due_at && held_is_queued(request))
 			request->retry.due_at = now +
@@ -544,6 +550,7 @@ request_complete(Request *request)
 	session->traffic.pending_since = protocol_now();
 	session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
 	request->is_pending = false;
+	note_lateness(request);
 	again = step_after(request) && session->status.state != ZK_CLIENT_LOST;
 	if (!again && !request->is_counted)
 	{
@@ -563,6 +570,8 @@ request_complete(Request *request)
 		if (!request->is_unwanted && request->kind != REQUEST_HELD &&
 			session->status.state != ZK_CLIENT_LOST)
 			put_reply(request);
+		if (request->lateness == LATE_PERHAPS)
+			search(request);
 		if (request->retry.due_at == DUE_WITH_CONNECTION)
 			request->is_withdrawn = false;	/* that is told once */
 		else if (request->is_unwanted || !is_kept(request))
@@ -609,13 +618,11 @@ put_reply(Request *request)
  *
  * After a lost reply the node may exist or not, and we do not know its
  * number: look for its GUID.  A create that the server executes later still,
- * when it wakes up, is ahead of our list: both belong to one session, and
+ * when it wakes up, is ahead of our look: both belong to one session, and
  * reconnecting closed the connection that brought the create.  If that was
  * another server, the leader refuses what comes from there
- * (SessionTrackerImpl.checkSession), but not if the session goes back to it:
- * the torture has seen the create of a connection that was cut off come 16 ms
- * after the cut was healed, as the session came back.  So it is looked for
- * again with each new connection.
+ * (SessionTrackerImpl.checkSession), but not if the session goes back to it
+ * (AnswerLate).  So it is looked for again with each new connection.
  */
 bool
 request_undo(Request *request)
@@ -637,27 +644,38 @@ request_undo(Request *request)
 	slash = strrchr(request->path, '/');
 	if (meaning != ANSWER_UNKNOWN || slash == NULL || slash == request->path)
 		return false;
-	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
-		request->late_until = protocol_now() + LATE_MS;
-	request->other_path = program_need(strdup(slash + 1));
-	*slash = '\0';
+	if (is_sequential(request))
+	{
+		request->other_path = program_need(strdup(slash + 1));
+		*slash = '\0';
+	}
 	request->kind = REQUEST_ERASE;
+	if (request->lateness == LATE_PERHAPS)
+		begin_search(request);
 	return true;
 }
 
 /*
- * Turn an answered ERASE into the delete of the child that carries the
- * prefix. false if there is none.  If there are several, somebody has made
- * the others up: they go, too, for there is no telling which one is ours.
+ * With a prefix it is the child that carries it.  If there are several,
+ * somebody has made the others up: they go, too, for there is no telling which
+ * one is ours.  Without a prefix it is the node of that path, unless it is
+ * somebody else's, or the one that was made in time.
  */
 bool
-request_become_delete_of_child(Request *request)
+request_become_delete_of_found(Request *request)
 {
+	const FrameReply *reply = &request->answer.reply;
 	const char *child = request->answer.children;
 	const char *end = child + request->answer.children_size;
-	size_t		prefix_length = strlen(request->other_path);
+	size_t		prefix_length = request->other_path != NULL ?
+		strlen(request->other_path) : 0;
 	char	   *found = NULL;
 
+	if (request->other_path == NULL)
+		return reply->czxid != request->check.czxid &&
+			reply->ephemeral_owner ==
+			request->session->status.ticket.session_id &&
+			request_become_delete(request);
 	for (; child < end; child += strlen(child) + 1)
 	{
 		char	   *path;
@@ -687,4 +705,123 @@ request_become_delete(Request *request)
 	request->version = request->node_kind == ZK_PERSISTENT_SEQUENTIAL ? 0 : -1;
 	request->is_repeated = true;
 	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * Requests that are executed late
+ * ---------------------------------------------------------------------
+ */
+
+/* Is the node's name known before it is made? */
+static bool
+is_sequential(const Request *request)
+{
+	return request->node_kind == ZK_EPHEMERAL_SEQUENTIAL ||
+		request->node_kind == ZK_PERSISTENT_SEQUENTIAL;
+}
+
+/*
+ * An answer: was it lost with its connection, so that the request may be
+ * executed yet?  If it has made a node at a path where one is looked for, that
+ * one is to stay.
+ */
+static void
+note_lateness(Request *request)
+{
+	const FrameReply *reply = &request->answer.reply;
+	Request    *searching;
+
+	if (answer_late(request->kind, request->node_kind) != ANSWER_SOUGHT)
+		return;
+	if (reply->result == ZK_UNKNOWN_OUTCOME &&
+		request->lateness == LATE_NEVER)
+		request->lateness = LATE_PERHAPS;
+	if (reply->result == ZK_OK && !is_sequential(request))
+	{
+		searching = find_search(request->session, request->path);
+		if (searching != NULL)
+			searching->check.czxid = reply->czxid;
+	}
+}
+
+/*
+ * That request is over, and an attempt of it may be executed yet: from now on
+ * look for the node at its path, if it is another one than the backend is told
+ * of.  The name of a sequential one is not known: that is looked for if the
+ * create is withdrawn (request_undo()).
+ */
+static void
+search(Request *made)
+{
+	Session    *session = made->session;
+	Request    *searching;
+
+	if (is_sequential(made))
+		return;
+	made->lateness = LATE_NEVER;
+	searching = find_search(session, made->path);
+	if (searching == NULL)
+	{
+		searching = request_new_silent(session, REQUEST_ERASE, made->path);
+		searching->node_kind = ZK_EPHEMERAL;
+		searching->sent_over = session->link.number;
+		searching->retry.due_at = DUE_WITH_CONNECTION;
+		begin_search(searching);
+	}
+	searching->check.czxid = made->kind != REQUEST_DELETE &&
+		made->answer.reply.result == ZK_OK ? made->answer.reply.czxid : 0;
+}
+
+/* The search for the node at that path, or NULL. */
+static Request *
+find_search(const Session *session, const char *path)
+{
+	Request    *request = session->traffic.nsearches > 0 ?
+		session->traffic.all : NULL;
+
+	while (request != NULL &&
+		   (request->lateness != LATE_SEARCH || request->other_path != NULL ||
+			strcmp(request->path, path) != 0))
+		request = request->next;
+	return request;
+}
+
+/* It is a search now.  If there are too many the oldest one is forgotten. */
+static void
+begin_search(Request *request)
+{
+	Session    *session = request->session;
+	Request    *oldest = NULL;
+
+	request->lateness = LATE_SEARCH;
+	if (++session->traffic.nsearches <= SEARCHES_MAX)
+		return;
+	for (Request *other = session->traffic.all; other != NULL;
+		 other = other->next)
+		if (other->lateness == LATE_SEARCH && !other->is_pending &&
+			other->retry.due_at == DUE_WITH_CONNECTION && other != request)
+			oldest = other;
+	if (oldest != NULL)
+		free_request(oldest);
+}
+
+void
+request_search_on(Request *request)
+{
+	end_refusal(request);
+	request->kind = REQUEST_ERASE;
+	request->retry.due_at = DUE_WITH_CONNECTION;
+}
+
+/* It is refused no more, or nobody asks for it any more. */
+static void
+end_refusal(Request *request)
+{
+	Session    *session = request->session;
+
+	if (request->retry.refused_at == 0)
+		return;
+	session->status.nrefused--;
+	session->is_status_news = true;
+	memset(&request->retry, 0, sizeof(request->retry));
 }

@@ -47,6 +47,15 @@ typedef struct Retry
 	int64_t		refused_at;		/* for the first time; 0: never */
 } Retry;
 
+/* May a node come of it after its last answer, and is that looked for? */
+typedef enum Lateness
+{
+	LATE_NEVER,					/* a server has answered each attempt */
+	LATE_PERHAPS,				/* an answer was lost: it may be executed yet */
+	LATE_SEARCH					/* an ERASE, or the DELETE of what it found,
+								 * that goes out with each new connection */
+} Lateness;
+
 struct Request
 {
 	uint64_t	id;				/* the backend's number; 0: it has none */
@@ -65,21 +74,26 @@ struct Request
 	bool		has_replaced;	/* REPLACE: its old node was there, and goes */
 	bool		is_watched;		/* LIST and GET */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
-	ZkNodeKind	node_kind;		/* CREATE */
+	ZkNodeKind	node_kind;		/* of both CREATEs, REPLACE and MOVE */
 	int			version;		/* SET and DELETE: that the node must have;
-								 * DELETE_GUARDED: the guard; -1: any */
+								 * both GUARDED: the guard; -1: any */
+	int			node_version;	/* DELETE_GUARDED: that of the nodes; -1: any */
 	Moment		sent_at;		/* the last attempt */
-	int64_t		late_until;		/* ERASE: its create may come until then; 0: a
-								 * server has answered that */
+	unsigned	sent_over;		/* the number of its connection */
+	Lateness	lateness;
 	Retry		retry;
-	char	   *path;			/* node, or parent for LIST and ERASE */
-	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
+	char	   *path;			/* node; for LIST, and ERASE with a prefix, the
+								 * parent */
+	char	   *other_path;		/* ERASE: prefix of the child, or NULL;
+								 * CREATE_GUARDED: the guard; REPLACE and MOVE:
 								 * the node to go */
 	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
 								 * the nodes' paths; LEAVE: the lock's name */
 	int			data_length;
-	CheckStep	check;			/* its czxid: of a LEAVE the token */
-	zoo_op_result_t *op_results;	/* DELETE_GUARDED, MOVE: must outlive the call */
+	CheckStep	check;			/* its czxid: of a LEAVE the token; of an ERASE
+								 * without a prefix that of the node that is to
+								 * stay, 0: none */
+	zoo_op_result_t *op_results;	/* both GUARDED, MOVE: must outlive the call */
 
 	ZkResult	told;			/* of a REPLACE that was undone: why, other
 								 * than ZK_OK */
@@ -143,10 +157,16 @@ extern bool request_become_delete(Request *request);
 extern void request_check_left(Request *leave);
 
 /*
- * Turn an answered ERASE into the delete of the child that carries the
- * prefix. false if there is none.
+ * Turn an answered ERASE into the delete of what it has found. false if that
+ * is nothing.
  */
-extern bool request_become_delete_of_child(Request *request);
+extern bool request_become_delete_of_found(Request *request);
+
+/*
+ * An ERASE, or its DELETE, has no more to do over this connection: it goes out
+ * again with the next one, as an ERASE.
+ */
+extern void request_search_on(Request *request);
 
 /* ---- program_step.c ---- */
 

@@ -247,6 +247,7 @@ note_connected(Session *session, int state)
 	const char *stale;
 
 	session->link.is_up = true;
+	session->link.number++;
 	session->link.nrounds = session->link.nattempts = 0;
 	session->link.silent[0] = '\0';
 	session->link.up_since = now;

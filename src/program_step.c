@@ -25,6 +25,7 @@ static int	send_check(Request *request);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_guarded(Request *request);
+static int	send_create_guarded(Request *request);
 static int	send_move(Request *request);
 static int	send_several(Request *request, const zoo_op_t *ops, int count);
 static int	send_erase(Request *request);
@@ -32,6 +33,7 @@ static int	send_get_acl(Request *request);
 static int	send_unwatch(Request *request);
 static bool after_list(Request *request);
 static bool after_get(Request *request);
+static bool after_delete(Request *request);
 static bool after_leave(Request *request);
 static bool tell_left(Request *request);
 static bool after_erase(Request *request);
@@ -108,11 +110,12 @@ static const struct
 	[REQUEST_GET_ACL] = {send_get_acl, NULL, false},
 	[REQUEST_CHECK] = {send_check, NULL, true},
 	[REQUEST_SET] = {send_set, NULL, true},
-	[REQUEST_DELETE] = {send_delete, NULL, true},
+	[REQUEST_DELETE] = {send_delete, after_delete, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
 	[REQUEST_LEAVE_CHECK] = {send_check, tell_left, true},
 	[REQUEST_HELD] = {send_list, held_listed, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
+	[REQUEST_CREATE_GUARDED] = {send_create_guarded, NULL, true},
 	[REQUEST_MOVE] = {send_move, NULL, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
 	[REQUEST_REPLACE_FIND] = {send_get, after_replace_find, false},
@@ -259,9 +262,25 @@ send_delete_guarded(Request *request)
 	{
 		if (!is_path(path))
 			return ZBADARGUMENTS;
-		zoo_delete_op_init(&ops[count++], path, -1);
+		zoo_delete_op_init(&ops[count++], path, request->node_version);
 	}
 	return send_several(request, ops, count);
+}
+
+/* That it is there already comes ahead of what the guard says. */
+static int
+send_create_guarded(Request *request)
+{
+	zoo_op_t	ops[2];
+
+	if (!is_path(request->path) || !is_path(request->other_path))
+		return ZBADARGUMENTS;
+	zoo_create_op_init(&ops[0], request->path, request->data,
+					   request->data_length,
+					   acl_for(request->session, request->node_kind),
+					   flags_of(request->node_kind), NULL, 0);
+	zoo_check_op_init(&ops[1], request->other_path, request->version);
+	return send_several(request, ops, 2);
 }
 
 /* The node that goes is checked first: if it is gone that is the answer. */
@@ -294,7 +313,7 @@ send_several(Request *request, const zoo_op_t *ops, int count)
 
 /*
  * The server that we are connected to now may not have heard of the node yet:
- * a write goes first, whatever comes of it, since the list is not older than
+ * a write goes first, whatever comes of it, since the look is not older than
  * what the quorum agreed on then.  (A sync may be answered by a leader that
  * has been deposed and does not know it.)  Both go out together; nobody waits
  * for the write.
@@ -305,7 +324,8 @@ send_erase(Request *request)
 	zoo_check_op_init(&request->check.op, request->path, -1);
 	zoo_amulti(request->session->zh, 1, &request->check.op,
 			   &request->check.result, step_void_done, NULL);
-	return send_list(request);
+	return request->other_path != NULL ? send_list(request) :
+		send_get(request);
 }
 
 static int
@@ -396,16 +416,27 @@ tell_left(Request *request)
 	return false;
 }
 
-/* Not there: look again with the next connection (request_undo()). */
+/* Not there: if it may be made late, look again with the next connection. */
 static bool
 after_erase(Request *request)
 {
 	if (request->answer.reply.result == ZK_OK &&
-		request_become_delete_of_child(request))
+		request_become_delete_of_found(request))
 		return true;
-	if (request->sent_at.boot_ms < request->late_until &&
-		request->retry.refused_at == 0)
-		request->retry.due_at = DUE_WITH_CONNECTION;
+	if (request->lateness == LATE_SEARCH)
+		request_search_on(request);
+	return false;
+}
+
+/*
+ * A node that has a name may be made late more than once, if it was asked for
+ * more than once.
+ */
+static bool
+after_delete(Request *request)
+{
+	if (request->lateness == LATE_SEARCH && request->other_path == NULL)
+		request_search_on(request);
 	return false;
 }
 
@@ -557,6 +588,9 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	bool		has_data = rc == ZOK && value != NULL && length > 0;
 
 	note_answer(request, rc, stat);
+	if (request->kind == REQUEST_ERASE && answer->reply.result == ZK_NO_AUTH)
+		answer->reply.result = ZK_NO_NODE;	/* ours can be read */
+	free(answer->data);
 	answer->data = has_data ? malloc((size_t) length) : NULL;
 	answer->data_length = answer->data != NULL ? length : 0;
 	if (answer->data != NULL)

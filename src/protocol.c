@@ -342,7 +342,8 @@ is_request_good(const FrameTaken *taken)
 		(!request->is_awaited || kind == REQUEST_LEAVE) &&
 		(!request->is_watched || kind == REQUEST_LIST || kind == REQUEST_GET) &&
 		(taken->blobs[1] != NULL) ==
-		(kind == REQUEST_REPLACE || kind == REQUEST_MOVE) &&
+		(kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
+		 kind == REQUEST_CREATE_GUARDED) &&
 		(kind != REQUEST_LEAVE || is_blob(taken, 2, 'T'));
 }
 

@@ -98,6 +98,7 @@ typedef enum RequestKind
 	REQUEST_LEAVE,				/* a DELETE of our place: if it has gone before,
 								 * the backend is told */
 	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
+	REQUEST_CREATE_GUARDED,		/* one, likewise; the guard is not set */
 	REQUEST_MOVE,				/* create one, delete another: both or none */
 	REQUEST_REPLACE,			/* an ephemeral node by another: the create */
 
@@ -107,7 +108,8 @@ typedef enum RequestKind
 	REQUEST_LEAVE_CHECK,		/* it was refused: was the node there? */
 	REQUEST_HELD,				/* a CREATE or REPLACE has made a place in a
 								 * queue: watch it */
-	REQUEST_ERASE,				/* list, then delete the child that is found */
+	REQUEST_ERASE,				/* look for what a create has made, then delete
+								 * it */
 	REQUEST_UNWATCH,			/* remove a watch */
 	REQUEST_HEARTBEAT,
 	REQUEST_NUDGE				/* whatever the answer */
@@ -138,7 +140,8 @@ typedef struct FrameOpen
 } FrameOpen;
 
 /*
- * Blobs: path, other path (of REPLACE and MOVE: the node to go), data; for
+ * Blobs: path, other path (of REPLACE and MOVE: the node to go; of
+ * CREATE_GUARDED: the guard), data; for
  * DELETE_GUARDED these are that of the guard, none, and the paths of the
  * nodes, with a NUL behind each; for LEAVE that of the node, none, and the
  * name of the lock.
@@ -149,8 +152,10 @@ typedef struct FrameRequest
 								 * 0: any.  LEAVE: the fencing token; with a
 								 * number the node's own */
 	int32_t		kind;			/* RequestKind */
-	int32_t		node_kind;		/* ZkNodeKind: CREATE, REPLACE and MOVE */
-	int32_t		version;		/* SET and both DELETEs: that the node must
+	int32_t		node_kind;		/* ZkNodeKind: both CREATEs, REPLACE and MOVE */
+	int32_t		version;		/* SET and DELETE: that the node must have;
+								 * both GUARDED: that of the guard; -1: any */
+	int32_t		node_version;	/* DELETE_GUARDED: that each of the nodes must
 								 * have; -1: any */
 	int32_t		is_watched;		/* LIST and GET: as the backend's one watch */
 	int32_t		is_awaited;		/* LEAVE: count it among nundone */

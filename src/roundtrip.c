@@ -242,8 +242,16 @@ zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept)
 void
 zklock_roundtrip_get_ahead(ZkRoundTrip *trip, const char *path)
 {
+	zklock_roundtrip_ask_ahead(trip,
+							   zklock_client_read(zklock_session_client(),
+												  ZK_GET, path));
+}
+
+void
+zklock_roundtrip_ask_ahead(ZkRoundTrip *trip, ZkRequest *request)
+{
 	zklock_client_free(trip->ahead);
-	trip->ahead = zklock_client_read(zklock_session_client(), ZK_GET, path);
+	trip->ahead = request;
 }
 
 const ZkReply *
@@ -397,7 +405,8 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 									 zklock_client_remove_guarded(client,
 																  removal->guard,
 																  guard->version,
-																  &removal->path, 1));
+																  &removal->path, 1,
+																  ZK_ANY_VERSION));
 		switch (reply->result)
 		{
 			case ZK_OK:

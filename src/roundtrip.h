@@ -164,6 +164,9 @@ extern void zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept);
  */
 extern void zklock_roundtrip_get_ahead(ZkRoundTrip *trip, const char *path);
 
+/* The same for any request, which is the trip's then. */
+extern void zklock_roundtrip_ask_ahead(ZkRoundTrip *trip, ZkRequest *request);
+
 /* The reply to it, until another one is sent ahead; NULL if there is none. */
 extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 

@@ -16,7 +16,8 @@
  * create is repeated, with the same GUID, until its outcome is known: when
  * the reply was lost the record is found and read, whichever attempt made it,
  * in this session or in the next.  Should the server carry out an attempt
- * later still, it finds the path taken.
+ * later still, it finds the path taken; or, if the record was deleted, the
+ * guard (below) set: each create has the guard's version as a condition.
  *
  * What can happen instead is that nobody gets true: at most once, not at
  * least once.  An error may leave while a create is under way (a cancel, a
@@ -80,6 +81,7 @@ typedef struct Claim
 	bool		may_be_there;	/* a create was sent, and what came of it is
 								 * not known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
+	int			nrecords;		/* of the name, ahead of the create */
 
 	ZkRemoval	record;			/* its path, in the session of the moment; and
 								 * how it is deleted, if it is */
@@ -100,6 +102,8 @@ PG_FUNCTION_INFO_V1(zk_runs);
 static void log_unsettled(int code, Datum arg);
 static void name_record(Claim *claim);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
+static bool read_guard(ZkRoundTrip *trip, Claim *claim, int *version);
+static void make_directory(ZkRoundTrip *trip, const Claim *claim);
 static char *begin_claim(const Claim *claim);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const ZkReply *record, bool was_there);
@@ -236,45 +240,104 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	Claim	   *claim = argument;
 	ZkClient   *client = zklock_session_client();
 	const char *path;
-	char	   *directory;
 	char	   *data;
-	const ZkReply *reply;
 
 	zklock_session_bound_creates();
 	name_record(claim);
 	path = claim->record.path;
-	directory = directory_of(path);
 	data = begin_claim(claim);
 	claim->may_be_there = true;
-	for (;;)
+	for (int attempts = 0;; attempts++)
 	{
-		bool		is_there;
+		const ZkReply *record;
+		const ZkReply *made;
+		int			version;
 
-		zklock_roundtrip_get_ahead(trip, directory);
-		reply = zklock_roundtrip_create(trip, path, strlen(claim->record.guard),
-										ZK_PERSISTENT_OWN, data);
-		is_there = reply->result == ZK_NODE_EXISTS;
-
-		/* our server knows at least what it has just refused */
-		if (is_there)
-			reply = zklock_roundtrip_ask(trip, zklock_client_read(client, ZK_GET,
-																  path));
-		claim->is_ours = reply->result == ZK_OK &&
-			(!is_there ||
-			 (reply->data != NULL &&
-			  memmem(reply->data, reply->data_length, Unsettled.guid,
-					 RECIPE_GUID_LEN) != NULL));
-		if (claim->is_ours)
-			return finish_claim(trip, claim, reply, is_there);
-		if (is_there &&			/* ours we could read */
-			(reply->result == ZK_OK || reply->result == ZK_NO_AUTH))
-			return true;
-		if (reply->result == ZK_SESSION_LOST)
+		if (!read_guard(trip, claim, &version))
 			return false;
-		if (reply->result != ZK_UNKNOWN_OUTCOME &&
-			!(is_there && reply->result == ZK_NO_NODE)) /* deleted meanwhile */
-			zklock_session_raise(reply, "record a run", path);
+		if (version == ZK_ANY_VERSION)
+			continue;
+		zklock_roundtrip_ask_ahead(trip,
+								   zklock_client_create_guarded(client, path,
+																claim->record.guard,
+																version, data,
+																strlen(data)));
+		record = zklock_roundtrip_ask(trip, zklock_client_read(client, ZK_GET,
+															   path));
+		made = zklock_roundtrip_reply_ahead(trip);
+		if (record->result == ZK_SESSION_LOST || made == NULL)
+			return false;
+		claim->is_ours = made->result == ZK_OK ||
+			(record->result == ZK_OK && record->data != NULL &&
+			 memmem(record->data, record->data_length, Unsettled.guid,
+					RECIPE_GUID_LEN) != NULL);
+		if (claim->is_ours && record->result != ZK_UNKNOWN_OUTCOME)
+			return finish_claim(trip, claim, record,
+								made->result != ZK_OK);
+		if (record->result == ZK_OK ||	/* ours we could read */
+			(made->result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH))
+			return true;
+		switch (made->result)
+		{
+			case ZK_OK:			/* its record could not be read yet */
+			case ZK_NODE_EXISTS:	/* deleted meanwhile */
+			case ZK_BAD_VERSION:	/* another one was */
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return false;
+			case ZK_NO_NODE:
+				if (attempts < PARENT_ATTEMPTS)
+				{
+					make_directory(trip, claim);
+					break;
+				}
+				/* FALLTHROUGH */
+			default:
+				zklock_session_raise(made, "record a run", path);
+		}
 	}
+}
+
+/*
+ * Read the version of the guard, and how many records there are.
+ * ZK_ANY_VERSION: try again.  false if the session was lost.
+ */
+static bool
+read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
+{
+	const ZkReply *guard;
+	const ZkReply *directory;
+
+	*version = ZK_ANY_VERSION;
+	zklock_roundtrip_get_ahead(trip, directory_of(claim->record.path));
+	guard = zklock_roundtrip_read(trip, ZK_GET, claim->record.guard);
+	if (guard->result == ZK_SESSION_LOST)
+		return false;
+	directory = zklock_roundtrip_reply_ahead(trip);
+	claim->nrecords = directory != NULL && directory->result == ZK_OK ?
+		directory->nbelow : 0;
+	if (guard->result == ZK_NO_NODE)
+		make_directory(trip, claim);
+	else if (guard->result != ZK_OK)
+		zklock_session_raise(guard, "record a run", claim->record.guard);
+	else if (guard->version == ZK_ANY_VERSION)
+		zklock_roundtrip_advance(claim->record.guard);
+	else
+		*version = guard->version;
+	return true;
+}
+
+/* Make what the record is to be in, and the guard. */
+static void
+make_directory(ZkRoundTrip *trip, const Claim *claim)
+{
+	const char *path = claim->record.path;
+	const ZkReply *refused =
+		zklock_roundtrip_make_parents(trip, path, strlen(claim->record.guard));
+
+	if (refused != NULL)
+		zklock_session_raise(refused, "record a run", path);
 }
 
 /*
@@ -300,7 +363,7 @@ begin_claim(const Claim *claim)
 
 /*
  * The record is ours, by this attempt or because it was there.  Delete old
- * ones; if there are too many others, by what was asked ahead of the create,
+ * ones; if there are too many others, as was asked ahead of the create,
  * also ours again, and raise 54000: nobody has got a true for it.  false if the
  * session was lost on the way.
  */
@@ -308,9 +371,7 @@ static bool
 finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 			 bool was_there)
 {
-	const ZkReply *directory = zklock_roundtrip_reply_ahead(trip);
-	int			nothers = directory != NULL && directory->result == ZK_OK ?
-		directory->nbelow - was_there : 0;
+	int			nothers = Max(claim->nrecords - was_there, 0);
 
 	claim->record.czxid = record->czxid;
 	if (zklock_roundtrip_should_sample(nothers))
@@ -363,7 +424,8 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
 														claim->record.guard,
 														reply->version,
-														old, nold));
+														old, nold,
+														ZK_ANY_VERSION));
 }
 
 /*

@@ -68,7 +68,7 @@ subtest 'a version that has run over' => sub {
 	my ($session, $client) = (background($node), $zk->client);
 	my $claims = sub ($slot, $retain) { return $session->query_safe("SELECT zk_run_once('answer', '$slot', '$retain')") eq 't'; };
 	ok($claims->('old', '0'), 'a record that may go');
-	$liar->wrap(2);
+	$liar->wrap(4);
 	ok($claims->('new', '1 day'), 'another one');
 	$spoilt->();
 	is($session->query_safe("SELECT count(*) FROM zk_runs('answer')"), 2, 'with that nothing is deleted');
@@ -77,6 +77,10 @@ subtest 'a version that has run over' => sub {
 	is($session->query_safe("SELECT zk_forget_run('answer', 'new')"), 't', 'what is to be deleted is');
 	$spoilt->();
 	is($client->exists(lock_path('.once'))->{version} - $before, 2, 'by the next version');
+	$liar->wrap(2);
+	ok($claims->('newer', '1 day'), 'nor is a record made with that');
+	$spoilt->();
+	is($client->exists(lock_path('.once'))->{version} - $before, 4, 'but by the next version');
 };
 
 done_testing();

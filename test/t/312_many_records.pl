@@ -72,7 +72,7 @@ subtest 'so many without its own' => sub {
 	{
 		my ($slot, $state, $result) = @$case;
 		my $before = records();
-		$proxy->trap(15, 1, 'replies');    # create2
+		$proxy->trap(14, 1, 'replies');    # multi
 		$asker->start_query("SELECT zk_run_once('job', '$slot')");
 		poll_until { $stranger->exists("$directory/$slot.once") } 'the record', 30;
 		$proxy->reset_connections;

@@ -320,9 +320,13 @@ do_something(Player *player)
 			{
 				const char *paths[] = {some_node(), some_node(), "/fuzz/queue"};
 
-				request = zklock_client_remove_guarded(client, "/fuzz",
-													   choose(100), paths,
-													   1 + choose(3));
+				if (choose(2))
+					request = zklock_client_create_guarded(client, some_node(), "/fuzz",
+														   choose(100), data, length);
+				else
+					request = zklock_client_remove_guarded(client, "/fuzz",
+														   choose(100), paths,
+														   1 + choose(3), choose(3) - 1);
 				break;
 			}
 		case 24:

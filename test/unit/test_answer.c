@@ -92,9 +92,41 @@ test_no_node(void)
 			   "%s", cases[i].what);
 }
 
+/*
+ * Executed late: nothing that changes anything is left without a word, and
+ * what makes a node with an owner is looked for.
+ */
+static void
+test_late(void)
+{
+	for (int kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
+	{
+		bool		changes = kind == REQUEST_CREATE || kind == REQUEST_SET ||
+			kind == REQUEST_DELETE || kind == REQUEST_LEAVE ||
+			kind == REQUEST_DELETE_GUARDED || kind == REQUEST_CREATE_GUARDED ||
+			kind == REQUEST_MOVE || kind == REQUEST_REPLACE;
+
+		for (int node_kind = ZK_PERSISTENT; node_kind <= ZK_PERSISTENT_SEQUENTIAL; node_kind++)
+		{
+			AnswerLate	late = answer_late(kind, node_kind);
+			bool		makes = kind == REQUEST_REPLACE ||
+				(kind == REQUEST_CREATE && node_kind >= ZK_EPHEMERAL);
+
+			ok(late == ANSWER_CHANGES_NOTHING || late == ANSWER_REFUSED ||
+			   late == ANSWER_HARMLESS || late == ANSWER_SOUGHT,
+			   "kind %d, node %d: it is known what becomes of it late", kind, node_kind);
+			is_int(changes, late != ANSWER_CHANGES_NOTHING,
+			       "kind %d, node %d: does it change anything?", kind, node_kind);
+			is_int(makes, late == ANSWER_SOUGHT,
+			       "kind %d, node %d: is there a node to look for?", kind, node_kind);
+		}
+	}
+}
+
 int
 main(void)
 {
+	test_late();
 	test_rules();
 	test_repeated();
 	test_no_node();

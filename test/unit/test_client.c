@@ -347,11 +347,14 @@ test_versions(ZkClient *client)
 		   "nor removed as if it had not been set");
 	is_int(ZK_BAD_ARGUMENTS,
 		   result_of(zklock_client_remove_guarded(client, node, 1,
-												  bad_paths, 2)),
+												  bad_paths, 2, ZK_ANY_VERSION)),
 		   "paths that are none are refused");
 	is_int(ZK_BAD_ARGUMENTS,
 		   result_of(zklock_client_remove_guarded(client, "/a//b", 1,
-												  &good_path, 1)),
+												  &good_path, 1, ZK_ANY_VERSION)),
+		   "so is such a guard");
+	is_int(ZK_BAD_ARGUMENTS,
+		   result_of(zklock_client_create_guarded(client, "/a//b", node, 1, "", 0)),
 		   "so is such a guard, and the program goes on");
 	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);

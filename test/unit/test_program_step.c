@@ -24,6 +24,7 @@
 static FrameTaken read_last;
 
 static void begin_wait(uint64_t id, RequestKind kind, const char *path);
+static void begin_replace(void);
 
 /* ---- requests and replies ---- */
 
@@ -159,7 +160,7 @@ test_led(void)
 {
 	static const RequestKind led[] = {
 		REQUEST_CREATE, REQUEST_CHECK, REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE,
-		REQUEST_LEAVE_CHECK, REQUEST_DELETE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
+		REQUEST_LEAVE_CHECK, REQUEST_DELETE_GUARDED, REQUEST_CREATE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
 		REQUEST_HEARTBEAT
 	};
 
@@ -270,23 +271,20 @@ test_late(void)
 	answer(last_call(), ZOK);
 	is_int(0, count_requests(), "nothing is left");
 
-	for (int left = 1; left >= 0; left--)
-	{
-		start();
-		ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
-		lose_connection(last_call(), 1);
-		connect_now();
-		send_frame(FRAME_WITHDRAW, 1);
-		answer_list(last_call(), "x");
-		disconnect_now(-4);
-		boot_ms += 5 * 60 * 1000 - left;
-		session->lost_deadline = session->early_deadline = INT64_MAX;
-		connect_now();
-		request_tick(session, boot_ms);
-		is_int(2, count_calls("list", "/l"), "after almost five minutes it is looked for");
-		answer_list(last_of("list"), "x");
-		is_int(left, count_requests(), "and for the last time after five");
-	}
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	answer_list(last_call(), "x");
+	disconnect_now(-4);
+	boot_ms += 24 * 60 * 60 * 1000;
+	session->lost_deadline = session->early_deadline = INT64_MAX;
+	connect_now();
+	request_tick(session, boot_ms);
+	is_int(2, count_calls("list", "/l"), "after a day it is looked for");
+	answer_list(last_of("list"), "x");
+	is_int(1, count_requests(), "and not for the last time");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
@@ -306,6 +304,106 @@ test_late(void)
 	request_tick(session, boot_ms);
 	answer_list(last_of("list"), "x");
 	is_int(0, session->status.nrefused, "and then not");
+	is_int(1, count_requests(), "it is looked for all the same");
+
+	/* no more of them than that */
+	start();
+	disconnect_now(-4);
+	for (uint64_t id = 1; id <= 300; id++)
+	{
+		char		path[80];
+
+		ncalls = 0;
+		snprintf(path, sizeof(path), "/l/named%llu", (unsigned long long) id);
+		ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, id, path);
+		answer(last_call(), ZCONNECTIONLOSS);
+		send_frame(FRAME_FREE, id);
+		while (read_frame().frame.kind != 0)
+			;
+	}
+	is_int(256, session->traffic.nsearches, "there is an end to them");
+}
+
+/* The next connection, and the look at a node that may come late. */
+static void
+look_again(const char *path, struct Stat *found)
+{
+	int			before = count_calls("get", path);
+	Call	   *look = NULL;
+
+	disconnect_now(-4);
+	boot_ms += 1000;
+	connect_now();
+	request_tick(session, boot_ms);
+	is_int(before + 1, count_calls("get", path), "it is looked for");
+	for (int i = 0; i < ncalls; i++)
+		if (strcmp(calls[i].what, "get") == 0 && strcmp(calls[i].path, path) == 0)
+			look = &calls[i];
+	if (found != NULL)
+		answer_with(look, ZOK, "", found, NULL);
+	else
+		answer(look, ZNONODE);
+}
+
+/* A create of a node whose name is known may be executed late, too. */
+static void
+test_late_names(void)
+{
+	struct Stat first = {.ephemeralOwner = 4711,.czxid = 33};
+	struct Stat second = {.ephemeralOwner = 4711,.czxid = 34};
+	struct Stat foreign = {.ephemeralOwner = 4712,.czxid = 35};
+
+	/* a downgrade: its create is repeated over another connection */
+	begin_replace();
+	lose_connection(last_call(), 1);
+	connect_now();
+	is_int(2, count_calls("create", OTHER), "the create is repeated");
+	answer_with(last_of("create"), ZOK, OTHER, &first, NULL);
+	answer(&calls[ncalls - 2], ZOK);
+	answer_with(last_call(), ZOK, NULL, &first, NULL);
+	is_reply(1, ZK_OK, "it is done");
+	answer(last_of("delete"), ZOK);
+	send_frame(FRAME_FREE, 1);
+	look_again(OTHER, &first);
+	is_int(0, count_calls("delete", OTHER), "the one that was made in time stays");
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, OTHER);
+	answer(last_call(), ZOK);
+	look_again(OTHER, NULL);
+	look_again(OTHER, &foreign);
+	is_int(1, count_calls("delete", OTHER), "nor is somebody else's deleted");
+	look_again(OTHER, &second);
+	is_int(2, count_calls("delete", OTHER), "one that comes later is");
+	answer(last_of("delete"), ZOK);
+	is_quiet("nobody asked");
+	look_again(OTHER, NULL);
+	is_int(0, session->status.nrefused, "nothing is refused");
+
+	/* without a lost answer nobody looks */
+	begin_replace();
+	answer_with(last_call(), ZOK, OTHER, &first, NULL);
+	answer(&calls[1], ZOK);
+	answer_with(&calls[2], ZOK, NULL, &first, NULL);
+	answer(last_of("delete"), ZOK);
+	send_frame(FRAME_FREE, 1);
+	disconnect_now(-4);
+	connect_now();
+	request_tick(session, boot_ms);
+	is_int(0, count_calls("get", OTHER), "all was answered");
+
+	/* one that is given up, and one that is made anew at the same path */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
+	lose_connection(last_call(), 1);
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "it is not known");
+	send_frame(FRAME_FREE, 1);
+	look_again("/w/fact", NULL);
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 2, "/w/fact");
+	answer_with(last_call(), ZOK, "/w/fact", &second, NULL);
+	send_frame(FRAME_FREE, 2);
+	look_again("/w/fact", &second);
+	is_int(0, count_calls("delete", "/w/fact"), "the new one stays");
+	look_again("/w/fact", &first);
+	is_int(1, count_calls("delete", "/w/fact"), "the late one does not");
 }
 
 static void
@@ -853,13 +951,23 @@ static void
 test_transactions(void)
 {
 	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED,.version = 4}, 1, "/guard", NULL, "/a/b\0/a/c", 10);
+	ask_bytes((FrameRequest) {.kind = REQUEST_CREATE_GUARDED,.node_kind = ZK_PERSISTENT_OWN,.version = 4}, 1, "/a/b", "/guard", "xyz", 3);
+	is_int(2, last_call()->nops, "a create and a guard");
+	is_int('c', last_call()->ops[1].type, "the guard is checked");
+	is_int(4, last_call()->ops[1].check_op.version, "whether it has that version");
+	answer(last_call(), ZBADVERSION);
+	is_reply(1, ZK_BAD_VERSION, "it has not");
+	is_int(0, count_requests(), "nothing is left");
+
+	start();
+	ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED,.version = 4,.node_version = 2}, 1, "/guard", NULL, "/a/b\0/a/c", 10);
 	is_int(3, last_call()->nops, "a guard and two deletes");
 	is_int('s', last_call()->ops[0].type, "the guard is set");
 	is_int(4, last_call()->ops[0].check_op.version, "if it has that version");
 	is_int('d', last_call()->ops[1].type, "a node goes");
 	is_int('d', last_call()->ops[2].type, "so does the next one");
-	is_int(-1, last_call()->ops[2].check_op.version, "whatever its version");
+	is_int(2, last_call()->ops[2].check_op.version, "if it has that version");
+
 	answer(last_call(), ZBADVERSION);
 	is_reply(1, ZK_BAD_VERSION, "the guard refuses");
 
@@ -1498,6 +1606,7 @@ main(void)
 	test_leave_asking();
 	test_transactions();
 	test_replace();
+	test_late_names();
 	test_wait();
 	test_held();
 	test_held_waits();

@@ -100,7 +100,8 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			frame.u.request.node_kind = (int32_t) choose(ZK_PERSISTENT_SEQUENTIAL + 1);
 			frame.id = REQUEST_MAY_BE_SILENT(frame.u.request.kind) && choose(2) == 0 ? 0 : id;
 			blobs[0] = frame_text("/a/b");
-			if (frame.u.request.kind == REQUEST_REPLACE || frame.u.request.kind == REQUEST_MOVE)
+			if (frame.u.request.kind == REQUEST_REPLACE || frame.u.request.kind == REQUEST_MOVE ||
+				frame.u.request.kind == REQUEST_CREATE_GUARDED)
 				blobs[1] = frame_text("/a/c");
 			blobs[2] = (FrameBlob) {"\0data", choose(6)};
 			break;
@@ -516,7 +517,7 @@ test_leaving(void)
 			   protocol_state(state), "the word for state %d", state);
 }
 
-/* A second path: of REPLACE and MOVE. No number: of SET, DELETE, LEAVE alone. */
+/* A second path: of REPLACE, MOVE and CREATE_GUARDED. No number: of SET, DELETE, LEAVE alone. */
 static void
 test_kinds(void)
 {
@@ -524,7 +525,8 @@ test_kinds(void)
 	{
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
-		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE;
+		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
+			kind == REQUEST_CREATE_GUARDED;
 
 		if (kind == REQUEST_LEAVE)
 			blobs[2] = frame_text("the lock");

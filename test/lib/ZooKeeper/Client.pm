@@ -361,6 +361,26 @@ sub DESTROY ($self)
 
 =pod
 
+=head2 replay(@messages)
+
+Sends messages that another connection of the session has sent, just as they were, and
+returns the codes of their replies.
+
+=cut
+
+sub replay ($self, @messages)
+{
+	my @codes;
+	foreach my $message (@messages)
+	{
+		$self->_send($message);
+		push @codes, (unpack 'l> q> l>', $self->_receive)[2];
+	}
+	return @codes;
+}
+
+=pod
+
 =head2 abandon
 
 Breaks the connection without a word, as a crashed client does: its ephemeral

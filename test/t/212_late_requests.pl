@@ -1,0 +1,158 @@
+
+# A server holds up a request whose connection is gone, and executes it when the session
+# comes back to that server. Meanwhile the session has repeated the request over another
+# server, or given it up, and whatever it made may be gone again. Here a proxy keeps the
+# request from the server; later the test sends it in the name of the session. What it
+# makes must go, and what it would delete must stay.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $heard = PostgreSQL::Test::Utils::tempdir() . '/heard';
+my $proxy = Proxy->new($zk->connect_string, heard => sub ($data) { append_to_file($heard, $data); });
+my $node = cluster('late', $zk, servers => $proxy->address);
+my $other = cluster('other', $zk);
+my $client = $zk->client;
+
+# Types of ZooKeeper's requests.
+my ($delete, $multi, $create, $auth) = (2, 14, 15, 100);
+
+# All that the session's program has sent, without lengths.
+sub messages
+{
+	my $data = slurp_file($heard);
+	my @messages;
+	while (length $data >= 4 && length $data >= 4 + unpack 'N', $data)
+	{
+		push @messages, unpack 'N/a', $data;
+		substr $data, 0, 4 + length $messages[-1], '';
+	}
+	return @messages;
+}
+
+sub of_type ($type) { return grep { length $_ >= 8 && (unpack 'l> l>', $_)[1] == $type } messages(); }
+
+# A session that is connected by the proxy, which has heard nobody else.
+sub session (%option)
+{
+	truncate_file();
+	return background($node, is_connected => 1, 'zklock.session_timeout' => '40s', %option);
+}
+
+sub truncate_file { open my $file, '>', $heard or die $!; close $file; return; }
+
+# Do that, and keep the nth request of that type from now on. It is lost with its connection.
+sub hold_up ($type, $nth, $do)
+{
+	$proxy->trap($type, $nth, 'requests');
+	$do->();
+	poll_until { $proxy->is_sprung } 'the request to be sent', 60;
+	my $held = (of_type($type))[-1];
+	$proxy->come_back;
+	return $held;
+}
+
+# Execute it for the session, which is between two connections meanwhile. The number of the
+# session is in what it has said when it reconnected.
+sub execute ($held)
+{
+	my ($id) = grep { $_ } map { (unpack 'N q> N q>', $_)[3] }
+	  grep { length $_ >= 44 && (unpack 'N', $_) == 0 } reverse messages();
+	my @auth = of_type($auth);
+	$proxy->go_away;
+	my $server = ZooKeeper::Client->new($zk->connect_string, session => $id);
+	$server->replay(@auth, $held);
+	$server->abandon;
+	return;
+}
+
+subtest 'the create of a downgrade' => sub {
+	my $session = session();
+	$session->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
+	my $held = hold_up($create, 1, sub { $session->query_safe("SELECT zk_unlock('down')"); });
+	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared',
+	  'it is repeated', 60;
+	is($session->query_safe("SELECT zk_is_held('down'), zk_unlock_shared('down')"), 't|t', 'held and released');
+	assert_no_nodes($zk, lock_path('down'), 'nothing left');
+	execute($held);
+	assert_nodes($zk, lock_path('down'), 1, 'executed late it makes a node');
+	$proxy->heal;
+	assert_no_nodes($zk, lock_path('down'), 'which goes');
+	$session->quit;
+};
+
+# The slot would be taken, and never run.
+subtest 'the record of a run that was forgotten' => sub {
+	my $session = session();
+	my $run = "SELECT zk_run_once('job', 'slot', '1h')";
+	$session->query_safe("SELECT zk_run_once('job', 'another', '1h')");
+	my $held = hold_up($multi, 1, sub { $session->start_query($run); });
+	is($session->wait_result, 't', 'it is repeated, and recorded');
+	is($other->safe_psql('postgres', "SELECT zk_forget_run('job', 'slot')"), 't', 'and forgotten');
+	execute($held);
+	is($other->safe_psql('postgres', "SELECT count(*) FROM zk_runs('job')"), 1, 'executed late it records nothing');
+	is($other->safe_psql('postgres', $run), 't', 'the slot is free');
+	$proxy->heal;
+	$session->quit;
+};
+
+# It may be done as long as the node is there that goes with it.
+subtest 'a hold that was given up' => sub {
+	my $session = session();
+	$session->query_safe("SELECT zk_lock('hold'), zk_unlock('hold')");
+	$proxy->trap($multi, 1, 'requests');
+	$session->start_query("SELECT zk_hold('hold', 'maintenance')");
+	poll_until { $proxy->is_sprung } 'the hold to be made', 60;
+	my $held = (of_type($multi))[-1];
+	$session->cancel;
+	assert_ends($session, '57014', 'its maker gives up');
+
+	# The next connection ends between the two deletes.
+	$proxy->reset_connections;
+	$proxy->trap($delete, 2, 'rest');
+	$proxy->heal;
+	poll_until { $proxy->is_sprung } 'the first delete', 60;
+	execute($held);
+	is(scalar grep({ $client->get(lock_path("hold/$_")) =~ /maintenance/ } queue_nodes($zk, lock_path('hold'))),
+		0, 'executed late it makes no hold');
+	$proxy->heal;
+	assert_no_nodes($zk, lock_path('hold'), 'nothing left');
+	$session->quit;
+};
+
+# Nobody waits for this delete, and a busy ensemble may refuse it. The lease would block
+# others for its term.
+subtest 'a lease that was given up' => sub {
+	my $holder = background($other, holds => 'lease');
+	my $session = session();
+	$session->start_query("SELECT zk_lease('lease', 'app', '1h', '3s') IS NULL");
+	assert_nodes($zk, lock_path('lease'), 2, 'it waits');
+	$client->set_acl(lock_path('lease'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
+	is($session->wait_result, 't', 'it is not granted');
+	is(scalar queue_nodes($zk, lock_path('lease')), 2, 'and may not be deleted');
+	$client->set_acl(lock_path('lease'), [ [ 31, 'world', 'anyone' ] ]);
+	assert_nodes($zk, lock_path('lease'), 1, 'it goes when it may');
+	$_->quit foreach $session, $holder;
+};
+
+# A worker that deletes the name of a lock without leases. Such a name begins anew with the
+# same version.
+subtest 'the name of a lock that has leases again' => sub {
+	truncate_file();
+	my $worker = cluster('worker', $zk, servers => $proxy->address, extension => undef,
+		shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
+	my $name = lock_path('.leases/named');
+	my $lease = "SELECT zk_lease_release('named', zk_lease('named', 'app', '1h'))";
+	assert_soon { scalar of_type(8) } 'the worker looks', 60;    # getChildren
+	my $held = hold_up($multi, 1, sub { $other->safe_psql('postgres', $lease); });
+	assert_soon { !$client->exists($name) } 'the name is dropped in the next round', 60;
+	$other->safe_psql('postgres', $lease);
+	ok($client->exists($name), 'and is there again');
+	execute($held);
+	ok($client->exists($name), 'executed late the delete does not take it away');
+	$proxy->heal;
+	$worker->stop;
+};
+
+done_testing();
