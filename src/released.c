@@ -83,7 +83,8 @@ static void hear_at_close(void);
 static void hear_gone(void);
 static void sweep(void);
 static bool is_good_enough(const Released *released, bool always_ask);
-static void await_one(Released *released, int64 deadline);
+static void await_one(Released *released, int64 deadline,
+					  ZkWaitReason reason);
 pg_noreturn static void raise_lost(const Released *released);
 pg_noreturn static void raise_unproved(Released *released);
 
@@ -215,7 +216,7 @@ zklock_released_await(int64 deadline)
 	for (Released *released = all_released; released != NULL;
 		 released = released->next)
 		if (released->is_current)
-			await_one(released, deadline);
+			await_one(released, deadline, ZK_WAITING_FOR_REPLY);
 }
 
 /* ---------------------------------------------------------------------
@@ -248,14 +249,17 @@ zklock_released_has_lost(void)
 }
 
 /*
- * All that waits has the same time.  A session that does not answer for a
- * session timeout is lost, so the other bound is met only where answers get
- * lost again and again, with connections that break.
+ * All that waits has the same time, and the guard comes twice: what it has
+ * accepted without an answer is not waited for again.  A session that does not
+ * answer for a session timeout is lost, so that bound is met only where answers
+ * get lost again and again, with connections that break.
  */
 void
 zklock_released_prove(bool always_ask)
 {
 	int64		begun = protocol_now();
+	int64		proved_until = is_judged ? begun :
+		zklock_session_reply_deadline(begun);
 	ZkClientStatus status;
 	int64		most_ms = zklock_session_status(&status) ?
 		status.session_timeout_ms : 0;
@@ -264,7 +268,7 @@ zklock_released_prove(bool always_ask)
 		 released = released->next)
 		if (released->is_current)
 			await_one(released, is_good_enough(released, always_ask) ?
-					  zklock_session_reply_deadline(begun) : begun + most_ms);
+					  proved_until : begun + most_ms, ZK_WAITING_TO_COMMIT);
 	(void) zklock_released_tell(0); /* which is looked at here */
 	for (Released *released = all_released; released != NULL;
 		 released = released->next)
@@ -308,13 +312,12 @@ is_good_enough(const Released *released, bool always_ask)
 
 /* Wait for the answer, until that deadline. */
 static void
-await_one(Released *released, int64 deadline)
+await_one(Released *released, int64 deadline, ZkWaitReason reason)
 {
 	hear_one(released);
 	if (released->state != RELEASED_OPEN)
 		return;
-	(void) zklock_session_await(released->answer, deadline,
-								ZK_WAITING_TO_COMMIT);
+	(void) zklock_session_await(released->answer, deadline, reason);
 	hear_one(released);
 }
 
