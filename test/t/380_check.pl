@@ -217,6 +217,17 @@ subtest 'servers that are none' => sub {
 	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'what is no text does not pass', 30;
 };
 
+subtest 'a server that has too many connections' => sub {
+	my $narrow = ZooKeeper->new(config => { maxClientCnxns => 2 })->start;
+	my @clients = map { $narrow->client } 1 .. 2;
+	my $address = $narrow->connect_string;
+	names("SET zklock.servers = '$address'", "server $address",
+		qr/^error: .* closes connections without a word -> maxClientCnxns/, 'is said to close them');
+	$_->close foreach @clients;
+	assert_soon { check("SET zklock.servers = '$address'", 'false')->{"server $address"} =~ /^(?:ok|note): .* is a standalone/ } 'until it has fewer', 30;
+	$narrow->stop;
+};
+
 subtest 'two leaders' => sub {
 	my @leaders = map { FakeServer->answering(srvr('leader')) } 1 .. 2;
 	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
