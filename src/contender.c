@@ -376,8 +376,8 @@ await_first_place(Standing *standing)
  * A try lists before it writes: a lock that is not free costs one read, or two
  * if its holder may merely keep it, and no transaction of the ensemble.
  * ZK_WAIT_OVER: it would be granted now, or only a node in the queue can find
- * that out.  So it is if children may be locks below this one: most of them
- * are behind our node, whatever they are, and need no read then (nested.c).
+ * that out.  So it is if many children may be locks below this one: most of
+ * them are behind our node, whatever they are, and need no read then (nested.c).
  */
 static ZkWaitEnd
 look(Standing *standing)

@@ -265,7 +265,7 @@ contenders_of(Reading *reading, const char *lock_path, const ZkReply *list,
 {
 	const char **children = palloc_extended((list->nchildren + 1) * sizeof(*children),
 											MCXT_ALLOC_HUGE);
-	int64		bound = zklock_nested_bound(own);
+	int64		own_number = recipe_parse_node(own).sequence;
 	int			nchildren = 0;
 
 	for (int i = 0; i < list->nchildren; i++)
@@ -275,7 +275,7 @@ contenders_of(Reading *reading, const char *lock_path, const ZkReply *list,
 
 		if (recipe_may_be_name(child))
 		{
-			if (recipe_parse_node(child).sequence > bound)
+			if (recipe_parse_node(child).sequence > own_number)
 				continue;
 			reply = read_path(reading, ZK_GET,
 							  psprintf("%s/%s", lock_path, child));

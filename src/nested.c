@@ -45,8 +45,8 @@ static bool is_in(List **known, const char *child);
 
 bool
 zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
-						const ZkReply *list, int64 upto, List **known,
-						ZkChildren *children)
+						const ZkReply *list, ZkNestedBound bound,
+						List **known, ZkChildren *children)
 {
 	const char *doubtful[READS_AT_ONCE];
 	int			ndoubtful = 0;
@@ -69,9 +69,13 @@ zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 
 		if (!recipe_may_be_name(child))
 			children->copy[children->count++] = child;
-		else if (recipe_parse_node(child).sequence <= upto &&
+		else if (bound.most > 0 &&
+				 recipe_parse_node(child).sequence <= bound.upto &&
 				 !is_in(known, child))
+		{
 			doubtful[ndoubtful++] = child;
+			bound.most--;
+		}
 		if (ndoubtful < READS_AT_ONCE)
 			continue;
 		if (!judge(trip, lock_path, doubtful, ndoubtful, known, children))
@@ -81,10 +85,28 @@ zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 	return judge(trip, lock_path, doubtful, ndoubtful, known, children);
 }
 
-int64
+ZkNestedBound
 zklock_nested_bound(const char *mine)
 {
-	return mine != NULL ? recipe_parse_node(mine).sequence : ZK_NESTED_NONE;
+	ZkNestedBound bound = zklock_nested_all();
+
+	if (mine != NULL)
+		bound.upto = recipe_parse_node(mine).sequence;
+	else
+	{
+		/* if the numbers are used up, its own will show that */
+		bound.upto = RECIPE_SEQUENCE_LIMIT - 1;
+		bound.most = READS_AT_ONCE;
+	}
+	return bound;
+}
+
+ZkNestedBound
+zklock_nested_all(void)
+{
+	ZkNestedBound bound = {.upto = PG_INT64_MAX,.most = INT_MAX};
+
+	return bound;
 }
 
 void

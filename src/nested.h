@@ -25,14 +25,26 @@ typedef struct ZkChildren
 	const char **copy;			/* palloc'ed, or NULL if nothing was left out */
 } ZkChildren;
 
-/* Up to which sequence number children are read. */
-#define ZK_NESTED_NONE PG_INT64_MIN
-#define ZK_NESTED_ALL PG_INT64_MAX
+/* Which children are read. */
+typedef struct ZkNestedBound
+{
+	int64		upto;			/* none with a greater sequence number */
+	int			most;			/* no more than that */
+} ZkNestedBound;
+
+/*
+ * Which of them concern the contender of that name: none that is behind it.
+ * NULL: one that has no node yet, and would be behind them all.  It reads some:
+ * whether those are all that there are only a node in the queue can tell.
+ */
+extern ZkNestedBound zklock_nested_bound(const char *mine);
+
+/* All of them. */
+extern ZkNestedBound zklock_nested_all(void);
 
 /*
  * Leave out of the list of a queue which children are no contenders though
- * they look like some.  Those whose number is greater than `upto` are left out
- * unread, whatever they are: they are behind the contender with that number.
+ * they look like some, and those that are not to be read, whatever they are.
  * The others are read, unless they are in *known: names that were read before
  * for the same contender, to which these are added, as far as there is room.
  * NULL: nothing is known, or kept.
@@ -41,11 +53,8 @@ typedef struct ZkChildren
  * false at the deadline of the trip, or if the session was lost.
  */
 extern bool zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
-									const ZkReply *list, int64 upto,
+									const ZkReply *list, ZkNestedBound bound,
 									List **known, ZkChildren *children);
-
-/* The number up to which the children concern the contender of that name. */
-extern int64 zklock_nested_bound(const char *mine);
 
 /* Free what is palloc'ed. */
 extern void zklock_nested_free(ZkChildren *children);

@@ -419,8 +419,8 @@ visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 
 	/* the root is no lock */
 	if (!is_root(walk, path) &&
-		!zklock_nested_leave_out(trip, path, list, ZK_NESTED_ALL, NULL,
-								 &children))
+		!zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
+								 NULL, &children))
 		return false;
 	entries = zklock_order_queue(children.names, children.count, &ncontenders);
 	if (ncontenders > 0 && !is_root(walk, path))

@@ -75,6 +75,10 @@ subtest 'what it costs' => sub {
 	$below->query_safe("SELECT zk_lock('ids/' || i) FROM generate_series(1000000000, 1000000100) AS i");
 	my @counts = map { $cycle->('words')->() } 1 .. 5;
 	assert_least { $cycle->('ids')->() } (sort { $a <=> $b } @counts)[0], 'ids cost no request more';
+	is($session->query_safe("SELECT zk_try_lock('ids'), zk_unlock('ids')"), 't|t', 'a try reads some of many');
+	my $theirs = $stranger->contend(lock_path('ids') . '/x-1-');
+	is($session->query_safe("SELECT zk_try_lock('ids')"), 'f', 'and still finds a contender');
+	$stranger->delete($theirs);
 };
 
 # Each contender, by name and options of its create; a sub makes one otherwise.
@@ -190,6 +194,15 @@ subtest 'in doubt it is a contender' => sub {
 	is($session->query_safe("SELECT zk_try_lock('doubt'), zk_unlock('doubt')"), 't|t', 'but not if its data say that it is a name\'s');
 	is($session->query_safe("SELECT zk_lock('doubt/0000000000') > 0, zk_unlock('doubt/0000000000')"), 't|t', 'which may be a lock\'s, too');
 	$stranger->delete($path);
+
+	foreach my $number (1_234_567_890, 3_000_000_000)
+	{
+		my $chosen = $stranger->create(lock_path('doubt') . "/$number", '', ephemeral => 1);
+		is($session->query_safe("SELECT zk_try_lock('doubt')"), $number < 2**31 ? 'f' : 't',
+			"a number that its client has chosen, $number");
+		$stranger->delete($chosen);
+		$session->query_safe('SELECT zk_unlock_all()');
+	}
 
 	$stranger->create($path, '', container => 1);
 	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'a container of another client looks like a persistent one');
