@@ -350,6 +350,7 @@ P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
 	$begin->();
 	$abroad->query_safe("SELECT zk_lock('abroad')");
 	wait_behind($abroad, "SELECT zk_lock('safe')", 'safe', 2);
+	wait_until_said(1);
 	wait_behind($writer, "SELECT zk_xact_lock('abroad')", 'abroad', 2);
 	$wait_for_snapshot->($writer);
 	assert_ends($writer, '40P01', 'also if it came first');
@@ -360,6 +361,7 @@ P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
 
 subtest 'whose deadlock_timeout is over first gives way' => sub {
 	my ($patient, $hasty) = half_a_deadlock(deadlock_timeout => '60s');
+	wait_until_said(1);
 	$hasty->query_safe("SET deadlock_timeout = '100ms'");
 	$hasty->start_query("SELECT zk_lock('a')");
 	assert_ends($hasty, '40P01', 'the other one has not looked');

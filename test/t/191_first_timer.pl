@@ -19,7 +19,16 @@ sub ring ($name, $is_abroad, @timeouts)
 	my @sessions = map { background($node{ $is_abroad && $_ % 2 ? 'paris' : 'berlin' }, deadlock_timeout => $timeouts[$_]) } 0 .. $#timeouts;
 	$sessions[$_]->start_query("SELECT zk_lock('$name/$_')") foreach 0 .. $#sessions;
 	$_->wait_result foreach @sessions;
-	return { name => $name, sessions => \@sessions };
+	my @ids = map { sprintf '%016s', $_->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r } @sessions;
+	return { name => $name, sessions => \@sessions, ids => \@ids };
+}
+
+# Until that one of the ring has said that it waits.
+sub wait_until_said ($ring, $i)
+{
+	my $fact = lock_path(".waits/$ring->{ids}[$i]");
+	poll_until { grep { $_->[0] eq $fact } $zk->ephemerals($fact) } "$ring->{name}: $i to say so", 60;
+	return;
 }
 
 sub start_wait ($ring, $i)
@@ -80,11 +89,12 @@ subtest 'one comes after the other' => sub {
 	{
 		my @waiting = grep { $i < @{ $_->{sessions} } } values %rings;
 		start_wait($_, $i) foreach @waiting;
-		# Who waits first has looked before the next one comes, or will: both must do.
+		# Who waits first has looked before the next one comes, or will: both must do. But
+		# what it waits for it has said, or it may be the last to do so.
 		foreach my $ring (@waiting)
 		{
 			my $next = ($i + 1) % @{ $ring->{sessions} };
-			wait_for_queue($zk, lock_path("$ring->{name}/$next"), 2) if $next > 0;
+			wait_until_said($ring, $i) if $next > 0;
 			# the others will not look for a long time
 			$ring->{victim} = $i if $next == 0 && $ring->{position} == $i;
 		}
