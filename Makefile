@@ -106,6 +106,8 @@ OBJS = \
 	src/lease.o \
 	src/lease_worker.o \
 	src/loss_notice.o \
+	src/lease_roots.o \
+	src/worker.o \
 	src/recall_ask.o \
 	src/check.o \
 	src/hooks.o \

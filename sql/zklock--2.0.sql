@@ -1069,6 +1069,21 @@ BEGIN
 			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')
 		ORDER BY s.name;
 
+	-- Whether it runs is seen, not concluded from the settings.
+	RETURN QUERY SELECT 'lease worker', v.state, v.what, v.remedy
+		FROM (SELECT (SELECT a.pid FROM pg_stat_activity AS a
+				WHERE a.backend_type = 'zklock lease worker' LIMIT 1)) AS w(pid)
+			CROSS JOIN LATERAL (VALUES
+				(1, w.pid IS NOT NULL AND current_setting('zklock.lease_worker') = 'on', 'ok',
+					format('it runs, as process %s', w.pid), NULL),
+				(2, current_setting('zklock.lease_worker') = 'off', 'ok', 'switched off (zklock.lease_worker)', NULL),
+				(3, true, 'warning', 'it does not run: leases whose term is over may stay, and no session is told of lost locks (zklock.loss_channel)',
+					'If the log says that there is no slot for it, increase max_worker_processes, and restart. Otherwise the log says why it ended.'))
+				AS v(nr, applies, state, what, remedy)
+		WHERE v.applies AND current_setting('shared_preload_libraries') ~ '\mzklock\M'
+		ORDER BY v.nr
+		LIMIT 1;
+
 	-- What other sessions of this cluster have instead, where that makes other locks of the
 	-- same names, or locks that refuse nothing.
 	RETURN QUERY SELECT v.name, 'warning',

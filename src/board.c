@@ -19,11 +19,14 @@
  */
 #include "board.h"
 
+#include <signal.h>
+
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "port/pg_bitutils.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/s_lock.h"
@@ -78,6 +81,7 @@ static uint32 taken_lines;
 static char *loss_channel;
 
 static bool check_channel(char **newval, void **extra, GucSource source);
+static ZkClientState ask_program(const ZkBoardRow *row);
 static void put_name(char *name, const char *path, int root_length);
 static void clear_at_exit(int code, Datum arg);
 
@@ -323,6 +327,62 @@ zklock_board_read(int number, ZkBoardRow *row)
 			pg_usleep(READ_PAUSE_US);
 	}
 	return false;
+}
+
+bool
+zklock_board_read_live(int number, ZkBoardRow *row)
+{
+	ZkClientState state;
+	int			program;
+
+	if (!zklock_board_read(number, row))
+		return false;
+	program = row->program_pid;
+	state = ask_program(row);
+	if (state == row->state)
+		return true;
+
+	/* of what the backend itself has done the board knows by now */
+	if (!zklock_board_read(number, row))
+		return false;
+	if (row->is_session_open && row->program_pid == program &&
+		row->state != state && row->state != ZK_CLIENT_LOST)
+	{
+		row->state = state;
+		row->state_since = 0;
+	}
+	return true;
+}
+
+/*
+ * The state of an open session, as the title of its program has it, without
+ * which it is lost.  What the backend knew last where that cannot be read.
+ */
+static ZkClientState
+ask_program(const ZkBoardRow *row)
+{
+	char		path[32];
+	char		title[128];
+	char		word[16] = "";
+	int			backend = 0;
+	FILE	   *file;
+
+	if (!row->is_session_open || row->program_pid == 0)
+		return row->state;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", row->program_pid);
+	file = AllocateFile(path, "r");
+	if (file == NULL)
+		return kill(row->program_pid, 0) != 0 && errno == ESRCH ?
+			ZK_CLIENT_LOST : row->state;
+	if (fgets(title, sizeof(title), file) != NULL)
+		sscanf(title, PROTOCOL_TITLE_READ, &backend, word);
+	FreeFile(file);
+	if (backend != row->pid)
+		return ZK_CLIENT_LOST;
+	for (int state = ZK_CLIENT_CONNECTED; state <= ZK_CLIENT_LOST; state++)
+		if (strcmp(word, protocol_state((ZkClientState) state)) == 0)
+			return (ZkClientState) state;
+	return row->state;
 }
 
 bool

@@ -158,6 +158,12 @@ extern int	zklock_board_size(void);
 extern bool zklock_board_read(int number, ZkBoardRow *row);
 
 /*
+ * The same with the state that the program of its session tells: a backend
+ * that is idle does not know of an outage.
+ */
+extern bool zklock_board_read_live(int number, ZkBoardRow *row);
+
+/*
  * Copy that of the backend of this cluster that has that number (0: any), or
  * that session (0: any), which has been connected; false if none is known.
  */

@@ -18,6 +18,7 @@
 #include "common/jsonapi.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -153,6 +154,31 @@ MyProcNumber_compat(void)
 #else
 	return MyProc->pgprocno;
 #endif
+}
+
+/*
+ * 18: the list of registered workers is doubly linked.  For the postmaster:
+ * has it one of that name?
+ */
+static inline bool
+is_worker_registered_compat(const char *name)
+{
+#if PG_VERSION_NUM >= 180000
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+		if (strcmp(dlist_container(RegisteredBgWorker, rw_lnode,
+								   iter.cur)->rw_worker.bgw_name, name) == 0)
+		return true;
+#else
+	slist_iter	iter;
+
+	slist_foreach(iter, &BackgroundWorkerList)
+		if (strcmp(slist_container(RegisteredBgWorker, rw_lnode,
+								   iter.cur)->rw_worker.bgw_name, name) == 0)
+		return true;
+#endif
+	return false;
 }
 
 #endif							/* ZKLOCK_COMPAT_H */

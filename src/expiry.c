@@ -53,7 +53,6 @@ static HTAB *all_seen;
 
 static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
-static void log_expiry(const char *lock_path, const ZkLeased *leased);
 
 List *
 zklock_expiry_nodes(const char *const *children, int nchildren)
@@ -71,38 +70,49 @@ bool
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 				   const List *nodes, List **leased)
 {
-	ZkLeased   *asked[ZK_READS_AT_ONCE];
-	int			nasked = 0;
+	List	   *asked = NIL;
 
 	*leased = NIL;
 	foreach_ptr(const char, node, nodes)
 	{
-		ZkLeased   *one = asked[nasked++] = palloc0(sizeof(*one));
-		bool		is_read;
+		ZkLeased   *one = palloc0(sizeof(*one));
+		List	   *more;
 
 		one->node = node;
 		one->path = psprintf("%s/%s", lock_path, node);
-		(void) zklock_roundtrip_look(trip, ZK_GET, one->path);	/* read below */
-		if (nasked < ZK_READS_AT_ONCE && node != llast(nodes))
+		asked = lappend(asked, one);
+		if (list_length(asked) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		CHECK_FOR_INTERRUPTS();
-		is_read = zklock_roundtrip_await_looks(trip);
-		for (int i = 0; i < nasked && is_read; i++)
-		{
-			const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET,
-														 asked[i]->path);
-
-			if (!zklock_expiry_take(asked[i], reply))
-				continue;
-			zklock_expiry_time(asked[i]);
-			*leased = lappend(*leased, asked[i]);
-		}
-		zklock_roundtrip_end_looks(trip);
-		if (!is_read)
+		if (!zklock_expiry_read_paths(trip, asked, &more))
 			return false;
-		nasked = 0;
+		*leased = list_concat(*leased, more);
+		list_free(asked);
+		asked = NIL;
 	}
 	return true;
+}
+
+bool
+zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased)
+{
+	bool		is_read;
+
+	*leased = NIL;
+	foreach_ptr(const ZkLeased, one, asked)
+		(void) zklock_roundtrip_look(trip, ZK_GET, one->path);	/* read below */
+	CHECK_FOR_INTERRUPTS();
+	is_read = zklock_roundtrip_await_looks(trip);
+	foreach_ptr(ZkLeased, one, asked)
+	{
+		if (!is_read ||
+			!zklock_expiry_take(one, zklock_roundtrip_look(trip, ZK_GET,
+														   one->path)))
+			continue;
+		zklock_expiry_time(one);
+		*leased = lappend(*leased, one);
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_read;
 }
 
 /* One that belongs to a session has a forged mark. */
@@ -157,7 +167,7 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 		*look_at = Min(*look_at, leased->over_at);
 		return true;
 	}
-	log_expiry(lock_path, leased);
+	zklock_expiry_log(lock_path, leased);
 	if (!zklock_expiry_remove(trip, leased, &is_gone))
 		return false;
 	if (is_gone && leased->who.owner != NULL)
@@ -226,9 +236,8 @@ seen_since(const ZkLeased *leased)
 	return seen->since;
 }
 
-/* Before it is done: it may be interrupted, and be done all the same. */
-static void
-log_expiry(const char *lock_path, const ZkLeased *leased)
+void
+zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 {
 	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",

@@ -56,6 +56,13 @@ extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 							   const List *nodes, List **leased);
 
 /*
+ * The same of ZkLeased with name and path alone, of whatever locks; of
+ * ZK_READS_AT_ONCE at most.  What the trip has looked at is ended.
+ */
+extern bool zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked,
+									 List **leased);
+
+/*
  * Take what the reply to a read says of a lease.  Name, path and over_at are
  * the caller's.  false: it is none.
  */
@@ -83,6 +90,12 @@ extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
  */
 extern bool zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 							  const ZkLeased *leased, int64 *look_at);
+
+/*
+ * A line for the log that one is about to be deleted, whose term is over: it
+ * may be interrupted, and be done all the same.
+ */
+extern void zklock_expiry_log(const char *lock_path, const ZkLeased *leased);
 
 /* Read them, and do that with each.  Result as zklock_expiry_read(). */
 extern bool zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,

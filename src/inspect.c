@@ -48,8 +48,6 @@ PG_FUNCTION_INFO_V1(zk_backend_locks);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
 
-static bool read_backend(int number, ZkBoardRow *row);
-static ZkClientState ask_program(const ZkBoardRow *row);
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
@@ -209,7 +207,7 @@ zk_backends(PG_FUNCTION_ARGS)
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (read_backend(i, &row))
+		if (zklock_board_read_live(i, &row))
 			put_backend(result, &row);
 	return (Datum) 0;
 }
@@ -221,7 +219,7 @@ zk_backend_locks(PG_FUNCTION_ARGS)
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (read_backend(i, &row) && may_see(&row))
+		if (zklock_board_read_live(i, &row) && may_see(&row))
 			put_locks(result, &row);
 	return (Datum) 0;
 }
@@ -272,67 +270,6 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_stat_reset();
 	PG_RETURN_VOID();
-}
-
-/*
- * Read a row of the board, with the state that the program of its session
- * tells: a backend that is idle does not know of an outage.  false if nobody
- * is there.
- */
-static bool
-read_backend(int number, ZkBoardRow *row)
-{
-	ZkClientState state;
-	int			program;
-
-	if (!zklock_board_read(number, row))
-		return false;
-	program = row->program_pid;
-	state = ask_program(row);
-	if (state == row->state)
-		return true;
-
-	/* of what the backend itself has done the board knows by now */
-	if (!zklock_board_read(number, row))
-		return false;
-	if (row->is_session_open && row->program_pid == program &&
-		row->state != state && row->state != ZK_CLIENT_LOST)
-	{
-		row->state = state;
-		row->state_since = 0;
-	}
-	return true;
-}
-
-/*
- * The state of an open session, as the title of its program has it, without
- * which it is lost.  What the backend knew last where that cannot be read.
- */
-static ZkClientState
-ask_program(const ZkBoardRow *row)
-{
-	char		path[32];
-	char		title[128];
-	char		word[16] = "";
-	int			backend = 0;
-	FILE	   *file;
-
-	if (!row->is_session_open || row->program_pid == 0)
-		return row->state;
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", row->program_pid);
-	file = AllocateFile(path, "r");
-	if (file == NULL)
-		return kill(row->program_pid, 0) != 0 && errno == ESRCH ?
-			ZK_CLIENT_LOST : row->state;
-	if (fgets(title, sizeof(title), file) != NULL)
-		sscanf(title, PROTOCOL_TITLE_READ, &backend, word);
-	FreeFile(file);
-	if (backend != row->pid)
-		return ZK_CLIENT_LOST;
-	for (int state = ZK_CLIENT_CONNECTED; state <= ZK_CLIENT_LOST; state++)
-		if (strcmp(word, protocol_state((ZkClientState) state)) == 0)
-			return (ZkClientState) state;
-	return row->state;
 }
 
 /* By the rules of pg_stat_activity. */

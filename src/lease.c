@@ -17,6 +17,7 @@
 #include "durable.h"
 #include "hooks.h"
 #include "lease_node.h"
+#include "lease_roots.h"
 #include "lock.h"
 #include "name.h"
 #include "queue.h"
@@ -60,6 +61,7 @@ zk_lease(PG_FUNCTION_ARGS)
 				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
 				 errhint("Release the lock first.")));
 	zklock_drop_kept(leasing.name); /* we do not stand in our own way */
+	zklock_lease_roots_note();
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_take,
 								zklock_lease_end, &leasing);
 	if (leasing.mine != NULL && !leasing.is_first && leasing.has_place)

@@ -6,7 +6,13 @@
  * Contenders of zklock's see to those that are ahead of them.  Another client
  * of ZooKeeper that waits behind one would wait for ever.  So each cluster
  * that has preloaded the library has a worker that looks at the queues of all
- * locks that have leases.  Several of them do no harm: see expiry.c.
+ * locks that have leases, below all roots that it knows (lease_roots.c).
+ * Several of them do no harm: see expiry.c.
+ *
+ * It works in rounds.  First it tells sessions of what they have lost, as far
+ * as this cluster knows (loss_notice.c): that needs no ensemble.  Then it looks
+ * at leases, then it asks for more losses, each for a while: whatever there is
+ * to do, the next round begins soon, and goes on where this one stopped.
  *
  * Who makes a lease names its lock below <root>/.leases first.  The worker
  * deletes such a name when there is no lease in the queue and the name was not
@@ -36,19 +42,36 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
+#include "utils/memutils.h"
 
 #include "compat.h"
 #include "expiry.h"
+#include "lease_roots.h"
 #include "loss_notice.h"
 #include "name.h"
 #include "session.h"
+#include "stat.h"
+#include "worker.h"
+
+#define WORKER_NAME "zklock lease worker"
 
 /* How long a round begins after the one before, at most and at least. */
 #define ROUND_MS 5000
 #define ROUND_MIN_MS 500
 
-/* How long after an error, and to wait for the end of a session. */
-#define RETRY_MS 30000
+/* How long a round looks at leases, and how long it asks for losses. */
+#define SLICE_MS 1500
+
+/* How many locks are asked for at once, and how many leases of each. */
+#define LOCKS_AT_ONCE 64
+#define LEASES_AT_ONCE 32
+
+/* How long after an error, at first and at most. */
+#define RETRY_MIN_MS 1000
+#define RETRY_MAX_MS 5000
+
+/* How long without servers, and to wait for the end of a session. */
+#define IDLE_MS 30000
 #define CLOSE_MS 1000
 
 /*
@@ -65,6 +88,26 @@ typedef struct IdleName
 	int64		since;			/* protocol_now() */
 } IdleName;
 
+/* One step of a round. */
+typedef struct Step
+{
+	int64		until;			/* protocol_now(): when to stop */
+	bool		is_over;		/* nothing was left to do */
+	bool		is_silent;		/* nobody has answered */
+	List	   *removals;		/* deletes under way: requests */
+} Step;
+
+/*
+ * How far all leases are looked at, in steps of several rounds.  Both NULL: it
+ * begins.  In TopMemoryContext.
+ */
+static struct
+{
+	char	   *root;			/* of the last name that was looked at */
+	char	   *name;			/* that */
+	int64		look_at;		/* when the next lease may be over */
+}			Progress = {.look_at = ZK_NO_DEADLINE};
+
 /* What this session of the worker's has seen; NULL: nothing. */
 static HTAB *idle_names;
 static ZkSessionNumber idle_names_of;
@@ -80,10 +123,24 @@ static bool lease_worker;
 
 static void handle_shutdown(SIGNAL_ARGS);
 static int64 do_round(void);
+static bool do_step(void (*work) (Step *step), Step *step);
+static void report_failure(void);
+static void tell_known(Step *step);
+static void look_at_leases(Step *step);
+static void ask_for_losses(Step *step);
 static bool sweep_all(ZkRoundTrip *trip, void *argument);
-static bool sweep_lock(ZkRoundTrip *trip, const char *root,
-					   const char *pointer, int64 *look_at);
-static bool drop_name(ZkRoundTrip *trip, const char *path);
+static bool sweep_root(ZkRoundTrip *trip, const char *root, Step *step);
+static List *list_names(const ZkReply *list, const char *behind);
+static int	compare_names(const ListCell *a, const ListCell *b);
+static void note_progress(const char *root, const char *name);
+static bool sweep_locks(ZkRoundTrip *trip, const char *root,
+						const List *names, Step *step);
+static bool list_leases(ZkRoundTrip *trip, const char *root,
+						const List *names, List **leases, List **idle);
+static bool end_leases(ZkRoundTrip *trip, const List *leases, Step *step);
+static bool end_overdue(ZkRoundTrip *trip, const List *leases, Step *step);
+static void free_removals(void *argument);
+static bool drop_names(ZkRoundTrip *trip, const char *root, const List *idle);
 static int64 idle_since(const ZkReply *name);
 
 PGDLLEXPORT void zk_lease_worker(Datum argument);
@@ -92,10 +149,10 @@ void
 zklock_lease_worker_init(void)
 {
 	BackgroundWorker worker = {
-		.bgw_name = "zklock lease worker",
+		.bgw_name = WORKER_NAME,
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_ConsistentState,
-		.bgw_restart_time = RETRY_MS / 1000,
+		.bgw_restart_time = RETRY_MAX_MS / 1000,
 		.bgw_library_name = "zklock",
 		.bgw_function_name = "zk_lease_worker"
 	};
@@ -106,8 +163,12 @@ zklock_lease_worker_init(void)
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-	if (process_shared_preload_libraries_in_progress)
-		RegisterBackgroundWorker(&worker);
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	RegisterBackgroundWorker(&worker);
+	if (!is_worker_registered_compat(WORKER_NAME))
+		zklock_worker_log_no_slot(WORKER_NAME,
+								  "leases whose term is over may stay, and no session is told of locks that it has lost");
 }
 
 /* Without a database: it reads no catalog. */
@@ -133,6 +194,7 @@ zk_lease_worker(Datum argument)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			zklock_lease_roots_forget();
 		}
 		if (lease_worker &&
 			GetConfigOption("zklock.servers", false, false)[0] != '\0')
@@ -140,7 +202,7 @@ zk_lease_worker(Datum argument)
 		else
 		{
 			zklock_session_close(CLOSE_MS);
-			wait_ms = RETRY_MS;
+			wait_ms = IDLE_MS;
 		}
 	}
 	proc_exit(1);				/* with 0 it would not be started again */
@@ -155,23 +217,58 @@ handle_shutdown(SIGNAL_ARGS)
 }
 
 /*
- * Look at all names.  Result: how long to wait for the next round.  An error
- * is logged unless the round before had one, or the worker is to end.  What is
- * palloc'ed ends with the transaction.
+ * Do a round.  Result: how long to wait for the next one.  Where nobody answers
+ * that has taken a while already.
  */
 static int64
 do_round(void)
 {
+	static int64 retry_ms = RETRY_MIN_MS;
+	int64		pause_ms = retry_ms;
+	Step		known = {.until = ZK_NO_DEADLINE};
+	Step		sweep = {.until = protocol_now() + SLICE_MS};
+	Step		losses = {.until = 0};
+	int64		next_at;
+
+	if (!do_step(tell_known, &known) || !do_step(look_at_leases, &sweep))
+	{
+		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
+		return pause_ms;
+	}
+	if (sweep.is_silent)
+		return RETRY_MIN_MS;
+	losses.until = protocol_now() + SLICE_MS;
+	if (!do_step(ask_for_losses, &losses))
+	{
+		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
+		return pause_ms;
+	}
+	retry_ms = RETRY_MIN_MS;
+	if (!sweep.is_over || !losses.is_over)
+		return ROUND_MIN_MS;
+	next_at = Progress.look_at;
+	Progress.look_at = ZK_NO_DEADLINE;
+	return Max(ROUND_MIN_MS, Min(ROUND_MS, next_at - protocol_now()));
+}
+
+/*
+ * Do a step in a transaction of its own.  An error is logged unless one was
+ * before, and no sweep has gone well since, or the worker is to end; false
+ * then.  So is the silence of the ensemble.  What is palloc'ed ends with the
+ * transaction.
+ */
+static bool
+do_step(void (*work) (Step *step), Step *step)
+{
 	static bool is_failing;
-	int64		look_at = ZK_NO_DEADLINE;
+	volatile bool is_done = false;
 
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		zklock_roundtrip_run(sweep_all, NULL, &look_at);
-		zklock_loss_notice_send();
+		work(step);
 		CommitTransactionCommand();
-		is_failing = false;
+		is_done = true;
 	}
 	PG_CATCH();
 	{
@@ -184,94 +281,356 @@ do_round(void)
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
-	return is_failing ? RETRY_MS :
-		Max(ROUND_MIN_MS, Min(ROUND_MS, look_at - protocol_now()));
+	if (is_done && step->is_silent && !is_failing)
+	{
+		report_failure();
+		is_failing = true;
+	}
+	else if (is_done && work == ask_for_losses)
+		is_failing = false;		/* the last one of a round */
+	return is_done;
 }
 
-/* The argument becomes the time when the next lease may be over, at most. */
+/* No error, for the session goes on, and tries to connect. */
+static void
+report_failure(void)
+{
+	ereport(LOG,
+			(errmsg("the lease worker gets no answer from ZooKeeper"),
+			 zklock_session_explain_silence()));
+}
+
+/* ---------------------------------------------------------------------
+ * The steps
+ * ---------------------------------------------------------------------
+ */
+
+static void
+tell_known(Step *step)
+{
+	step->is_over = zklock_loss_notice_send(false, step->until);
+	zklock_lease_roots_refresh();
+}
+
+static void
+look_at_leases(Step *step)
+{
+	zklock_roundtrip_run(sweep_all, free_removals, step);
+}
+
+static void
+ask_for_losses(Step *step)
+{
+	step->is_over = zklock_loss_notice_send(true, step->until);
+}
+
+/* ---------------------------------------------------------------------
+ * Leases
+ * ---------------------------------------------------------------------
+ */
+
+/* Go on with all leases below all roots.  false if the session was lost. */
 static bool
 sweep_all(ZkRoundTrip *trip, void *argument)
 {
-	const ZkReply *list;
-	List	   *pointers = NIL;
-	int			root_length;
-	char	   *root = zklock_name_path("any", &root_length);
+	Step	   *step = argument;
+	List	   *roots = zklock_lease_roots();
+	int			first = 0;
 
-	root[root_length] = '\0';
+	for (int i = 0; Progress.root != NULL && i < list_length(roots); i++)
+		if (strcmp(list_nth(roots, i), Progress.root) == 0)
+			first = i;
 	trip->by = ZK_BY_CALLER;
-	trip->deadline = zklock_session_reply_deadline(protocol_now());
+	for (int i = first; i < list_length(roots); i++)
+	{
+		if (!sweep_root(trip, list_nth(roots, i), step))
+			return step->is_silent || zklock_session_live() != 0;
+		note_progress(NULL, NULL);
+		if (i + 1 < list_length(roots))
+			note_progress(list_nth(roots, i + 1), "");
+	}
+	step->is_over = true;
+	return true;
+}
+
+/*
+ * Go on with the leases below one root.  false if there is no time left, or no
+ * session, or no answer.
+ */
+static bool
+sweep_root(ZkRoundTrip *trip, const char *root, Step *step)
+{
+	const ZkReply *list;
+	List	   *names;
+	List	   *batch = NIL;
+
+	trip->deadline = zklock_worker_deadline();
 	list = zklock_roundtrip_read(trip, ZK_LIST,
 								 psprintf("%s/" ZK_LEASES_NAME, root));
+	step->is_silent = list == NULL;
 	if (list == NULL || list->result == ZK_SESSION_LOST)
-		return list == NULL;
-	for (int i = 0; list->result == ZK_OK && i < list->nchildren; i++)
-		pointers = lappend(pointers, pstrdup(list->children[i]));
-	foreach_ptr(const char, pointer, pointers)
+		return false;
+	names = list->result != ZK_OK ? NIL :
+		list_names(list, Progress.root != NULL &&
+				   strcmp(Progress.root, root) == 0 ? Progress.name : "");
+	foreach_ptr(char, name, names)
 	{
+		batch = lappend(batch, name);
+		if (list_length(batch) < LOCKS_AT_ONCE && name != llast(names))
+			continue;
 		CHECK_FOR_INTERRUPTS();
-		trip->deadline = zklock_session_reply_deadline(protocol_now());
 
-		/* one that cannot be read in time does not keep the worker from others */
-		if (!sweep_lock(trip, root, pointer, argument) &&
+		/* what cannot be read in time does not keep the worker from others */
+		if (!sweep_locks(trip, root, batch, step) &&
 			zklock_session_live() == 0)
 			return false;
+		note_progress(root, name);
+		if (protocol_now() >= step->until)
+			return false;
+		list_free(batch);
+		batch = NIL;
 	}
 	return true;
 }
 
-/* Look at the leases of one lock.  What others wrote below .leases is skipped. */
-static bool
-sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
-		   int64 *look_at)
+/* The names in that list that come behind that one, in order. */
+static List *
+list_names(const ZkReply *list, const char *behind)
 {
-	char	   *path = zklock_name_leased_path(root, pointer);
-	const ZkReply *list;
-	List	   *nodes;
-	int64		over_at;
+	List	   *names = NIL;
 
-	if (path == NULL)
-		return true;
-	list = zklock_roundtrip_read(trip, ZK_LIST, path);
-	if (list == NULL || list->result == ZK_SESSION_LOST)
-		return false;
-	nodes = list->result != ZK_OK ? NIL :
-		zklock_expiry_nodes(list->children, list->nchildren);
-	if (nodes == NIL)
-		return (list->result != ZK_OK && list->result != ZK_NO_NODE) ||
-			drop_name(trip, psprintf("%s/" ZK_LEASES_NAME "/%s", root,
-									 pointer));
-	if (!zklock_expiry_sweep(trip, path, nodes, &over_at))
-		return false;
-	*look_at = Min(*look_at, over_at);
+	for (int i = 0; i < list->nchildren; i++)
+		if (strcmp(list->children[i], behind) > 0)
+			names = lappend(names, pstrdup(list->children[i]));
+	list_sort(names, compare_names);
+	return names;
+}
+
+static int
+compare_names(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+/* Both NULL: all is done. */
+static void
+note_progress(const char *root, const char *name)
+{
+	char	   *former_root = Progress.root;
+	char	   *former_name = Progress.name;
+
+	Progress.root = root == NULL ? NULL :
+		MemoryContextStrdup(TopMemoryContext, root);
+	Progress.name = name == NULL ? NULL :
+		MemoryContextStrdup(TopMemoryContext, name);
+	if (former_root != NULL)
+		pfree(former_root);
+	if (former_name != NULL)
+		pfree(former_name);
+}
+
+/*
+ * Look at the leases of some locks, all at once.  false if the session is
+ * lost, or if they could not be read in time.
+ */
+static bool
+sweep_locks(ZkRoundTrip *trip, const char *root, const List *names,
+			Step *step)
+{
+	List	   *leases;
+	List	   *idle;
+
+	trip->deadline = zklock_worker_deadline();
+	return list_leases(trip, root, names, &leases, &idle) &&
+		end_leases(trip, leases, step) &&
+		drop_names(trip, root, idle);
+}
+
+/*
+ * List the queues of some locks: the leases in them, ZkLeased with name and
+ * path, and the names of those that have none.  Of a queue the first ones will
+ * do: the others are looked at when those are gone.  What others wrote below
+ * .leases is skipped.
+ */
+static bool
+list_leases(ZkRoundTrip *trip, const char *root, const List *names,
+			List **leases, List **idle)
+{
+	List	   *paths = NIL;
+	ListCell   *path_cell;
+	ListCell   *name_cell;
+	bool		is_read;
+
+	*leases = *idle = NIL;
+	foreach_ptr(const char, name, names)
+	{
+		char	   *path = zklock_name_leased_path(root, name);
+
+		paths = lappend(paths, path);
+		if (path != NULL)
+			(void) zklock_roundtrip_look(trip, ZK_LIST, path);	/* read below */
+	}
+	is_read = zklock_roundtrip_await_looks(trip);
+	forboth(path_cell, paths, name_cell, names)
+	{
+		char	   *path = lfirst(path_cell);
+		const ZkReply *list = path != NULL && is_read ?
+			zklock_roundtrip_look(trip, ZK_LIST, path) : NULL;
+		List	   *nodes = list == NULL || list->result != ZK_OK ? NIL :
+			zklock_expiry_nodes(list->children, list->nchildren);
+
+		if (nodes == NIL && list != NULL &&
+			(list->result == ZK_OK || list->result == ZK_NO_NODE))
+			*idle = lappend(*idle, lfirst(name_cell));
+		for (int i = 0; i < Min(list_length(nodes), LEASES_AT_ONCE); i++)
+		{
+			ZkLeased   *one = palloc0(sizeof(*one));
+
+			one->node = list_nth(nodes, i);
+			one->path = psprintf("%s/%s", path, one->node);
+			*leases = lappend(*leases, one);
+		}
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_read;
+}
+
+/* Read them, and delete those whose term is over. */
+static bool
+end_leases(ZkRoundTrip *trip, const List *leases, Step *step)
+{
+	List	   *batch = NIL;
+
+	foreach_ptr(ZkLeased, lease, leases)
+	{
+		List	   *read;
+
+		batch = lappend(batch, lease);
+		if (list_length(batch) < ZK_READS_AT_ONCE && lease != llast(leases))
+			continue;
+		trip->deadline = zklock_worker_deadline();
+		if (!zklock_expiry_read_paths(trip, batch, &read))
+			return false;
+		trip->deadline = zklock_worker_deadline();
+		if (!end_overdue(trip, read, step))
+			return false;
+		list_free(batch);
+		batch = NIL;
+	}
 	return true;
 }
 
-/* No lease is there: is the name still needed? */
+/*
+ * Delete those of them whose term is over, all in one flush.  Who renews one
+ * meanwhile keeps it.  What is not answered in time, or refused, is found again.
+ */
 static bool
-drop_name(ZkRoundTrip *trip, const char *path)
+end_overdue(ZkRoundTrip *trip, const List *leases, Step *step)
 {
-	const char *guard = pnstrdup(path, strrchr(path, '/') - path);
-	const ZkReply *guarding;
-	const ZkReply *reply;
+	List	   *overdue = NIL;
+	ListCell   *lease_cell;
+	ListCell   *request_cell;
 
-	zklock_roundtrip_get_ahead(trip, guard);
-	reply = zklock_roundtrip_read(trip, ZK_GET, path);
-	if (reply == NULL || reply->result == ZK_SESSION_LOST)
-		return false;
-	guarding = zklock_roundtrip_reply_ahead(trip);
-	if (reply->result != ZK_OK || protocol_now() - idle_since(reply) <= NAME_MS ||
-		reply->version == ZK_ANY_VERSION || guarding == NULL ||
-		guarding->result != ZK_OK)
+	foreach_ptr(ZkLeased, lease, leases)
+	{
+		char	   *lock_path;
+
+		if (protocol_now() < lease->over_at)
+		{
+			Progress.look_at = Min(Progress.look_at, lease->over_at);
+			continue;
+		}
+		if (lease->version == ZK_ANY_VERSION)
+			continue;			/* the counter has wrapped: no condition */
+		lock_path = pnstrdup(lease->path,
+							 strrchr(lease->path, '/') - lease->path);
+		zklock_expiry_log(lock_path, lease);
+		overdue = lappend(overdue, lease);
+		step->removals = lappend(step->removals,
+								 zklock_client_remove(zklock_session_client(),
+													  lease->path,
+													  lease->version));
+	}
+	forboth(lease_cell, overdue, request_cell, step->removals)
+	{
+		const ZkLeased *lease = lfirst(lease_cell);
+		const ZkReply *reply = zklock_roundtrip_await(trip,
+													  lfirst(request_cell));
+		bool		is_gone;
+
+		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+			return false;
+		is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+		if (is_gone && lease->who.owner != NULL)
+			zklock_stat_count(ZK_STAT_LEASE_END);
+
+		/* renewed meanwhile, or refused: in a term again, which may be forged */
+		Progress.look_at = is_gone ? 0 :
+			Min(Progress.look_at,
+				protocol_now() + Max(lease->ttl_ms, ZK_TERM_MIN));
+	}
+	free_removals(step);
+	return true;
+}
+
+/* Also at the end of an attempt. */
+static void
+free_removals(void *argument)
+{
+	Step	   *step = argument;
+
+	foreach_ptr(ZkRequest, request, step->removals)
+		zklock_client_free(request);
+	list_free(step->removals);
+	step->removals = NIL;
+}
+
+/*
+ * Locks without a lease: are their names still needed?  The guard is read
+ * first.  Each delete counts it up by one, and they are done in order: so each
+ * names its own version of it, and behind one that fails all fail.
+ */
+static bool
+drop_names(ZkRoundTrip *trip, const char *root, const List *idle)
+{
+	char	   *guard = psprintf("%s/" ZK_LEASES_NAME, root);
+	const ZkReply *guarding;
+	int			version;
+	bool		is_read;
+
+	if (idle == NIL)
 		return true;
-	if (guarding->version == ZK_ANY_VERSION)
-		zklock_roundtrip_advance(guard);
-	else
+	trip->deadline = zklock_worker_deadline();
+	guarding = zklock_roundtrip_read(trip, ZK_GET, guard);
+	if (guarding == NULL || guarding->result != ZK_OK)
+		return guarding != NULL && guarding->result != ZK_SESSION_LOST;
+	version = guarding->version;
+	foreach_ptr(const char, name, idle)
+		(void) zklock_roundtrip_look(trip, ZK_GET,	/* read below */
+									 psprintf("%s/%s", guard, name));
+	is_read = zklock_roundtrip_await_looks(trip);
+	foreach_ptr(const char, name, idle)
+	{
+		const char *path = psprintf("%s/%s", guard, name);
+		const ZkReply *reply = is_read ?
+			zklock_roundtrip_look(trip, ZK_GET, path) : NULL;
+
+		if (reply == NULL || reply->result != ZK_OK ||
+			protocol_now() - idle_since(reply) <= NAME_MS ||
+			reply->version == ZK_ANY_VERSION)
+			continue;
+		if (version == ZK_ANY_VERSION)
+		{
+			zklock_roundtrip_advance(guard);
+			break;
+		}
 		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
-														guard,
-														guarding->version,
+														guard, version++,
 														&path, 1,
 														reply->version));
-	return true;
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_read;
 }
 
 /*

@@ -5,7 +5,9 @@
  *
  * PostgreSQL runs nothing of an extension's in a backend that is idle.  So the
  * lease worker looks after its locks: the board says which it believes to
- * hold, and the ensemble whether its session still has a node there.  A NOTIFY
+ * hold, the title of its program that the session is lost, and the ensemble
+ * whether the session still has a node there.  What is known without the
+ * ensemble is told first, also while nobody answers.  A NOTIFY
  * belongs to a database, and that worker has none: another one, of a moment,
  * sends those of one database.  There is one at a time: what holds up a NOTIFY
  * holds up all of them.
@@ -26,7 +28,6 @@
 #include "access/xlog.h"
 #include "commands/async.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -37,6 +38,7 @@
 #include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "worker.h"
 
 /* A node that is looked for. */
 typedef struct Search
@@ -46,46 +48,84 @@ typedef struct Search
 	bool		is_gone;		/* there is none */
 } Search;
 
-static bool is_untold(const ZkBoardRow *row, int line, int64 *loss);
+static Oid	search_losses(bool asks, int64 until, bool *is_over);
+static bool is_untold(const ZkBoardRow *row, int line, bool asks, int64 *loss);
 static bool is_gone(Search *search);
+static void notify_all(void);
+static void note_sent(void);
 static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
-static void start_notice(Oid database, BackgroundWorkerHandle **notice);
 
 PGDLLEXPORT void zk_loss_notice(Datum argument);
 
-void
-zklock_loss_notice_send(void)
+/* One notice at a time: this is the last one, and where it is sent. */
+static ZkWorker notice = {
+	.name = "zklock loss notice",
+	.function = "zk_loss_notice",
+	.purpose = "sessions with a zklock.loss_channel are not told of locks that they have lost"
+};
+static Oid	last_database;
+
+/* In the worker of a moment: places on the board of what is told. */
+static List *sent;
+
+bool
+zklock_loss_notice_send(bool asks, int64 until)
 {
-	static BackgroundWorkerHandle *notice;
-	static Oid	last;			/* told before: others have their turn */
+	bool		is_over = true;
+	Oid			database;
+
+	if (RecoveryInProgress() || zklock_worker_runs(&notice))
+		return true;			/* nobody can LISTEN, or one is under way */
+	database = search_losses(asks, until, &is_over);
+	if (database != InvalidOid)
+	{
+		last_database = database;
+		/* without a slot a later round tries again */
+		(void) zklock_worker_start(&notice, ObjectIdGetDatum(database));
+	}
+	return is_over;
+}
+
+/*
+ * Note the losses that are to be told, and choose the next database in which
+ * there are any; Invalid: none.  Who asks goes on where the last one had to
+ * stop, until that time; *is_over: it was not over before the end.
+ */
+static Oid
+search_losses(bool asks, int64 until, bool *is_over)
+{
+	static int	next_slot;		/* to ask about */
+	int			first = asks ? next_slot : 0;
 	uint32		servers = zklock_board_servers();
 	Oid			database = InvalidOid;
 	ZkBoardRow	row;
-	pid_t		pid;
 
-	if (RecoveryInProgress() || (notice != NULL &&
-								 GetBackgroundWorkerPid(notice, &pid) != BGWH_STOPPED))
-		return;					/* nobody can LISTEN, or one is under way */
-	for (int slot = 0; slot < zklock_board_size(); slot++)
+	*is_over = true;
+	for (int n = 0; n < zklock_board_size() && *is_over; n++)
 	{
+		int			slot = (first + n) % zklock_board_size();
+
 		CHECK_FOR_INTERRUPTS();
 		if (!zklock_board_read(slot, &row) || row.channel[0] == '\0' ||
-			row.servers != servers)
+			row.servers != servers || !zklock_board_read_live(slot, &row))
 			continue;
 		for (int line = 0; line < ZK_BOARD_LOCKS; line++)
-			if (is_untold(&row, line, &zklock_board_losses(slot)[line]) &&
+			if (is_untold(&row, line, asks, &zklock_board_losses(slot)[line]) &&
 				(database == InvalidOid ||
-				 row.database - last - 1 < database - last - 1))
+				 row.database - last_database - 1 < database - last_database - 1))
 				database = row.database;
+		if (asks)
+		{
+			next_slot = (slot + 1) % zklock_board_size();
+			*is_over = protocol_now() < until;
+		}
 	}
-	last = database;
-	if (database != InvalidOid)
-		start_notice(database, &notice);
+	return database;
 }
 
-/* Is that lock lost, and was it not told? */
+/* Is that lock lost, as far as is known or can be asked, and was it not told? */
 static bool
-is_untold(const ZkBoardRow *row, int line, int64 *loss)
+is_untold(const ZkBoardRow *row, int line, bool asks, int64 *loss)
 {
 	const ZkBoardLock *lock = &row->locks[line];
 	Search		search = {.session_id = row->session_id};
@@ -100,7 +140,7 @@ is_untold(const ZkBoardRow *row, int line, int64 *loss)
 
 	/* a downgrade replaces the node while we look, but once for a token */
 	if (lock->held.token == *loss || zklock_board_is_lost(row, &lock->held) ||
-		(lock->is_of_root && is_gone(&search) && is_gone(&search)))
+		(asks && lock->is_of_root && is_gone(&search) && is_gone(&search)))
 		*loss = lock->held.token;
 	return lock->held.token == *loss;
 }
@@ -127,7 +167,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	List	   *nodes = NIL;
 
 	trip->by = ZK_BY_CALLER;
-	trip->deadline = zklock_session_reply_deadline(protocol_now());
+	trip->deadline = zklock_worker_deadline();
 	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 		return reply == NULL || reply->result != ZK_SESSION_LOST;
@@ -149,43 +189,21 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	return true;
 }
 
-/* If there is no room for a worker, the next round tries again. */
-static void
-start_notice(Oid database, BackgroundWorkerHandle **notice)
-{
-	BackgroundWorker worker = {
-		.bgw_name = "zklock loss notice",
-		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = BgWorkerStart_RecoveryFinished,
-		.bgw_restart_time = BGW_NEVER_RESTART,
-		.bgw_library_name = "zklock",
-		.bgw_function_name = "zk_loss_notice",
-		.bgw_main_arg = ObjectIdGetDatum(database)
-	};
-	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (*notice != NULL)
-		pfree(*notice);
-	if (!RegisterDynamicBackgroundWorker(&worker, notice))
-		*notice = NULL;
-	MemoryContextSwitchTo(context);
-}
-
 /* The worker of a moment: in that database, to the channels of its sessions. */
 void
 zk_loss_notice(Datum argument)
 {
-	ZkBoardRow	row;
-	List	   *sent = NIL;
+	zklock_worker_serve(argument, BGWORKER_BYPASS_ALLOWCONN, notify_all,
+						note_sent);
+}
 
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(argument), InvalidOid,
-											  BGWORKER_BYPASS_ALLOWCONN);
+static void
+notify_all(void)
+{
+	ZkBoardRow	row;
 
 	/* not to wait for a standby that may be away */
 	SetConfigOption("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION);
-	StartTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);	/* sent outlives it */
 	for (int i = 0; i < zklock_board_size() * ZK_BOARD_LOCKS; i++)
 	{
@@ -201,7 +219,12 @@ zk_loss_notice(Datum argument)
 							  zklock_nodedata_printable(lock->name)));
 		sent = lappend(sent, loss);
 	}
-	CommitTransactionCommand();
+}
+
+/* It is committed. */
+static void
+note_sent(void)
+{
 	foreach_ptr(int64, loss, sent)
 		if (*loss > 0)			/* one of a lease worker that was there before */
 		*loss = -*loss;

@@ -10,9 +10,12 @@
 
 /*
  * Look at the locks of all sessions that have a zklock.loss_channel, and send
- * a NOTIFY for each one that is lost, once.  In a transaction of a process that
- * lives as long as the cluster.  Raises as the session does.
+ * a NOTIFY for each one that is lost, once.  What is known without the
+ * ensemble; asks: it is asked, too, for as many as there is time for until
+ * then (protocol_now()).  false if there are more: the next call goes on with
+ * them.  In a transaction of a process that lives as long as the cluster.
+ * Raises as the session does.
  */
-extern void zklock_loss_notice_send(void);
+extern bool zklock_loss_notice_send(bool asks, int64 until);
 
 #endif							/* ZKLOCK_LOSS_NOTICE_H */

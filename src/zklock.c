@@ -31,6 +31,7 @@
 #include "handover.h"
 #include "hooks.h"
 #include "keep.h"
+#include "lease_roots.h"
 #include "lease_worker.h"
 #include "lock.h"
 #include "name.h"
@@ -103,6 +104,7 @@ request_memory(void)
 	zklock_handover_request_memory();
 	zklock_board_request_memory();
 	zklock_stat_request_memory();
+	zklock_lease_roots_request_memory();
 }
 
 static void
@@ -114,6 +116,7 @@ make_memory(void)
 	zklock_handover_make_memory();
 	zklock_board_make_memory();
 	zklock_stat_make_memory();
+	zklock_lease_roots_make_memory();
 	LWLockRelease(AddinShmemInitLock);
 }
 

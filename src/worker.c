@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  Background workers of a moment, which the lease worker starts for what
+ *	  needs a database; and what the log says if there is no slot for one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "worker.h"
+
+#include "access/xact.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "protocol.h"
+#include "session.h"
+
+#define REPLY_MS 5000
+
+static void handle_shutdown(SIGNAL_ARGS);
+
+bool
+zklock_worker_runs(const ZkWorker *worker)
+{
+	pid_t		pid;
+
+	return worker->handle != NULL &&
+		GetBackgroundWorkerPid(worker->handle, &pid) != BGWH_STOPPED;
+}
+
+bool
+zklock_worker_start(ZkWorker *worker, Datum argument)
+{
+	BackgroundWorker order = {
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = worker->is_on_standby ?
+		BgWorkerStart_ConsistentState : BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "zklock",
+		.bgw_main_arg = argument
+	};
+	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+	bool		is_started;
+
+	strlcpy(order.bgw_name, worker->name, sizeof(order.bgw_name));
+	strlcpy(order.bgw_function_name, worker->function,
+			sizeof(order.bgw_function_name));
+	if (worker->handle != NULL)
+		pfree(worker->handle);
+	is_started = RegisterDynamicBackgroundWorker(&order, &worker->handle);
+	MemoryContextSwitchTo(caller);
+	if (!is_started)
+	{
+		worker->handle = NULL;
+		if (!worker->is_refused)
+			zklock_worker_log_no_slot(worker->name, worker->purpose);
+	}
+	worker->is_refused = !is_started;
+	return is_started;
+}
+
+void
+zklock_worker_serve(Datum database, int flags, void (*work) (void),
+					void (*rest) (void))
+{
+	pqsignal(SIGTERM, handle_shutdown);
+	BackgroundWorkerUnblockSignals();
+	PG_TRY();
+	{
+		BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database),
+												  InvalidOid, flags);
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		work();
+		CommitTransactionCommand();
+		if (rest != NULL)
+			rest();
+	}
+	PG_CATCH();
+	{
+		if (!ShutdownRequestPending)
+			PG_RE_THROW();
+		proc_exit(0);
+	}
+	PG_END_TRY();
+}
+
+/* As a statement is cancelled. */
+static void
+handle_shutdown(SIGNAL_ARGS)
+{
+	SignalHandlerForShutdownRequest(SIGNAL_ARGS_HANDED_ON);
+	StatementCancelHandler(SIGNAL_ARGS_HANDED_ON);
+}
+
+int64
+zklock_worker_deadline(void)
+{
+	int64		now = protocol_now();
+
+	return Min(now + REPLY_MS, zklock_session_reply_deadline(now));
+}
+
+void
+zklock_worker_log_no_slot(const char *name, const char *purpose)
+{
+	ereport(LOG,
+			(errmsg("there is no slot for the background worker \"%s\"", name),
+			 errdetail("Without it, %s.", purpose),
+			 errhint("Increase \"%s\".", "max_worker_processes")));
+}

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  Background workers of a moment, which the lease worker starts for what
+ *	  needs a database; and what the log says if there is no slot for one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_WORKER_H
+#define ZKLOCK_WORKER_H
+
+#include "postgres.h"
+
+#include "postmaster/bgworker.h"
+
+typedef struct ZkWorker
+{
+	const char *name;
+	const char *function;
+	const char *purpose;		/* for the log: completes "without it, ..." */
+	bool		is_on_standby;
+
+	BackgroundWorkerHandle *handle; /* NULL: none was started */
+	bool		is_refused;		/* there was no slot, as the log says */
+} ZkWorker;
+
+/* Is the one that was started last under way? */
+extern bool zklock_worker_runs(const ZkWorker *worker);
+
+/*
+ * Start one; of its kind none runs.  false if there is no slot, which the log
+ * says until there has been one.
+ */
+extern bool zklock_worker_start(ZkWorker *worker, Datum argument);
+
+/*
+ * The life of such a worker: connect to the database, with those flags, work in
+ * a transaction, and then, unless NULL, do the rest.  The end of the server
+ * interrupts it without a word.
+ */
+extern void zklock_worker_serve(Datum database, int flags,
+								void (*work) (void), void (*rest) (void));
+
+/*
+ * Until when a worker waits for a reply to what it asks now, protocol_now().
+ * Others wait for what it does besides, so it does not wait for long.
+ */
+extern int64 zklock_worker_deadline(void);
+
+/* For the log: that worker has no slot. */
+extern void zklock_worker_log_no_slot(const char *name, const char *purpose);
+
+#endif							/* ZKLOCK_WORKER_H */

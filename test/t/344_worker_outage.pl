@@ -1,0 +1,122 @@
+
+# The lease worker is quick when it matters: what its cluster knows is told without the
+# ensemble, after an outage it goes on at once, many leases do not keep it from all else, it
+# looks below all roots that it can know of, and that it cannot run is said.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $owner = cluster('owner', $zk);
+my @worker = (shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', max_connections => 20);
+my $guard = cluster('guard', $zk, @worker, servers => $proxy->address, 'zklock.session_timeout' => '4s');
+my $session = background($owner);
+my $client = $zk->client;
+my $root = lock_path('') =~ s{/$}{}r;
+
+sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
+
+# A session that listens, and what it has heard so far.
+sub listener ($node)
+{
+	my $listener = background($node);
+	my $heard = '';
+	$listener->query_safe('LISTEN losses');
+	return sub ($pattern) {
+		$heard .= $listener->query('SELECT 1');
+		return $heard =~ /Asynchronous notification "losses" with payload "$pattern"/;
+	};
+}
+
+my $hears = listener($guard);
+my $holder = background($guard, 'zklock.loss_channel' => 'losses');
+my $token = $holder->query_safe("SELECT zk_lock('held')");
+lease('before', '2s');
+assert_nodes($zk, lock_path('before'), 0, 'a lease that is over goes');
+
+subtest 'an outage' => sub {
+	my $from = -s $guard->logfile;
+	$proxy->cut;
+	assert_soon { $hears->("$token held") } 'a loss that the cluster knows of is told while nobody answers', 60;
+	assert_soon { $guard->log_contains(qr/LOG:  the lease worker gets no answer from ZooKeeper/, $from) } 'the log says that', 60;
+	lease('outage', '2s');
+	$session->query_safe('SELECT pg_sleep(2.1)');
+	my $since = time;
+	$proxy->come_back;
+	assert_soon { !queue_nodes($zk, lock_path('outage')) } 'a lease that is over goes when it has ended', 90;
+	my $took = time - $since;
+	cmp_ok($took, '<', 20, 'soon');
+	note(sprintf 'after %.1f s', $took);
+	my @said = slurp_file($guard->logfile, $from) =~ /gets no answer/g;
+	cmp_ok(scalar(@said), '<=', 2, 'it was not said again and again');
+	$holder->query_safe("SELECT zk_unlock_all()");
+};
+
+subtest 'roots of others' => sub {
+	my $from = -s $guard->logfile;
+	$guard->safe_psql('postgres', "CREATE ROLE app; ALTER ROLE app SET zklock.root = '$root-role';
+		ALTER DATABASE postgres SET zklock.root = '$root-database'");
+	$guard->reload;
+	foreach my $other ("$root-role", "$root-database")
+	{
+		$session->query_safe("SET zklock.root = '$other'; SELECT zk_lease('there', 'app', '2s'); RESET zklock.root");
+		assert_soon { !queue_nodes($zk, "$other/there") } "leases below $other are looked after", 90;
+	}
+	my $inside = background($guard, first => "SET zklock.root = '$root-session'");
+	$inside->query_safe("SELECT zk_lease('there', 'app', '2s')");
+	assert_soon { !queue_nodes($zk, "$root-session/there") } 'and those of a session that has its own', 90;
+	my $unseen = qr/does not look after leases in other ensembles/;
+	ok(!$guard->log_contains($unseen, $from), 'nothing else is there');
+	$guard->safe_psql('postgres', "ALTER ROLE app SET zklock.servers = 'elsewhere:2181'");
+	$guard->reload;
+	assert_soon { $guard->log_contains($unseen, $from) } 'what cannot be looked after is said', 90;
+	$guard->safe_psql('postgres', 'ALTER ROLE app RESET ALL; ALTER DATABASE postgres RESET ALL');
+};
+$guard->stop;
+
+# One after the other these would take a minute.
+subtest 'many leases' => sub {
+	my $slow = Proxy->new($zk->connect_string, delay => 0.025);
+	lease('name', '1 day');
+	my ($node) = map { s/.{10}$//r } queue_nodes($zk, lock_path('name'));
+	my $data = '{"client":"zklock","owner":"app","ttl":"86400000"}';
+	foreach my $number (1 .. 600)
+	{
+		$client->create_path(lock_path("many$number"));
+		$client->create(lock_path("many$number") . "/${node}0000000000", $data);
+		$client->create("$root/.leases/many$number", "many$number");
+	}
+	my $far = cluster('far', $zk, @worker, servers => $slow->address, 'zklock.session_timeout' => '30s');
+	my $told = listener($far);
+	my $idle = background($far, 'zklock.loss_channel' => 'losses');
+	lease('round', '2s');
+	assert_nodes($zk, lock_path('round'), 0, 'the worker is in the middle of them');
+	my $number = $idle->query_safe("SELECT zk_lock('taken')");
+	my $since = time;
+	$client->delete(lock_path('taken') . '/' . (queue_nodes($zk, lock_path('taken')))[0]);
+	assert_soon { $told->("$number taken") } 'a loss is told', 120;
+	my $took = time - $since;
+	cmp_ok($took, '<', 25, 'though there are many leases');
+	note(sprintf 'after %.1f s', $took);
+	$far->stop;
+	$client->delete("$root/.leases/many$_") foreach 1 .. 600;
+};
+
+subtest 'no slot for it' => sub {
+	my $few = cluster('few', $zk, @worker, max_worker_processes => 1);
+	my $row = "SELECT state, what, remedy FROM zk_check(false) WHERE item = 'lease worker'";
+	like($few->safe_psql('postgres', $row), qr/^warning\|it does not run.*\|.*max_worker_processes/, 'zk_check() says that');
+	ok($few->log_contains(qr/LOG:  there is no slot for the background worker "zklock lease worker"/), 'and the log');
+	$few->append_conf('postgresql.conf', 'max_worker_processes = 2');
+	my $from = -s $few->logfile;
+	$few->restart;
+	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|it runs, as process \d+/ } 'with a slot it runs';
+	assert_soon { $few->log_contains(qr/LOG:  there is no slot for the background worker "zklock lease roots"/, $from) }
+		'those that it starts have none', 60;
+	$few->append_conf('postgresql.conf', 'zklock.lease_worker = off');
+	$few->reload;
+	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|switched off/ } 'switched off it is not missed';
+};
+
+done_testing();
