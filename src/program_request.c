@@ -671,6 +671,8 @@ request_become_delete_of_found(Request *request)
 		strlen(request->other_path) : 0;
 	char	   *found = NULL;
 
+	if (request->other_path == NULL && request->check.czxid == MADE_IN_TIME)
+		request->check.czxid = reply->czxid;
 	if (request->other_path == NULL)
 		return reply->czxid != request->check.czxid &&
 			reply->ephemeral_owner ==
@@ -746,7 +748,7 @@ note_lateness(Request *request)
 
 /*
  * That request is over, and an attempt of it may be executed yet: from now on
- * look for the node at its path, if it is another one than the backend is told
+ * look for the node at its path, if it is another one than the backend knows
  * of.  The name of a sequential one is not known: that is looked for if the
  * create is withdrawn (request_undo()).
  */
@@ -768,8 +770,12 @@ search(Request *made)
 		searching->retry.due_at = DUE_WITH_CONNECTION;
 		begin_search(searching);
 	}
-	searching->check.czxid = made->kind != REQUEST_DELETE &&
-		made->answer.reply.result == ZK_OK ? made->answer.reply.czxid : 0;
+	searching->check.czxid = 0;
+	if (made->kind == REQUEST_CREATE)
+		searching->check.czxid = MADE_IN_TIME;
+	else if (made->kind != REQUEST_DELETE &&
+			 made->answer.reply.result == ZK_OK)
+		searching->check.czxid = made->answer.reply.czxid;
 }
 
 /* The search for the node at that path, or NULL. */
@@ -809,6 +815,8 @@ void
 request_search_on(Request *request)
 {
 	end_refusal(request);
+	if (request->check.czxid == MADE_IN_TIME)
+		request->check.czxid = 0;	/* there was none */
 	request->kind = REQUEST_ERASE;
 	request->retry.due_at = DUE_WITH_CONNECTION;
 }

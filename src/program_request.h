@@ -47,6 +47,12 @@ typedef struct Retry
 	int64_t		refused_at;		/* for the first time; 0: never */
 } Retry;
 
+/*
+ * Of an ERASE: what the next look finds was made before the session went on
+ * over another connection.  It is as the backend will find it, and stays.
+ */
+#define MADE_IN_TIME (-1)
+
 /* May a node come of it after its last answer, and is that looked for? */
 typedef enum Lateness
 {
@@ -92,7 +98,7 @@ struct Request
 	int			data_length;
 	CheckStep	check;			/* its czxid: of a LEAVE the token; of an ERASE
 								 * without a prefix that of the node that is to
-								 * stay, 0: none */
+								 * stay, 0: none, or MADE_IN_TIME */
 	zoo_op_result_t *op_results;	/* both GUARDED, MOVE: must outlive the call */
 
 	ZkResult	told;			/* of a REPLACE that was undone: why, other

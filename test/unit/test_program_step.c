@@ -404,6 +404,18 @@ test_late_names(void)
 	is_int(0, count_calls("delete", "/w/fact"), "the new one stays");
 	look_again("/w/fact", &first);
 	is_int(1, count_calls("delete", "/w/fact"), "the late one does not");
+
+	/* one that was made in time, which the backend will find */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
+	lose_connection(last_call(), 1);
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "it is not known");
+	send_frame(FRAME_FREE, 1);
+	look_again("/w/fact", &first);
+	look_again("/w/fact", &first);
+	is_int(0, count_calls("delete", "/w/fact"), "what was made in time stays");
+	look_again("/w/fact", &second);
+	is_int(1, count_calls("delete", "/w/fact"), "what comes later does not");
 }
 
 static void
