@@ -58,6 +58,7 @@
 #include "storage/ipc.h"
 
 #include "args.h"
+#include "compat.h"
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
@@ -292,7 +293,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 					make_directory(trip, claim);
 					break;
 				}
-				/* FALLTHROUGH */
+				pg_fallthrough;
 			default:
 				zklock_session_raise(made, "record a run", path);
 		}
