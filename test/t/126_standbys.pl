@@ -93,6 +93,16 @@ subtest 'a lease' => sub {
 	$session->quit;
 };
 
+subtest 'a lease that is given up over another connection' => sub {
+	my $session = background($berlin, 'zklock.commit_guard' => 'quorum');
+	$session->query_safe("SELECT zk_lease('given up', 'app', '60s') AS token \\gset
+		BEGIN; SELECT zk_xact_lease('given up', :token); INSERT INTO written VALUES ('given up')");
+	is($other->query_safe("SELECT zk_lease_release('given up', token) FROM zk_leader('given up')"), 't', 'it is');
+	assert_query($session, 'COMMIT', '40001', 'and who asks a quorum does not commit');
+	is(written('given up'), 0, 'nothing is written');
+	$session->quit;
+};
+
 subtest 'failover' => sub {
 	my $session = background($berlin);
 	$session->query_safe("SET synchronous_commit = off; BEGIN; SELECT zk_xact_lock('last'); INSERT INTO written VALUES ('last'); COMMIT");
