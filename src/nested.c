@@ -70,7 +70,7 @@ zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 		if (!recipe_may_be_name(child))
 			children->copy[children->count++] = child;
 		else if (bound.most > 0 &&
-				 recipe_parse_node(child).sequence <= bound.upto &&
+				 recipe_parse_node(child).sequence <= bound.last_sequence &&
 				 !is_in(known, child))
 		{
 			doubtful[ndoubtful++] = child;
@@ -91,11 +91,11 @@ zklock_nested_bound(const char *mine)
 	ZkNestedBound bound = zklock_nested_all();
 
 	if (mine != NULL)
-		bound.upto = recipe_parse_node(mine).sequence;
+		bound.last_sequence = recipe_parse_node(mine).sequence;
 	else
 	{
 		/* if the numbers are used up, its own will show that */
-		bound.upto = RECIPE_SEQUENCE_LIMIT - 1;
+		bound.last_sequence = RECIPE_SEQUENCE_LIMIT - 1;
 		bound.most = READS_AT_ONCE;
 	}
 	return bound;
@@ -104,7 +104,7 @@ zklock_nested_bound(const char *mine)
 ZkNestedBound
 zklock_nested_all(void)
 {
-	ZkNestedBound bound = {.upto = PG_INT64_MAX,.most = INT_MAX};
+	ZkNestedBound bound = {.last_sequence = PG_INT64_MAX, .most = INT_MAX};
 
 	return bound;
 }

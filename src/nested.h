@@ -28,7 +28,7 @@ typedef struct ZkChildren
 /* Which children are read. */
 typedef struct ZkNestedBound
 {
-	int64		upto;			/* none with a greater sequence number */
+	int64		last_sequence;	/* none with a greater sequence number */
 	int			most;			/* no more than that */
 } ZkNestedBound;
 
