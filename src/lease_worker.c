@@ -108,6 +108,9 @@ static struct
 	int64		look_at;		/* when the next lease may be over */
 }			Progress = {.look_at = ZK_NO_DEADLINE};
 
+/* The log knows that something went wrong, and no round has gone well since. */
+static bool is_failing;
+
 /* What this session of the worker's has seen; NULL: nothing. */
 static HTAB *idle_names;
 static ZkSessionNumber idle_names_of;
@@ -171,7 +174,7 @@ zklock_lease_worker_init(void)
 								  "leases whose term is over may stay, and no session is told of locks that it has lost");
 }
 
-/* Without a database: it reads no catalog. */
+/* Without a database: of catalogs it reads pg_database alone. */
 void
 zk_lease_worker(Datum argument)
 {
@@ -225,25 +228,25 @@ do_round(void)
 {
 	static int64 retry_ms = RETRY_MIN_MS;
 	int64		pause_ms = retry_ms;
+	bool		is_well;
 	Step		known = {.until = ZK_NO_DEADLINE};
 	Step		sweep = {.until = protocol_now() + SLICE_MS};
 	Step		losses = {.until = 0};
 	int64		next_at;
 
-	if (!do_step(tell_known, &known) || !do_step(look_at_leases, &sweep))
-	{
-		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
-		return pause_ms;
-	}
+	is_well = do_step(tell_known, &known);
+	is_well = do_step(look_at_leases, &sweep) && is_well;
 	if (sweep.is_silent)
 		return RETRY_MIN_MS;
 	losses.until = protocol_now() + SLICE_MS;
-	if (!do_step(ask_for_losses, &losses))
+	is_well = is_well && do_step(ask_for_losses, &losses);
+	if (!is_well)
 	{
 		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
 		return pause_ms;
 	}
 	retry_ms = RETRY_MIN_MS;
+	is_failing = false;
 	if (!sweep.is_over || !losses.is_over)
 		return ROUND_MIN_MS;
 	next_at = Progress.look_at;
@@ -253,14 +256,13 @@ do_round(void)
 
 /*
  * Do a step in a transaction of its own.  An error is logged unless one was
- * before, and no sweep has gone well since, or the worker is to end; false
+ * before, and no round has gone well since, or the worker is to end; false
  * then.  So is the silence of the ensemble.  What is palloc'ed ends with the
  * transaction.
  */
 static bool
 do_step(void (*work) (Step *step), Step *step)
 {
-	static bool is_failing;
 	volatile bool is_done = false;
 
 	PG_TRY();
@@ -286,8 +288,6 @@ do_step(void (*work) (Step *step), Step *step)
 		report_failure();
 		is_failing = true;
 	}
-	else if (is_done && work == ask_for_losses)
-		is_failing = false;		/* the last one of a round */
 	return is_done;
 }
 
@@ -531,6 +531,7 @@ end_overdue(ZkRoundTrip *trip, const List *leases, Step *step)
 	ListCell   *lease_cell;
 	ListCell   *request_cell;
 
+	free_removals(step);		/* those that were not answered in time */
 	foreach_ptr(ZkLeased, lease, leases)
 	{
 		char	   *lock_path;
