@@ -45,6 +45,7 @@ static char *slot_to_utf8(const char *slot);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
 									   const char *utf8, RecipeNameError error,
 									   size_t offset);
+static const char *hint_of_list(const char *what, const char *name);
 static bool check_root(char **newval, void **extra, GucSource source);
 
 void
@@ -274,8 +275,7 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 		case RECIPE_NAME_LIST:
 			detail = psprintf("The %s has the form of an array. A driver sends a list as such a text if it does not know the type of the parameter.",
 							  noun);
-			hint = strcmp(what, "slot") == 0 ? "Each call is about one slot." :
-				"To take several locks, cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
+			hint = hint_of_list(what, name);
 			break;
 		case RECIPE_NAME_TOO_LONG:
 			detail = psprintf("The %s has more than %d bytes.",
@@ -314,6 +314,17 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 			 errmsg("invalid %s \"%s\"", what, name),
 			 errdetail("%s", detail),
 			 hint != NULL ? errhint("%s", hint) : 0));
+}
+
+/* What to do instead of a list; of one in brackets PostgreSQL makes no array. */
+static const char *
+hint_of_list(const char *what, const char *name)
+{
+	if (strcmp(what, "slot") == 0)
+		return "Each call is about one slot.";
+	if (name[0] == '[')
+		return "To take several locks, let the driver send an array, as \"{a,b}\", and cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
+	return "To take several locks, cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
 }
 
 static bool

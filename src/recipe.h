@@ -103,7 +103,7 @@ typedef enum RecipeNameError
 {
 	RECIPE_NAME_OK,
 	RECIPE_NAME_EMPTY,			/* the whole name is empty */
-	RECIPE_NAME_LIST,			/* it is an array, as a driver writes a list */
+	RECIPE_NAME_LIST,			/* it is a list, as a driver writes one */
 	RECIPE_NAME_TOO_LONG,
 	RECIPE_NAME_TOO_DEEP,
 	RECIPE_NAME_EMPTY_COMPONENT,	/* leading, trailing or double slash */

@@ -62,20 +62,23 @@ recipe_lock_path(char *path, const char *root, const char *name)
 }
 
 /*
- * Is the name PostgreSQL's text of an array: braces around all of it?  Several
- * drivers send a list as such a text where PostgreSQL has not told them the
- * type of a parameter.  It would be the name of one lock, which nobody meant.
- * The brace that begins the name has to be closed by its last byte, so
- * "{a}/{b}" is a name.  Braces within double quotes do not count, nor does
- * what a backslash protects.
+ * Is the name the text of a list: braces around all of it, as PostgreSQL writes
+ * an array, or brackets, as JSON, Ruby and Python write one?  Several drivers
+ * send a list as such a text where PostgreSQL has not told them the type of a
+ * parameter.  It would be the name of one lock, which nobody meant.  The brace
+ * or bracket that begins the name has to be closed by its last byte, so
+ * "{a}/{b}" is a name.  Those within double quotes do not count, nor does what
+ * a backslash protects.
  */
 static bool
 is_list(const char *name)
 {
+	char		open = name[0];
+	char		close = open == '{' ? '}' : ']';
 	int			depth = 0;
 	bool		is_quoted = false;
 
-	if (name[0] != '{')
+	if (open != '{' && open != '[')
 		return false;
 	for (const char *c = name; *c != '\0'; c++)
 	{
@@ -85,9 +88,9 @@ is_list(const char *name)
 			is_quoted = !is_quoted;
 		else if (is_quoted)
 			continue;
-		else if (*c == '{')
+		else if (*c == open)
 			depth++;
-		else if (*c == '}' && --depth == 0)
+		else if (*c == close && --depth == 0)
 			return c[1] == '\0';
 	}
 	return false;

@@ -208,10 +208,11 @@ ORDER BY 1;
 SELECT pg_temp.refusal(format('SELECT %s', command)) || E'\n'
 FROM (VALUES
 	(1, 'zk_try_lock(''{acct-1,acct-2}'')'), (2, 'zk_run_once(''job'', ''{a,b}'')'),
-	(3, format('zk_lock(%L)', '{' || repeat(',', 600) || '}'))) AS list (i, command)
+	(3, format('zk_lock(%L)', '{' || repeat(',', 600) || '}')),
+	(4, 'zk_try_lock(''["acct-1", "acct-2"]'')'), (5, 'zk_run_once(''job'', ''[1, 2]'')')) AS list (i, command)
 ORDER BY i;
 SELECT rpad(name, 30), pg_temp.works(name)
-FROM unnest(ARRAY['{', '{a', 'a}', '{user}:1', '{a}/{b}', 'a{1,2}']) AS name;
+FROM unnest(ARRAY['{', '{a', 'a}', '{user}:1', '{a}/{b}', 'a{1,2}', '[user]:1', '[a]/[b]', 'a[1]']) AS name;
 \pset format aligned
 \pset tuples_only off
 

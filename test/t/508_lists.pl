@@ -144,6 +144,14 @@ subtest 'pg of Ruby' => sub {
 	is(outcome('ruby', file('lists.rb', $in_ruby), $dsn), "0 | $refused | $taken", 'needs a cast');
 };
 
+# Without an encoder it writes what Ruby prints. With a cast that is no array.
+subtest 'pg of Ruby, without an encoder' => sub {
+	plan skip_all => 'not installed: ruby-pg'
+	  if !-e '/usr/bin/ruby' || system('ruby', '-e', 'begin; require "pg"; rescue LoadError; exit 1; end') != 0;
+	my $plain = $in_ruby =~ s/PG::TextEncoder::Array\.new\.encode\((.*?)\)/$1/r;
+	is(outcome('ruby', file('plain.rb', $plain), $dsn), '0 | 42602 |  | 22P02', 'is refused in each way');
+};
+
 subtest 'JDBC' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
@@ -162,7 +170,7 @@ subtest 'lib/pq' => sub {
 
 subtest 'what the page says' => sub {
 	my $page = slurp_file(dirname(__FILE__) . '/../../docs/recipes.md');
-	like($page, qr/^\| \Q$_\E[^|]*\| /m, $_) foreach 'psycopg 3', 'psycopg2', 'node-postgres', 'postgres.js', 'lib/pq', 'JDBC', 'pg (Ruby)';
+	like($page, qr/^\| \Q$_\E[^|]*\| /m, $_) foreach 'psycopg 3', 'psycopg2', 'node-postgres', 'postgres.js', 'lib/pq', 'JDBC', 'pg (Ruby)', 'Rails';
 	is(ask($berlin, "SELECT zk_try_lock('acct-1,acct-2') AND zk_unlock('acct-1,acct-2')"), 't',
 		'a list with commas alone is an ordinary name');
 };

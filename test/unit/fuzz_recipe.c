@@ -188,7 +188,7 @@ has_good_components(const char *path)
 		if (depth > 1 &&
 			recipe_parse_node(component).style != RECIPE_STYLE_NONE)
 			return false;
-		if (component[0] == '{')
+		if (component[0] == '{' || component[0] == '[')
 			component[0] = 'a';
 		if (recipe_check_name(component, &offset) != RECIPE_NAME_OK)
 			return false;
