@@ -157,9 +157,14 @@ check_name(const char *name)
 	{
 		RecipeStyle style = recipe_parse_node(component).style;
 
-		/* A number may end it, and no mark of a client may stand before that. */
+		/*
+		 * A number may end it, and no mark of a client may stand before that.
+		 * "lock-" and the like are no marks: ids have such words, too, and
+		 * those who make such entries have sessions.
+		 */
 		CHECK(component == copy || style == RECIPE_STYLE_NONE ||
-			  style == RECIPE_STYLE_UNKNOWN);
+			  style == RECIPE_STYLE_ZK_RECIPE ||
+			  style == RECIPE_STYLE_DOTNET || style == RECIPE_STYLE_UNKNOWN);
 		CHECK(strcmp(component, ".") != 0 && strcmp(component, "..") != 0);
 	}
 	for (const unsigned char *c = (const unsigned char *) name; *c; c++)
@@ -358,7 +363,8 @@ check_contender(const char *const *children, const RecipeNode *nodes, int n,
 {
 	int			own = -1;
 
-	for (int i = 0; i < n; i++)
+	/* Children of a znode are unique, lists of the fuzzer's are not. */
+	for (int i = n - 1; i >= 0; i--)
 		if (strcmp(children[i], mine) == 0)
 			own = i;
 
