@@ -171,6 +171,11 @@ subtest 'who has another path locks nothing' => sub {
 	assert_query($session, 'SELECT public.locks()', '42501', 'SET of a function');
 	$session->query_safe('DROP FUNCTION public.locks()');
 	assert_query(shows_null($berlin, database => 'app', user => 'stranger'), 'SELECT pg_advisory_xact_lock(1)', '42501', 'a role without the setting');
+	assert_query(migrator($berlin), 'SELECT pg_catalog.pg_advisory_lock(1)', '42501', 'the schema written out');
+	$berlin->safe_psql('app', 'GRANT migrator TO stranger');
+	assert_query(shows_null($berlin, database => 'app', user => 'stranger', first => 'SET ROLE migrator'), 'SELECT pg_advisory_xact_lock(1)',
+		'42501', 'a role that is set later');
+	$berlin->safe_psql('app', 'REVOKE migrator FROM stranger');
 	is(shows_null($berlin, user => 'stranger')->query_safe('SELECT pg_try_advisory_xact_lock(1)'), 't', 'but where there is no drop-in');
 	# the limits
 	is($berlin->safe_psql('app', 'SELECT pg_try_advisory_lock(1)'), 't', 'a superuser is not bound by it');
@@ -296,6 +301,28 @@ subtest 'what differs' => sub {
 	is($paris->safe_psql('app', "SELECT zklock.zk_evict('advisory/app/(3)', token) FROM zklock.zk_lock_queue('advisory/app/(3)')"), 't', 'taken away');
 	assert_told($loser, 'CREATE TEMP TABLE late (i integer)', qr/lock "advisory\/app\/\(3\)" was lost/, 'it is told');
 	like($loser->error, qr/HINT:  Release it with pg_advisory_unlock\(\) or pg_advisory_unlock_all\(\)/, 'what to do');
+};
+
+# It waits for the snapshots of its cluster, of which one is that of a session that waits for the key.
+subtest 'an index that is made concurrently' => sub {
+	my $path = lock_path('advisory/app/(5)');
+	my $holder = migrator($berlin, first => 'CREATE TABLE indexed (i integer)');
+	foreach my $node ($paris, $berlin)
+	{
+		$holder->query_safe('SELECT pg_advisory_lock(5)');
+		my $waiter = migrator($node);
+		start_in_queue($waiter, 'SELECT pg_advisory_lock(5)', $zk, $path, 2);
+		$holder->query_safe('CREATE INDEX CONCURRENTLY ON indexed (i)');
+		my $is_there = $node == $berlin;
+		assert_ends($waiter, '40P01', 'of its own cluster: who waits for the key gives way') if $is_there;
+		is(scalar queue_nodes($zk, $path), 2, 'of another cluster: who waits for the key waits on') if !$is_there;
+		is($holder->query_safe('SELECT pg_advisory_unlock(5)'), 't', 'the key is released');
+		assert_ends($waiter, '00000', 'who waits has it') if !$is_there;
+		$waiter->quit;
+		assert_no_nodes($zk, $path);
+	}
+	is($berlin->safe_psql('app', "SELECT count(*) FROM pg_index WHERE indrelid = 'public.indexed'::regclass AND indisvalid"), 2, 'both are made');
+	$holder->query_safe('DROP TABLE indexed');
 };
 
 # From the sources of its driver for postgres: the key is a string.
