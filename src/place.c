@@ -126,9 +126,11 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 }
 
 /*
- * Where a downgrade is under way, its program must learn in one piece that it
- * is withdrawn and that the old node is left: it knows which of the two came
- * first, the downgrade's end or this.
+ * Where a downgrade is under way, the session's program must learn in one piece
+ * that the old node is left and that the downgrade is withdrawn: it knows which
+ * came first, the downgrade's end or this.  If the downgrade has ended, the
+ * program leaves the new node instead.  So the withdrawal, which deletes the new
+ * node, too, goes behind: the answer is to be that of the first delete.
  */
 ZkRequest *
 zklock_place_leave(ZkPlace *place, ZkSessionNumber live, bool is_asking)
@@ -150,9 +152,9 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live, bool is_asking)
 		else if (place->is_told || place->replacing != NULL)
 			news = LEAVE_SILENTLY;
 		zklock_client_begin_many(client);
+		answer = remove_node(place, news);
 		zklock_client_withdraw(place->replacing);
 		place->replacing = NULL;
-		answer = remove_node(place, news);
 		zklock_client_end_many(client);
 	}
 	remove_recall(place);

@@ -50,7 +50,7 @@
 #define SEARCHES_MAX 256
 
 static bool take_request(Session *session, const FrameTaken *taken);
-static bool was_replaced(const Session *session, const char *node);
+static void follow_replace(Request *leave);
 static void let_go(Request *request);
 static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
@@ -129,24 +129,34 @@ take_request(Session *session, const FrameTaken *taken)
 	if (request->is_watched)
 		wait_begin(session, request);
 	if (request->kind == REQUEST_LEAVE)
-		request->is_in_doubt = was_replaced(session, request->path);
+		follow_replace(request);
 	request_submit(request);
 	return true;
 }
 
 /*
- * Has a REPLACE come so far that its end deletes that node, or has done so?
- * The backend may have withdrawn it just before, without knowing that.  Then
- * its request is still there, for its new node has to go.
+ * Has a REPLACE come so far that its end deletes the node of a LEAVE, or has done
+ * so?  Then our place is its new node, and that is the one to leave.  The backend
+ * does not know that yet, and withdraws the REPLACE right behind.  If it has done
+ * so before, the new node goes already, and nobody can tell who deleted it.
  */
-static bool
-was_replaced(const Session *session, const char *node)
+static void
+follow_replace(Request *leave)
 {
-	for (const Request *request = session->traffic.all; request != NULL;
-		 request = request->next)
-		if (request->has_replaced && strcmp(request->other_path, node) == 0)
-			return true;
-	return false;
+	Request    *request = leave->session->traffic.all;
+
+	while (request != NULL &&
+		   !(request->has_replaced &&
+			 strcmp(request->other_path, leave->path) == 0))
+		request = request->next;
+	if (request == NULL)
+		return;
+	leave->is_in_doubt = request->is_withdrawn;
+	request->is_unwanted = true;	/* that its node goes is no loss */
+	free(leave->path);
+	leave->path = program_need(strdup(request->path));
+	if (leave->id != 0)
+		leave->check.czxid = request->answer.reply.czxid;
 }
 
 /*

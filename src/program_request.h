@@ -75,8 +75,8 @@ struct Request
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed; or
 								 * a LEAVE that is awaited */
 	bool		is_repeated;	/* SET, DELETE, LEAVE: until it is confirmed */
-	bool		is_in_doubt;	/* LEAVE: an attempt, or the end of a REPLACE,
-								 * may have been the one */
+	bool		is_in_doubt;	/* LEAVE: an attempt, or the end of a REPLACE
+								 * that was withdrawn, may have been the one */
 	bool		has_replaced;	/* REPLACE: its old node was there, and goes */
 	bool		is_watched;		/* LIST and GET */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */

@@ -88,6 +88,17 @@ foreach my $way (sort keys %ways)
 	};
 }
 
+# The release of the shared lock comes while the downgrade ends, at one moment or another: ZooKeeper
+# tells of the node that there is then, and nobody is refused who has lost nothing.
+subtest 'a downgrade that is just ending' => sub {
+	my $session = background($node, 'zklock.commit_guard' => 'quorum');
+	my $round = q{BEGIN; SELECT zk_lock('ending'), zk_lock_shared('ending'); INSERT INTO work VALUES (1);
+		SELECT zk_unlock('ending'); INSERT INTO work VALUES (2); SELECT zk_unlock_shared('ending'); COMMIT;};
+	$session->query_safe(join "\n", ($round) x 400);
+	is($session->error, '', 'each round commits, and nothing is said');
+	assert_leave_nothing($zk, lock_path('ending'), $session);
+};
+
 subtest 'deleted before it is released' => sub {
 	my ($session, $proxy, $name) = holder('lease');
 	$node->safe_psql('postgres', 'TRUNCATE work');

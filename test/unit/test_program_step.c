@@ -936,25 +936,48 @@ test_leave_asking(void)
 		is_quiet("of which nobody hears");
 	}
 
-	/* the end of a downgrade may have deleted it */
+	/* a downgrade that has ended has another node, and that one is left */
 	for (int is_done = 0; is_done < 2; is_done++)
+	{
+		for (int is_there = 0; is_there < 2; is_there++)
+		{
+			const char *path = is_done ? OTHER : NODE;
+			struct Stat stat = {.czxid = 33};
+			Call		leave;
+
+			start();
+			ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
+			if (is_done)
+			{
+				answer_with(last_call(), ZOK, OTHER, NULL, NULL);
+				answer(last_of("multi"), ZOK);
+				answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
+				is_reply(1, ZK_OK, "a downgrade is done");
+				answer(last_of("delete"), ZOK);
+			}
+			ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
+			is_int(1, count_calls("delete", path), "the node of the place is deleted");
+			leave = *last_call();
+			send_frame(FRAME_WITHDRAW, 1);
+			answer(&leave, is_there ? ZOK : ZNONODE);
+			is_reply(7, is_there ? ZK_OK : ZK_NO_NODE, is_there ? "it was there" : "it had gone before");
+		}
+	}
+
+	/* the new node of one that was withdrawn goes already */
 	{
 		struct Stat stat = {.czxid = 33};
 
 		start();
 		ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
-		if (is_done)
-		{
-			answer_with(last_call(), ZOK, OTHER, NULL, NULL);
-			answer(last_of("multi"), ZOK);
-			answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
-			is_reply(1, ZK_OK, "a downgrade is done");
-		}
+		answer_with(last_call(), ZOK, OTHER, NULL, NULL);
+		answer(last_of("multi"), ZOK);
+		answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
+		is_reply(1, ZK_OK, "a downgrade is done");
 		send_frame(FRAME_WITHDRAW, 1);
 		ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
 		answer(last_call(), ZNONODE);
-		is_reply(7, is_done ? ZK_UNKNOWN_OUTCOME : ZK_NO_NODE,
-				 is_done ? "it may have been the downgrade" : "the downgrade has not come so far");
+		is_reply(7, ZK_UNKNOWN_OUTCOME, "the withdrawal may have deleted it");
 	}
 }
 
