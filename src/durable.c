@@ -41,6 +41,7 @@
 #define LOOK_MIN_MS 1
 #define LOOK_MAX_MS 50
 
+static bool is_asked_for(void);
 static XLogRecPtr flush_all(void);
 static bool is_confirmed(XLogRecPtr end);
 
@@ -66,11 +67,10 @@ zklock_durable_await_standbys(int64 most_ms)
 	int64		pause_ms = LOOK_MIN_MS;
 	XLogRecPtr	end;
 
-	if (RecoveryInProgress() || max_wal_senders == 0 ||
-		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+	if (RecoveryInProgress() || max_wal_senders == 0 || !is_asked_for())
 		return;
 	end = flush_all();
-	while (!is_confirmed(end))
+	while (!is_confirmed(end) && is_asked_for())
 	{
 		int64		left_ms = deadline - protocol_now();
 
@@ -96,6 +96,21 @@ zklock_durable_flush_commits(void)
 {
 	if (!RecoveryInProgress())
 		(void) flush_all();
+}
+
+/*
+ * Are there synchronous standbys?  What the checkpointer has read of the
+ * setting counts, as it does for SyncRepWaitForLSN(): this backend reads a
+ * changed setting between its client's messages only.
+ */
+static bool
+is_asked_for(void)
+{
+	const volatile WalSndCtlData *shared = WalSndCtl;
+
+	if ((shared->sync_standbys_status & SYNC_STANDBY_INIT) != 0)
+		return (shared->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
+	return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 }
 
 /*

@@ -12,11 +12,21 @@ $berlin->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($berlin, 'base', has_streaming => 1);
 $standby->start;
-$berlin->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
-$berlin->reload;
-poll_until { $berlin->safe_psql('postgres', "SELECT sync_state FROM pg_stat_replication") eq 'sync' } 'the standby to be synchronous', 60;
-my $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+my $receiver;
+poll_until { $receiver = $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver') } 'the standby to receive', 60;
+demand('*');
 my $other = background($berlin);
+
+# Which standbys are synchronous.
+sub demand ($names)
+{
+	my $state = $names eq '' ? 'async' : 'sync';
+	$berlin->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
+	$berlin->reload;
+	poll_until { $berlin->safe_psql('postgres', 'SELECT sync_state FROM pg_stat_replication') eq $state } "the standby to be $state", 60;
+	while_away(sub { wait_for_demand($berlin) }) if $names ne '';
+	return;
+}
 
 sub written ($what) { return ask($berlin, "SELECT count(*) FROM written WHERE what = '$what'"); }
 
@@ -83,6 +93,19 @@ subtest 'a lease' => sub {
 	$session->query_safe("$begin INSERT INTO written VALUES ('leased')");
 	assert_query($session, 'COMMIT', '00000', 'it commits when the standby answers');
 	is(written('leased'), 1, 'and is written');
+
+	# Who takes standbys off the list lets the commits go on that wait for them.
+	$session->query_safe("SELECT zk_lease('leased for long', 'app', '1 day') AS token \\gset
+		BEGIN; SELECT zk_xact_lease('leased for long', :token); INSERT INTO written VALUES ('let go on')");
+	while_away(
+		sub {
+			$session->start_query('COMMIT');
+			poll_until { ask($berlin, 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid) eq 'SyncRep' }
+			'it to wait for the standby', 60;
+			demand('');
+			assert_ends($session, '00000', 'it commits when no standby is demanded any more');
+		});
+	demand('*');
 
 	# Without anything to commit there is nothing to wait for.
 	while_away(
