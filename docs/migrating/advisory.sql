@@ -11,6 +11,9 @@
 --
 --   CALL zklock_advisory.allow_local('the_role_of_the_tool');
 --
+-- To install a newer version of this script, DROP SCHEMA zklock_advisory CASCADE and run it
+-- again. Whoever locks in between is refused.
+--
 -- docs/migrating.md says what differs, and what the limits are. To take everything away:
 --
 --   CALL zklock_advisory.allow_local();                   -- everybody

@@ -208,6 +208,11 @@ subtest 'exempt roles' => sub {
 	unlike(join('', run_command([ 'pg_dump', '-d', $berlin->connstr('restored') ])), qr/advisory/, 'and nothing is left of it');
 	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'again');
 	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'and again');
+	my ($renew) = slurp_file($path) =~ /^-- To install a newer .*(DROP SCHEMA zklock_advisory CASCADE) and run it\n/m or die 'the script does not say how to renew it';
+	$berlin->safe_psql('restored', $renew);
+	assert_query(shows_null($berlin, database => 'restored', user => 'migrator', path => $where), $try, '42501', 'between two versions it is refused');
+	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'another version');
+	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'is used');
 	$berlin->safe_psql('postgres', 'DROP DATABASE restored WITH (FORCE)');
 };
 
