@@ -242,8 +242,10 @@ zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
 					zklock_nodedata_quotable(lock_path), leased->ttl_ms),
+			 leased->who.owner == NULL ?
+			 errdetail_log("It has no owner: it was given up with \"keep_for\", or another client has written to its znode. Fencing token " INT64_FORMAT ".",
+						   leased->token) :
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
-						   leased->who.owner == NULL ? "" :
 						   zklock_nodedata_quotable(leased->who.owner),
 						   leased->token)));
 }

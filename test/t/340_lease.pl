@@ -106,7 +106,10 @@ subtest 'who renews it keeps it' => sub {
 	assert_ends($waiter, '55P03', 'and the waiter does not get it');
 	$here->query_safe("SELECT zk_lease_release('kept', $token, '3s')");
 	is(lease($here, 'kept', 'app', "'2s'"), '', 'kept after its release, from its owner, too');
+	my $from = -s $paris->logfile;
 	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'until that time is over';
+	like(slurp_file($paris->logfile, $from), qr{znode "\S+/kept" that .* 3000 ms\n.*DETAIL:  It has no owner: it was given up with "keep_for"},
+		'the log does not speak of an owner without a name');
 };
 
 subtest 'a place in the queue' => sub {
