@@ -55,6 +55,8 @@ my %ways = (
 	'zk_unlock_all' => [ $take, 'SELECT zk_unlock_all()' ],
 	'a lock of the transaction before' => [ q{SELECT zk_lock('%s'); BEGIN; INSERT INTO work VALUES (1)}, q{SELECT zk_unlock('%s')} ],
 	'ROLLBACK TO SAVEPOINT' => [ q{BEGIN; SAVEPOINT s; SELECT zk_xact_lock('%s'); INSERT INTO work VALUES (1)}, 'ROLLBACK TO s; INSERT INTO work VALUES (2)' ],
+	'all in one command' => [ 'BEGIN; SELECT /* %s */',
+		q{WITH w AS (INSERT INTO work SELECT 1 FROM zk_lock('%s') RETURNING 1) SELECT zk_unlock('%s') FROM w} ],
 	'a notification' => [ q{BEGIN; SELECT zk_lock('%s'); NOTIFY work}, q{SELECT zk_unlock('%s')} ],
 	'a lock that could be kept' => [ "SET zklock.keep = '1min'; $take", q{SELECT zk_unlock('%s')} ],
 	'a downgrade' => [ q{BEGIN; SELECT zk_lock('%1$s'), zk_lock_shared('%1$s'); INSERT INTO work VALUES (1)}, q{SELECT zk_unlock('%s')}, 15 ],
