@@ -65,6 +65,7 @@ typedef struct Known
 	bool		is_outdated;	/* its version: a renewal was refused, or its
 								 * outcome is not known */
 	Moment		proof;			/* when the last renewal was sent */
+	bool		is_renewed;		/* by the proof for this commit */
 	SubTransactionId user;		/* what rests on it; Invalid: nothing */
 } Known;
 
@@ -1042,6 +1043,8 @@ prove(ZkRoundTrip *trip, void *argument)
 {
 	Proving    *proving = argument;
 
+	foreach_ptr(Known, known, all_known)
+		known->is_renewed = false;
 	proving->begun_at = protocol_now();
 	trip->deadline = proving_deadline(proving->begun_at);
 	trip->by = ZK_BY_CALLER;
@@ -1080,8 +1083,8 @@ choose(Proving *proving)
 		proving->renewals = palloc0(nused * sizeof(Renewal));
 	foreach_ptr(Known, known, all_known)
 	{
-		bool		is_asked = !proving->always_ask ||
-			known->proof.boot_ms >= proving->begun_at;
+		/* not by time: a renewal of the same millisecond came before it */
+		bool		is_asked = !proving->always_ask || known->is_renewed;
 
 		if (known->user != InvalidSubTransactionId &&
 			(!is_asked || !is_fresh(known)))
@@ -1185,6 +1188,7 @@ note_renewal(Renewal *renewal, const ZkReply *reply)
 				refuse_commit(known);
 			known->leased.version = reply->version;
 			known->is_outdated = false;
+			known->is_renewed = true;
 			known->proof = renewal->sent;
 			break;
 		case ZK_NO_NODE:

@@ -157,6 +157,20 @@ subtest 'a server that hangs at COMMIT' => sub {
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'hang'"), 0, 'nothing was committed');
 };
 
+# A renewal of the same millisecond came before the commit: a quorum is asked anew.
+subtest 'a commit that follows at once' => sub {
+	my $token = lease($here, 'at once', 'app');
+	$here->query_safe('SET zklock.commit_guard = quorum');
+	my $version = sub { return $stranger->exists(lock_path('at once') . '/' . node_of('at once'))->{version}; };
+	foreach my $round (1 .. 20)
+	{
+		my $before = $version->();
+		$here->query_safe("BEGIN; INSERT INTO work VALUES ('at once'); SELECT zk_xact_lease('at once', $token); COMMIT");
+		is($version->() - $before, 2, "round $round: one renewal by the call, and one by the commit");
+	}
+	$here->query_safe('RESET zklock.commit_guard');
+};
+
 subtest 'what others rely on' => sub {
 	my $token = lease($there, 'term', 'app');
 	$here->query_safe("BEGIN; SELECT zk_xact_lease('term', $token); INSERT INTO work VALUES ('long')");
