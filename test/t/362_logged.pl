@@ -95,7 +95,7 @@ sub logged_of_cancelled ($type, $nth, $sql, $act)
 
 # With a record there its container is there, too.
 $anna->query_safe("SELECT zk_run_once('job', 'early')");
-logged_of_cancelled(15, 1, "SELECT zk_run_once('job', 'late')", qr/may have recorded a run of slot "late"/);
+logged_of_cancelled(14, 1, "SELECT zk_run_once('job', 'late')", qr/may have recorded a run of slot "late"/);
 is($anna->query_safe("SELECT zk_forget_run('job', 'late')"), 't', 'it was');
 $anna->query_safe("SELECT zk_run_once('job', 'late')");
 logged_of_cancelled(14, 2, "SELECT zk_forget_run('job', 'late')", qr/deletes the record of a run of slot "late"/);
