@@ -115,6 +115,22 @@ subtest 'all look at once' => sub {
 	assert_one_gives_way(%rings);
 };
 
+# A session that does not wait any more has left its claim on the cycle behind: it is none, or
+# nobody would give way.
+subtest 'a claim that was left behind' => sub {
+	my $stranger = $zk->client;
+	my $ring = ring('left', 1, '8s', '8s');
+	foreach my $i (0, 1) { start_wait($ring, $i); wait_until_said($ring, $i); }
+	my ($newest) = sort { $b <=> $a } map { ($stranger->exists(lock_path(".waits/$_")) // { czxid => 1 })->{czxid} } @{ $ring->{ids} };
+	my $claims = lock_path('.waits/claims');
+	$stranger->create_path($claims);
+	my $claim = $stranger->create(sprintf("$claims/%016x", $newest), '', ephemeral => 1);
+	assert_soon { grep { $_->is_done } @{ $ring->{sessions} } } 'one gives way all the same', $most;
+	$stranger->delete($claim);
+	assert_one_gives_way('a claim left behind' => $ring);
+	$stranger->close;
+};
+
 # Who waits inside PostgreSQL has no timer of zklock's. Who it waits for says so, however long its own is.
 subtest 'over a row' => sub {
 	my $abroad = background($node{paris}, deadlock_timeout => $short, holds => 'f');
