@@ -247,7 +247,6 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	name_record(claim);
 	path = claim->record.path;
 	data = begin_claim(claim);
-	claim->may_be_there = true;
 	for (int attempts = 0;; attempts++)
 	{
 		const ZkReply *record;
@@ -258,6 +257,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 			return false;
 		if (version == ZK_ANY_VERSION)
 			continue;
+		claim->may_be_there = true;
 		zklock_roundtrip_ask_ahead(trip,
 								   zklock_client_create_guarded(client, path,
 																claim->record.guard,

@@ -104,6 +104,17 @@ logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a
 my $second = background($node, holds => 'busy');
 logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
 
+# What was not sent has done nothing.
+{
+	my $from = -s $node->logfile;
+	$anna->query_safe("SET zklock.connect_timeout = '300ms'");
+	$proxy->cut;
+	assert_query($anna, "SELECT zk_run_once('job', 'unsent')", '08001', 'no answer to what comes before the record');
+	$proxy->heal;
+	$anna->query_safe('RESET zklock.connect_timeout');
+	unlike(substr(slurp_file($node->logfile), $from), qr/may have recorded/, 'and no record was asked for');
+}
+
 # Each lock, if that is wanted: who took it, as whom, and how it ended.
 sub lines_of ($sql, $session = $second)
 {
