@@ -221,13 +221,16 @@ zklock_lease_roots_refresh(void)
 static Oid
 choose_database(void)
 {
-	Relation	relation = table_open(DatabaseRelationId, AccessShareLock);
-	TableScanDesc scan = table_beginscan_catalog(relation, 0, NULL);
+	Relation	relation;
+	TableScanDesc scan;
 	Oid			chosen = InvalidOid;
 	bool		is_good = false;
 	HeapTuple	tuple;
 
+	/* the transaction's first snapshot, ahead of the scan's: see snapmgr.c */
 	(void) GetTransactionSnapshot();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
 	while (!is_good && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
