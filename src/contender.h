@@ -49,9 +49,9 @@ extern ZkWaitEnd zklock_contend(ZkContender *contender);
 /*
  * Confirm a grant that rests on a message of the one ahead: is nobody ahead of
  * this contender?  A node ahead may be about to be deleted; this waits for
- * that until the deadline of its bounds.  True also if the session was lost: that is
- * noticed elsewhere.  Raises on interrupts, and when ZooKeeper refuses to
- * answer.
+ * that until the deadline of its bounds.  True also if the session was lost:
+ * that is noticed elsewhere.  Raises on interrupts, and when ZooKeeper refuses
+ * to answer.
  */
 extern bool zklock_contend_confirm(ZkContender *contender);
 

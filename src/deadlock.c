@@ -13,16 +13,18 @@
  * A cycle may be completed later than that.  So each waiter also searches when
  * it makes a fact, and gives way if that one has completed a cycle and another
  * one who is stuck has looked already: nobody else may look again.  If none has,
- * their deadlock_timeouts are still to come.  Of the create of a fact and the note of another one that it
- * has looked, the ensemble does one first.  What is read behind either knows
- * whatever was done before.  So one of the two sees the other, or both do.
+ * their deadlock_timeouts are still to come.  Of the create of a fact and the
+ * note of another one that it has looked, the ensemble does one first.  What is
+ * read behind either knows whatever was done before.  So one of the two sees
+ * the other, or both do.
  *
  * Only one may give way.  So whoever is about to do so first makes a claim on
  * the cycle: a znode whose name is the czxid of the newest fact of all who are
- * stuck there, be it in one cycle or in several that have members in common.  Whoever finds the claim of another one
- * looks again in a moment.  After the claim the cycle is read anew: if somebody
- * else had claimed it and given way before, its fact is gone by then.  With the
- * wait the facts go first, and the claim last.
+ * stuck there, be it in one cycle or in several that have members in common.
+ * Whoever finds the claim of another one looks again in a moment.  After the
+ * claim the cycle is read anew: if somebody else had claimed it and given way
+ * before, its fact is gone by then.  With the wait the facts go first, and the
+ * claim last.
  *
  * A member of a cycle that waits inside PostgreSQL has no deadlock_timeout of
  * ours, and never gives way.

@@ -41,9 +41,9 @@ extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);
 
 /*
  * Say, if it is new, that this backend waits for that place, and search for a
- * cycle, then and when deadlock_timeout is over.  holds_locks: it holds other locks.  A backend that holds none,
- * and keeps nobody waiting in PostgreSQL either, is in no cycle, and asks
- * nobody.  Sets when to check again.  Takes round trips, until the deadline at
+ * cycle, then and when deadlock_timeout is over.  holds_locks: it holds other
+ * locks.  A backend that holds none, and keeps nobody waiting in PostgreSQL
+ * either, is in no cycle, and asks nobody.  Sets when to check again.  Takes round trips, until the deadline at
  * most; raises 40P01 if this backend is to give way, and on interrupts.
  */
 extern void zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
