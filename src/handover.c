@@ -13,16 +13,21 @@
  * watches that node before it says so.  So a waiter that gets no message here
  * gets one from the ensemble, and no lock is needed.
  *
- * What a backend has said stays when it ends, until another one has its place
- * and waits.  Then a holder may tell nobody: the next in the queue learns it
- * from the ensemble.
+ * Shared memory has a slot for each possible backend, and a hash table of those
+ * that wait, by the czxid that they wait for.  A holder looks at one bucket of
+ * that: its cost depends neither on max_connections nor on how many wait for
+ * other locks.  A waiter whose bucket is full gets its message from the
+ * ensemble.  That is rare, for usually one backend waits for a node, and there
+ * are at least as many buckets as backends.
  *
  *-------------------------------------------------------------------------
  */
 #include "handover.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -35,6 +40,17 @@
 #define NOBODY 0
 #define TOLD PG_UINT64_MAX
 
+/* How many backends may wait in one bucket. */
+#define BUCKET_SIZE 8
+
+/* Proc numbers of those that wait for a czxid of that hash, plus 1; or NO_WAITER. */
+typedef struct Bucket
+{
+	pg_atomic_uint32 waiters[BUCKET_SIZE];
+} Bucket;
+
+#define NO_WAITER 0
+
 /*
  * In shared memory, by proc number: the czxid and the path of the node that
  * somebody waits for; NULL if the library was not preloaded.  The path alone
@@ -45,63 +61,143 @@
 static pg_atomic_uint64 *awaited;
 static char (*nodes)[RECIPE_PATH_SIZE];
 
-/* Has this backend said for which node it waits? */
-static bool is_waiting;
+/*
+ * In shared memory: who waits, by hash.  A waiter enters it when its slot is
+ * written, and leaves it when its slot is cleared.  So it tells only where to
+ * look; what the slot says counts.
+ */
+static Bucket *buckets;
+
+/* Our own entry there; NULL: this backend does not wait for a message. */
+static pg_atomic_uint32 *own_entry;
+
+static Bucket *bucket_of(int64 czxid);
+static pg_atomic_uint32 *enter(Bucket *bucket, int procno);
+static bool tell(int procno, const char *node, uint64 czxid);
+static void forget_at_exit(int code, Datum arg);
 
 void
 zklock_handover_await(const char *node, int64 czxid)
 {
+	static bool is_registered = false;
 	int			own = MyProcNumber_compat();
 
 	zklock_handover_forget();
 	if (awaited == NULL || strlen(node) >= RECIPE_PATH_SIZE)
 		return;
+	if (!is_registered)
+		on_shmem_exit(forget_at_exit, 0);
+	is_registered = true;
 	strcpy(nodes[own], node);
 	pg_atomic_exchange_u64(&awaited[own], czxid);
-	is_waiting = true;
+	own_entry = enter(bucket_of(czxid), own);
+	if (own_entry == NULL)
+		pg_atomic_exchange_u64(&awaited[own], NOBODY);
 }
 
 bool
 zklock_handover_has_told(void)
 {
-	return is_waiting &&
+	return own_entry != NULL &&
 		pg_atomic_read_u64(&awaited[MyProcNumber_compat()]) == TOLD;
 }
 
 void
 zklock_handover_forget(void)
 {
-	if (is_waiting)
-		pg_atomic_exchange_u64(&awaited[MyProcNumber_compat()], NOBODY);
-	is_waiting = false;
+	if (own_entry == NULL)
+		return;
+	pg_atomic_exchange_u64(&awaited[MyProcNumber_compat()], NOBODY);
+	pg_atomic_write_u32(own_entry, NO_WAITER);
+	own_entry = NULL;
+}
+
+/*
+ * A wait that was ended by FATAL.  PGPROC is still ours: PostgreSQL's own
+ * callback was registered before this one, and runs after it.
+ */
+static void
+forget_at_exit(int code, Datum arg)
+{
+	zklock_handover_forget();
 }
 
 /*
  * Locks that are released by the end of a process are left to the ensemble: by
- * then there may be no shared memory.  If the waiter is gone, another backend
- * that has its PGPROC wakes up once for nothing.
+ * then there may be no shared memory.
  */
 bool
 zklock_handover_tell(const char *node, int64 czxid)
 {
 	bool		is_told = false;
+	Bucket	   *bucket;
 
 	if (awaited == NULL || proc_exit_inprogress)
 		return false;
-	for (int i = 0; i < MaxBackends; i++)
+	bucket = bucket_of(czxid);
+	for (int i = 0; i < BUCKET_SIZE; i++)
 	{
-		uint64		expected = czxid;
+		uint32		entry = pg_atomic_read_u32(&bucket->waiters[i]);
 
-		if (pg_atomic_read_u64(&awaited[i]) != expected)
-			continue;
-		pg_read_barrier();
-		if (strncmp(nodes[i], node, RECIPE_PATH_SIZE) != 0 ||
-			!pg_atomic_compare_exchange_u64(&awaited[i], &expected, TOLD))
-			continue;
-		SetLatch(&GetPGProcByNumber(i)->procLatch);
-		is_told = true;
+		if (entry != NO_WAITER && tell(entry - 1, node, czxid))
+			is_told = true;
 	}
 	return is_told;
+}
+
+/*
+ * Tell that backend, if it waits for that node.  If it is gone since, another
+ * one that has its PGPROC wakes up once for nothing.
+ */
+static bool
+tell(int procno, const char *node, uint64 czxid)
+{
+	uint64		expected = czxid;
+
+	pg_read_barrier();
+	if (pg_atomic_read_u64(&awaited[procno]) != czxid)
+		return false;
+	pg_read_barrier();
+	if (strncmp(nodes[procno], node, RECIPE_PATH_SIZE) != 0 ||
+		!pg_atomic_compare_exchange_u64(&awaited[procno], &expected, TOLD))
+		return false;
+	SetLatch(&GetPGProcByNumber(procno)->procLatch);
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * The hash table
+ * ---------------------------------------------------------------------
+ */
+
+static uint32
+count_buckets(void)
+{
+	return pg_nextpower2_32(MaxBackends);
+}
+
+/* Both halves: zxids count up in the lower one, and epochs in the upper one. */
+static Bucket *
+bucket_of(int64 czxid)
+{
+	uint32		hash = murmurhash32((uint32) czxid ^ (uint32) (czxid >> 32));
+
+	return &buckets[hash & (count_buckets() - 1)];
+}
+
+/* Take a free entry for that backend; NULL: there is none. */
+static pg_atomic_uint32 *
+enter(Bucket *bucket, int procno)
+{
+	for (int i = 0; i < BUCKET_SIZE; i++)
+	{
+		uint32		expected = NO_WAITER;
+
+		if (pg_atomic_compare_exchange_u32(&bucket->waiters[i], &expected,
+										   procno + 1))
+			return &bucket->waiters[i];
+	}
+	return NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -109,11 +205,12 @@ zklock_handover_tell(const char *node, int64 czxid)
  * ---------------------------------------------------------------------
  */
 
-/* What all backends can say. */
+/* What all backends can say, and the table of those that wait. */
 static Size
 memory_size(void)
 {
-	return mul_size(MaxBackends, sizeof(*awaited) + sizeof(*nodes));
+	return add_size(mul_size(MaxBackends, sizeof(*awaited) + sizeof(*nodes)),
+					mul_size(count_buckets(), sizeof(Bucket)));
 }
 
 void
@@ -128,7 +225,13 @@ zklock_handover_make_memory(void)
 	bool		found;
 
 	awaited = ShmemInitStruct("zklock waiters", memory_size(), &found);
-	nodes = (void *) (awaited + MaxBackends);
-	for (int i = 0; i < MaxBackends && !found; i++)
+	buckets = (Bucket *) (awaited + MaxBackends);
+	nodes = (void *) (buckets + count_buckets());
+	if (found)
+		return;
+	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u64(&awaited[i], NOBODY);
+	for (uint32 i = 0; i < count_buckets(); i++)
+		for (int j = 0; j < BUCKET_SIZE; j++)
+			pg_atomic_init_u32(&buckets[i].waiters[j], NO_WAITER);
 }

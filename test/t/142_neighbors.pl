@@ -167,6 +167,57 @@ subtest 'waiters that give up' => sub {
 	assert_released($zk, 'leave', $abroad);
 };
 
+# All wait for the same node, so they all have the same few places for those that may be told:
+# each way of ending a wait gives its place back.
+subtest 'more that give up than there is room for' => sub {
+	my ($first, $second) = @pool;
+	my $rounds = 10;
+	$first->query_safe("SELECT zk_lock('room')");
+	my ($holder) = nodes('room');
+	my $wait = sub ($session, $sql) {
+		start_in_queue($session, $sql, $zk, lock_path('room'), 2);
+		wait_for_watch($zk, $holder);
+	};
+	my $left = sub {
+		wait_for_queue($zk, lock_path('room'), 1);
+		poll_until { watchers($holder) == 0 } 'its watch to go', 30;
+	};
+	foreach (1 .. $rounds)
+	{
+		$wait->($second, "SELECT zk_lock('room')");
+		$second->cancel;
+		assert_ends($second, '57014', 'canceled');
+		$left->();
+	}
+	foreach (1 .. $rounds)
+	{
+		my $leaving = background($berlin);
+		$wait->($leaving, "SELECT zk_lock('room')");
+		$leaving->terminate;
+		$leaving->wait_result;
+		$left->();
+	}
+	# A subtransaction is rolled back each time, by a timeout of the wait itself.
+	my $sql = "DO \$\$ BEGIN FOR i IN 1 .. $rounds LOOP
+		BEGIN
+			SET LOCAL lock_timeout = '200ms';
+			PERFORM zk_xact_lock('room');
+			RAISE 'granted';
+		EXCEPTION WHEN lock_not_available THEN
+			NULL;
+		END;
+	END LOOP; END \$\$";
+	$second->query_safe($sql);
+	$left->();
+
+	$wait->($second, "SELECT zk_lock('room')");
+	my $told = sub { $berlin->safe_psql('postgres', 'SELECT sum(grants_told) FROM zk_stat') };
+	my $before = $told->();
+	assert_passes('room', $first, $second, 'the next one has it');
+	assert_becomes { $told->() - $before } 1, 'and was told by its neighbor';
+	assert_released($zk, 'room', $second);
+};
+
 # Whoever makes a hold waits like others, and its cleanup must not mind that this
 # backend has never waited for a neighbor before.
 subtest 'a hold as the first wait of a backend' => sub {
