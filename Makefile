@@ -25,9 +25,9 @@
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
 #                          locks; in two minutes with: make bench QUICK=1;
-#                          crowds and storms: make bench SCALE=1; next to another
-#                          build: make bench CHECK=revision; over TLS next to
-#                          without: make bench TLS=1
+#                          crowds and storms: make bench SCALE=1; idle sessions:
+#                          make bench IDLE=1; next to another build: make bench
+#                          CHECK=revision; over TLS next to without: make bench TLS=1
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
 #   make dist              the sources of a release, from its tag
 #   make sbom              builds, and says what is linked: zklock.spdx.json

@@ -43,7 +43,10 @@
 /* How many backends may wait in one bucket. */
 #define BUCKET_SIZE 8
 
-/* Proc numbers of those that wait for a czxid of that hash, plus 1; or NO_WAITER. */
+/*
+ * Proc numbers of those that wait for a czxid of that hash, plus 1; or
+ * NO_WAITER.
+ */
 typedef struct Bucket
 {
 	pg_atomic_uint32 waiters[BUCKET_SIZE];

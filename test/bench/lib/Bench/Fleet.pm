@@ -39,14 +39,17 @@ my %zookeeper = (
 =head2 new(servers => 3, config => { key => value }, size => most backends, network => bool, bin => ..., dir => ...)
 
 Starts the servers, and with network a program that can be taken for the network
-between sessions and servers (route).
+between sessions and servers (route). Of several fleets the later ones have the
+zookeeper of the first, a name of their own, and settings { key => value } by which
+their clusters differ, or find another build.
 
 =cut
 
 sub new ($class, %option)
 {
 	my $self = bless {%option}, $class;
-	$self->{zookeeper} = ZooKeeper->new(
+	my $prefix = defined $option{name} ? "$option{name}-" : '';
+	$self->{zookeeper} //= ZooKeeper->new(
 		%zookeeper,
 		servers => $option{servers},
 		config => { %{ $zookeeper{config} }, %{ $option{config} || {} } }
@@ -55,7 +58,7 @@ sub new ($class, %option)
 	foreach my $name (@clusters)
 	{
 		$self->{cluster}{$name} = cluster(
-			$name, $self->{zookeeper},
+			$prefix . $name, $self->{zookeeper},
 			fsync => 'on',
 			log_statement => 'none',
 			max_connections => int($option{size} / 2) + 20,
@@ -64,9 +67,10 @@ sub new ($class, %option)
 			  "${Bench::Stage::session_timeout_ms}ms",
 			'zklock.root' => $root,
 			# Opening is measured, not tested: nobody is to give up.
-			'zklock.connect_timeout' => '60s');
+			'zklock.connect_timeout' => '60s',
+			%{ $option{settings} || {} });
 		$self->{crowd}{$name} = Bench::Program->new(
-			name => $name,
+			name => $prefix . $name,
 			dir => $option{dir},
 			command => [
 				"$option{bin}/crowd",
@@ -125,9 +129,10 @@ sub _wait_for_backends ($self, $name, $count)
 	return;
 }
 
-# [from, to] of the sessions of a kind.
+# [from, to] of the sessions of a kind; a kind may be that itself.
 sub range ($self, $kind)
 {
+	return $kind if ref $kind;
 	return {
 		all => [ 0, $self->{each} ],
 		holders => [ 0, $self->{holders} ],
@@ -173,7 +178,7 @@ sub network ($self, $command)
 
 =head2 ask_all($kind, $sql, $seconds, clusters)
 
-$kind: all, holders, waiters or first. In the SQL # is the backend's number in
+$kind: all, holders, waiters, first, or [from, to]. In the SQL # is the backend's number in
 its cluster and @ the cluster's name. collect and ask_all return a list of
 answers {cluster, number, sent, answered, state, second, value}, times in
 seconds; who has not answered is "late".
@@ -267,9 +272,9 @@ sub restart ($self, $name)
 
 =pod
 
-=head2 backends($cluster)
+=head2 backends($cluster), programs
 
-Process ids, of those of the crowd.
+Process ids: of the crowd's backends; of the programs of all their sessions.
 
 =cut
 
@@ -298,9 +303,10 @@ sub backends ($self, $name)
 
 =pod
 
-=head2 memory, cpu
+=head2 memory, cpu, cpu_of_servers
 
-As they are now: {what => kB}; {what => seconds since it was started}.
+As they are now: {what => kB}; {what => seconds since it was started}; the same for
+each server, by its number.
 
 Of a backend its Private_* as in Bench::Commits; of a session's program, which
 lets nobody look at it, anonymous memory and page tables; both as means. Of a
@@ -330,6 +336,12 @@ sub _processes ($self)
 		programs => [ map { _children($_) } @backends ],
 		servers =>
 		  [ map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running ]);
+}
+
+sub programs ($self)
+{
+	my %pids = $self->_processes;
+	return @{ $pids{programs} };
 }
 
 sub memory ($self)
@@ -376,6 +388,12 @@ sub cpu ($self)
 		$self->{network}
 		? (network => _cpu_of_one($self->{network}{pid}))
 		: () };
+}
+
+sub cpu_of_servers ($self)
+{
+	my $zk = $self->{zookeeper};
+	return { map { $_ => _cpu_of_all($zk->pid($_)) } $zk->running };
 }
 
 =pod
