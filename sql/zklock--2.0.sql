@@ -1148,7 +1148,7 @@ BEGIN ATOMIC
 		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
 				item, fact, place, subject, value, number, ordinal)
 			LEFT JOIN (VALUES (ARRAY['unheard', 'unresolved', 'unreachable', 'no connection', 'closed',
-				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted'])) AS v(words)
+				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted', 'requests'])) AS v(words)
 				ON pg_catalog.starts_with(f.item, 'server '::text)
 	), address AS MATERIALIZED (
 		SELECT f.*, a.mode, pg_catalog.substring(f.value, '[0-9][0-9.]*'::text) AS release,
@@ -1181,6 +1181,15 @@ BEGIN ATOMIC
 			pg_catalog.substring(f.value, 'received_count.([0-9]{1,15})'::text)::bigint AS changes
 		FROM fact AS f
 		WHERE f.fact = 'counters'
+	), request AS (
+		-- of the servers that serve: the longest request that the one takes that takes the
+		-- shortest, as far as it was tried, and what it is to take
+		SELECT pg_catalog.min(f.value::bigint) AS bytes, pg_catalog.count(DISTINCT f.place) AS known,
+			pg_catalog.pg_size_bytes(pg_catalog.current_setting('zklock.max_lock_bytes'::text)) * 2 - 1 AS wanted,
+			pg_catalog.string_agg(DISTINCT f.subject, ', '::text) FILTER (WHERE f.value::bigint <
+				pg_catalog.pg_size_bytes(pg_catalog.current_setting('zklock.max_lock_bytes'::text)) * 2 - 1) AS small
+		FROM fact AS f
+		WHERE f.fact = 'requests'
 	), encryption AS MATERIALIZED (
 		-- 1 version, 2 cipher, 5 subject of the server; and when the first certificate of
 		-- either side expires
@@ -1299,6 +1308,22 @@ BEGIN ATOMIC
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
 		UNION ALL
+		SELECT 8, 'jute.maxbuffer', r.*
+		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN request AS q, LATERAL (VALUES
+			(1, q.small IS NOT NULL, 'warning',
+				'it is less than twice zklock.max_lock_bytes: %1$s takes no request of %2$s bytes, but one of %3$s',
+				'Set zklock.max_lock_bytes to %4$skB or less wherever this ensemble is used, or raise jute.maxbuffer of all servers. The end of a session that holds more makes a transaction that the servers cannot read again: after a restart none of them starts.'),
+			(2, q.known < e.serving, 'note',
+				'of some servers it could not be found out whether they take requests of %2$s bytes, twice zklock.max_lock_bytes',
+				'Try again; or compare zklock.max_lock_bytes with jute.maxbuffer of all servers (1 MB by default), of which it may be half.'),
+			(3, true, 'ok', 'all servers take requests of %2$s bytes: twice zklock.max_lock_bytes', NULL))
+			AS v(nr, applies, state, what, remedy),
+			LATERAL (SELECT v.nr, v.applies, v.state,
+				pg_catalog.format(v.what, q.small, q.wanted, q.bytes),
+				pg_catalog.format(v.remedy, q.small, q.wanted, q.bytes, (q.bytes + 1) / 2048))
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.serving > 0 AND o.with_session
+		UNION ALL
 		SELECT 8, 'session timeout', r.*
 		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN granted AS g, LATERAL (VALUES
 			(1, o.session_ms < g.min_ms OR o.session_ms > g.max_ms, 'warning',
@@ -1341,7 +1366,7 @@ BEGIN ATOMIC
 		UNION ALL
 		-- All that is found in the ensemble itself; docs/monitoring.md marks these rows.
 		SELECT 10, 'not looked at', 1, true, 'note',
-			'granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases: only a session tells',
+			'jute.maxbuffer, granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases: only a session tells',
 			'Run zk_check(true), too: after each change of the settings or of the ensemble, and now and then.'
 		FROM own AS o
 		WHERE NOT o.with_session

@@ -21,6 +21,12 @@
 #define ASK_ADDRESSES_MAX 4
 #define ASK_ALL_MAX (SERVERS_MAX * ASK_ADDRESSES_MAX)
 
+/*
+ * The shortest request that is tried.  A server that closes the connection is
+ * asked for half as much.
+ */
+#define ASK_REQUEST_MIN 4096
+
 /* Most of a text that is passed on, in bytes. */
 #define ASK_TEXT_MAX 2048
 
@@ -40,7 +46,9 @@ typedef enum AskVerdict
 	ASK_SERVING,				/* (its reply to "srvr") */
 	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
 	ASK_COUNTERS,				/* likewise (some of its reply to "mntr") */
-	ASK_ENCRYPTED				/* over TLS (tls_describe()) */
+	ASK_ENCRYPTED,				/* over TLS (tls_describe()) */
+	ASK_REQUESTS				/* of one that serves: how long a request it
+								 * takes (bytes) */
 } AskVerdict;
 
 #endif							/* ZKLOCK_ASK_H */

@@ -56,8 +56,8 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* Most answers: one of the program, four of each address. */
-#define ANSWERS_MAX (1 + 4 * ASK_ALL_MAX)
+/* Most answers: one of the program, five of each address. */
+#define ANSWERS_MAX (1 + 5 * ASK_ALL_MAX)
 
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160
@@ -225,7 +225,10 @@ check_servers(Check *check)
 	int64		until = protocol_now() +
 		(!check->has_session ? ANSWER_MS :
 		 Min(ANSWER_FULL_MS, Max(left / 2, 100)));
-	const Frame frame = {.kind = FRAME_ASK,.u.ask_until = until};
+	const Frame frame = {
+		.kind = FRAME_ASK,.u.ask = {until, check->has_session ?
+		zklock_lock_request_bytes() : 0}
+	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(servers), frame_text(tls)
 	};
@@ -351,7 +354,7 @@ put_answer(Check *check, const FrameTaken *taken, bool is_first)
 
 	if (taken->frame.kind != FRAME_ANSWER || answer->server < 0 ||
 		answer->server >= check->list.nservers || answer->verdict < 0 ||
-		answer->verdict > ASK_ENCRYPTED ||
+		answer->verdict > ASK_REQUESTS ||
 		is_first != (answer->verdict == ASK_PROGRAM))
 		return false;
 	if (is_first)

@@ -81,6 +81,7 @@ static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
 static void leave(ZkKeep *keep);
 static void release(ZkKeep *keep);
+static Size kept_bytes(void);
 static ZkKeep *find_kept(void);
 static ZkKeep *find_free(void);
 
@@ -197,9 +198,9 @@ zklock_keep_count(void)
 }
 
 void
-zklock_keep_drop_down_to(int most)
+zklock_keep_drop_down_to(int most, Size most_bytes)
 {
-	while (nkept > most)
+	while (nkept > most || kept_bytes() > most_bytes)
 		zklock_keep_drop(find_kept()->place);
 }
 
@@ -211,7 +212,7 @@ zklock_keep_settle(void)
 	if (nkept == 0)
 		return;
 	if (zklock_session_is_outdated())
-		zklock_keep_drop_down_to(0);
+		zklock_keep_drop_down_to(0, 0);
 	live = zklock_session_live();
 	for (int i = 0; i < KEEP_SLOTS; i++)
 		if (keeps[i].is_kept &&
@@ -329,6 +330,18 @@ release(ZkKeep *keep)
 	zklock_place_unwatch(keep->place);
 	keep->place->keep = NULL;
 	keep->place = NULL;
+}
+
+/* How many bytes the paths of their nodes have. */
+static Size
+kept_bytes(void)
+{
+	Size		sum = 0;
+
+	for (int i = 0; nkept > 0 && i < KEEP_SLOTS; i++)
+		if (keeps[i].is_kept)
+			sum += ZK_PATH_BYTES(keeps[i].place->node);
+	return sum;
 }
 
 /* One that is kept; NULL if there is none. */

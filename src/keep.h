@@ -55,8 +55,11 @@ extern void zklock_keep_drop(ZkPlace *place);
 /* How many are kept, or were given up, which nobody has noticed yet. */
 extern int	zklock_keep_count(void);
 
-/* Leave as many that there are no more than that.  Never raises or waits. */
-extern void zklock_keep_drop_down_to(int most);
+/*
+ * Leave as many that there are no more than that, and the paths of their nodes
+ * have no more bytes than that.  Never raises or waits.
+ */
+extern void zklock_keep_drop_down_to(int most, Size most_bytes);
 
 /*
  * At the end of a transaction: leave those that were kept under other

@@ -34,23 +34,32 @@
 #include "name.h"
 #include "nodedata.h"
 
-/* How many locks are held, and how much of the ensemble their nodes take. */
+/* How many locks are held, and what the paths of their queue nodes add up to. */
 static int	nheld;
 static Size held_bytes;
 
-/*
- * zklock.max_locks: how many locks one backend may hold.  The end of a
- * session is one transaction over all its nodes, which too many of them make
- * too large for the ensemble (ZOOKEEPER-4306).
- */
+/* zklock.max_locks: how many locks one backend may hold. */
 static int	max_locks_setting;
 
 /*
- * How much their nodes may take, paths and data, whatever zklock.max_locks is:
- * half of what a server takes for a transaction (jute.maxbuffer).  The other
- * half is for what is not counted: the lock taken last, kept ones, facts.
+ * zklock.max_lock_bytes, in kB: how much the paths of the session's queue
+ * nodes may take, of locks that are held, kept and awaited, whatever
+ * zklock.max_locks is.
+ *
+ * The end of a session is one transaction that names all its ephemeral znodes
+ * (CloseSessionTxn).  If that is longer than jute.maxbuffer and
+ * zookeeper.jute.maxbuffer.extrasize together allow, 1 kB at least, the servers
+ * write it and cannot read it again, and none of them starts any more
+ * (ZOOKEEPER-4306).  After a reconnect the client library names all paths that
+ * it watches, one for each lock that is held, in one request, which may have
+ * jute.maxbuffer and no more.
+ *
+ * So the bound is half of jute.maxbuffer, whose default is 1 MB.  The other
+ * half is for what is not counted: the second node of each downgrade under way,
+ * the facts of a wait (deadlock.c), and the queues of kept locks, which are
+ * watched, too.
  */
-#define BYTES_MAX (512 * 1024)
+static int	max_lock_bytes_setting;
 
 /* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
 static bool snapshot_warning;
@@ -103,7 +112,7 @@ HTAB	   *zklock_locks;
 /* Of the table and what hangs on it; NULL until the first lock. */
 static MemoryContext LockContext;
 
-static void make_room(void);
+static void make_room(const Lock *lock);
 static bool has_unkept(void);
 static Lock *enter_lock(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
@@ -143,6 +152,12 @@ zklock_lock_init(void)
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_lock_bytes",
+							"Most bytes that the paths of one backend's queue nodes may have.",
+							"Half of jute.maxbuffer of ZooKeeper's servers, or less.",
+							&max_lock_bytes_setting, 512, 4, 32 * 1024,
+							PGC_SUSET, GUC_UNIT_KB,
+							NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.snapshot_warning",
 							 "Warns when a lock is taken in a transaction whose snapshot is already fixed.",
 							 NULL,
@@ -156,6 +171,13 @@ zklock_lock_init(void)
 							 session_scope_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+}
+
+/* By default it is as long as jute.maxbuffer allows by default. */
+int
+zklock_lock_request_bytes(void)
+{
+	return max_lock_bytes_setting * 2048 - 1;
 }
 
 void
@@ -201,7 +223,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
 			zklock_keep_take(&lock->place))
 			return grant(order, lock, taken);
-		make_room();
+		make_room(lock);
 		end = win_place(order, lock);
 		if (end == ZK_WAIT_GRANTED)
 			return grant(order, lock, taken);
@@ -297,7 +319,7 @@ zklock_release_session_scope(ZkWork work)
 	HOLD_INTERRUPTS();
 	if (had_locks)
 		end_scopes(ENDS(ZK_SCOPE_SESSION), work);
-	zklock_keep_drop_down_to(0);
+	zklock_keep_drop_down_to(0, 0);
 	RESUME_INTERRUPTS();
 	if (had_locks)
 		(void) zklock_session_await_undone(protocol_now() + RELEASE_MS);
@@ -413,26 +435,33 @@ zklock_lock_is_of_session(const Lock *lock)
  */
 
 /*
- * Raise 53400 if one more lock is past zklock.max_locks, with what is merely
- * kept given up, or if those that are held take too much of the ensemble.
+ * Raise 53400 if one more lock is past zklock.max_locks or
+ * zklock.max_lock_bytes, with what is merely kept given up as far as it has
+ * to.
  */
 static void
-make_room(void)
+make_room(const Lock *lock)
 {
-	bool		are_long = nheld < max_locks_setting;
+	Size		next = ZK_PATH_BYTES(lock->path) + RECIPE_NODE_SIZE;
+	Size		most = (Size) max_lock_bytes_setting * 1024;
+	bool		is_one_more = nheld < max_locks_setting;
 
-	zklock_keep_drop_down_to(Max(max_locks_setting - nheld - 1, 0));
-	if (are_long && held_bytes < BYTES_MAX)
+	if (is_one_more && held_bytes + next <= most)
+	{
+		zklock_keep_drop_down_to(max_locks_setting - nheld - 1,
+								 most - held_bytes - next);
 		return;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many ZooKeeper locks"),
-			 are_long ?
-			 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %d bytes.",
-					   nheld, held_bytes, BYTES_MAX) :
+			 is_one_more ?
+			 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %zu bytes.",
+					   nheld, held_bytes, most) :
 			 errdetail("This session holds %d.", nheld),
-			 are_long ?
-			 errhint("Release some, or give locks shorter names.") :
+			 is_one_more ?
+			 errhint("Release some, or give locks shorter names. \"%s\" may be half of what all servers have as jute.maxbuffer, and no more: see zk_check().",
+					 "zklock.max_lock_bytes") :
 			 errhint("Release some, or increase \"%s\".",
 					 "zklock.max_locks")));
 }
@@ -664,7 +693,7 @@ win_place(const ZkLockOrder *order, Lock *lock)
 	zklock_session_open();
 	end = zklock_contend(&contender);
 	if (end == ZK_WAIT_GRANTED)
-		lock->nbytes = strlen(lock->place.node) + strlen(contender.data);
+		lock->nbytes = ZK_PATH_BYTES(lock->place.node);
 	if (end == ZK_WAIT_GRANTED && contender.wants_keep)
 		zklock_keep_begin(&lock->place, contender.data);
 	return end;

@@ -38,6 +38,12 @@ typedef struct ZkLockOrder
 extern void zklock_lock_init(void);
 
 /*
+ * How long a request ZooKeeper's servers must take for zklock.max_lock_bytes,
+ * in bytes.
+ */
+extern int	zklock_lock_request_bytes(void);
+
+/*
  * May locks of that scope be taken?  Raises 0A000, or warns once a statement,
  * as zklock.session_scope says.  name: of the lock, for the HINT.
  */

@@ -35,7 +35,8 @@ typedef struct Lock
 	int			line;			/* on the board, see zklock_board_put_lock() */
 	char	   *holder;			/* and the lock, for the log; NULL: it is not
 								 * logged */
-	Size		nbytes;			/* path and data of its node, from the grant on */
+	Size		nbytes;			/* what the path of its node takes, from the
+								 * grant on */
 	ZkWorkMark	granted_in;		/* how far the transaction was at the grant */
 	ZkPlace		place;			/* of both modes; ours while there are counts */
 } Lock;

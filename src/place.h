@@ -22,6 +22,9 @@
  */
 #define ZK_PROOF_ATTEMPTS 6
 
+/* What a path takes in a list of paths: its length stands in front. */
+#define ZK_PATH_BYTES(path) (strlen(path) + 4)
+
 /*
  * A place.  Who wants one sets the first part; a contender that is granted
  * the lock (contender.h) sets the second.

@@ -8,6 +8,12 @@
  * which they answer if somebody has allowed it.  No session, and the
  * ZooKeeper library has no part in it.
  *
+ * No word tells jute.maxbuffer, the longest request that a server takes.  So
+ * it is tried, if that is asked: with a request to go on with a session that
+ * there cannot be, filled up with zeros.  A server that takes it answers that
+ * there is no such session, and any other closes the connection as soon as it
+ * has read the length.  Nothing is changed by it in the ensemble.
+ *
  * All connections are served by one poll().  Only the look-up of a name can
  * block, for as long as it takes.  So addresses are asked before names are
  * looked up, what is known is written at once, and the backend kills this
@@ -38,9 +44,27 @@ static const struct
 	const char *text;
 	AskVerdict	verdict;
 }			words[] = {
-	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"mntr", ASK_COUNTERS}
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"mntr", ASK_COUNTERS},
+	{NULL, ASK_REQUESTS}		/* no word, but a long request */
 };
 #define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
+
+/*
+ * What a long request begins with: its length, in the first four bytes; the
+ * version of the protocol, 0; the last zxid seen, 0; a session timeout, 4 s;
+ * the session, 1, for a server's have its start and its number in the upper
+ * bytes; the length of its password, 16, and 16 bytes that are not that; and
+ * that a server will do that only reads.
+ */
+static const unsigned char request_head[] = {
+	0, 0, 0, 0,
+	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x0f, 0xa0,
+	0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 16,
+	0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1
+};
+
+/* How much of it is sent at a time. */
+#define REQUEST_PART 16384
 
 /* An address that is asked one word after the other. */
 typedef struct Asked
@@ -49,6 +73,8 @@ typedef struct Asked
 	int			word;			/* the current one */
 	int			fd;				/* -1: there is nothing to wait for */
 	bool		is_connected;
+	int32_t		request_bytes;	/* of the long request: its length */
+	size_t		nsent;			/* and how much is sent, the length included */
 	int64_t		started_us;		/* when it was asked */
 	size_t		length;
 	char		reply[REPLY_MAX + 1];
@@ -56,6 +82,7 @@ typedef struct Asked
 
 static ServerList list;
 static int64_t deadline;		/* protocol_now() */
+static int32_t request_bytes;	/* as in FrameAsk */
 static Asked asked[ASK_ALL_MAX];
 static int	nasked;
 
@@ -63,6 +90,8 @@ static void look_up(int server);
 static void start(Asked *one);
 static void serve(int64_t until);
 static void go_on(Asked *one);
+static bool is_sending(const Asked *one);
+static bool send_more(Asked *one);
 static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static const char *pick_counters(const char *reply);
@@ -80,7 +109,8 @@ program_ask(const FrameTaken *asking)
 
 	/* nothing else ends a look-up when the backend has gone */
 	program_end_with_backend(SIGALRM);
-	deadline = asking->frame.u.ask_until;
+	deadline = asking->frame.u.ask.until;
+	request_bytes = asking->frame.u.ask.request_bytes;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */
 		!servers_parse(asking->blobs[0], &list, text))
@@ -133,6 +163,7 @@ look_up(int server)
 	{
 		asked[nasked].address = found.all[i];
 		asked[nasked].address.server = server;
+		asked[nasked].request_bytes = request_bytes;
 		start(&asked[nasked++]);
 	}
 }
@@ -148,6 +179,7 @@ start(Asked *one)
 {
 	one->is_connected = false;
 	one->length = 0;
+	one->nsent = 0;
 	one->started_us = now_us();
 	one->fd = socket(one->address.address.ss_family,
 					 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -180,7 +212,11 @@ serve(int64_t until)
 		for (int i = 0; i < nasked; i++)
 		{
 			polled[i].fd = asked[i].fd;
-			polled[i].events = asked[i].is_connected ? POLLIN : POLLOUT;
+			polled[i].events = 0;
+			if (!asked[i].is_connected || is_sending(&asked[i]))
+				polled[i].events |= POLLOUT;
+			if (asked[i].is_connected)
+				polled[i].events |= POLLIN;
 			polled[i].revents = 0;
 			is_idle &= asked[i].fd < 0;
 		}
@@ -213,8 +249,14 @@ go_on(Asked *one)
 			return;
 		}
 		one->is_connected = true;
-		send(one->fd, words[one->word].text, strlen(words[one->word].text),
-			 MSG_NOSIGNAL);
+		if (words[one->word].text != NULL)
+			send(one->fd, words[one->word].text,
+				 strlen(words[one->word].text), MSG_NOSIGNAL);
+		return;
+	}
+	if (is_sending(one) && !send_more(one))
+	{
+		finish(one, ASK_CLOSED, "");
 		return;
 	}
 	received = recv(one->fd, one->reply + one->length,
@@ -229,15 +271,49 @@ go_on(Asked *one)
 			   error_of_tls);
 }
 
+/* Is there more of a long request to be sent? */
+static bool
+is_sending(const Asked *one)
+{
+	return words[one->word].text == NULL &&
+		one->nsent < (size_t) one->request_bytes + 4;
+}
+
 /*
- * End its connection, say what came of it, and ask the next word.  SERVING
- * stands for any reply; other verdicts have that text.
+ * Send the next part of a long request; false if the server has closed the
+ * connection.
+ */
+static bool
+send_more(Asked *one)
+{
+	unsigned char part[REQUEST_PART] = {0};
+	size_t		length = (size_t) one->request_bytes + 4 - one->nsent;
+	ssize_t		sent;
+
+	if (length > sizeof(part))
+		length = sizeof(part);
+	for (size_t at = one->nsent; at < sizeof(request_head); at++)
+		part[at - one->nsent] = at >= 4 ? request_head[at] :
+			(unsigned char) ((uint32_t) one->request_bytes >> (24 - 8 * at));
+	sent = send(one->fd, part, length, MSG_NOSIGNAL);
+	if (sent < 0)
+		return errno == EINTR || errno == EAGAIN;
+	one->nsent += (size_t) sent;
+	return true;
+}
+
+/*
+ * End its connection, say what came of it, and ask the next word, or for a
+ * shorter request.  SERVING stands for any reply; other verdicts have that
+ * text.
  */
 static void
 finish(Asked *one, AskVerdict verdict, const char *text)
 {
 	static const char version[] = "Zookeeper version: ";
 	char		tls[TLS_TEXT_SIZE];
+	char		bytes[16];
+	bool		is_too_long;	/* perhaps: the half is tried */
 
 	one->reply[one->length] = '\0';
 
@@ -245,6 +321,8 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	(void) tls_describe(one->fd, tls, sizeof(tls));
 	if (one->word == 0 && tls[0] != '\0')
 		say(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
+	is_too_long = verdict == ASK_CLOSED && words[one->word].text == NULL &&
+		one->request_bytes / 2 >= ASK_REQUEST_MIN;
 	if (verdict == ASK_SERVING)
 	{
 		verdict = words[one->word].verdict;
@@ -253,6 +331,9 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 			verdict = strstr(one->reply, "not currently serving requests") != NULL ?
 				ASK_IDLE : ASK_STRANGER;
 		text = verdict == ASK_COUNTERS ? pick_counters(one->reply) : one->reply;
+		snprintf(bytes, sizeof(bytes), "%d", (int) one->request_bytes);
+		if (verdict == ASK_REQUESTS)
+			text = bytes;
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
@@ -261,12 +342,16 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	if (one->fd >= 0)
 		close(one->fd);
 	one->fd = -1;
-	if ((one->word > 0 || verdict == ASK_SERVING) &&
-		one->word + 1 < NWORDS && protocol_now() < deadline)
-	{
+	if (protocol_now() >= deadline)
+		return;
+	if (is_too_long)
+		one->request_bytes /= 2;
+	else if ((one->word > 0 || verdict == ASK_SERVING) && one->word + 1 < NWORDS &&
+			 (words[one->word + 1].text != NULL || request_bytes > 0))
 		one->word++;
-		start(one);
-	}
+	else
+		return;
+	start(one);
 }
 
 /*

@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 17
+#define PROTOCOL_VERSION 18
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -209,6 +209,14 @@ typedef struct FrameStatus
  */
 typedef ZkReply FrameReply;
 
+/* Blobs: servers and how to use TLS, as in FrameOpen. */
+typedef struct FrameAsk
+{
+	int64_t		until;			/* protocol_now() */
+	int32_t		request_bytes;	/* are requests of that length taken?  0: that
+								 * is not asked */
+} FrameAsk;
+
 /* The fixed part of every frame. */
 typedef struct Frame
 {
@@ -225,8 +233,7 @@ typedef struct Frame
 		FrameStatus status;
 		FrameReply	reply;
 		int32_t		watch_news; /* ZkWatchNews */
-		int64_t		ask_until;	/* protocol_now().  Blobs: servers and how to
-								 * use TLS, as in FrameOpen */
+		FrameAsk	ask;
 		FrameAnswer answer;
 	}			u;
 } Frame;

@@ -1,0 +1,93 @@
+
+# The end of a session is one transaction over its znodes. If it is longer than a server
+# reads (jute.maxbuffer and its extrasize), no server that has it starts again
+# (ZOOKEEPER-4306). zklock.max_lock_bytes bounds it, and zk_check() finds out what the
+# servers take.
+
+use ZkLockTest;
+
+# As little beyond jute.maxbuffer as there can be.
+my $size = 65536;
+my $zk = ZooKeeper->new(
+	java_options => [ "-Djute.maxbuffer=$size", '-Dzookeeper.jute.maxbuffer.extrasize=1024' ])->start;
+my $node = cluster('berlin', $zk, 'zklock.max_locks' => 10000);
+
+# Takes locks with long names until that is refused.
+sub fill ($session)
+{
+	return assert_query($session, "DO \$\$ BEGIN FOR i IN 1..2000 LOOP
+			PERFORM zk_lock('full/' || repeat('x', 400) || i); END LOOP; END \$\$",
+		'53400', 'locks beyond the bound are refused');
+}
+
+# The bytes of the paths of its queue nodes, each with its length, as in the transaction.
+sub bytes_of_paths
+{
+	my @paths = map { $_->[0] } $zk->ephemerals(lock_path('full/'));
+	my $bytes = 0;
+	$bytes += 4 + length foreach @paths;
+	return $bytes;
+}
+
+# Ends the session and the servers; the servers have the transaction to read at their start.
+sub end_and_stop ($session)
+{
+	$session->quit;
+	poll_until { !$zk->ephemerals(lock_path('full/')) } 'nodes to go with the session', 60;
+	return $zk->stop;
+}
+
+subtest 'what the servers take' => sub {
+	foreach my $case (
+		[ '512kB', qr/^warning\|it is less than twice zklock\.max_lock_bytes: 127\.0\.0\.1:\d+ takes no request of 1048575 bytes, but one of 65535\|Set zklock\.max_lock_bytes to 32kB or less/ ],
+		[ '33kB', qr/^warning\|.* takes no request of 67583 bytes, but one of 33791\|Set zklock\.max_lock_bytes to 16kB or less/ ],
+		[ '32kB', qr/^ok\|all servers take requests of 65535 bytes: twice zklock\.max_lock_bytes\|$/ ])
+	{
+		my ($setting, $pattern) = @$case;
+		my $row;
+		my $session = background($node, 'zklock.max_lock_bytes' => $setting);
+		# A busy machine may need more time than zk_check() has.
+		poll_until {
+			$row = $session->query_safe("SELECT state, what, remedy FROM zk_check() WHERE item = 'jute.maxbuffer'");
+			$row !~ /could not be found out/
+		} 'zk_check() to find it out', 60;
+		like($row, $pattern, $setting);
+		is($session->query_safe("SELECT count(*) FROM zk_check(false) WHERE item = 'jute.maxbuffer'"), 0, 'not without a session');
+		$session->quit;
+	}
+};
+
+subtest 'up to the bound' => sub {
+	my $session = background($node, 'zklock.max_lock_bytes' => '64kB', 'zklock.keep' => '10min');
+	$session->query_safe("SELECT zk_lock('full/' || repeat('k', 400) || i), zk_unlock('full/' || repeat('k', 400) || i)
+		FROM generate_series(1, 20) AS i");
+	is($session->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'"), 20, 'some are kept');
+	fill($session);
+	like($session->error, qr/too many ZooKeeper locks\nDETAIL:  This session holds \d+, whose znodes have \d+ bytes, and may have 65536 bytes/,
+		'which says how much there is');
+	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" may be half of what all servers have as jute\.maxbuffer/, 'and what may be changed');
+	is($session->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'"), 0, 'kept ones go first');
+	my $held = $session->query_safe('SELECT count(*) FROM zk_locks');
+	assert_becomes { scalar(my @nodes = $zk->ephemerals(lock_path('full/'))) } $held, 'those that are held stay';
+	my $bytes = bytes_of_paths();
+	cmp_ok($bytes, '<=', $size, 'no more than it may have');
+	cmp_ok($bytes, '>', $size - 700, 'and no less than there is room for');
+	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_locks LIMIT 3) AS l"), 't', 'and are held');
+	$session->query_safe("SELECT zk_unlock(name) FROM zk_locks LIMIT 2");
+	like($session->query("SELECT zk_lock('full/' || repeat('y', 400))"), qr/^\d+$/, 'with room there is one more');
+	end_and_stop($session);
+	$zk->start;
+	like(background($node)->query_safe("SELECT zk_lock('served')"), qr/^\d+$/, 'the server starts again, and serves');
+};
+
+# What makes the bound necessary: with a larger one the server does not come back.
+subtest 'beyond what a server reads' => sub {
+	my $session = background($node, 'zklock.max_lock_bytes' => '72kB');
+	fill($session);
+	cmp_ok(bytes_of_paths(), '>', $size + 1024, 'more than it reads');
+	end_and_stop($session);
+	ok(!eval { $zk->start; 1 }, 'the server does not start any more');
+	$zk->kill9;
+};
+
+done_testing();
