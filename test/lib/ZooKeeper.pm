@@ -255,6 +255,7 @@ sub new ($class, %option)
 		mkpath($dir);
 		$self->{member}{$id} = {
 			dir => $dir,
+			address => '127.0.0.1',
 			port => free_port(),
 			$option{tls} ? (secure_port => free_port()) : (),
 			quorum_port => free_port(),
@@ -286,15 +287,20 @@ sub running ($self)
 
 =pod
 
-=head2 connect_string(members), port($member), pid($member), log_file($member),
-data_dir($member)
+=head2 connect_string(members), address($member), port($member), pid($member),
+log_file($member), data_dir($member)
 
 =cut
 
 sub connect_string ($self, @members)
 {
 	@members = $self->members unless @members;
-	return join ',', map { '127.0.0.1:' . $self->port($_) } @members;
+	return join ',', map { $self->address($_) . ':' . $self->port($_) } @members;
+}
+
+sub address ($self, $member = undef)
+{
+	return $self->{member}{ $member || 1 }{address};
 }
 
 sub port ($self, $member = undef)
@@ -353,6 +359,21 @@ sub add_tls ($self, $member, $tls)
 {
 	$self->{tls} = $tls;
 	$self->{member}{$member}{secure_port} //= free_port();
+	return $self->_write_config($member);
+}
+
+=pod
+
+=head2 move($member, $address)
+
+From its next start on it serves its clients at that loopback address, such as 127.0.0.2,
+on the same port, and nowhere else: a machine that was replaced.
+
+=cut
+
+sub move ($self, $member, $address)
+{
+	$self->{member}{$member}{address} = $address;
 	return $self->_write_config($member);
 }
 
@@ -595,7 +616,7 @@ sub four_letter_word ($self, $word, $member = undef, $patience = undef)
 	$patience //= $self->{member}{ $member || 1 }{is_paused} ? 1 : $self->{patience};
 	$self->{asked}++;
 	my $socket = IO::Socket::INET->new(
-		PeerAddr => '127.0.0.1',
+		PeerAddr => $self->address($member),
 		PeerPort => $self->port($member),
 		Timeout => $patience) or return '';
 	syswrite $socket, $word;
@@ -799,8 +820,7 @@ A new session of its own: a foreign client. See ZooKeeper::Client.
 sub client ($self, %option)
 {
 	my $member = $option{member} || ($self->running)[0];
-	return ZooKeeper::Client->new('127.0.0.1:' . $self->port($member),
-		%option);
+	return ZooKeeper::Client->new($self->connect_string($member), %option);
 }
 
 # A directory that lives as long as the test's other files, for reading the
@@ -821,7 +841,7 @@ sub _write_config ($self, $id)
 		syncLimit => 4,
 		dataDir => "$member->{dir}/data",
 		clientPort => $member->{port},
-		clientPortAddress => '127.0.0.1',
+		clientPortAddress => $member->{address},
 		maxClientCnxns => 0,
 		'4lw.commands.whitelist' => '*',
 		'admin.enableServer' => 'false',
@@ -844,7 +864,7 @@ sub _write_config ($self, $id)
 			%config,
 			serverCnxnFactory => 'org.apache.zookeeper.server.NettyServerCnxnFactory',
 			$member->{secure_port}
-			? (secureClientPort => $member->{secure_port}, secureClientPortAddress => '127.0.0.1')
+			? (secureClientPort => $member->{secure_port}, secureClientPortAddress => $member->{address})
 			: (
 				'client.portUnification' => 'true',
 				# Set by a secureClientPort alone; without it nobody who uses TLS is served.
