@@ -30,6 +30,14 @@
  * comes while a report is made is not reported
  * (LearnerSessionTracker.touchSession() and snapshot()).
  *
+ * It does not matter who had answered those requests.  A read that the
+ * follower answers from its memory makes the session as active as a sync that
+ * the leader answers.  But a sync's answer also says that leader and follower
+ * were in touch; a read is answered while the network between them stands
+ * still.  Then the report of it is late by as much, which comes out of the same
+ * margin.  test/model/proof.pml has followers that answer while they are cut
+ * off.
+ *
  * The date is no later than a third of T before the write.  That bounds how
  * long somebody relies on a node that has been deleted meanwhile.
  *
@@ -59,8 +67,8 @@ typedef struct Moment
 #define CONTACT_SIZE 16
 
 /*
- * What was sent over one connection and answered by the leader.  All zero:
- * nothing.
+ * What was sent over one connection and answered, by the leader or as a pulse.
+ * All zero: nothing.
  */
 typedef struct ContactLog
 {
@@ -95,6 +103,14 @@ extern int	contact_delay_ms(int timeout_ms);
 
 /* How long after the last request to the leader a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
+
+/*
+ * While nothing depends on the session there are no heartbeats.  A read is due
+ * so long after the last request that could date a proof: our server answers
+ * it, and the leader hears of it in the server's next report.  What is asked
+ * then has a fresh proof at once.
+ */
+extern int	contact_pulse_ms(int timeout_ms);
 
 /*
  * The date for two proofs both of which are needed: the earlier one, by each

@@ -80,6 +80,11 @@ typedef struct Link
 	ContactLog	contact;		/* over the current connection */
 	int64_t		asked_leader_at;	/* when anything was sent last that the
 									 * leader answers */
+	int64_t		asked_at;		/* the same, or a nudge: what dates proofs */
+	int64_t		led_at;			/* when the leader answered last, or the
+									 * connection was made */
+	int64_t		unled_at;		/* when it was first asked after that; 0: it
+								 * was not */
 	int64_t		contact_at;		/* last contact of a connection that ended */
 	bool		was_silent;		/* did it end for silence? */
 	int			nunanswered;	/* connections since the last answer */
@@ -215,6 +220,12 @@ extern void session_check_connection(Session *session);
 extern void session_bound_attempt(Session *session, int64_t now);
 
 /*
+ * When is the connection, or the attempt, to be given up for another server?
+ * INT64_MAX: never, the library does that.
+ */
+extern int64_t session_cut_at(const Session *session);
+
+/*
  * It will never be of use again.  What is to be repeated or watched may be the
  * reason, and must not be in the way of the close.
  */
@@ -232,8 +243,16 @@ extern void session_set_error(Session *session, const char *format,...)
 /* Do what a frame of the backend's asks for.  false if it makes no sense. */
 extern bool request_take(Session *session, const FrameTaken *taken);
 
-/* Send a heartbeat or a nudge (R10) if one is due. */
+/* Send a heartbeat, a pulse or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
+
+/*
+ * Does nothing depend on the session?  The backend holds, awaits and keeps
+ * nothing, and all requests are over.  A search for a node that may be made
+ * late does not count while it waits for the next connection: with the end of
+ * the session its object is gone, too.
+ */
+extern bool request_is_idle(const Session *session);
 
 /* ---- program_follow.c ---- */
 
@@ -242,6 +261,9 @@ extern void keep_take(Session *session, const FrameTaken *taken);
 
 /* Give up those whose time is over. */
 extern void keep_tick(Session *session, int64_t now);
+
+/* Is any lock kept, or held so that it may be? */
+extern bool keep_is_any(const Session *session);
 
 /*
  * Repeat nothing any more, and have nothing watched after the next connect.

@@ -313,6 +313,12 @@ keep_tick(Session *session, int64_t now)
 	}
 }
 
+bool
+keep_is_any(const Session *session)
+{
+	return next_keep(session, NULL) != NULL;
+}
+
 /*
  * A reply that was lost with the connection is asked for again before this, and
  * the watch with it.  A queue that we may not read, or that is not there, is no

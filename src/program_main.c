@@ -291,12 +291,15 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		session->link.pause_until = now + library_ms;
 	else
 	{
+		struct pollfd answer = {session->link.fd, POLLIN, 0};
+
 		polled->fd = session->link.fd;
 		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
-		left_ms = session->link.is_up ? INT64_MAX :
-			session->link.attempt_until - now;
-		if (left_ms <= 0)
+		left_ms = session_cut_at(session) - now;
+		if (left_ms <= 0 && tls_poll(&answer, 1, 0) > 0)
+			library_ms = 0;		/* it was this process that was late */
+		else if (left_ms <= 0)
 		{
 			/* the library finds that it has ended, and turns to another server */
 			session->link.is_cut = true;

@@ -58,6 +58,8 @@ static bool is_kept(const Request *request);
 static char *copy_blob(const FrameTaken *taken, int blob);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
+static bool dates_proofs(RequestKind kind);
+static bool has_pulse(const Session *session);
 static int64_t next_heartbeat(const Session *session);
 static void note_refusal(Request *request, int64_t now);
 static bool blocks_others(const Request *request);
@@ -320,7 +322,13 @@ request_submit(Request *request)
 	request->sent_at = protocol_moment();
 	request->sent_over = session->link.number;
 	if (step_is_led(request->kind))
+	{
 		session->link.asked_leader_at = request->sent_at.boot_ms;
+		if (session->link.unled_at == 0)
+			session->link.unled_at = request->sent_at.boot_ms;
+	}
+	if (dates_proofs(request->kind))
+		session->link.asked_at = request->sent_at.boot_ms;
 	request->is_pending = true;
 	request->retry.due_at = 0;
 	if (session->traffic.npending++ == 0)
@@ -341,12 +349,52 @@ request_submit(Request *request)
 		step_void_done(rc, request);
 }
 
-/* When the next heartbeat is due. */
+/* Is an answer to it noted in the contact log? */
+static bool
+dates_proofs(RequestKind kind)
+{
+	return step_is_led(kind) || kind == REQUEST_NUDGE;
+}
+
+bool
+request_is_idle(const Session *session)
+{
+	if (atomic_load(&session->page->is_in_use) != 0 ||
+		session->wait.path != NULL || keep_is_any(session))
+		return false;
+	for (Request *request = session->traffic.all; request != NULL;
+		 request = request->next)
+	{
+		bool		is_search = request->lateness == LATE_SEARCH &&
+			request->retry.due_at == DUE_WITH_CONNECTION;
+
+		if (!is_search && request->kind != REQUEST_NUDGE &&
+			request->kind != REQUEST_HEARTBEAT &&
+			request->kind != REQUEST_UNWATCH)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Is it a pulse that is due next, and no heartbeat?  A connection of which
+ * the leader is to be asked at once (note_connected()) has none before that.
+ */
+static bool
+has_pulse(const Session *session)
+{
+	return session->link.asked_leader_at != 0 && request_is_idle(session);
+}
+
+/* When the next heartbeat or pulse is due. */
 static int64_t
 next_heartbeat(const Session *session)
 {
 	if (!session->link.is_up || session_is_ending(session))
 		return INT64_MAX;
+	if (has_pulse(session))
+		return session->link.asked_at +
+			contact_pulse_ms(session->status.session_timeout_ms);
 	return session->link.asked_leader_at +
 		contact_heartbeat_ms(session->status.session_timeout_ms);
 }
@@ -358,6 +406,12 @@ next_heartbeat(const Session *session)
  * the library gives it up; reads do not keep it alive, for they wait behind
  * the heartbeat.  It is no proof: a leader that has been deposed answers,
  * too.
+ *
+ * All sessions' heartbeats are the leader's work.  So there are none while
+ * nothing depends on the session: a pulse, the same read as a nudge, is
+ * answered by our server, and dates the proof of the first lock (contact.h).
+ * Whether the server has lost its leader is then found out by that lock
+ * (session_cut_at()).
  */
 void
 request_tick(Session *session, int64_t now)
@@ -368,7 +422,9 @@ request_tick(Session *session, int64_t now)
 	if (now >= traffic->retry_at)
 		retry(session, now);
 	if (now >= next_heartbeat(session))
-		request_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
+		request_submit(request_new_silent(session, has_pulse(session) ?
+										  REQUEST_NUDGE : REQUEST_HEARTBEAT,
+										  "/"));
 	else if (session->link.is_up && traffic->npending > 0 &&
 			 now >= traffic->nudge_at)
 	{
@@ -544,9 +600,14 @@ request_note_answer(Request *request, int rc)
 		return;					/* no server has said that */
 	request->answer.reply.proof =
 		contact_date(&session->link.contact, request->sent_at, timeout);
-	if (step_is_led(request->kind))
+	if (dates_proofs(request->kind))
 		contact_note(&session->link.contact, request->sent_at,
 					 protocol_moment(), timeout);
+	if (step_is_led(request->kind))
+	{
+		session->link.led_at = protocol_now();
+		session->link.unled_at = 0;
+	}
 	session->link.nunanswered = 0;
 }
 

@@ -42,7 +42,8 @@
 
 /*
  * How long a server may take to answer an attempt to connect if there is no
- * session yet and another server; longer from round to round.
+ * session yet and another server; longer from round to round.  And how long
+ * its leader may take to answer the first request of a session that was idle.
  */
 #define ATTEMPT_MS 3000
 
@@ -67,6 +68,7 @@ static void say_why_it_ended(Session *session, const char *text);
 static void note_silence(Session *session);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
+static bool is_to_run(const Session *session);
 static void check_backend(Session *session, int64_t now);
 static bool is_stopped(pid_t pid, long long *switches);
 
@@ -207,12 +209,11 @@ session_tick(Session *session, int64_t now)
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	else if (is_unanswered(session, now))
 		session_end(session, ZK_LOSS_UNANSWERED);
-	else if (session->status.was_connected &&
-			 now >= session->standstill.next_check_at)
+	else if (is_to_run(session) && now >= session->standstill.next_check_at)
 		check_backend(session, now);
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
 		program_wake_at(session, lost_deadline(session));
-	if (session->status.was_connected)
+	if (is_to_run(session))
 		program_wake_at(session, session->standstill.next_check_at);
 	if (session->link.is_up && session->traffic.npending > 0)
 		program_wake_at(session, session->traffic.pending_since + timeout);
@@ -260,6 +261,8 @@ note_connected(Session *session, int state)
 		session->link.unanswered_at = now;
 	session->traffic.pending_since = session->traffic.retry_at = now;
 	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
+	session->link.asked_at = session->link.led_at = now;
+	session->link.unled_at = 0;
 	contact_begin(&session->link.contact, session->link.attempt_at);
 	session->link.suspended_ms = suspended_ms();
 	session->link.contact_at = 0;
@@ -461,7 +464,8 @@ log_line(const char *message)
 			session_set_error(session, "%s", error);
 		else if (!session->link.is_cut)
 			say_why_it_ended(session, strchr(text, '(') + 1);
-		session->link.was_silent = strstr(text, "retcode=-7") != NULL;
+		session->link.was_silent = strstr(text, "retcode=-7") != NULL ||
+			(session->link.is_cut && session->link.is_up);
 		note_silence(session);
 		session->link.contact_at = last_contact(session);
 		session->link.fd = -1;
@@ -514,6 +518,29 @@ session_bound_attempt(Session *session, int64_t now)
 }
 
 /*
+ * A server that has lost its leader answers the pulses of an idle session.
+ * Only the first request to the leader finds that out, and whoever has made
+ * it waits.  So that connection is given up as early as an attempt, if there
+ * is another server; not one of a session that was in use, for its heartbeats
+ * are silent, too.  The next connection is made with the leader's consent:
+ * from then on it was in touch.
+ */
+int64_t
+session_cut_at(const Session *session)
+{
+	const Link *link = &session->link;
+
+	if (!link->is_up)
+		return link->attempt_until;
+	if (link->unled_at == 0 || link->naddresses == 1 ||
+		session_is_ending(session) ||
+		link->unled_at - link->led_at <=
+		session->status.session_timeout_ms / 2)
+		return INT64_MAX;
+	return link->unled_at + ATTEMPT_MS;
+}
+
+/*
  * The connection, or an attempt, has ended.  Was its server silent?  One that
  * closes it has answered.
  */
@@ -522,11 +549,12 @@ note_silence(Session *session)
 {
 	Link	   *link = &session->link;
 	const char *server = zoo_get_current_server(session->zh);
+	int64_t		asked_at = link->is_up ? link->unled_at :
+		link->attempt_at.boot_ms;
 
-	if (link->is_cut && !link->is_hurried)
+	if (link->is_cut && (link->is_up || !link->is_hurried))
 		session_set_error(session, "Server \"%s\" did not answer within %d ms",
-						  server,
-						  (int) (link->attempt_until - link->attempt_at.boot_ms));
+						  server, (int) (session_cut_at(session) - asked_at));
 	if (link->is_cut || link->was_silent)
 		snprintf(link->silent, sizeof(link->silent), "%s", server);
 	else if (strcmp(server, link->silent) == 0)
@@ -567,6 +595,13 @@ last_contact(const Session *session)
  * The backend
  * ---------------------------------------------------------------------
  */
+
+/* Does it have anything that it must not keep while it stands still? */
+static bool
+is_to_run(const Session *session)
+{
+	return session->status.was_connected && !request_is_idle(session);
+}
 
 /*
  * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks

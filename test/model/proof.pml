@@ -27,6 +27,7 @@
 
 /* The times of contact.c, rounded to what is worse. */
 #define SIXTH ((T + 5) / 6)		/* contact_heartbeat_ms() */
+#define QUARTER ((T + 3) / 4)	/* contact_pulse_ms() */
 #define DELAY (3 * T / 10)		/* contact_delay_ms() */
 #define CAP (T / 3)				/* contact_date() gives no date later than that */
 #define STALE ((2 * T + 2) / 3)	/* contact_fresh_since(): from that age on */
@@ -49,6 +50,8 @@
 #define JUST_AFTER		8192	/* the session ends right behind the reserve */
 #define CUT_OFF			16384	/* a follower that is cut off answers */
 #define IDLE_HOLDER		32768	/* a session ends, and its idle holder believes */
+#define BY_PULSE		65536	/* the first lock's proof is dated by a pulse */
+#define READY			131072	/* a property: that proof is fresh when it comes */
 #ifndef CHECKED
 #define CHECKED 31
 #endif
@@ -70,6 +73,7 @@
 #define KEEP			2048	/* a session that was given up is kept */
 #define SLOW			4096	/* heartbeats as rare as the library's pings */
 #define UNCOUNTED		8192	/* an answered check does not date the next one */
+#define SLOW_PULSE		16384	/* pulses as rare as these */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -124,6 +128,13 @@ bool was_stopped;
 
 #define is_fresh(age) (age < STALE)
 
+/*
+ * Nothing depends on the session before it joins a queue: until then there are
+ * pulses, which the follower answers.  So it does with heartbeats here.
+ */
+#define PULSE (MUTANT(SLOW_PULSE) -> STALE / 2 : QUARTER)
+#define BEAT (MUTANT(SLOW) -> STALE / 2 : SIXTH)
+
 /* ---- Time ---- */
 
 inline grow(age, limit) { age = (age < limit -> age + 1 : limit) }
@@ -131,7 +142,7 @@ inline grow(age, limit) { age = (age < limit -> age + 1 : limit) }
 #define is_report_due (line == UP && !is_cut_off && gap >= GAP)
 #define is_heartbeat_due \
 	(line == UP && heartbeat == NONE && write == NONE && !has_ended && \
-	 idle >= (MUTANT(SLOW) -> STALE / 2 : SIXTH) && !(is_given_up && !MUTANT(KEEP)))
+	 idle >= (phase == JOIN -> PULSE : BEAT) && !(is_given_up && !MUTANT(KEEP)))
 #define is_program_due \
 	((line == DOWN && !has_ended) || len(stream) > 0 || \
 	 (line != DOWN && line != UP && connected >= 1) || \
@@ -327,7 +338,8 @@ proctype Backend()
 end:
 	do
 	/* join(), await_watch(), confirm_queued() */
-	:: d_step { phase == JOIN && can_ask -> ask_quorum(WAIT) }
+	:: d_step { phase == JOIN && can_ask -> ask_quorum(WAIT);
+		CHECK(BY_PULSE, connected < STALE || date == T) }
 	:: d_step { phase == WAIT && !is_told -> is_told = true }
 	:: d_step { phase == WAIT && is_told && !is_given_up && (is_fresh(date) || MUTANT(UNPROVED)) ->
 		SEEN(HANDED_OVER); CHECK(GRANT, !has_ended); phase = HOLD; is_told = false }
@@ -359,6 +371,7 @@ end:
 	:: d_step { phase == PAUSE && (since == DELAY || !PROMPT) && can_ask ->
 		SEEN(ASKED_AGAIN); ask_quorum(purpose) }
 	:: d_step { phase == ASK && write == ANSWERED ->
+		CHECK(READY, purpose != WAIT || is_fresh(date) || was_stopped || !PROMPT);
 		date = (MUTANT(FROM_ANSWER) -> 0 : date);
 		if
 		:: PROMPT && !MUTANT(UNCOUNTED) -> remember(write_sent)

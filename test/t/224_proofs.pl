@@ -32,7 +32,11 @@ sub session_of ($cluster, @members)
 # that waits for it.
 sub holder_and_next ($lock, $guard, @members)
 {
-	my ($holder, $next) = (session_of('berlin', @members), session_of('paris'));
+	return take_and_queue($lock, $guard, session_of('berlin', @members), session_of('paris'));
+}
+
+sub take_and_queue ($lock, $guard, $holder, $next)
+{
 	$holder->query_safe("SET zklock.commit_guard = $guard; SELECT zk_lock('$lock')");
 	start_in_queue($next, "SELECT zk_lock('$lock')", $zk, lock_path($lock), 2);
 	return ($holder, $next);
@@ -115,6 +119,16 @@ subtest 'the follower goes at once' => sub {
 	sleep 0.15 * $timeout;
 	assert_held($holder, 'gone', 'it is held');
 	follower_goes($holder, $next, 'gone');
+};
+
+# All that the leader has heard of an idle session are the follower's reports of its pulses.
+subtest 'the follower goes right after the first lock' => sub {
+	my ($holder, $next) = (session_of('berlin'), session_of('paris'));
+	# More than the session timeout since the session was opened, and any part of a pulse.
+	sleep 1.1 * $timeout + rand $timeout / 4;
+	take_and_queue('first', 'lease', $holder, $next);
+	$holder->query_safe('INSERT INTO work VALUES (2)');
+	follower_goes($holder, $next, 'first');
 };
 
 # The question is answered a moment before the session ends: that it is alive says

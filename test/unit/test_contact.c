@@ -194,5 +194,8 @@ main(void)
 	is_int(644245094, contact_delay_ms(INT32_MAX), "the longest timeout has its delay");
 	is_int(1431655764, -contact_fresh_since((Moment) {0, 0}, INT32_MAX).boot_ms, "and its lease");
 	is_int(2000, contact_heartbeat_ms(TIMEOUT_MS), "a heartbeat each sixth of the timeout");
+	is_int(3000, contact_pulse_ms(TIMEOUT_MS), "a pulse each quarter");
+	ok(contact_pulse_ms(TIMEOUT_MS) + contact_delay_ms(TIMEOUT_MS) < TIMEOUT_MS * 2 / 3,
+	   "so that the latest one which dates a proof leaves it fresh");
 	return done_testing();
 }

@@ -682,6 +682,16 @@ test_standstill(void)
 
 	open_and_connect(THREE);
 	session->open.backend_pid = child;
+	stop(child);
+	session->wake_at = INT64_MAX;
+	session_tick(session, boot_ms + 4000);
+	is_int(0, session->standstill.since, "nobody is looked at who has nothing to keep");
+	is_int(INT64_MAX, session->wake_at, "nor does the loop wake up for that");
+	kill(child, SIGCONT);
+
+	open_and_connect(THREE);
+	atomic_store(&session->page->is_in_use, 1);
+	session->open.backend_pid = child;
 	boot_ms += 3999;
 	stop(child);
 	session_tick(session, boot_ms);
@@ -703,6 +713,7 @@ test_standstill(void)
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL, "seen so for two thirds of the timeout");
 
 	open_and_connect(THREE);
+	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = child;
 	session_tick(session, 1004000);
 	wake_and_stop(child);
@@ -718,6 +729,7 @@ test_standstill(void)
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "and keeps its session");
 
 	open_and_connect(THREE);
+	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = child;
 	disconnect_now(-4);
 	stop(child);
@@ -727,6 +739,7 @@ test_standstill(void)
 	waitpid(child, NULL, 0);
 
 	open_and_connect(THREE);
+	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = 999999999;
 	session_tick(session, 1004000);
 	is_int(0, session->standstill.since, "who is not there does not stand still");
@@ -945,6 +958,71 @@ test_library_times(void)
 	close(pair[1]);
 }
 
+/* The first question to the leader after a pause: how long has it time? */
+static void
+test_first_question(void)
+{
+	static const struct
+	{
+		int			idle_ms;	/* since the connection was made */
+		bool		is_answered;
+		int			naddresses;
+		int			expected;	/* after the question; 0: never */
+		const char *what;
+	}			cases[] = {
+		{6001, false, 3, 3000, "the leader was not asked for more than half of the timeout"},
+		{99999, false, 3, 3000, "nor for long"},
+		{6000, false, 3, 0, "it was asked by heartbeats"},
+		{99999, true, 3, 0, "it has answered"},
+		{99999, false, 1, 0, "there is no other server"},
+	};
+	struct pollfd polled = {.fd = -1};
+	int			pair[2];
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		const char *what = cases[i].what;
+		int64_t		asked_at;
+
+		open_and_connect(THREE);
+		session->link.naddresses = cases[i].naddresses;
+		boot_ms += cases[i].idle_ms;
+		asked_at = boot_ms;
+		request_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
+		boot_ms += 1000;
+		request_submit(request_new_silent(session, REQUEST_DELETE, "/l/b"));
+		if (cases[i].is_answered)
+			answer(last_of("delete"), ZOK);
+		is_int(cases[i].expected == 0 ? INT64_MAX : asked_at + cases[i].expected,
+			   session_cut_at(session), "%s", what);
+	}
+
+	/* an answer that is there already counts; then the connection is given up */
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	open_and_connect(THREE);
+	library.fd = session->link.fd = pair[0];
+	library.interest_ms = 4000;
+	boot_ms += 7000;
+	request_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
+	boot_ms += 2999;
+	is_int(1, prepare_library(session, boot_ms, &polled), "a millisecond is left");
+	boot_ms += 1;
+	is_int(1, write(pair[1], "", 1), "an answer comes");
+	is_int(0, prepare_library(session, boot_ms, &polled), "which is to be read");
+	ok(!session->link.is_cut, "before anything is given up");
+	is_int(1, read(pair[0], (char[1]) {0}, 1), "it is read");
+	is_int(4000, prepare_library(session, boot_ms, &polled), "the time is over");
+	ok(session->link.is_cut, "the connection is given up");
+	library.server = "127.0.0.1:1";
+	disconnect_now(-4);
+	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "the session goes on elsewhere");
+	ok(session->link.was_silent, "its server was silent");
+	is_str("127.0.0.1:1", session->link.silent, "and is not tried for long");
+	is_str("Server \"127.0.0.1:1\" did not answer within 3000 ms", session->last_error, "what is said");
+	close(pair[0]);
+	close(pair[1]);
+}
+
 int
 main(void)
 {
@@ -964,5 +1042,6 @@ main(void)
 	test_hearing();
 	test_pauses();
 	test_library_times();
+	test_first_question();
 	return done_testing();
 }

@@ -1567,6 +1567,7 @@ static void
 test_tick(void)
 {
 	start();
+	atomic_store(&session->page->is_in_use, 1);
 	request_tick(session, boot_ms + 1999);
 	is_int(0, ncalls, "no heartbeat yet");
 	is_int(boot_ms + 2000, session->wake_at, "the loop wakes up for it");
@@ -1625,6 +1626,72 @@ test_tick(void)
 	is_reply(1, ZK_SESSION_LOST, "or the session is over");
 }
 
+/* What depends on a session, so that there are heartbeats, and no pulses. */
+static void
+test_idle(void)
+{
+	int64_t		connected_at;
+
+	start();
+	connected_at = boot_ms;
+	ok(request_is_idle(session), "nothing depends on a new session");
+	session->wake_at = INT64_MAX;
+	request_tick(session, boot_ms + 2999);
+	is_int(0, ncalls, "no pulse yet");
+	is_int(3000, session->wake_at - boot_ms, "the loop wakes up for it");
+	boot_ms += 3000;
+	request_tick(session, boot_ms);
+	is_call("get", "/", "a pulse, which our server answers");
+	is_int(connected_at, session->link.asked_leader_at, "the leader is not asked");
+	ok(request_is_idle(session), "a pulse is nothing to depend on");
+	boot_ms += 100;
+	answer(last_call(), ZOK);
+	is_int(1, session->link.contact.count, "its answer can date a proof");
+	is_int(1003000, session->link.contact.sent[0].boot_ms, "from when it was sent");
+	is_int(connected_at, session->link.led_at, "though it is not the leader's");
+	session->wake_at = INT64_MAX;
+	request_tick(session, boot_ms);
+	is_int(1, ncalls, "one was enough");
+	is_int(1006000, session->wake_at, "the next one counts from when it was sent");
+
+	/* used: a heartbeat, and that at once */
+	boot_ms = 1005000;
+	atomic_store(&session->page->is_in_use, 1);
+	ok(!request_is_idle(session), "locks hang on it");
+	request_tick(session, boot_ms);
+	is_call("sync", "/", "a heartbeat is due at once");
+	answer(last_call(), ZOK);
+	is_int(boot_ms, session->link.led_at, "which the leader answers");
+	atomic_store(&session->page->is_in_use, 0);
+	ok(request_is_idle(session), "they do no more");
+
+	/* a request, a wait */
+	ask((FrameRequest) {.kind = REQUEST_CREATE, .node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/l/a-");
+	ok(!request_is_idle(session), "a request is under way");
+	session->wake_at = INT64_MAX;
+	request_tick(session, boot_ms);
+	is_int(boot_ms + 300, session->wake_at, "its nudge is next");
+	answer_with(last_call(), ZOK, "/l/a-0000000001", NULL, NULL);
+	ok(!request_is_idle(session), "a node was made in a queue");
+	session->wake_at = INT64_MAX;
+	session->traffic.retry_at = INT64_MAX;
+	request_tick(session, boot_ms);
+	is_int(boot_ms + 2000, session->wake_at, "a heartbeat a sixth of the timeout after it");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET, .is_watched = true}, 1, "/l/a");
+	answer(last_call(), ZOK);
+	ok(session->traffic.all == NULL && !request_is_idle(session), "it waits");
+	wait_end(session);
+	ok(request_is_idle(session), "the end of the watch is nothing to depend on");
+
+	/* a connection over which the leader is to be asked at once */
+	start();
+	session->link.asked_leader_at = 0;
+	request_tick(session, boot_ms);
+	is_call("sync", "/", "a heartbeat comes first where nothing was answered before");
+}
+
 int
 main(void)
 {
@@ -1649,5 +1716,6 @@ main(void)
 	test_keep();
 	test_wait_beside_keep();
 	test_tick();
+	test_idle();
 	return done_testing();
 }
