@@ -159,6 +159,7 @@ PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
 	src/program_main.o \
 	src/program_session.o \
+	src/program_names.o \
 	src/program_request.o \
 	src/program_step.o \
 	src/program_follow.o \

@@ -318,9 +318,7 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	if (child != NULL)
 	{
 		child->page = NULL;		/* no interrupt from now on */
-		if (wait_ms == ZK_CHANNEL_KILL ||
-			atomic_load(&channel->page->is_looking_up) ||
-			await_end(channel, wait_ms))
+		if (wait_ms == ZK_CHANNEL_KILL || await_end(channel, wait_ms))
 			zklock_channel_kill(channel);
 	}
 	close(channel->fd);

@@ -11,6 +11,7 @@
  *	program_ask.c		the other mode, without a session: asking servers
  *	program_tls.c		TLS, between the library and the network (program_tls.h)
  *	program_session.c	the handle and the states of the session
+ *	program_names.c		look-ups of the servers' names (program_names.h)
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
  *	program_follow.c	the wait, and kept locks: what is watched for them
@@ -28,6 +29,11 @@
  *	R8	a timed-out request has an unknown outcome, like a lost connection
  *	R10	a nudge when no answer comes (ZOOKEEPER-4537)
  *	R12	never a NULL completion
+ *	R13	another list of servers (zoo_set_servers()) only without a connection: it
+ *		is closed silently, sometimes by chance.  Two lists are the same to it if
+ *		they differ by ports alone.  So one goes in between that has nothing in
+ *		common with either, and is never used (give_list()).  It tries the new
+ *		list from its beginning, and pauses as after any round
  * Those that have to do with threads do not apply to this client.
  *
  *-------------------------------------------------------------------------
@@ -41,7 +47,9 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "program_names.h"
 #include "protocol.h"
+#include "servers.h"
 
 typedef struct Request Request;
 typedef struct Keep Keep;
@@ -60,6 +68,11 @@ typedef struct Wait
 typedef struct Link
 {
 	int			naddresses;		/* in the library's list of servers */
+	bool		is_list_late;	/* the names may have others by now */
+	bool		is_list_fresh;	/* it has just got another one: no pause */
+	int64_t		look_up_at;		/* without a connection: when names are looked
+								 * up again */
+	int			nlook_ups;		/* in a row */
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
@@ -129,7 +142,12 @@ typedef struct Session
 								 * it is there */
 
 	/* what the library has to do with; program_session.c */
-	zhandle_t  *zh;				/* NULL before the names are resolved */
+	zhandle_t  *zh;				/* NULL before an address is known */
+	Names	   *names;			/* of the servers; NULL before it is opened */
+	ServerAddresses addresses;	/* in the library's list */
+	char	   *scheme;			/* the credentials, until there is a handle; */
+	char	   *credentials;	/* both NULL if there are none */
+	bool		is_slow;		/* a look-up has taken long, and goes on */
 	Link		link;
 
 	FrameStatus status;			/* as it is to be reported */
@@ -178,10 +196,10 @@ extern void program_cork(const Session *session, bool is_corked);
 extern void program_interrupt(Session *session);
 
 /*
- * That signal comes when the backend ends, or none if it is 0; exits if it has
- * ended already.
+ * From now on the end of the backend ends this process at once, in an orderly
+ * manner; exits if it has ended already.
  */
-extern void program_end_with_backend(int number);
+extern void program_end_with_backend(void);
 
 /* ---- program_ask.c ---- */
 
@@ -190,8 +208,35 @@ extern void program_ask(const FrameTaken *asking);
 
 /* ---- program_session.c ---- */
 
-/* Look the servers up and connect, as the frame says. */
+/*
+ * Begin to look the servers up, and connect as soon as there is an address, as
+ * the frame says.
+ */
 extern void session_open(Session *session, const FrameTaken *opening);
+
+/*
+ * Does it wait for the first address?  Until then nothing can be asked of the
+ * ensemble.
+ */
+extern bool session_is_opening(const Session *session);
+
+/* Look names up that are due, and give the library what is known by now. */
+extern void session_follow_names(Session *session, int64_t now);
+
+/* A look-up has something to say. */
+extern void session_take_names(Session *session, int64_t now);
+
+/*
+ * Its servers are those of that list from now on: they are looked up, and used
+ * from the next connection on.
+ */
+extern void session_adopt(Session *session, const ServerList *list);
+
+/*
+ * Is the server that it was connected to last behind a name of that list, as
+ * far as is known?
+ */
+extern bool session_is_behind(const Session *session, const ServerList *list);
 
 /*
  * Do what is due by now, and say what is due next, here and below: declare a

@@ -14,10 +14,9 @@
  * there is no such session, and any other closes the connection as soon as it
  * has read the length.  Nothing is changed by it in the ensemble.
  *
- * All connections are served by one poll().  Only the look-up of a name can
- * block, for as long as it takes.  So addresses are asked before names are
- * looked up, what is known is written at once, and the backend kills this
- * process when its time is over.
+ * All connections, and the look-ups of names, are served by one poll().  A
+ * server is asked as soon as its address is known, what is known is written at
+ * once, and the backend kills this process when its time is over.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,6 +32,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "program_names.h"
 #include "program_tls.h"
 
 /* Most of a reply that is read. */
@@ -81,14 +81,19 @@ typedef struct Asked
 } Asked;
 
 static ServerList list;
+static Names *names;
 static int64_t deadline;		/* protocol_now() */
+static bool is_begun[SERVERS_MAX];	/* its host is known, or that it has no
+									 * address */
+static ServerAddress addresses[ASK_ALL_MAX];
 static int32_t request_bytes;	/* as in FrameAsk */
-static Asked asked[ASK_ALL_MAX];
+static Asked asked[ASK_ALL_MAX];	/* at these */
 static int	nasked;
 
-static void look_up(int server);
+static void begin_servers(void);
+static void begin(int server);
 static void start(Asked *one);
-static void serve(int64_t until);
+static void serve(void);
 static void go_on(Asked *one);
 static bool is_sending(const Asked *one);
 static bool send_more(Asked *one);
@@ -104,40 +109,27 @@ program_ask(const FrameTaken *asking)
 {
 	const char *tls = asking->blobs[1];
 	char		text[TLS_WHY_SIZE];
-	int			names[SERVERS_MAX];
-	int			nnames = 0;
 
-	/* nothing else ends a look-up when the backend has gone */
-	program_end_with_backend(SIGALRM);
+	/* nobody else is there to whom it matters */
+	program_end_with_backend();
 	deadline = asking->frame.u.ask.until;
 	request_bytes = asking->frame.u.ask.request_bytes;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */
 		!servers_parse(asking->blobs[0], &list, text))
 		return;
+	names = names_begin(&list);
+	names_look_up(names, true);
 	if (tls != NULL && !tls_begin(tls, text))
 	{
 		for (int i = 0; i < list.nservers; i++)
 			say(i, ASK_UNTRUSTED, "", 0, text);
+		names_end(names);
 		return;
 	}
-
-	/* an address takes no time to look up */
-	for (int i = 0; i < list.nservers; i++)
-		if (servers_is_numeric(list.servers[i].host))
-			look_up(i);
-		else
-			names[nnames++] = i;
-
-	/* Those that are being asked get a fair share of the time first. */
-	for (int i = 0; i < nnames; i++)
-	{
-		int64_t		now = protocol_now();
-
-		serve(now + (deadline - now) / (1 + nnames - i));
-		look_up(names[i]);
-	}
-	serve(deadline);
+	begin_servers();
+	serve();
+	names_end(names);
 	for (int i = 0; i < nasked; i++)
 		if (asked[i].fd >= 0)
 			finish(&asked[i], !asked[i].is_connected ||
@@ -145,26 +137,41 @@ program_ask(const FrameTaken *asking)
 				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
 }
 
-/* Find a server's addresses, and begin to ask each of them. */
+/* Ask all whose host has been looked up, each of them once. */
 static void
-look_up(int server)
+begin_servers(void)
 {
-	ServerList	one = {.nservers = 1};
-	ServerAddresses found;
+	for (int i = 0; i < list.nservers; i++)
+		if (!is_begun[i] && !names_is_awaited(names, i))
+			begin(i);
+}
 
-	one.servers[0] = list.servers[server];
-	if (!servers_resolve(&one, &found))
+/* Begin to ask each of a server's addresses. */
+static void
+begin(int server)
+{
+	const HostAddresses *known = names_known(names, server);
+	const ServerList one = {.nservers = 1,.servers = {list.servers[server]}};
+	ServerAddresses found;
+	int			first = nasked;
+
+	is_begun[server] = true;
+	if (!servers_collect(&one, &known, &found))
 	{
 		say(server, ASK_UNRESOLVED, "", 0, found.complaint);
 		return;
 	}
-	tls_expect(&one, &found);
 	for (int i = 0; i < found.count && i < ASK_ADDRESSES_MAX; i++)
 	{
-		asked[nasked].address = found.all[i];
-		asked[nasked].address.server = server;
-		asked[nasked].request_bytes = request_bytes;
-		start(&asked[nasked++]);
+		addresses[nasked] = found.all[i];
+		addresses[nasked++].server = server;
+	}
+	tls_expect(&list, addresses, nasked);
+	for (int i = first; i < nasked; i++)
+	{
+		asked[i].address = addresses[i];
+		asked[i].request_bytes = request_bytes;
+		start(&asked[i]);
 	}
 }
 
@@ -199,15 +206,15 @@ verdict_of_failure(int error)
 	return error == EPIPE || error == ECONNRESET ? ASK_CLOSED : ASK_UNREACHABLE;
 }
 
-/* Serve all connections until that time, or until there are none. */
+/* Serve all connections and look-ups until the deadline, or until there are none. */
 static void
-serve(int64_t until)
+serve(void)
 {
 	for (;;)
 	{
-		struct pollfd polled[ASK_ALL_MAX];
+		struct pollfd polled[ASK_ALL_MAX + 1];
 		int64_t		now = protocol_now();
-		bool		is_idle = true;
+		bool		is_idle = names_awaited_since(names) == INT64_MAX;
 
 		for (int i = 0; i < nasked; i++)
 		{
@@ -220,14 +227,17 @@ serve(int64_t until)
 			polled[i].revents = 0;
 			is_idle &= asked[i].fd < 0;
 		}
-		if (is_idle || now >= until)
+		if (is_idle || now >= deadline)
 			return;
+		polled[nasked] = (struct pollfd) {names_descriptor(names), POLLIN, 0};
 
 		/* where it fails nothing has happened */
-		(void) tls_poll(polled, nasked, (int) (until - now));
+		(void) tls_poll(polled, nasked + 1, (int) (deadline - now));
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
+		if (polled[nasked].revents != 0 && names_take(names))
+			begin_servers();
 	}
 }
 

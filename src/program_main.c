@@ -117,6 +117,7 @@ static int	pause_between_rounds(Session *session, int64_t now,
 								 int library_ms);
 static int	milliseconds_until_next(Session *session, int64_t now);
 static void read_backend(Session *session);
+static void take_frames(Session *session);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
 static void show_session(const Session *session);
@@ -143,6 +144,8 @@ main(int argc, char **argv)
 		serve(&session, now);
 		show_session(&session);
 	}
+	if (session.names != NULL)
+		names_end(session.names);
 	if (session.zh != NULL)
 		close_session(&session);
 	exit(0);					/* all memory goes with the process */
@@ -223,32 +226,46 @@ show_session(const Session *session)
 static void
 serve(Session *session, int64_t now)
 {
-	struct pollfd polled[] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
-	int			library_ms = -1;
+	struct pollfd polled[] = {
+		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}
+	};
 	bool		is_sending;
 
 	atomic_store(&session->page->alive_at, now);
+	session->wake_at = INT64_MAX;
+	session_follow_names(session, now);
 	if (session->zh != NULL && !is_unrecoverable(session->zh))
-		library_ms = prepare_library(session, now, &polled[1]);
-	session->wake_at = library_ms < 0 ? INT64_MAX : now + library_ms;
+		program_wake_at(session,
+						now + prepare_library(session, now, &polled[1]));
 	session_tick(session, now);
 	request_tick(session, now);
 	keep_tick(session, now);
 	session_report(session);
 	program_flush(session);
+	if (session->names != NULL)
+		polled[2].fd = names_descriptor(session->names);
+	if (session_is_opening(session))
+		polled[0].events = POLLRDHUP;	/* what it wants can wait */
 	if (session->orphaned_at != 0)
 		polled[0].fd = -1;
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	if (tls_poll(polled, 2, milliseconds_until_next(session, now)) <= 0)
+	if (tls_poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
 		return;
 
 	/* answers alone hardly ever lead to a request */
 	is_sending = polled[0].revents != 0 || !session->link.is_up;
 	if (is_sending)
 		program_cork(session, true);
-	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
+	if (polled[2].revents != 0)
+	{
+		session_take_names(session, now);
+		take_frames(session);
+	}
+	if (polled[0].revents & POLLRDHUP)
+		note_orphaned(session);
+	else if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
@@ -286,7 +303,9 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		library_ms = RETRY_MS;
 	session->link.pause_until = 0;
 	if (session->link.fd < 0 && rc == ZOK)
-		library_ms = pause_between_rounds(session, now, library_ms);
+		library_ms = session->link.is_list_fresh ? 0 :
+			pause_between_rounds(session, now, library_ms);
+	session->link.is_list_fresh = false;
 	if (session->link.fd < 0 || rc != ZOK)
 		session->link.pause_until = now + library_ms;
 	else
@@ -481,9 +500,7 @@ static void
 read_backend(Session *session)
 {
 	FrameBuffer *in = &session->in;
-	FrameTaken	taken;
 	ssize_t		received;
-	FrameVerdict verdict = FRAME_INCOMPLETE;
 
 	if (!frame_buffer_reserve(in, READ_SIZE))
 		exit(1);
@@ -495,7 +512,18 @@ read_backend(Session *session)
 		note_orphaned(session);
 	if (in->end - in->start > BURST_SIZE)
 		sched_yield();
-	while (in->start < in->end &&
+	take_frames(session);
+}
+
+/* What has been read; but until there is a handle what is behind its opening stays. */
+static void
+take_frames(Session *session)
+{
+	FrameBuffer *in = &session->in;
+	FrameTaken	taken;
+	FrameVerdict verdict = FRAME_INCOMPLETE;
+
+	while (!session_is_opening(session) && in->start < in->end &&
 		   (verdict = frame_take(in, FRAME_TO_PROGRAM, &taken)) ==
 		   FRAME_COMPLETE)
 	{
@@ -615,11 +643,11 @@ program_interrupt(Session *session)
 }
 
 void
-program_end_with_backend(int number)
+program_end_with_backend(void)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
 
-	prctl(PR_SET_PDEATHSIG, number, 0, 0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
 	if (poll(&channel, 1, 0) == 1)
 		exit(0);
 }

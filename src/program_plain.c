@@ -22,7 +22,7 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 }
 
 void
-tls_expect(const ServerList *list, const ServerAddresses *addresses)
+tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
 {
 }
 
@@ -30,6 +30,11 @@ bool
 tls_is_on(void)
 {
 	return false;
+}
+
+void
+tls_leave(void)
+{
 }
 
 int

@@ -47,15 +47,31 @@
  */
 #define ATTEMPT_MS 3000
 
+/*
+ * Without a connection names are looked up again after that time, or a tenth of
+ * the session timeout if that is less; then after twice and three times as long.
+ * The first time it is by chance up to half of it: all sessions have lost their
+ * connection at once.
+ */
+#define LOOK_UP_MS 1000
+#define LOOK_UP_FACTOR_MAX 3
+
+/* A look-up that takes longer is told to who waits for a connection. */
+#define SLOW_MS 100
+
+/* Nobody's address: see R13. */
+#define STAND_IN "255.255.255.255:1"
+
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
 static void lose(Session *session, ZkClientLoss loss, const char *why);
-static bool look_up(Session *session, const ServerList *list,
-					ServerAddresses *addresses);
-static void connect_session(Session *session,
-							const ServerAddresses *addresses,
-							const FrameTaken *opening);
+static void connect_session(Session *session);
+static int64_t look_up_ms(const Session *session);
+static void give_list(Session *session);
+static void bound_again(Session *session, int64_t now);
+static const char *describe_error(const Session *session, char *text,
+								  size_t size);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
@@ -81,7 +97,6 @@ void
 session_open(Session *session, const FrameTaken *opening)
 {
 	ServerList	list;
-	ServerAddresses addresses;
 	char		why[TLS_WHY_SIZE];
 
 	logging_session = session;
@@ -89,17 +104,26 @@ session_open(Session *session, const FrameTaken *opening)
 	session->open = opening->frame.u.open;
 	session->status.ticket = session->open.ticket;
 	session->has_auth = opening->blobs[1] != NULL;
+
+	/* the server takes a certificate's subject by itself */
+	if (session->has_auth && opening->blobs[2] != NULL &&
+		strcmp(opening->blobs[1], PROTOCOL_CERTIFICATE) != 0)
+	{
+		session->scheme = program_need(strdup(opening->blobs[1]));
+		session->credentials = program_need(strdup(opening->blobs[2]));
+	}
 	if (!servers_parse(opening->blobs[0], &list, why))
+	{
 		lose(session, ZK_LOSS_RESOLVE, why);
-	else if (!look_up(session, &list, &addresses))
-		lose(session, ZK_LOSS_RESOLVE, addresses.complaint);
-	else if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
+		return;
+	}
+	session->names = names_begin(&list);
+	names_look_up(session->names, true);
+	session->link.look_up_at = protocol_now() + look_up_ms(session);
+	if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
 		lose(session, ZK_LOSS_TLS, why);
 	else
-	{
-		tls_expect(&list, &addresses);
-		connect_session(session, &addresses, opening);
-	}
+		connect_session(session);
 }
 
 static void
@@ -109,47 +133,37 @@ lose(Session *session, ZkClientLoss loss, const char *why)
 	move_to(session, ZK_CLIENT_LOST, loss);
 }
 
-/*
- * Resolve the names, which may take as long as DNS does.  A backend that does
- * not want to wait so long kills us, if it sees in the page that we are at
- * it; so from the moment that it cannot see that any more nothing may be
- * begun without it.  One that ends without a last look (SIGQUIT, SIGKILL)
- * cannot: the kernel ends us then, by a signal that ends this process in an
- * orderly manner (program_main.c); but not if there is a session that
- * somebody has to end.
- */
-static bool
-look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
+bool
+session_is_opening(const Session *session)
 {
-	bool		can_end = session->status.ticket.session_id == 0;
-	bool		is_found;
-
-	atomic_store(&session->page->is_looking_up, 1);
-	if (can_end)
-		program_end_with_backend(SIGALRM);
-	is_found = servers_resolve(list, addresses);
-	atomic_store(&session->page->is_looking_up, 0);
-	if (can_end)
-		program_end_with_backend(0);
-	return is_found;
+	return session->open.backend_pid != 0 && session->zh == NULL &&
+		session->status.state != ZK_CLIENT_LOST;
 }
 
 /*
- * Give the library the addresses and let it connect.  The credentials are
- * presented ahead of every queued request, after reconnects too; a refusal
- * arrives as a session event, so that their completion may be NULL, here and
- * here alone (R12).
+ * If there is an address by now, give the library what is known and let it
+ * connect.  The credentials are presented ahead of every queued request, after
+ * reconnects too; a refusal arrives as a session event, so that their
+ * completion may be NULL, here and here alone (R12).
  */
 static void
-connect_session(Session *session, const ServerAddresses *addresses,
-				const FrameTaken *opening)
+connect_session(Session *session)
 {
 	const FrameOpen *open = &session->open;
+	const ServerList *list = names_list(session->names);
+	ServerAddresses *addresses = &session->addresses;
 	clientid_t	id = {.client_id = open->ticket.session_id};
 	char		text[SERVERS_TEXT_SIZE];
 
+	if (!names_collect(session->names, list, addresses))
+	{
+		if (names_awaited_since(session->names) == INT64_MAX)
+			lose(session, ZK_LOSS_RESOLVE, addresses->complaint);
+		return;
+	}
 	if (addresses->complaint[0] != '\0')
 		session_set_error(session, "%s", addresses->complaint);
+	tls_expect(list, addresses->all, addresses->count);
 	session->link.naddresses = servers_write(addresses, open->first_server,
 											 text);
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
@@ -167,13 +181,152 @@ connect_session(Session *session, const ServerAddresses *addresses,
 		return;
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
-	/* the server takes a certificate's subject by itself */
-	if (session->has_auth && opening->blobs[1] != NULL &&
-		opening->blobs[2] != NULL &&
-		strcmp(opening->blobs[1], PROTOCOL_CERTIFICATE) != 0)
-		zoo_add_auth(session->zh, opening->blobs[1], opening->blobs[2],
-					 (int) strlen(opening->blobs[2]), NULL, NULL);
+	if (session->credentials != NULL)
+	{
+		zoo_add_auth(session->zh, session->scheme, session->credentials,
+					 (int) strlen(session->credentials), NULL, NULL);
+		explicit_bzero(session->credentials, strlen(session->credentials));
+		free(session->credentials);
+		free(session->scheme);
+		session->credentials = session->scheme = NULL;
+	}
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
+}
+
+/* ---------------------------------------------------------------------
+ * The servers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * While there is a connection nothing is looked up, and what was found last
+ * waits.
+ */
+void
+session_follow_names(Session *session, int64_t now)
+{
+	Link	   *link = &session->link;
+	bool		can_connect = session->zh != NULL ?
+		!is_unrecoverable(session->zh) : session_is_opening(session);
+	int64_t		since;
+	bool		is_slow;
+
+	if (session->names == NULL || link->is_up || !can_connect)
+		return;
+	if (names_can_change(session->names))
+	{
+		if (now >= link->look_up_at)
+		{
+			names_look_up(session->names, false);
+			if (link->nlook_ups < LOOK_UP_FACTOR_MAX)
+				link->nlook_ups++;
+			link->look_up_at = now + look_up_ms(session) * link->nlook_ups;
+		}
+		program_wake_at(session, link->look_up_at);
+	}
+	if (link->is_list_late && link->fd < 0 && session->zh != NULL)
+		give_list(session);
+
+	since = names_awaited_since(session->names);
+	is_slow = since != INT64_MAX && now - since >= SLOW_MS;
+	if (is_slow != session->is_slow && !session->status.was_connected)
+		session->is_status_news = true;
+	session->is_slow = is_slow;
+	if (since != INT64_MAX && !is_slow)
+		program_wake_at(session, since + SLOW_MS);
+}
+
+static int64_t
+look_up_ms(const Session *session)
+{
+	int			timeout = session->status.session_timeout_ms != 0 ?
+		session->status.session_timeout_ms : session->open.session_timeout_ms;
+
+	return timeout / 10 < LOOK_UP_MS ? timeout / 10 : LOOK_UP_MS;
+}
+
+void
+session_take_names(Session *session, int64_t now)
+{
+	if (!names_take(session->names))
+		return;
+	session->link.is_list_late = true;
+	if (session_is_opening(session))
+		connect_session(session);
+	else if (!session->link.is_up && session->link.fd >= 0)
+		bound_again(session, now);
+}
+
+/*
+ * There is no connection, nor an attempt: the library may have another list
+ * (R13).  Who of many sessions begins with which server is by chance.
+ */
+static void
+give_list(Session *session)
+{
+	Link	   *link = &session->link;
+	const ServerList *list = names_list(session->names);
+	ServerAddresses now;
+	char		text[SERVERS_TEXT_SIZE];
+	int			count;
+
+	link->is_list_late = false;
+	if (!names_collect(session->names, list, &now))
+		return;					/* not yet: those of before */
+	tls_expect(list, now.all, now.count);
+	if (servers_are_same(&now, &session->addresses))
+		return;
+	count = servers_write(&now, (unsigned) (drand48() * now.count), text);
+	if (zoo_set_servers(session->zh, STAND_IN) != ZOK ||
+		zoo_set_servers(session->zh, text) != ZOK)
+	{
+		link->is_list_late = true;	/* without memory; try again */
+		return;
+	}
+	session->addresses = now;
+	link->naddresses = count;
+	link->pause_until = 0;
+	link->is_list_fresh = true;
+}
+
+/*
+ * An attempt to connect is under way, and the list is about to be another one:
+ * it has its part of the time in that, or none if its server is not in it.
+ */
+static void
+bound_again(Session *session, int64_t now)
+{
+	Link	   *link = &session->link;
+	int64_t		until = link->attempt_until;
+	ServerAddresses later;
+
+	if (link->is_cut ||
+		!names_collect(session->names, names_list(session->names), &later) ||
+		servers_are_same(&later, &session->addresses))
+		return;
+	link->naddresses = later.count | 1;
+	session_bound_attempt(session, now);
+	if (!servers_contain(&later, zoo_get_current_server(session->zh)))
+		link->attempt_until = now;
+	else if (link->attempt_until > until)
+		link->attempt_until = until;
+}
+
+void
+session_adopt(Session *session, const ServerList *list)
+{
+	names_adopt(session->names, list);
+	names_look_up(session->names, true);
+	session->link.is_list_late = true;
+}
+
+bool
+session_is_behind(const Session *session, const ServerList *list)
+{
+	ServerAddresses addresses;
+
+	return names_collect(session->names, list, &addresses) &&
+		servers_contain(&addresses, session->server);
 }
 
 /* ---------------------------------------------------------------------
@@ -191,7 +344,8 @@ session_is_ending(const Session *session)
 bool
 session_may_live(const Session *session)
 {
-	if (session->zh == NULL || is_unrecoverable(session->zh))
+	if (session->zh == NULL ? !session_is_opening(session) :
+		is_unrecoverable(session->zh))
 		return false;
 	return session->status.was_connected ||
 		session->status.ticket.session_id != 0;
@@ -250,6 +404,7 @@ note_connected(Session *session, int state)
 	session->link.is_up = true;
 	session->link.number++;
 	session->link.nrounds = session->link.nattempts = 0;
+	session->link.nlook_ups = 0;
 	session->link.silent[0] = '\0';
 	session->link.up_since = now;
 
@@ -350,6 +505,8 @@ note_disconnected(Session *session)
 	int			timeout = session->status.session_timeout_ms;
 
 	session->link.is_up = false;
+	session->link.look_up_at = now +
+		(int64_t) (drand48() * (double) look_up_ms(session) / 2);
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)
@@ -414,14 +571,37 @@ session_report(Session *session)
 		const Frame frame = {
 			.kind = FRAME_STATUS,.u.status = session->status
 		};
+		char		error[sizeof(session->last_error)];
 		const FrameBlob blobs[FRAME_NBLOBS] = {
-			frame_text(session->server), frame_text(session->last_error),
+			frame_text(session->server),
+			frame_text(describe_error(session, error, sizeof(error))),
 			frame_text(ZOO_VERSION), frame_text(session->tls)
 		};
 
 		session->is_status_news = false;
 		program_put(session, &frame, blobs, true);
 	}
+}
+
+/*
+ * What is in the way of a first connection: the latest error, and the names
+ * that take long.  Result: that text.
+ */
+static const char *
+describe_error(const Session *session, char *text, size_t size)
+{
+	size_t		length = (size_t) snprintf(text, size, "%s", session->last_error);
+
+	if (!session->is_slow || session->status.was_connected ||
+		session->status.state == ZK_CLIENT_LOST)
+		return text;
+	for (int i = 0; i < names_list(session->names)->nservers && length < size; i++)
+		if (names_is_awaited(session->names, i))
+			length += (size_t) snprintf(text + length, size - length,
+										"%s \"%s\" is still being looked up",
+										length > 0 ? "; host" : "Host",
+										names_list(session->names)->servers[i].host);
+	return text;
 }
 
 /* An error is of interest to who waits for a connection. */

@@ -62,7 +62,8 @@ typedef struct Line
 {
 	int			outer;			/* the TCP connection */
 	SSL		   *ssl;			/* NULL: it has failed before */
-	const char *host;			/* whose certificate it must be */
+	char		host[SERVERS_HOST_MAX + 1]; /* whose certificate it must be; ""
+											 * if that is not known */
 	char		address[SERVERS_ADDRESS_SIZE];
 	bool		is_ready;		/* the handshake is done */
 	bool		is_untrusted;	/* its certificate was found no good */
@@ -148,13 +149,13 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 }
 
 void
-tls_expect(const ServerList *list, const ServerAddresses *addresses)
+tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
 {
-	for (int i = 0; i < addresses->count && nexpected < ASK_ALL_MAX; i++)
+	nexpected = count;
+	for (int i = 0; i < count; i++)
 	{
-		strcpy(expected[nexpected].address, addresses->all[i].text);
-		strcpy(expected[nexpected++].host,
-			   list->servers[addresses->all[i].server].host);
+		strcpy(expected[i].address, addresses[i].text);
+		strcpy(expected[i].host, list->servers[addresses[i].server].host);
 	}
 }
 
@@ -164,10 +165,17 @@ tls_is_on(void)
 	return context != NULL;
 }
 
+void
+tls_leave(void)
+{
+	context = NULL;
+	memset(lines, 0, sizeof(lines));	/* the parent's */
+}
+
 int
 tls_poll(struct pollfd *polled, int count, int timeout_ms)
 {
-	struct pollfd real[ASK_ALL_MAX];
+	struct pollfd real[ASK_ALL_MAX + 1];
 	int			nready = 0;
 
 	for (int i = 0; i < count; i++)
@@ -493,12 +501,13 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 	/* IPv6 has its port where IPv4 has it */
 	(void) servers_format_address(line->address, address,
 								  ntohs(((const struct sockaddr_in *) address)->sin_port));
-	for (int i = 0; i < nexpected && line->host == NULL; i++)
+	for (int i = 0; i < nexpected && line->host[0] == '\0'; i++)
 		if (strcmp(expected[i].address, line->address) == 0)
-			line->host = expected[i].host;
+			strcpy(line->host, expected[i].host);
 	snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" did not answer in the TLS handshake in time",
 			 line->address);
-	if (line->outer < 0 || dup3(instead, fd, O_CLOEXEC) < 0 || line->host == NULL)
+	if (line->outer < 0 || dup3(instead, fd, O_CLOEXEC) < 0 ||
+		line->host[0] == '\0')
 		fail(line, EADDRNOTAVAIL);
 	else if (syscall(SYS_connect, line->outer, address, length) != 0 &&
 			 errno != EINPROGRESS)

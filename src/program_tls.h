@@ -13,8 +13,9 @@
  * tls_poll().
  *
  * The one rule: from then on no connection over TCP is made without TLS, and
- * none whose certificate was not verified carries a byte of its caller's.  So
- * names must have been looked up before: that may take connections, too.
+ * none whose certificate was not verified carries a byte of its caller's.  A
+ * look-up of a name may take connections, too: it has a process of its own,
+ * which is left out.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,15 +43,21 @@
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 
-/* The certificate at each of these addresses is to be that of its server. */
+/*
+ * The certificate at each of these addresses, ASK_ALL_MAX at most, is to be
+ * that of its server, from the next connection on; there are no others.
+ */
 extern void tls_expect(const ServerList *list,
-					   const ServerAddresses *addresses);
+					   const ServerAddress addresses[], int count);
 
 /* Has tls_begin() succeeded? */
 extern bool tls_is_on(void);
 
+/* In a child process: all connections are left alone, as without TLS. */
+extern void tls_leave(void);
+
 /*
- * As poll(), and at most ASK_ALL_MAX of them: what has been sent goes out
+ * As poll(), and at most ASK_ALL_MAX + 1 of them: what has been sent goes out
  * first.  A connection with TLS gets no revents that are not its events.
  */
 extern int	tls_poll(struct pollfd *polled, int count, int timeout_ms);

@@ -303,7 +303,6 @@ typedef struct SharedPage
 								 * awaited LEAVEs that are over */
 	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported
 								 * it */
-	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
 	_Atomic uint32_t is_in_use; /* backend: locks hang on the session */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic int64_t interrupted_at; /* who sends one: when; 0: never */

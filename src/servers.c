@@ -6,7 +6,7 @@
  *
  * The ZooKeeper client library does not check what passes here.  Its own
  * parser reads ports as octal numbers, and stops at the first character that
- * is no digit.  So anything unusual is refused.  Only servers_resolve() may
+ * is no digit.  So anything unusual is refused.  Only servers_look_up() may
  * block.  All functions may be called from any thread.
  *
  *-------------------------------------------------------------------------
@@ -50,11 +50,11 @@ static bool read_port(const char *text, const char *rest, Server *server,
 static bool check_address(const char *host, char *why);
 static bool check_name(const char *host, char *why);
 
-static void look_up(const Server *server, int place, int limit,
-					ServerAddresses *result);
-static bool contains(const ServerAddresses *addresses, const char *text);
+static void note_address(const struct sockaddr *address, HostAddresses *result);
+static void add_server(const Server *server, int place, int limit,
+					   const HostAddresses *known, ServerAddresses *result);
 static void add_reason(ServerAddresses *result, const char *host,
-					   const char *reason, const char *cause);
+					   const char *reason);
 
 static void copy_trimmed(char *copy, size_t size, const char *text,
 						 size_t length);
@@ -93,17 +93,68 @@ servers_parse(const char *text, ServerList *list, char why[SERVERS_WHY_SIZE])
 	}
 }
 
+/*
+ * No AI_ADDRCONFIG: it hides loopback addresses from machines without a
+ * network, and an address that cannot be reached is skipped at once.
+ */
+void
+servers_look_up(const char *host, HostAddresses *result)
+{
+	const struct addrinfo hints = {
+		.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = servers_is_numeric(host) ? AI_NUMERICHOST : 0
+	};
+	struct addrinfo *found;
+	int			rc = getaddrinfo(host, NULL, &hints, &found);
+
+	memset(result, 0, sizeof(*result));
+	if (rc != 0)
+	{
+		snprintf(result->complaint, sizeof(result->complaint),
+				 "could not be resolved: %s", gai_strerror(rc));
+		return;
+	}
+	for (struct addrinfo *ai = found; ai != NULL; ai = ai->ai_next)
+		note_address(ai->ai_addr, result);
+	freeaddrinfo(found);
+	if (result->count == 0)
+		snprintf(result->complaint, sizeof(result->complaint),
+				 "has no address but link-local ones");
+}
+
 bool
-servers_resolve(const ServerList *list, ServerAddresses *result)
+servers_collect(const ServerList *list, const HostAddresses *const known[],
+				ServerAddresses *result)
 {
 	result->count = 0;
 	result->complaint[0] = '\0';
 
 	/* keep a place for each of the servers that follow */
 	for (int i = 0; i < list->nservers; i++)
-		look_up(&list->servers[i], i,
-				SERVERS_ADDRESSES_MAX - (list->nservers - i - 1), result);
+		add_server(&list->servers[i], i,
+				   SERVERS_ADDRESSES_MAX - (list->nservers - i - 1), known[i],
+				   result);
 	return result->count > 0;
+}
+
+bool
+servers_contain(const ServerAddresses *addresses, const char *text)
+{
+	for (int i = 0; i < addresses->count; i++)
+		if (strcmp(addresses->all[i].text, text) == 0)
+			return true;
+	return false;
+}
+
+/* No two of either are alike. */
+bool
+servers_are_same(const ServerAddresses *one, const ServerAddresses *other)
+{
+	for (int i = 0; i < one->count; i++)
+		if (!servers_contain(other, one->all[i].text))
+			return false;
+	return one->count == other->count;
 }
 
 /* It always fits: the most that there can be is an odd number. */
@@ -264,59 +315,70 @@ servers_is_numeric(const char *host)
 		inet_pton(AF_INET6, host, &v6) == 1;
 }
 
+/* Keep an address of a host that is looked up, if it is of use. */
+static void
+note_address(const struct sockaddr *address, HostAddresses *result)
+{
+	char		text[SERVERS_ADDRESS_SIZE];
+	unsigned char bytes[sizeof(result->all[0].bytes)] = {0};
+
+	if (!servers_format_address(text, address, 0))
+		return;
+	if (address->sa_family == AF_INET)
+		memcpy(bytes, &((const struct sockaddr_in *) address)->sin_addr,
+			   sizeof(struct in_addr));
+	else
+		memcpy(bytes, &((const struct sockaddr_in6 *) address)->sin6_addr,
+			   sizeof(struct in6_addr));
+	for (int i = 0; i < result->count; i++)
+		if (result->all[i].family == address->sa_family &&
+			memcmp(result->all[i].bytes, bytes, sizeof(bytes)) == 0)
+			return;
+	if (result->count == SERVERS_ADDRESSES_MAX)
+	{
+		result->has_more = true;
+		return;
+	}
+	result->all[result->count].family = address->sa_family;
+	memcpy(result->all[result->count++].bytes, bytes, sizeof(bytes));
+}
+
 /*
- * Add the addresses of the server at that place, until there are `limit` of
+ * Add what is known of the server at that place, until there are `limit` of
  * all.  Whatever is left out is noted in the complaint.
  */
 static void
-look_up(const Server *server, int place, int limit, ServerAddresses *result)
+add_server(const Server *server, int place, int limit,
+		   const HostAddresses *known, ServerAddresses *result)
 {
-	/*
-	 * No AI_ADDRCONFIG: it hides loopback addresses from machines without a
-	 * network, and an address that cannot be reached is skipped at once.
-	 */
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = servers_is_numeric(server->host) ? AI_NUMERICHOST : 0
-	};
-	struct addrinfo *found;
-	bool		is_usable = false;
-	int			rc = getaddrinfo(server->host, NULL, &hints, &found);
+	bool		is_clipped = known->has_more;
 
-	if (rc != 0)
+	for (int i = 0; i < known->count; i++)
 	{
-		add_reason(result, server->host, "could not be resolved: ",
-				   gai_strerror(rc));
-		return;
-	}
+		ServerAddress one = {.server = place};
+		struct sockaddr_in *v4 = (struct sockaddr_in *) &one.address;
+		struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &one.address;
 
-	for (struct addrinfo *ai = found; ai != NULL; ai = ai->ai_next)
-	{
-		ServerAddress one = {.server = place,.length = ai->ai_addrlen};
-
-		if (!servers_format_address(one.text, ai->ai_addr, server->port))
-			continue;
-		is_usable = true;
-		if (contains(result, one.text))
-			continue;
-		if (result->count >= limit)
-		{
-			add_reason(result, server->host,
-					   "has more addresses than can be used", "");
-			break;
-		}
-		memcpy(&one.address, ai->ai_addr, ai->ai_addrlen);
+		one.address.ss_family = (sa_family_t) known->all[i].family;
+		one.length = one.address.ss_family == AF_INET ? sizeof(*v4) : sizeof(*v6);
+		if (one.address.ss_family == AF_INET)
+			memcpy(&v4->sin_addr, known->all[i].bytes, sizeof(v4->sin_addr));
+		else
+			memcpy(&v6->sin6_addr, known->all[i].bytes, sizeof(v6->sin6_addr));
 		/* IPv6 has its port where IPv4 has it */
-		((struct sockaddr_in *) &one.address)->sin_port =
-			htons((uint16_t) server->port);
-		result->all[result->count++] = one;
+		v4->sin_port = htons((uint16_t) server->port);
+		if (!servers_format_address(one.text, (struct sockaddr *) &one.address,
+									server->port) ||
+			servers_contain(result, one.text))
+			continue;
+		is_clipped |= result->count >= limit;
+		if (result->count < limit)
+			result->all[result->count++] = one;
 	}
-	freeaddrinfo(found);
-
-	if (!is_usable)
-		add_reason(result, server->host,
-				   "has no address but link-local ones", "");
+	if (known->complaint[0] != '\0' && known->count == 0)
+		add_reason(result, server->host, known->complaint);
+	else if (is_clipped)
+		add_reason(result, server->host, "has more addresses than can be used");
 }
 
 bool
@@ -335,22 +397,12 @@ servers_format_address(char text[SERVERS_ADDRESS_SIZE],
 	return true;
 }
 
-static bool
-contains(const ServerAddresses *addresses, const char *text)
-{
-	for (int i = 0; i < addresses->count; i++)
-		if (strcmp(addresses->all[i].text, text) == 0)
-			return true;
-	return false;
-}
-
 /*
- * Append what is wrong with a host, and the cause, if there is one.  When
- * there is no room left, append once that there are more.
+ * Append what is wrong with a host.  When there is no room left, append once
+ * that there are more.
  */
 static void
-add_reason(ServerAddresses *result, const char *host, const char *reason,
-			  const char *cause)
+add_reason(ServerAddresses *result, const char *host, const char *reason)
 {
 	char	   *complaint = result->complaint;
 	size_t		used = strlen(complaint);
@@ -362,8 +414,8 @@ add_reason(ServerAddresses *result, const char *host, const char *reason,
 		strcmp(complaint + used - more_length, MORE_REASONS) == 0)
 		return;
 
-	needed = snprintf(complaint + used, room, "%s \"%s\" %s%s",
-					  used > 0 ? "; host" : "Host", host, reason, cause);
+	needed = snprintf(complaint + used, room, "%s \"%s\" %s",
+					  used > 0 ? "; host" : "Host", host, reason);
 	if (needed < 0 || (size_t) needed + more_length >= room)
 		memcpy(complaint + used, MORE_REASONS, more_length + 1);
 }

@@ -66,7 +66,21 @@ typedef struct ServerAddress
 											 * brackets */
 } ServerAddress;
 
-/* The outcome of a look-up: no two of the addresses are alike. */
+/* What is known of a host.  All zero: nothing. */
+typedef struct HostAddresses
+{
+	int			count;
+	struct
+	{
+		int			family;		/* AF_INET or AF_INET6 */
+		unsigned char bytes[16];	/* of the address */
+	}			all[SERVERS_ADDRESSES_MAX]; /* no two of them are alike */
+	bool		has_more;		/* than there is room for */
+	char		complaint[SERVERS_WHY_SIZE];	/* the end of a sentence about it,
+												 * or "" */
+} HostAddresses;
+
+/* Those of all servers of a list: no two of the addresses are alike. */
 typedef struct ServerAddresses
 {
 	int			count;
@@ -87,13 +101,28 @@ extern bool servers_parse(const char *text, ServerList *list,
 						  char why[SERVERS_WHY_SIZE]);
 
 /*
- * Resolve every host, with getaddrinfo(): may block for as long as DNS does,
- * unless all are numeric addresses.  false if not a single address was found;
- * a name that fails beside others that do not is only left out.  The complaint
- * is a sentence without a full stop.  Each server that has an address gets at
- * least one into the result; link-local addresses are left out.
+ * Look a host up, with getaddrinfo(): may block for as long as DNS does, unless
+ * it is a numeric address.  Without a usable address there is a complaint;
+ * link-local addresses are left out.
  */
-extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
+extern void servers_look_up(const char *host, HostAddresses *result);
+
+/*
+ * The addresses of a list, of whose servers that is known, each at its place.
+ * false if there is not a single one; a server without an address is only left
+ * out.  The complaint is a sentence without a full stop.  Each server that has
+ * an address gets at least one into the result.
+ */
+extern bool servers_collect(const ServerList *list,
+							const HostAddresses *const known[],
+							ServerAddresses *result);
+
+/* Has it an address of that text? */
+extern bool servers_contain(const ServerAddresses *addresses, const char *text);
+
+/* Are they the same, in whatever order? */
+extern bool servers_are_same(const ServerAddresses *one,
+							 const ServerAddresses *other);
 
 /*
  * Write addresses, of which there are some, as zookeeper_init() takes them:

@@ -88,6 +88,8 @@ static struct
 	log_callback_fn log;
 	void	   *context;
 	char		hosts[SERVERS_TEXT_SIZE];
+	char		stand_in[SERVERS_TEXT_SIZE];	/* those before */
+	int			nset;			/* how often it got others */
 	int			asked_ms;
 	clientid_t	asked_id;
 	bool		has_id;
@@ -111,9 +113,6 @@ static struct
 	int			nkilled;
 	uint32_t	told_loss;		/* what the page and the frames said by then */
 	uint64_t	told_frames;
-	int			death_signals[4];	/* asked for, one after the other */
-	int			ndeath_signals;
-	int			nlooked_up;		/* while the page said so */
 }			around;
 
 /* The clocks. */
@@ -174,30 +173,6 @@ kill(pid_t pid, int number)
 	return (int) syscall(SYS_kill, pid, number);
 }
 
-int
-prctl(int option,...)
-{
-	va_list		args;
-
-	va_start(args, option);
-	if (option == PR_SET_PDEATHSIG && around.ndeath_signals < NELEMS(around.death_signals))
-		around.death_signals[around.ndeath_signals++] = va_arg(args, int);
-	va_end(args);
-	return 0;
-}
-
-int
-getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-			struct addrinfo **result)
-{
-	int			(*libc) (const char *, const char *, const struct addrinfo *, struct addrinfo **);
-
-	/* POSIX: the way to get a function out of dlsym() */
-	*(void **) &libc = dlsym(RTLD_NEXT, "getaddrinfo");
-	around.nlooked_up += atomic_load(&session->page->is_looking_up) != 0;
-	return libc(host, service, hints, result);
-}
-
 /* The middle of what it can be. */
 double
 drand48(void)
@@ -213,7 +188,12 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 }
 
 void
-tls_expect(const ServerList *list, const ServerAddresses *addresses)
+tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
+{
+}
+
+void
+tls_leave(void)
 {
 }
 
@@ -313,6 +293,15 @@ int
 zoo_set_servers_resolution_delay(zhandle_t *zh, int delay_ms)
 {
 	library.delay_ms = delay_ms;
+	return ZOK;
+}
+
+int
+zoo_set_servers(zhandle_t *zh, const char *hosts)
+{
+	snprintf(library.stand_in, sizeof(library.stand_in), "%s", library.hosts);
+	snprintf(library.hosts, sizeof(library.hosts), "%s", hosts);
+	library.nset++;
 	return ZOK;
 }
 

@@ -440,6 +440,8 @@ check_servers(const char *text)
 {
 	static ServerList list;
 	static ServerAddresses result;
+	static HostAddresses hosts[SERVERS_MAX];
+	const HostAddresses *known[SERVERS_MAX];
 	static char written[SERVERS_TEXT_SIZE];
 	char		why[SERVERS_WHY_SIZE];
 	int			ncommas = 0;
@@ -465,7 +467,12 @@ check_servers(const char *text)
 
 	if (!is_numeric)
 		return;
-	CHECK(servers_resolve(&list, &result));
+	for (int i = 0; i < list.nservers; i++)
+	{
+		servers_look_up(list.servers[i].host, &hosts[i]);
+		known[i] = &hosts[i];
+	}
+	CHECK(servers_collect(&list, known, &result));
 	CHECK(result.complaint[0] == '\0');
 	CHECK(servers_write(&result, 1, written) == (result.count | 1));
 	for (const char *c = written; *c != '\0'; c++)

@@ -48,10 +48,6 @@ test_opening(void)
 	is_int(1, library.order, "and keeps their order");
 	is_str("", library.auth, "there are no credentials");
 	ok(!session->has_auth, "of which is known");
-	is_int(4, around.nlooked_up, "the page says that names are looked up");
-	is_int(0, atomic_load(&session->page->is_looking_up), "and then no more");
-	ok(around.ndeath_signals == 2 && around.death_signals[0] == SIGALRM && around.death_signals[1] == 0,
-	   "meanwhile the program ends with its backend");
 	ok(!session_may_live(session), "there is nothing to close yet");
 	ok(!session_is_ending(session), "and no end");
 	is_int(ZK_CLIENT_CONNECTING, next_frame().frame.u.status.state, "the backend is told");
@@ -62,7 +58,6 @@ test_opening(void)
 	session_open(session, &opening);
 	ok(library.has_id && library.asked_id.client_id == 99 &&
 	   memcmp(library.asked_id.passwd, "fedcba987654321", 16) == 0, "a session that is taken over");
-	is_int(0, around.ndeath_signals, "and does not end before it is closed");
 	ok(session_may_live(session), "for somebody has to do that");
 	library.is_over = true;
 	ok(!session_may_live(session), "unless the library knows that it is over");

@@ -396,19 +396,27 @@ count_addresses(const char *connect_string)
 /* The addresses as ZooKeeper's library takes them, from the first on. */
 static char written[SERVERS_TEXT_SIZE];
 
-/* Parse, resolve and write; a list that is not accepted counts as a failed test. */
+/* Parse, look up, collect and write; a list that is not accepted counts as a failed test. */
 static bool
 resolve(const char *text, ServerAddresses *result)
 {
 	static ServerList list;
+	static HostAddresses hosts[SERVERS_MAX];
+	const HostAddresses *known[SERVERS_MAX];
 	char		why[SERVERS_WHY_SIZE];
 	int			count;
 
 	memset(result, 'x', sizeof(*result));
+	memset(hosts, 'x', sizeof(hosts));
 	if (!ok(servers_parse(text, &list, why), "accepted: %s", text))
 		exit(done_testing());
 	written[0] = '\0';
-	if (!servers_resolve(&list, result))
+	for (int i = 0; i < list.nservers; i++)
+	{
+		servers_look_up(list.servers[i].host, &hosts[i]);
+		known[i] = &hosts[i];
+	}
+	if (!servers_collect(&list, known, result))
 		return false;
 	count = servers_write(result, 0, written);
 	is_int(count_addresses(written), count, "as many of %s as are said", text);
@@ -611,6 +619,44 @@ test_room_for_reasons(void)
 	}
 }
 
+/* Before all hosts have been looked up there is something to begin with. */
+static void
+test_incomplete(void)
+{
+	static HostAddresses hosts[2];
+	const HostAddresses *known[2] = {&hosts[0], &hosts[1]};
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
+	ServerAddresses none;
+	ServerAddresses some;
+	ServerAddresses all;
+
+	servers_parse("one.test:1,twice.test:2", &list, why);
+	ok(!servers_collect(&list, known, &none), "nothing is known");
+	is_str("", none.complaint, "and nothing is wrong");
+	servers_look_up("twice.test", &hosts[1]);
+	ok(servers_collect(&list, known, &some), "one of two hosts is known");
+	is_int(2, some.count, "with its addresses");
+	is_int(1, some.all[0].server, "which are its own");
+	is_str("", some.complaint, "and nothing is wrong");
+	servers_look_up("one.test", &hosts[0]);
+	ok(servers_collect(&list, known, &all), "both are known");
+	ok(servers_contain(&all, "192.0.2.1:1"), "it has that address");
+	ok(!servers_contain(&all, "192.0.2.1:3"), "with that port alone");
+	ok(!servers_are_same(&all, &some) && !servers_are_same(&some, &all), "they are more than before");
+	servers_parse("twice.test:2,one.test:1", &list, why);
+	known[0] = &hosts[1];
+	known[1] = &hosts[0];
+	servers_collect(&list, known, &some);
+	ok(servers_are_same(&all, &some), "they are the same in another order");
+	hosts[1].all[0].bytes[3]++;
+	servers_collect(&list, known, &some);
+	is_int(all.count, some.count, "one is replaced by another");
+	ok(!servers_are_same(&all, &some), "so that they differ");
+	servers_look_up("unknown.test", &hosts[0]);
+	is_int(0, hosts[0].count, "what was known is gone");
+}
+
 /* What libc makes of the two names that RFC 6761 reserves. */
 static void
 test_libc(void)
@@ -648,6 +694,7 @@ main(void)
 	test_many_addresses();
 	test_many_errors();
 	test_room_for_reasons();
+	test_incomplete();
 	test_libc();
 	return done_testing();
 }
