@@ -154,7 +154,7 @@ OBJS = \
 
 # The program that holds a backend's ZooKeeper session, and the only one that is
 # linked with ZooKeeper's client.  It is installed beside the library, which
-# looks for it there.  Another one is for TLS, for it takes long to load OpenSSL.
+# looks for it there.  TLS_FILE is its module for TLS: it takes long to load OpenSSL.
 PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
 	src/program_main.o \
@@ -164,7 +164,6 @@ PROGRAM_OBJS = \
 	src/program_step.o \
 	src/program_follow.o \
 	src/program_ask.o \
-	src/program_plain.o \
 	src/program_tls.o \
 	src/protocol.o \
 	src/answer.o \
@@ -172,6 +171,9 @@ PROGRAM_OBJS = \
 	src/contact.o \
 	src/recipe_node.o \
 	src/servers.o
+TLS_FILE = src/zklock-session-tls.so
+TLS_OBJS = \
+	src/program_openssl.o
 
 # All tests there are, in the order of their names. They lie in test/ and their
 # expected output in expected/, which pg_regress looks for in its output
@@ -203,32 +205,32 @@ PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werro
 PG_CFLAGS += '-ffile-prefix-map=$(abspath $(here))=.' '-ffile-prefix-map=$(CURDIR)=.'
 # Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.
 SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
-EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_FILE)-tls $(PROGRAM_OBJS)
+EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS) $(TLS_FILE) $(TLS_OBJS)
 
 include $(PGXS)
 
 # Behind it, for it sets them itself.
 PROVE_FLAGS += -I $(here)test/lib
 
-all: $(PROGRAM_FILE) $(PROGRAM_FILE)-tls
+all: $(PROGRAM_FILE) $(TLS_FILE)
 $(MODULE_big).so: $(here)src/zklock.map
 install: install-program install-pages
 uninstall: uninstall-program uninstall-pages
 
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(filter-out src/program_tls.o,$(PROGRAM_OBJS)) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
+	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -ldl -o $@
 
-$(PROGRAM_FILE)-tls: $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(filter-out src/program_plain.o,$(PROGRAM_OBJS)) $(LDFLAGS) $(LDFLAGS_EX) \
-		-lzookeeper_st -lssl -lcrypto -o $@
+$(TLS_FILE): $(TLS_OBJS) $(here)src/zklock_tls.map
+	$(CC) $(CFLAGS) -shared $(TLS_OBJS) $(LDFLAGS) -Wl,--version-script=$(here)src/zklock_tls.map \
+		-lssl -lcrypto -o $@
 
 .PHONY: install-program uninstall-program
-install-program: $(PROGRAM_FILE) $(PROGRAM_FILE)-tls installdirs
+install-program: $(PROGRAM_FILE) $(TLS_FILE) installdirs
 	$(INSTALL_PROGRAM) $(PROGRAM_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session'
-	$(INSTALL_PROGRAM) $(PROGRAM_FILE)-tls '$(DESTDIR)$(pkglibdir)/zklock-session-tls'
+	$(INSTALL_SHLIB) $(TLS_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session-tls.so'
 
 uninstall-program:
-	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session' '$(DESTDIR)$(pkglibdir)/zklock-session-tls'
+	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session' '$(DESTDIR)$(pkglibdir)/zklock-session-tls.so'
 
 # In a directory of their own, for they refer to one another by path, and names like
 # README.md are everybody's.  The pages of src/ and test/ are for whoever has the source:
@@ -254,16 +256,16 @@ sbom: all
 	perl $(here)packages/sbom . zklock.spdx.json
 
 # PGXS knows no dependencies on headers.
-$(OBJS) $(PROGRAM_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
+$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
 
 # In a VPATH build there is no src/ yet. As an absolute path, or make would be
 # content with the one in the source tree.
-$(OBJS) $(PROGRAM_OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	$(MKDIR_P) $@
 
 # Say what is missing before the compiler says it at length.
-$(filter src/program_%,$(PROGRAM_OBJS)): | zookeeper-headers
+$(filter src/program_%,$(PROGRAM_OBJS)) $(TLS_OBJS): | zookeeper-headers
 .PHONY: zookeeper-headers
 zookeeper-headers:
 	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \

@@ -1562,6 +1562,7 @@ BEGIN ATOMIC
 				a.release, pg_catalog.round(a.number::numeric / 1000.0, 1)),
 			CASE WHEN a.verdict = 'untrusted' THEN (SELECT t.remedy
 					FROM (VALUES
+						(0, '^Could not load the module for TLS', 'Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; and OpenSSL (libssl), which it needs.'),
 						(1, '"zklock\.ssl_cert_file" has expired| alert certificate expired',
 							'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; or set the clock of this machine, or of the server, if it is wrong.'),
 						(2, 'Could not load file', 'Correct that file, or the setting that names it. See docs/background.md, TLS.'),

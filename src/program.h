@@ -9,7 +9,8 @@
  *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
  *	program_ask.c		the other mode, without a session: asking servers
- *	program_tls.c		TLS, between the library and the network (program_tls.h)
+ *	program_tls.c		connections, with TLS or without (program_tls.h)
+ *	program_openssl.c	TLS itself, a module that is loaded when it is wanted
  *	program_session.c	the handle and the states of the session
  *	program_names.c		look-ups of the servers' names (program_names.h)
  *	program_request.c	requests: sending, answers, undoing

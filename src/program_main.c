@@ -410,10 +410,11 @@ close_session(Session *session)
 {
 	const uint32_t request[] = {htonl(8), htonl(1), htonl(ZOO_CLOSE_OP)};
 	int64_t		now = protocol_now();
+	bool		is_tls = tls_is_used(session->link.fd);
 	int			socket = !session->link.is_up || session->link.fd < 0 ? -1 :
-		tls_is_on() ? session->link.fd : dup(session->link.fd);
+		is_tls ? session->link.fd : dup(session->link.fd);
 
-	if (socket >= 0 && tls_is_on())
+	if (socket >= 0 && is_tls)
 	{
 		send(socket, request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
 		await_end(socket, now + ANSWER_MS);
@@ -583,7 +584,7 @@ program_cork(const Session *session, bool is_corked)
 	int			value = is_corked;
 
 	/* with TLS all that is sent until the next poll goes as one record */
-	if (session->link.fd >= 0 && !tls_is_on())
+	if (session->link.fd >= 0 && !tls_is_used(session->link.fd))
 		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
 				   sizeof(value));
 }

@@ -5,14 +5,15 @@
  *
  * ZooKeeper's client library has no TLS as Debian builds it.  But it calls
  * connect(), send(), recv() and close() as every library does, so that those
- * of the program's own are the ones that are called.  Once tls_begin() has
- * succeeded connect() puts a socket in the place of the caller's that leads
- * nowhere, and connects that itself; and what is sent to, or received from,
- * the one in its place goes through OpenSSL.  Who has called it, the library
- * or program_ask.c, goes on as with a socket of its own, but polls it with
- * tls_poll().
+ * of the program's own are the ones that are called.  While TLS is on
+ * connect() puts a socket in the place of the caller's that leads nowhere, and
+ * connects that itself; and what is sent to, or received from, the one in its
+ * place goes through OpenSSL.  Who has called it, the library or
+ * program_ask.c, goes on as with a socket of its own, but polls it with
+ * tls_poll().  A connection is with TLS, or without, as it was when it was
+ * made, until it is closed.
  *
- * The one rule: from then on no connection over TCP is made without TLS, and
+ * The one rule: while TLS is on no connection over TCP is made without it, and
  * none whose certificate was not verified carries a byte of its caller's.  A
  * look-up of a name may take connections, too: it has a process of its own,
  * which is left out.
@@ -33,15 +34,21 @@
 #define TLS_WHY_SIZE 480
 
 /*
- * Begin: read the files that the text names, and prove that the library calls
- * our connect().  Its lines: the file of the authorities, of the certificate,
- * of the key, of revocations, any of them empty; the lowest version, 2 or 3;
- * and the rest is the command that says the key's passphrase, or empty: it has
- * five seconds.  Relative paths lead to the data directory, where the program
- * runs.  Files that are replaced later are read again for the next connection.
- * false with a reason in why.
+ * Connections that are made from now on are made with TLS: load the module
+ * that has OpenSSL, read the files that the text names, and prove that the
+ * library calls our connect().  Its lines: the file of the authorities, of the
+ * certificate, of the key, of revocations, any of them empty; the lowest
+ * version, 2 or 3; and the rest is the command that says the key's passphrase,
+ * or empty: it has five seconds, one if anything was connected before.
+ * Relative paths lead to the data directory, where the program runs.  Files
+ * that are replaced later are read again for the next connection.  May be
+ * called again, with another text.  false with a reason in why, and all stays
+ * as it was.
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
+
+/* Connections that are made from now on are made without TLS. */
+extern void tls_end(void);
 
 /*
  * The certificate at each of these addresses, ASK_ALL_MAX at most, is to be
@@ -50,8 +57,11 @@ extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 extern void tls_expect(const ServerList *list,
 					   const ServerAddress addresses[], int count);
 
-/* Has tls_begin() succeeded? */
+/* Are connections made with TLS from now on? */
 extern bool tls_is_on(void);
+
+/* Was the one that the caller of connect() knows by that descriptor? */
+extern bool tls_is_used(int fd);
 
 /* In a child process: all connections are left alone, as without TLS. */
 extern void tls_leave(void);

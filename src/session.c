@@ -500,7 +500,7 @@ zklock_session_program(void)
 		get_parent_directory(program_path);
 		join_path_components(program_path, program_path, PROGRAM_NAME);
 	}
-	return ssl_setting ? psprintf("%s-tls", program_path) : program_path;
+	return program_path;
 }
 
 char *

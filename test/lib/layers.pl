@@ -22,7 +22,7 @@ my @findings;
 my $makefile = contents("$top/Makefile");
 my $map = contents("$top/src/README.md");
 my @modules = modules('OBJS');
-my @program = modules('PROGRAM_OBJS');
+my @program = (modules('PROGRAM_OBJS'), modules('TLS_OBJS'));
 my %layer = map { $modules[$_] => $_ } 0 .. $#modules;
 my %includes;
 

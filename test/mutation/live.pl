@@ -170,12 +170,13 @@ sub make ($worker)
 {
 	my $build = "$directory/$worker/build";
 	my $libdir = slurp("$directory/$worker/libdir") =~ s/\s+$//r;
-	unlink "$build/zklock.so", "$build/src/zklock-session";
+	unlink "$build/zklock.so", "$build/src/zklock-session", "$build/src/zklock-session-tls.so";
 	system("make -s --no-print-directory -C '$build' PG_CONFIG='$ENV{PG_CONFIG}' with_llvm=no COPT=-w all >'$directory/$worker/make.log' 2>&1") == 0
 	  or return 0;
 	# Not into the file that a process may still have.
 	system('install', '-m', '755', "$build/zklock.so", "$libdir/zklock.so") == 0
 	  && system('install', '-m', '755', "$build/src/zklock-session", "$libdir/zklock-session") == 0
+	  && system('install', '-m', '755', "$build/src/zklock-session-tls.so", "$libdir/zklock-session-tls.so") == 0
 	  or die "could not install\n";
 	return 1;
 }

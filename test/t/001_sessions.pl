@@ -12,8 +12,7 @@ $session->{timeout}->end_time(time - 1);
 is($session->query_safe('SELECT 1'), '1', 'a session that stood idle answers');
 $session->query_safe("SELECT zk_lock('any')");
 my $program = $session->query_safe('SELECT program_pid FROM zk_session');
-# The kernel keeps 15 characters of a program's name.
-is(slurp_file("/proc/$program/comm"), $ENV{ZKLOCK_TEST_TLS} ? "zklock-session-\n" : "zklock-session\n",
-	'its program has TLS if it should');
+is(slurp_file("/proc/$program/comm"), "zklock-session\n", 'it has a program');
+is($session->query_safe('SELECT ssl FROM zk_session'), $ENV{ZKLOCK_TEST_TLS} ? 't' : 'f', 'with TLS if it should');
 
 done_testing();

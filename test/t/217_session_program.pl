@@ -7,8 +7,6 @@ use ZkLockTest;
 # Long for those that are not to be lost, on a busy machine; and what is waited for until it is.
 my $session_timeout = 20;
 my @short = ('zklock.session_timeout' => '4s');
-# The one for sessions with TLS has another name.
-my $program_file = 'zklock-session' . ($ENV{ZKLOCK_TEST_TLS} ? '-tls' : '');
 
 my $zk = ZooKeeper->new->start;
 my %setting = ('zklock.session_timeout' => "${session_timeout}s", 'restart_after_crash' => 'on');
@@ -350,7 +348,7 @@ subtest 'no more processes' => sub {
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
 	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
-		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend works when there are');
@@ -364,7 +362,8 @@ subtest 'a relocated installation' => sub {
 	$here->quit;
 	my $moved = $node->basedir . '/moved';
 	mkdir $moved;
-	system_or_bail('cp', $library, $library =~ s/zklock\.so$/$program_file/r, $moved);
+	my $installed = $library =~ s,/zklock\.so$,,r;
+	system_or_bail('cp', map({ "$installed/$_" } qw(zklock.so zklock-session zklock-session-tls.so)), $moved);
 	my $from = ask($other, "SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
 	my $set_library = sub {
 		$other->safe_psql('postgres', "UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
@@ -384,15 +383,15 @@ subtest 'a relocated installation' => sub {
 	foreach my $what (sort keys %bad)
 	{
 		my ($text, $message) = @{ $bad{$what} };
-		unlink "$moved/$program_file";
-		append_to_file("$moved/$program_file", $text);
-		chmod 0755, "$moved/$program_file";
+		unlink "$moved/zklock-session";
+		append_to_file("$moved/zklock-session", $text);
+		chmod 0755, "$moved/zklock-session";
 		assert_held($session, 'program', "$what: sessions that are there go on");
 		my $new = background($other);
 		assert_query($new, "SELECT zk_lock('new')", '08006', "$what: a new one is refused");
 		like($new->error, $message, "$what: with the reason");
 	}
-	unlink "$moved/$program_file";
+	unlink "$moved/zklock-session";
 	my $new = background($other);
 	assert_query($new, "SELECT zk_lock('new')", '53000', 'none at all');
 	like($new->error, qr/No such file or directory/, 'is named');

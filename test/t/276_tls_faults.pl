@@ -3,6 +3,7 @@
 # program's connect(), so that nothing could be encrypted. All of it is over in time, says
 # why, and leaves nothing.
 
+use Builds;
 use Certificates;
 use FakeServer;
 use IO::Select;
@@ -195,6 +196,39 @@ subtest 'a library that does not call our connect()' => sub {
 	like($other->safe_psql('postgres', 'SELECT what FROM zk_check(false)'),
 		qr/does not call the connect\(\) of zklock's program/, 'zk_check() says it, too');
 	ok(!IO::Select->new($server)->can_read(0), 'nobody has connected to the server');
+};
+
+# Of an installation that was copied in part.
+subtest 'the module for TLS' => sub {
+	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+	my $build = Builds->copy;
+	my $directory = $build->library_directory;
+	my $module = "$directory/zklock-session-tls.so";
+	rename $module, "$module.away" or die "$module: $!";
+	my ($foreign) = (run_command([ 'ldd', "$directory/zklock-session" ]))[0] =~ /libzookeeper_st\S* => (\S+)/;
+	my $other = cluster('milan', $zk, $build->settings, %tls, 'zklock.ssl' => 'off');
+	my $plain = background($other, holds => 'plain');
+	like($plain->query_safe('SELECT ssl FROM zk_session'), qr/^f$/, 'is not needed without');
+	reconfigure($other, 'zklock.servers' => $zk->secure_connect_string, 'zklock.ssl' => 'on');
+	my @cases = (
+		[ 'missing', sub { }, qr/cannot open shared object file/ ],
+		[ 'something else', sub { system_or_bail('cp', $foreign, $module) }, qr/is of another version of zklock/ ]);
+	foreach my $case (@cases)
+	{
+		my ($what, $change, $why) = @$case;
+		$change->();
+		my $late = background($other);
+		assert_query($late, "SELECT zk_lock('late')", 'F0000', "$what: refused");
+		like($late->error, qr/could not set up TLS .*DETAIL:  Could not load the module for TLS: .*zklock-session-tls\.so.*$why/s, 'with the reason');
+		like($late->query_safe("SELECT concat_ws(' ', what, remedy) FROM zk_check(false)"),
+			qr/Could not load the module for TLS.*$why.* Install zklock again/, 'zk_check() says it, too');
+		$late->quit;
+	}
+	assert_held($plain, 'plain', 'a session without TLS goes on');
+	rename "$module.away", $module or die "$module: $!";
+	is($other->safe_psql('postgres', "SELECT zk_lock('late') > 0"), 't', 'once it is there TLS works');
+	$plain->quit;
+	$other->stop;
 };
 
 subtest 'a library that is bound at once' => sub {

@@ -187,7 +187,7 @@ subtest 'the same bytes wherever it is built' => sub {
 	plan skip_all => 'the build that is tested counts what it does' if $ENV{COVERAGE};
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my ($here, $there) = map { $_->library_directory } Builds->copy, Builds->of_tree;
-	foreach my $file (qw(zklock.so zklock-session))
+	foreach my $file (qw(zklock.so zklock-session zklock-session-tls.so))
 	{
 		is(sha256_hex(slurp_file("$there/$file")), sha256_hex(slurp_file("$here/$file")), $file);
 	}
@@ -213,13 +213,13 @@ subtest 'what is linked' => sub {
 	is(scalar(grep { /session SPDXRef-libzookeeper-st/ } @link), 1, 'the program is linked with the client');
 	is(scalar(grep { /\.so SPDXRef-libzookeeper/ } @link), 0, 'the library is not');
 	is(scalar(grep { /SPDXRef-libc\.so/ } @link), 3, 'all with libc');
-	is_deeply([ grep { /SPDXRef-libssl/ && !/session-tls / } @link ], [], 'none but the one for TLS with OpenSSL');
+	is_deeply([ grep { /SPDXRef-libssl/ && !/session-tls\.so / } @link ], [], 'none but the module for TLS with OpenSSL');
 	my %id = map { $_->{SPDXID} => 1 } $document, @{ $document->{packages} }, @{ $document->{files} };
 	is(join(' ', grep { !$id{$_} } map { @$_{qw(spdxElementId relatedSpdxElement)} } @{ $document->{relationships} }),
 		'', 'all that is related is there');
 	my %file = map { $_->{fileName} => $_->{checksums}[1]{checksumValue} } @{ $document->{files} };
 	is($file{"./$_"}, sha256_hex(slurp_file("$directory/$_")), "the checksum of $_")
-	  foreach qw(zklock.so zklock-session zklock-session-tls);
+	  foreach qw(zklock.so zklock-session zklock-session-tls.so);
 };
 
 done_testing();

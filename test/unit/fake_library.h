@@ -198,7 +198,7 @@ tls_leave(void)
 }
 
 bool
-tls_is_on(void)
+tls_is_used(int fd)
 {
 	return false;
 }

@@ -1,0 +1,598 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_openssl.c
+ *	  The module of the session's program for TLS, and all that has OpenSSL.
+ *
+ * It is a shared object of its own, which program_tls.c loads once TLS is
+ * wanted (program_tls_module.h).  Nothing else of the program is linked with
+ * it: hosts are expected, and sockets connected, by program_tls.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_tls_module.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+/* What TLS takes at a time, and as much as one of its records has. */
+#define BUFFER_SIZE (16 * 1024)
+
+/*
+ * What runs the passphrase command, for so many seconds at most.  Who goes on
+ * behind it has no pipe of ours, and nobody has the channel and the page.
+ */
+#define RUN_COMMAND "exec timeout -s KILL %d sh -c 'said=$(eval \"$COMMAND\") && printf %%s \"$said\"' 3>&- 4>&-"
+
+/* What the text of begin() holds; the first are files. */
+typedef enum Setting
+{
+	CA_FILE,
+	CERT_FILE,
+	KEY_FILE,
+	CRL_FILE,
+	MIN_VERSION,
+	PASSPHRASE_COMMAND
+} Setting;
+
+/* What lines are opened with. */
+typedef struct Setup
+{
+	char	   *text;			/* malloc'ed, where the settings are */
+	const char *settings[PASSPHRASE_COMMAND + 1];
+	uint64_t	files_read;		/* their state when they were read last */
+	SSL_CTX    *context;		/* NULL: no line is opened */
+} Setup;
+
+struct TlsLine
+{
+	int			socket;			/* the TCP connection, or -1 */
+	SSL		   *ssl;			/* NULL: it has failed before */
+	char		host[SERVERS_HOST_MAX + 1]; /* whose certificate it must be */
+	char		address[SERVERS_ADDRESS_SIZE];
+	bool		is_ready;		/* the handshake is done */
+	bool		is_untrusted;	/* its certificate was found no good */
+	bool		is_over;		/* nothing comes or goes any more */
+	bool		is_stuck;		/* OpenSSL waits until it can write */
+	bool		has_more;		/* OpenSSL may have more than it was asked for */
+	bool		is_answered;	/* something was received */
+	char		error[TLS_WHY_SIZE];
+	size_t		nleaving;		/* bytes that OpenSSL has not taken yet */
+	char		leaving[BUFFER_SIZE];
+};
+
+static Setup current;
+static char stale[TLS_WHY_SIZE];	/* why the files of before are used, or "" */
+static const char *fault;		/* why a file is no good; NULL: it may be */
+static int	patience_s;			/* how long the passphrase command may take */
+
+static bool begin(const char *text, int seconds, char why[TLS_WHY_SIZE]);
+static void end(void);
+static TlsLine *open_line(int socket, const char *address, const char *host,
+						  bool is_numeric, int error);
+static void close_line(TlsLine *line);
+static ssize_t send_line(TlsLine *line, const void *bytes, size_t length);
+static ssize_t receive(TlsLine *line, void *bytes, size_t size);
+static short before_poll(TlsLine *line, short events, short *awaited);
+static short after_poll(TlsLine *line, short events, short revents);
+static const char *error_of(const TlsLine *line);
+static const char *describe(const TlsLine *line, char *text, size_t size);
+static SSL_CTX *load(Setup *setup, char why[TLS_WHY_SIZE]);
+static uint64_t state_of_files(const Setup *setup);
+static bool load_file(SSL_CTX *made, Setting file, const char *path,
+					  char why[TLS_WHY_SIZE]);
+static int	ask_passphrase(char *phrase, int size, int is_writing,
+						   void *command);
+static const char *complaint_of_key(const struct stat *status);
+static bool begin_handshake(TlsLine *line, bool is_numeric);
+static void move(TlsLine *line);
+static short find_ready(const TlsLine *line, short events, short revents);
+static void note_refusal(TlsLine *line, int rc);
+static void fail(TlsLine *line, int system_error);
+static int	note_verdict(int is_good, X509_STORE_CTX *store);
+static int64_t expiry_of(const X509 *certificate);
+static void read_text(BIO *text, char *to, size_t size);
+
+/* All that is exported (zklock_tls.map). */
+extern const TlsModule zklock_tls_module;
+__attribute__((visibility("default")))
+const TlsModule zklock_tls_module = {
+	.version = TLS_MODULE_VERSION,
+	.begin = begin,
+	.end = end,
+	.open = open_line,
+	.close = close_line,
+	.send = send_line,
+	.receive = receive,
+	.before_poll = before_poll,
+	.after_poll = after_poll,
+	.error = error_of,
+	.describe = describe
+};
+
+/* ---------------------------------------------------------------------
+ * Beginning
+ * ---------------------------------------------------------------------
+ */
+
+/* On failure all stays as it was. */
+static bool
+begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
+{
+	Setup		setup = {.text = strdup(text)};
+	char	   *rest = setup.text;
+
+	for (int i = CA_FILE; i <= PASSPHRASE_COMMAND; i++)
+	{
+		setup.settings[i] = rest == NULL ? "" :
+			strsep(&rest, i < PASSPHRASE_COMMAND ? "\n" : "");
+	}
+	patience_s = seconds;
+	if (setup.settings[CA_FILE][0] == '\0')
+		snprintf(why, TLS_WHY_SIZE, "\"zklock.ssl\" is on, and \"zklock.ssl_ca_file\" names no file by which servers could be verified");
+	else if (!setup.settings[CERT_FILE][0] != !setup.settings[KEY_FILE][0])
+		snprintf(why, TLS_WHY_SIZE, "Of \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" only one is set");
+	else
+		setup.context = load(&setup, why);
+	if (setup.context == NULL)
+	{
+		free(setup.text);
+		return false;
+	}
+	end();
+	current = setup;
+	return true;
+}
+
+/* The lines have counted the context. */
+static void
+end(void)
+{
+	SSL_CTX_free(current.context);
+	free(current.text);
+	current = (Setup) {0};
+	stale[0] = '\0';
+}
+
+/* A context with all that the settings name; NULL with a reason. */
+static SSL_CTX *
+load(Setup *setup, char why[TLS_WHY_SIZE])
+{
+	SSL_CTX    *made = SSL_CTX_new(TLS_client_method());
+
+	snprintf(why, TLS_WHY_SIZE, "OpenSSL could not be started");
+	if (made == NULL)
+		return NULL;
+	why[0] = '\0';
+	SSL_CTX_set_read_ahead(made, 1);
+	SSL_CTX_set_min_proto_version(made,
+								  setup->settings[MIN_VERSION][0] == '3' ?
+								  TLS1_3_VERSION : TLS1_2_VERSION);
+	SSL_CTX_set_verify(made, SSL_VERIFY_PEER, note_verdict);
+	SSL_CTX_set_default_passwd_cb(made, ask_passphrase);
+	SSL_CTX_set_default_passwd_cb_userdata(made, (void *) setup->settings[PASSPHRASE_COMMAND]);
+	setup->files_read = state_of_files(setup);
+	for (int i = CA_FILE; i <= CRL_FILE; i++)
+		if (setup->settings[i][0] != '\0' &&
+			!load_file(made, i, setup->settings[i], why))
+		{
+			SSL_CTX_free(made);
+			return NULL;
+		}
+	return made;
+}
+
+/* Another number whenever one of the files is replaced or changed. */
+static uint64_t
+state_of_files(const Setup *setup)
+{
+	uint64_t	state = 0;
+	struct stat file;
+
+	for (int i = CA_FILE; i <= CRL_FILE; i++)
+		if (stat(setup->settings[i], &file) == 0)
+			state = state * 31 + file.st_ino +
+				(uint64_t) (file.st_ctim.tv_sec * 1000000000 + file.st_ctim.tv_nsec);
+	return state;
+}
+
+/* Not a FIFO, which would hold us up. */
+static bool
+load_file(SSL_CTX *made, Setting file, const char *path,
+		  char why[TLS_WHY_SIZE])
+{
+	struct stat status;
+	int			rc = 0;
+
+	ERR_clear_error();
+	fault = NULL;
+	if (stat(path, &status) != 0)
+		fault = strerror(errno);
+	else if (!S_ISREG(status.st_mode))
+		fault = "not a regular file";
+	else if (file == CA_FILE)
+		rc = SSL_CTX_load_verify_locations(made, path, NULL);
+	else if (file == CERT_FILE)
+		rc = SSL_CTX_use_certificate_chain_file(made, path);
+	else if (file == CRL_FILE)
+		rc = SSL_CTX_load_verify_locations(made, path, NULL) == 1 &&
+			X509_STORE_set_flags(SSL_CTX_get_cert_store(made),
+								 X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+	else if ((fault = complaint_of_key(&status)) == NULL)
+		rc = SSL_CTX_use_PrivateKey_file(made, path, SSL_FILETYPE_PEM);
+	if (fault == NULL)
+		fault = ERR_reason_error_string(ERR_peek_error());
+	if (rc != 1)
+		snprintf(why, TLS_WHY_SIZE, "Could not load file \"%.250s\": %s", path,
+				 fault != NULL ? fault : "it cannot be read");
+	return rc == 1;
+}
+
+/* NULL: nobody else can read it. */
+static const char *
+complaint_of_key(const struct stat *status)
+{
+	mode_t		others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+		S_IRWXG | S_IRWXO;
+
+	if (status->st_uid != geteuid() && status->st_uid != 0)
+		return "it must be owned by the database user or root";
+	return (status->st_mode & others) == 0 ? NULL :
+		"it has group or world access; it must have permissions u=rw (0600) or less if owned by the database user, or u=rw,g=r (0640) or less if owned by root";
+}
+
+/*
+ * The passphrase of the key, as PostgreSQL asks for that of its own: the first
+ * line that the command says.  PostgreSQL's run_ssl_passphrase_command() is no
+ * help: it runs the server's own, for as long as that takes, and in a backend.
+ * OpenSSL clears what is returned.  It may ask again if it got nothing.
+ */
+static int
+ask_passphrase(char *phrase, int size, int is_writing, void *command)
+{
+	char		run[sizeof(RUN_COMMAND)];
+	FILE	   *said;
+
+	if (fault != NULL)
+		return -1;
+	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
+	setenv("COMMAND", command, 1);
+	snprintf(run, sizeof(run), RUN_COMMAND, patience_s);
+	said = popen(run, "re");
+	if (said == NULL)
+		return -1;
+	setvbuf(said, NULL, _IONBF, 0); /* no copy */
+	phrase[fread(phrase, 1, (size_t) size - 1, said)] = '\0';
+	if (pclose(said) == 0 && phrase[0] != '\0')
+		fault = "what \"zklock.ssl_passphrase_command\" says is not its passphrase";
+	else
+		OPENSSL_cleanse(phrase, (size_t) size);
+	return (int) strcspn(phrase, "\r\n");
+}
+
+/* ---------------------------------------------------------------------
+ * Lines
+ * ---------------------------------------------------------------------
+ */
+
+static TlsLine *
+open_line(int socket, const char *address, const char *host, bool is_numeric,
+		  int error)
+{
+	TlsLine    *line = calloc(1, sizeof(*line));
+
+	if (line == NULL)
+		return NULL;
+	line->socket = socket;
+	snprintf(line->address, sizeof(line->address), "%s", address);
+	snprintf(line->host, sizeof(line->host), "%s", host);
+	snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" did not answer in the TLS handshake in time",
+			 line->address);
+	if (error != 0)
+		fail(line, error);
+	else if (!begin_handshake(line, is_numeric))
+		fail(line, ENOMEM);
+	return line;
+}
+
+/*
+ * The files may have been replaced since the connection before.  If they are
+ * no good now, those that were are used.
+ */
+static bool
+begin_handshake(TlsLine *line, bool is_numeric)
+{
+	SSL_CTX    *newer = NULL;
+
+	if (state_of_files(&current) != current.files_read)
+	{
+		patience_s = TLS_PATIENCE_CONNECTED_S;
+		newer = load(&current, stale);
+	}
+	if (newer != NULL)
+	{
+		SSL_CTX_free(current.context);	/* the lines have counted it */
+		current.context = newer;
+	}
+	line->ssl = SSL_new(current.context);
+	if (line->ssl == NULL || SSL_set_fd(line->ssl, line->socket) != 1)
+		return false;
+	SSL_set_app_data(line->ssl, line);
+	SSL_set_hostflags(line->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	return is_numeric ?
+		X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(line->ssl),
+									  line->host) == 1 :
+		SSL_set1_host(line->ssl, line->host) == 1 &&
+		SSL_set_tlsext_host_name(line->ssl, line->host) == 1;
+}
+
+static void
+close_line(TlsLine *line)
+{
+	move(line);
+	if (line->is_ready && !line->is_over)
+		SSL_shutdown(line->ssl);	/* as far as it goes now */
+	SSL_free(line->ssl);
+	close(line->socket);		/* or -1 */
+	explicit_bzero(line, sizeof(*line));
+	free(line);
+}
+
+static ssize_t
+send_line(TlsLine *line, const void *bytes, size_t length)
+{
+	if (line->nleaving + length > BUFFER_SIZE)
+		move(line);
+	if (line->is_over)
+		return (ssize_t) length;	/* into nothing */
+	if (length > BUFFER_SIZE - line->nleaving)
+		length = BUFFER_SIZE - line->nleaving;
+	errno = EAGAIN;
+	if (length == 0 || line->is_stuck)
+		return -1;
+	memcpy(line->leaving + line->nleaving, bytes, length);
+	line->nleaving += length;
+	return (ssize_t) length;
+}
+
+static ssize_t
+receive(TlsLine *line, void *bytes, size_t size)
+{
+	int			length;
+
+	if (line->is_ready && !line->is_over)
+	{
+		ERR_clear_error();
+		length = SSL_read(line->ssl, bytes, (int) size);
+		line->has_more = length > 0 && SSL_has_pending(line->ssl);
+		if (length > 0)
+		{
+			line->is_answered = true;
+			return length;
+		}
+		note_refusal(line, length);
+	}
+	errno = EAGAIN;
+	return line->is_over ? 0 : -1;
+}
+
+static short
+before_poll(TlsLine *line, short events, short *awaited)
+{
+	move(line);
+	*awaited = line->is_stuck ? POLLIN | POLLOUT : POLLIN;
+	return find_ready(line, events, 0);
+}
+
+static short
+after_poll(TlsLine *line, short events, short revents)
+{
+	if (revents != 0 && !line->is_ready)
+		move(line);
+	return find_ready(line, events, revents);
+}
+
+static const char *
+error_of(const TlsLine *line)
+{
+	return line->error;
+}
+
+static const char *
+describe(const TlsLine *line, char *text, size_t size)
+{
+	STACK_OF(X509) *chain = line->is_ready ?
+		SSL_get0_verified_chain(line->ssl) : NULL;
+	const X509 *own = chain != NULL ? SSL_get_certificate(line->ssl) : NULL;
+	int64_t		expiry = INT64_MAX;
+	BIO		   *subject = chain != NULL ? BIO_new(BIO_s_mem()) : NULL;
+	int			length;
+
+	if (subject == NULL)
+		return stale;
+	for (int i = 0; i < sk_X509_num(chain); i++)
+		if (expiry_of(sk_X509_value(chain, i)) < expiry)
+			expiry = expiry_of(sk_X509_value(chain, i));
+	length = snprintf(text, size, "%s %s %lld %lld ", SSL_get_version(line->ssl),
+					  SSL_get_cipher(line->ssl), (long long) expiry,
+					  own != NULL ? (long long) expiry_of(own) : 0);
+	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
+					   0, XN_FLAG_RFC2253);
+	read_text(subject, text + length, size - (size_t) length);
+	return stale;
+}
+
+/* ---------------------------------------------------------------------
+ * Moving
+ * ---------------------------------------------------------------------
+ */
+
+/* Go on with the handshake, and send what has been left for that. */
+static void
+move(TlsLine *line)
+{
+	int			rc = 1;
+
+	if (line->is_over)
+		return;
+	ERR_clear_error();
+	if (!line->is_ready)
+	{
+		rc = SSL_connect(line->ssl);
+		line->is_ready = line->has_more = rc == 1;
+		if (rc == 1)
+			line->error[0] = '\0';
+	}
+	if (line->is_ready && line->nleaving > 0)
+	{
+		rc = SSL_write(line->ssl, line->leaving, (int) line->nleaving);
+		if (rc > 0)				/* all: it fits into one record */
+			line->nleaving = 0;
+	}
+	line->is_stuck = rc <= 0 && SSL_want_write(line->ssl);
+	if (rc <= 0)
+		note_refusal(line, rc);
+}
+
+/* Which of these events has its caller now, if the connection has those? */
+static short
+find_ready(const TlsLine *line, short events, short revents)
+{
+	bool		can_read = line->is_ready && (line->has_more || revents != 0);
+	bool		can_write = line->nleaving < BUFFER_SIZE && !line->is_stuck;
+
+	return line->is_over ? events :
+		events & ((can_read ? POLLIN : 0) | (can_write ? POLLOUT : 0));
+}
+
+/* ---------------------------------------------------------------------
+ * Failures
+ * ---------------------------------------------------------------------
+ */
+
+/* OpenSSL did not do it.  Does that mean that it will not do it either? */
+static void
+note_refusal(TlsLine *line, int rc)
+{
+	int			system_error = errno;
+	int			kind = SSL_get_error(line->ssl, rc);
+
+	if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
+		fail(line, kind == SSL_ERROR_SYSCALL ? system_error : 0);
+}
+
+/*
+ * The line is over; say why, unless that is known.  Once a server has
+ * answered it may end the connection as it likes.
+ */
+static void
+fail(TlsLine *line, int system_error)
+{
+	unsigned long code = ERR_peek_error();
+	const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
+	bool		is_end = code == 0 || (reason != NULL &&
+									   strstr(reason, "unexpected eof") != NULL);
+	const X509 *own = line->ssl != NULL ? SSL_get_certificate(line->ssl) : NULL;
+	size_t		length;
+
+	/* a server that has too many connections takes one, and closes it */
+	bool		is_closed_by_server = system_error == EPIPE ||
+		system_error == ECONNRESET;
+
+	line->is_over = true;
+	if (line->is_untrusted || (line->is_answered && is_end))
+		return;
+	if (system_error != 0 && code == 0 && !is_closed_by_server)
+		snprintf(line->error, TLS_WHY_SIZE, "Could not connect to server \"%s\": %s",
+				 line->address, strerror(system_error));
+	else if (is_end)
+		snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" closed the connection %s the TLS handshake",
+				 line->address, line->is_ready ? "right after" : "in");
+	else
+		snprintf(line->error, TLS_WHY_SIZE, "TLS with server \"%s\" failed: %s",
+				 line->address, reason != NULL ? reason : "OpenSSL does not say why");
+
+	/* the server may know that, and does not say so */
+	length = strlen(line->error);
+	if (own != NULL && (code != 0 || system_error == 0 || is_closed_by_server) &&
+		(X509_cmp_current_time(X509_get0_notBefore(own)) > 0 ||
+		 X509_cmp_current_time(X509_get0_notAfter(own)) < 0))
+		snprintf(line->error + length, TLS_WHY_SIZE - length,
+				 "; the certificate of \"zklock.ssl_cert_file\" has expired, or is not valid yet");
+}
+
+/*
+ * OpenSSL has verified a certificate of the server's chain.  This has no word
+ * in it, but keeps what is wrong: as a line of ASCII, for the server may have
+ * written some of it.
+ */
+static int
+note_verdict(int is_good, X509_STORE_CTX *store)
+{
+	SSL		   *ssl = X509_STORE_CTX_get_ex_data(store,
+												 SSL_get_ex_data_X509_STORE_CTX_idx());
+	TlsLine    *line = SSL_get_app_data(ssl);
+	X509	   *certificate = X509_STORE_CTX_get_current_cert(store);
+	int			error = X509_STORE_CTX_get_error(store);
+	int			names;
+	BIO		   *text = is_good || line->is_untrusted || certificate == NULL ?
+		NULL : BIO_new(BIO_s_mem());
+
+	if (text == NULL)
+		return is_good;
+	BIO_printf(text, "The certificate of server \"%s\" is not ", line->address);
+	if (error == X509_V_ERR_HOSTNAME_MISMATCH ||
+		error == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		BIO_printf(text, "for \"%s\"", line->host);
+	else
+		BIO_printf(text, "good: %s", X509_verify_cert_error_string(error));
+	BIO_printf(text, "; it is that of ");
+	X509_NAME_print_ex(text, X509_get_subject_name(certificate), 0,
+					   XN_FLAG_RFC2253);
+	BIO_printf(text, ", issued by ");
+	X509_NAME_print_ex(text, X509_get_issuer_name(certificate), 0,
+					   XN_FLAG_RFC2253);
+	BIO_printf(text, ", valid from ");
+	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
+	BIO_printf(text, " until ");
+	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
+	names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
+	if (names >= 0)
+		BIO_printf(text, ", for ");	/* last: there may be too many */
+	if (names >= 0)
+		X509V3_EXT_print(text, X509_get_ext(certificate, names), 0, 0);
+	read_text(text, line->error, TLS_WHY_SIZE);
+	line->is_untrusted = true;
+	return is_good;
+}
+
+/* As seconds since 1970. */
+static int64_t
+expiry_of(const X509 *certificate)
+{
+	struct tm	date = {0};
+
+	ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &date);
+	return (int64_t) timegm(&date);
+}
+
+/* All that is in it, as far as there is room, and free it. */
+static void
+read_text(BIO *text, char *to, size_t size)
+{
+	memset(to, 0, size);
+	BIO_read(text, to, (int) size - 1);
+	for (char *at = to; *at != '\0'; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	BIO_free(text);
+}
