@@ -506,7 +506,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position. Of a lease: who renewed it last, its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed.';
+'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position. An ephemeral znode in the place of the queue is a holder. Of a lease: who renewed it last, its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -1416,6 +1416,10 @@ BEGIN ATOMIC
 		SELECT v.part, s.item, v.nr, v.applies, v.state,
 			pg_catalog.format(v.what, s.subject, s.value, s.date, s.place), v.remedy
 		FROM own AS o, step AS s, LATERAL (VALUES
+			(0, 13, 'chroot', s.fact = 'ephemeral', 'error', 'znode "%s" is ephemeral, of session %s: no lock can be below it',
+				'Another program has made it. End that, or set another chroot in zklock.servers.'),
+			(0, 14, 'root', s.fact = 'ephemeral', 'error', 'znode "%s" is ephemeral, of session %s: no lock can be below it',
+				'Another program has made it. End that, or set another zklock.root.'),
 			(1, 13, 'chroot', s.fact = 'no node', 'warning', 'znode "%s" does not exist',
 				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise create it, or leave that to the first lock.'),
 			(2, 13, 'chroot', s.fact = 'done' AND s.place = 0 AND o.has_root, 'warning', 'znode "%s" is empty: nobody has had a lock there',

@@ -487,6 +487,9 @@ put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 	if (is_lost(check, reply))
 		return false;
 	put_reply(check, item, path, reply);
+	if (reply->result == ZK_OK && reply->ephemeral_owner != 0)
+		put_fact(check, item, "ephemeral", 0, zklock_nodedata_quotable(path),
+				 zklock_args_session_id(reply->ephemeral_owner), 0);
 	if (reply->result == ZK_NO_NODE || strcmp(item, "root") != 0)
 		return true;
 	reply = zklock_roundtrip_read(trip, ZK_GET_ACL, path);

@@ -636,6 +636,7 @@ take_node(Standing *standing)
 			(void) zklock_session_await_undone(standing->contender->bounds.deadline);
 			return false;
 		default:
+			zklock_roundtrip_refuse_ephemeral(reply, place->lock_path);
 			zklock_session_raise(reply, "join a lock's queue",
 								 place->lock_path);
 	}
@@ -678,8 +679,11 @@ make_parents(Standing *standing)
 										  place->root_length);
 
 		if (refusal != NULL)
+		{
+			zklock_roundtrip_refuse_ephemeral(refusal, place->lock_path);
 			zklock_session_raise(refusal, "create a lock's znode",
 								 place->lock_path);
+		}
 		return;
 	}
 

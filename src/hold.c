@@ -82,6 +82,7 @@ typedef struct Removing
 {
 	const char *name;			/* of the lock */
 	const char *node;
+	bool		is_stranger;	/* the lock's znode itself, and no child */
 	ZkRemoval	removal;
 } Removing;
 
@@ -404,6 +405,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 
 		if (entry->position == 0 || entry->token != token)
 			continue;
+		removing.is_stranger = entry->is_stranger;
 		*is_other |= !is_hold;
 		if (!is_eviction && !is_hold)
 			continue;
@@ -444,8 +446,10 @@ remove_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 
-	removing->removal.path = psprintf("%s/%s",
-									  zklock_name_path(removing->name, NULL),
-									  removing->node);
+	/* the chroot, and so the path, belongs to the session */
+	removing->removal.path = zklock_name_path(removing->name, NULL);
+	if (!removing->is_stranger)
+		removing->removal.path = psprintf("%s/%s", removing->removal.path,
+										  removing->node);
 	return zklock_roundtrip_remove(trip, &removing->removal);
 }

@@ -508,10 +508,14 @@ note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
 	const char *name = leasing->lock_path + *root_length + 1;
 	const ZkReply *reply = set(trip, leasing, pointer, name, ZK_ANY_VERSION);
 
-	return reply->result != ZK_NO_NODE ? reply :
-		check_reply(zklock_roundtrip_create(trip, pointer,
-											strrchr(pointer, '/') - pointer,
-											ZK_PERSISTENT, name), leasing);
+	if (reply->result != ZK_NO_NODE)
+		return reply;
+	reply = zklock_roundtrip_create(trip, pointer,
+									strrchr(pointer, '/') - pointer,
+									ZK_PERSISTENT, name);
+	if (reply != NULL)
+		zklock_roundtrip_refuse_ephemeral(reply, pointer);
+	return check_reply(reply, leasing);
 }
 
 /*
@@ -808,6 +812,7 @@ check_reply(const ZkReply *reply, ZkLeasing *leasing)
 		case ZK_SESSION_LOST:
 			return reply;
 		default:
+			zklock_roundtrip_refuse_ephemeral(reply, leasing->lock_path);
 			zklock_session_raise(reply, "use a lease", leasing->lock_path);
 	}
 }

@@ -51,10 +51,12 @@ typedef struct Walk
 	List	   *left;			/* a stack of paths that are still to be
 								 * listed */
 	List	   *locks;			/* found so far: ZkLockCount */
+	List	   *empty;			/* paths without children, to be read */
 	int			nhidden;		/* lists that were denied, or too long */
 } Walk;
 
 static bool read_entries(ZkRoundTrip *trip, void *argument);
+static bool read_stranger(ZkRoundTrip *trip, Reading *reading);
 static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
@@ -65,6 +67,8 @@ static int	compare_children(const void *a, const void *b);
 static bool walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
 static bool take_lists(ZkRoundTrip *trip, Walk *walk);
+static bool take_empty(ZkRoundTrip *trip, Walk *walk);
+static void add_lock(Walk *walk, const char *path, int nholders, int nwaiters);
 static bool visit(ZkRoundTrip *trip, Walk *walk, const char *path,
 				  const ZkReply *list);
 static void add_left(Walk *walk, const char *path, const char *child);
@@ -146,8 +150,9 @@ read_entries(ZkRoundTrip *trip, void *argument)
 		zklock_roundtrip_read(trip, ZK_LIST, reading->path);
 	if (list->result == ZK_SESSION_LOST)
 		return false;
-	if (list->result == ZK_NO_NODE)
-		return true;
+	if (list->result == ZK_NO_NODE ||
+		(list->result == ZK_OK && list->nchildren == 0))
+		return read_stranger(trip, reading);
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", reading->path);
 
@@ -188,6 +193,43 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			break;
 	reading->entries = entries;
 	reading->nentries = nread;
+	return true;
+}
+
+/*
+ * There is no queue.  If another program has an ephemeral znode where it would
+ * be, or above, that is the only entry, and the holder: nobody else can have
+ * the lock.  Only the former one has a token, by which it can be removed.  Who
+ * asks for the first contender alone is not told: a stranger is none.  false
+ * if the session was lost.
+ */
+static bool
+read_stranger(ZkRoundTrip *trip, Reading *reading)
+{
+	int			root_length;
+	const ZkReply *reply;
+	char	   *found;
+	ZkQueueEntry *entry;
+
+	if (reading->path_of != zklock_name_path || reading->is_first)
+		return true;
+	pfree(zklock_name_path(reading->name, &root_length));
+	if (!zklock_roundtrip_find_ephemeral(trip, reading->path, root_length,
+										 &reply, &found))
+		return false;
+	if (reply == NULL)
+		return true;
+	entry = reading->entries = palloc0(sizeof(*entry));
+	reading->nentries = take_entry(reading, reply, found, entry);
+	entry->position = 1;
+	entry->is_holder = entry->is_stranger = true;
+	entry->is_releasing = false;
+	entry->expires = 0;
+	entry->parsed = (RecipeNode) {
+		.style = RECIPE_STYLE_NONE,.mode = RECIPE_EXCLUSIVE,.permits = 1
+	};
+	if (strcmp(found, reading->path) != 0)
+		entry->token = 0;
 	return true;
 }
 
@@ -344,9 +386,10 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 	/* the chroot, and so the path, belongs to the session */
 	walk->left = list_make1(start_path(walk));
 	walk->locks = NIL;
+	walk->empty = NIL;
 	walk->nhidden = 0;
 	while (walk->left != NIL)
-		if (!take_lists(trip, walk))
+		if (!take_lists(trip, walk) || !take_empty(trip, walk))
 			return false;
 	return true;
 }
@@ -406,6 +449,41 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 }
 
 /*
+ * Read those of the paths without children, all at once: an ephemeral one is
+ * another program's lock.  false if the session was lost.
+ */
+static bool
+take_empty(ZkRoundTrip *trip, Walk *walk)
+{
+	foreach_ptr(char, path, walk->empty)
+		(void) zklock_roundtrip_look(trip, ZK_GET, path);	/* asked for */
+	if (!zklock_roundtrip_await_looks(trip))
+		return false;
+	foreach_ptr(char, path, walk->empty)
+	{
+		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, path);
+
+		if (reply->result == ZK_OK && reply->ephemeral_owner != 0)
+			add_lock(walk, path, 1, 0);
+	}
+	zklock_roundtrip_end_looks(trip);
+	list_free_deep(walk->empty);
+	walk->empty = NIL;
+	return true;
+}
+
+static void
+add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
+{
+	ZkLockCount *lock = palloc0(sizeof(*lock));
+
+	lock->name = pstrdup(path + walk->root_length + 1);
+	lock->nholders = nholders;
+	lock->nwaiters = nwaiters;
+	walk->locks = lappend(walk->locks, lock);
+}
+
+/*
  * Count the contenders among the children, and note the others.  false if the
  * session was lost.
  */
@@ -414,8 +492,11 @@ visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 {
 	ZkChildren	children = {.names = list->children,.count = list->nchildren};
 	int			ncontenders;
+	int			nholders = 0;
 	ZkQueueEntry *entries;
-	ZkLockCount *lock;
+
+	if (list->nchildren == 0 && !is_root(walk, path))
+		walk->empty = lappend(walk->empty, pstrdup(path));
 
 	/* the root is no lock */
 	if (!is_root(walk, path) &&
@@ -425,12 +506,9 @@ visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 	entries = zklock_order_queue(children.names, children.count, &ncontenders);
 	if (ncontenders > 0 && !is_root(walk, path))
 	{
-		lock = palloc0(sizeof(*lock));
-		lock->name = pstrdup(path + walk->root_length + 1);
 		for (int i = 0; i < ncontenders; i++)
-			lock->nholders += entries[i].is_holder;
-		lock->nwaiters = ncontenders - lock->nholders;
-		walk->locks = lappend(walk->locks, lock);
+			nholders += entries[i].is_holder;
+		add_lock(walk, path, nholders, ncontenders - nholders);
 	}
 	pfree(entries);
 	for (int i = 0; i < children.count; i++)

@@ -22,7 +22,11 @@ typedef struct ZkQueueEntry
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
 	bool		is_releasing;	/* its owner is letting go of the lock */
-	const char *node;			/* name of the child, UTF-8 */
+	bool		is_stranger;	/* no child: an ephemeral znode is the lock's
+								 * znode, or above it, so that there is no
+								 * queue */
+	const char *node;			/* name of the child, UTF-8; the path of a
+								 * stranger */
 	RecipeNode	parsed;			/* what it tells */
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */
@@ -40,7 +44,8 @@ typedef struct ZkQueueEntry
 extern ZkQueueEntry *zklock_read_first(const char *name);
 
 /*
- * Read the queue of a lock: contenders in order, then other children; or what
+ * Read the queue of a lock: contenders in order, then other children, or the
+ * stranger that is in its place; or what
  * is below another znode, whose path path_of makes of the name.  is_newest:
  * the list is not older than the call.  bounds: of the call; NULL:
  * lock_timeout.  *nentries is set; the array is palloc'ed.  The entries are read one by one, so the result may be outdated,

@@ -117,7 +117,8 @@ zk_request_release(PG_FUNCTION_ARGS)
 			continue;
 
 		/* only a session of zklock's reads it; nobody, for a hold or a lease */
-		if (entry->who.client != NULL && !recipe_is_lasting(entry->node))
+		if (entry->who.client != NULL && !entry->is_stranger &&
+			!recipe_is_lasting(entry->node))
 			entries[nholders++] = *entry;
 		else
 			add_unasked(&unasked, nunasked++, entry);
@@ -218,7 +219,10 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 	} while (reply->result == ZK_UNKNOWN_OUTCOME);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)
+	{
+		zklock_roundtrip_refuse_ephemeral(reply, path);
 		zklock_session_raise(reply, "request the release of a lock", path);
+	}
 
 	if (reply->result != ZK_SESSION_LOST)
 		reply = zklock_roundtrip_read(trip, ZK_GET,

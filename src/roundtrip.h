@@ -158,6 +158,27 @@ extern void zklock_roundtrip_end_looks(ZkRoundTrip *trip);
 extern void zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept);
 
 /*
+ * Of the znode at that path and those above it, down to that length of the
+ * path, the uppermost that is ephemeral: it can have no children.  *reply is
+ * that to a look, valid until the looks are ended, and *found its path,
+ * palloc'ed.  Both are NULL if there is none.  false as
+ * zklock_roundtrip_await_looks().
+ */
+extern bool zklock_roundtrip_find_ephemeral(ZkRoundTrip *trip,
+											const char *path, int length,
+											const ZkReply **reply,
+											char **found);
+
+/*
+ * What was to be made at that path was refused, by that reply: raise 55000 if
+ * an ephemeral znode of some other program's is in the way, there or above, and
+ * tell whose it is.  It is looked for for a second at most, in reply to
+ * ZK_FAILED: no result of ours says that a znode can have no children.
+ */
+extern void zklock_roundtrip_refuse_ephemeral(const ZkReply *reply,
+											  const char *path);
+
+/*
  * Send a ZK_GET together with the next request, ahead of it.  Nobody waits for
  * its reply: a server answers in order, so once it has answered the next
  * request the reply to this one is there, too.

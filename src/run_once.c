@@ -295,6 +295,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 				}
 				pg_fallthrough;
 			default:
+				zklock_roundtrip_refuse_ephemeral(made, path);
 				zklock_session_raise(made, "record a run", path);
 		}
 	}
@@ -338,7 +339,10 @@ make_directory(ZkRoundTrip *trip, const Claim *claim)
 		zklock_roundtrip_make_parents(trip, path, strlen(claim->record.guard));
 
 	if (refused != NULL)
+	{
+		zklock_roundtrip_refuse_ephemeral(refused, path);
 		zklock_session_raise(refused, "record a run", path);
+	}
 }
 
 /*

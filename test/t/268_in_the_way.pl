@@ -1,0 +1,114 @@
+
+# Another program has an ephemeral znode where a lock's queue would be, as simple locks
+# are made, or above it. There is no queue then, and no waiting: that is said, with whose
+# it is, and views show it.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_monitor; GRANT zklock_job TO ordinary, monitor');
+my $session = background($node, holds => 'mine');
+my $other = $zk->client;
+my $owner = sprintf '0x%llx', $other->session_id;
+
+# An ephemeral znode of the other program, in the way of what it is called on.
+sub make ($path)
+{
+	$other->create_path($path =~ s{/[^/]+$}{}r);
+	return $other->create($path, 'host-7 pid 4711', ephemeral => 1);
+}
+
+make(lock_path('simple'));
+make(lock_path('above'));
+
+my %in_the_way = (
+	"zk_lock('simple')" => 'simple',
+	"zk_lock('simple', '5s')" => 'simple',
+	"zk_lock_shared('simple')" => 'simple',
+	"zk_lock('simple', NULL, 3)" => 'simple',
+	"zk_try_lock('simple')" => 'simple',
+	"zk_try_lock('simple', '5s')" => 'simple',
+	"zk_xact_lock('simple')" => 'simple',
+	"zk_lock(ARRAY['a', 'simple'])" => 'simple',
+	"zk_hold('simple', 'why')" => 'simple',
+	"zk_lease('simple', 'app', '60s')" => 'simple',
+	"zk_lock('above/it')" => 'above',
+	"zk_try_lock('above/it/further')" => 'above',
+	"zk_lease('above/it', 'app', '60s')" => 'above');
+foreach my $call (sort keys %in_the_way)
+{
+	my $path = lock_path($in_the_way{$call});
+	assert_query($session, "SELECT $call", '55000', $call);
+	like($session->error,
+		qr/ephemeral znode "\Q$path\E" is in the way\nDETAIL:  It belongs to session $owner, another client \("host-7 pid 4711"\)\..*\nHINT:  .*docs\/interop\.md/,
+		'is told whose it is');
+}
+is($session->query_safe('SELECT count(*) FROM zk_locks'), 1, 'nothing else is held then');
+
+subtest 'who may know it' => sub {
+	my %knows = (ordinary => 0, monitor => 1);
+	foreach my $role (sort keys %knows)
+	{
+		my $asking = background($node, user => $role);
+		assert_query($asking, "SELECT zk_lock('simple')", '55000', $role);
+		is($asking->error =~ /$owner|4711/ ? 1 : 0, $knows{$role}, 'is told whose it is, or not');
+		$asking->quit;
+	}
+	like(slurp_file($node->logfile), qr/DETAIL:  .*$owner, another client \("host-7 pid 4711"\)/, 'the log tells it');
+};
+
+subtest 'views' => sub {
+	is($session->query_safe("SELECT position, state, mode, style, node, session_id, data, since IS NOT NULL, token > 0 FROM zk_lock_queue('simple')"),
+		'1|held|exclusive|none|' . lock_path('simple') . "|$owner|host-7 pid 4711|t|t", 'zk_lock_queue');
+	is($session->query_safe("SELECT position, state, node, session_id, data, token FROM zk_lock_queue('above/it/further')"),
+		'1|held|' . lock_path('above') . "|$owner|host-7 pid 4711|", 'also of what is above');
+	is($session->query_safe("SELECT state, who, location FROM zk_who('simple')"), "held|host-7 pid 4711|$owner", 'zk_who');
+	is($session->query_safe("SELECT name, holder_count, waiter_count FROM zk_all_locks() WHERE name <> 'mine'"), "above|1|0\nsimple|1|0", 'zk_all_locks');
+	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('nothing/there')"), 0, 'of a lock that nobody has there is nothing');
+	is($session->query_safe("SELECT zk_request_release('simple')"), 0, 'it cannot be asked');
+	like($session->error, qr/could not ask 1 holder/, 'which is said');
+};
+
+subtest 'taken away, or gone' => sub {
+	my $token = $session->query_safe("SELECT token FROM zk_lock_queue('simple')");
+	is($session->query_safe("SELECT zk_evict('above/it', '$token')"), 'f', 'not by another name');
+	is($session->query_safe("SELECT zk_evict('simple', '$token')"), 't', 'by zk_evict()');
+	like($session->query("SELECT zk_lock('simple')"), qr/^\d+$/, 'then the lock can be had');
+	$other->delete(lock_path('above'));
+	like($session->query("SELECT zk_lock('above/it')"), qr/^\d+$/, 'also when it is deleted');
+	$session->query_safe("SELECT zk_unlock('simple'), zk_unlock('above/it')");
+};
+
+# Not of a lock, but of what zklock has besides.
+subtest 'elsewhere below the root' => sub {
+	my $holder = background($node, holds => 'asked');
+	foreach my $case ([ '.release' => "zk_request_release('asked')" ], [ '.once' => "zk_run_once('job', '1')" ],
+		[ '.leases' => "zk_lease('leased', 'app', '60s')" ])
+	{
+		my ($name, $call) = @$case;
+		my $path = lock_path($name);
+		# An administrator may have to delete what is there.
+		eval { $other->delete_recursive($path) };
+		make($path);
+		assert_query($session, "SELECT $call", '55000', "$name: $call");
+		like($session->error, qr/znode "\Q$path\E" is in the way\nDETAIL:  It belongs to session $owner/, 'is told');
+		$other->delete($path);
+		$session->query_safe("SELECT $call");
+	}
+	$holder->quit;
+};
+
+subtest 'the root' => sub {
+	make('/ephemeral');
+	my $elsewhere = background($node, 'zklock.root' => '/ephemeral');
+	assert_query($elsewhere, "SELECT zk_lock('any')", '55000', 'no lock');
+	like($elsewhere->error, qr/znode "\/ephemeral" is in the way\nDETAIL:  It belongs to session $owner/, 'it is told');
+	is($elsewhere->query_safe("SELECT state, what FROM zk_check() WHERE item = 'root'"),
+		qq(error|znode "/ephemeral" is ephemeral, of session $owner: no lock can be below it), 'zk_check');
+	$elsewhere->quit;
+};
+
+is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'what was held is held');
+
+done_testing();
