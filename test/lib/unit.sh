@@ -9,9 +9,10 @@ instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all
 	-include "$top/test/unit/report_path.h")
 
 # unit_sources TEST-SOURCE: set the array "sources" to the modules that it needs, first the
-# one that it tests.
+# one that it tests, and "libraries" to what it is linked with besides.
 unit_sources() {
 	local module
+	libraries=()
 	module=$(basename "$1" .c)
 	module=${module#test_}
 	sources=("$top/src/$module.c")
@@ -23,6 +24,10 @@ unit_sources() {
 				"$top"/src/{contact,recipe_node,servers,program_names}.c)
 			[[ $module == program_step ]] || sources+=("$top/src/program_step.c")
 			[[ $module == program_session ]] || sources+=("$top/src/program_session.c")
+			;;
+		program_tls)
+			sources+=("$top"/src/{protocol,servers}.c)
+			libraries=(-lssl -lcrypto -ldl)
 			;;
 		recipe) sources+=("$top"/src/{recipe_name,recipe_node,foreign}.c) ;;
 	esac

@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_program_tls.c
+ *	  Unit tests of src/program_tls.c: connections with TLS and without, side
+ *	  by side in one process, with OpenSSL in the module that lies beside this
+ *	  program.
+ *
+ * The server is a process that speaks TLS with whoever begins so, and answers
+ * each byte with a 'T' then, and with a 'P' otherwise.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_tls.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "program.h"
+#include "tap.h"
+
+/* The server is a process of this machine; but that may be busy. */
+#define PATIENCE_MS 60000
+
+/* Where certificates are, which is removed at the end. */
+static char directory[] = "/tmp/test_program_tls.XXXXXX";
+
+static struct sockaddr_in server;
+static ServerList list;
+static ServerAddress address;
+
+/* ---------------------------------------------------------------------
+ * What program_tls.c is linked with
+ * ---------------------------------------------------------------------
+ */
+
+void *
+program_need(void *memory)
+{
+	if (memory == NULL)
+		abort();
+	return memory;
+}
+
+zhandle_t *
+zookeeper_init(const char *host, watcher_fn fn, int recv_timeout,
+			   const clientid_t *clientid, void *context, int flags)
+{
+	return (zhandle_t *) directory;
+}
+
+/* As the library does, if it is linked as it should be. */
+int
+zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv)
+{
+	return connect(-1, (const struct sockaddr *) &server, sizeof(server));
+}
+
+int
+zookeeper_close(zhandle_t *zh)
+{
+	return 0;
+}
+
+/* ---------------------------------------------------------------------
+ * The server
+ * ---------------------------------------------------------------------
+ */
+
+/* A certificate for "localhost" that has signed itself, in a file with its key. */
+static const char *
+make_certificate(const char *name, char path[100])
+{
+	EVP_PKEY   *key = EVP_EC_gen("P-256");
+	X509	   *made = X509_new();
+	X509_EXTENSION *names = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name,
+												"DNS:localhost");
+	FILE	   *file;
+
+	snprintf(path, 100, "%s/%s", directory, name);
+	X509_set_version(made, X509_VERSION_3);
+	X509_gmtime_adj(X509_getm_notBefore(made), -3600);
+	X509_gmtime_adj(X509_getm_notAfter(made), 3600);
+	X509_NAME_add_entry_by_txt(X509_get_subject_name(made), "CN", MBSTRING_ASC,
+							   (const unsigned char *) name, -1, -1, 0);
+	X509_set_issuer_name(made, X509_get_subject_name(made));
+	X509_set_pubkey(made, key);
+	X509_add_ext(made, names, -1);
+	X509_sign(made, key, EVP_sha256());
+	file = fopen(path, "w");
+	if (file == NULL || PEM_write_X509(file, made) != 1 ||
+		PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL) != 1)
+		abort();
+	fclose(file);
+	X509_EXTENSION_free(names);
+	X509_free(made);
+	EVP_PKEY_free(key);
+	return path;
+}
+
+/* Serve one connection until it is closed. */
+static void
+serve(int fd, SSL_CTX *context)
+{
+	unsigned char first;
+	char		bytes[100];
+	SSL		   *ssl = SSL_new(context);
+	int			received;
+
+	if (recv(fd, &first, 1, MSG_PEEK) != 1)
+		return;
+	if (first == SSL3_RT_HANDSHAKE)
+	{
+		SSL_set_fd(ssl, fd);
+		if (SSL_accept(ssl) != 1)
+			return;
+		while ((received = SSL_read(ssl, bytes, sizeof(bytes))) > 0)
+		{
+			memset(bytes, 'T', (size_t) received);
+			if (SSL_write(ssl, bytes, received) <= 0)
+				return;
+		}
+	}
+	else
+		while ((received = (int) recv(fd, bytes, sizeof(bytes), 0)) > 0)
+		{
+			memset(bytes, 'P', (size_t) received);
+			if (send(fd, bytes, (size_t) received, MSG_NOSIGNAL) <= 0)
+				return;
+		}
+}
+
+/* It ends with this process. */
+static void
+start_server(const char *certificate)
+{
+	int			listener = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t	length = sizeof(server);
+	SSL_CTX    *context;
+
+	server.sin_family = AF_INET;
+	server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(listener, (const struct sockaddr *) &server, length) != 0 ||
+		listen(listener, 10) != 0 ||
+		getsockname(listener, (struct sockaddr *) &server, &length) != 0)
+		abort();
+	fflush(stdout);
+	if (fork() != 0)
+	{
+		close(listener);
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	context = SSL_CTX_new(TLS_server_method());
+	if (SSL_CTX_use_certificate_file(context, certificate, SSL_FILETYPE_PEM) != 1 ||
+		SSL_CTX_use_PrivateKey_file(context, certificate, SSL_FILETYPE_PEM) != 1)
+		_exit(1);
+	for (;;)
+	{
+		int			fd = accept(listener, NULL, NULL);
+
+		if (fd >= 0 && fork() == 0)
+		{
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			serve(fd, context);
+			_exit(0);
+		}
+		close(fd);
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * The client
+ * ---------------------------------------------------------------------
+ */
+
+/* Begin to connect. */
+static int
+open_connection(void)
+{
+	int			fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	if (connect(fd, (const struct sockaddr *) &server, sizeof(server)) != 0 &&
+		errno != EINPROGRESS)
+		abort();
+	return fd;
+}
+
+/* Wait for that event; false if it has not come. */
+static bool
+await(int fd, short event)
+{
+	struct pollfd polled = {fd, event, 0};
+	int64_t		until = protocol_now() + PATIENCE_MS;
+
+	do
+	{
+		polled.revents = 0;
+		if (tls_poll(&polled, 1, 100) > 0)
+			return true;
+	} while (protocol_now() < until);
+	return false;
+}
+
+/* Send a byte: what the server answers, or "" at the end of the connection. */
+static const char *
+ask_server(int fd)
+{
+	static char answer[2];
+	int64_t		until = protocol_now() + PATIENCE_MS;
+	ssize_t		received;
+
+	if (!await(fd, POLLOUT))
+		return "it cannot be sent";
+	send(fd, "x", 1, MSG_NOSIGNAL);
+	do
+	{
+		if (!await(fd, POLLIN))
+			return "no answer";
+		received = recv(fd, answer, 1, MSG_DONTWAIT);
+	} while (received < 0 && errno == EAGAIN && protocol_now() < until);
+	answer[received > 0 ? 1 : 0] = '\0';
+	return answer;
+}
+
+/* tls_begin() with that file of authorities. */
+static bool
+begin(const char *authorities, char why[TLS_WHY_SIZE])
+{
+	char		text[200];
+
+	snprintf(text, sizeof(text), "%s\n\n\n\n2\n", authorities);
+	why[0] = '\0';
+	return tls_begin(text, why);
+}
+
+/* The certificate is to be that of this host, from now on. */
+static void
+expect(const char *host)
+{
+	list.nservers = 1;
+	strcpy(list.servers[0].host, host);
+	servers_format_address(address.text, (const struct sockaddr *) &server,
+						   ntohs(server.sin_port));
+	tls_expect(&list, &address, 1);
+}
+
+/* ---------------------------------------------------------------------
+ * Tests
+ * ---------------------------------------------------------------------
+ */
+
+/* In turns, in a process that lives. */
+static void
+test_turns(const char *good, const char *other)
+{
+	char		why[TLS_WHY_SIZE];
+	char		text[TLS_WHY_SIZE];
+	int			plain = open_connection();
+	int			secure;
+	int			fd;
+	int64_t		received_at;
+
+	is_str("P", ask_server(plain), "without TLS");
+	ok(!tls_is_on() && !tls_is_used(plain), "it is said so");
+
+	ok(!begin("/nowhere", why), "a file that is missing");
+	ok(strstr(why, "Could not load file \"/nowhere\"") != NULL, "why");
+	ok(!tls_is_on(), "TLS is not on");
+	fd = open_connection();
+	is_str("P", ask_server(fd), "a new connection is without TLS");
+	close(fd);
+
+	ok(begin(good, why), "TLS begins: %s", why);
+	expect("localhost");
+	ok(tls_is_on(), "TLS is on");
+	is_str("P", ask_server(plain), "the connection that was there goes on");
+	ok(!tls_is_used(plain), "without TLS");
+	is_str("", tls_error(plain), "it has no error of TLS");
+	is_int(plain, tls_socket(plain, &received_at), "its socket is its own");
+	secure = open_connection();
+	ok(tls_is_used(secure), "a new one has TLS");
+	is_str("T", ask_server(secure), "it is served with TLS");
+	is_str("", tls_error(secure), "it has no error");
+	tls_describe(secure, text, sizeof(text));
+	ok(strncmp(text, "TLSv1.", 6) == 0, "it is described");
+	tls_describe(plain, text, sizeof(text));
+	is_str("", text, "the other one is not");
+	ok(tls_socket(secure, &received_at) != secure && received_at > 0,
+	   "its socket is another one, over which something has come");
+
+	ok(!begin("/nowhere", why), "other settings that are no good");
+	ok(tls_is_on(), "TLS is still on");
+	fd = open_connection();
+	is_str("T", ask_server(fd), "with what it had");
+	close(fd);
+	ok(!tls_is_used(fd), "a connection that was closed has no TLS");
+
+	ok(begin(other, why), "another authority");
+	fd = open_connection();
+	is_str("", ask_server(fd), "does not vouch for the server");
+	ok(strstr(tls_error(fd), "is not good") != NULL, "which is said");
+	close(fd);
+	is_str("T", ask_server(secure), "the connection that was there goes on");
+
+	ok(begin(good, why), "the first one again");
+	expect("elsewhere");
+	fd = open_connection();
+	is_str("", ask_server(fd), "and another host");
+	ok(strstr(tls_error(fd), "is not for \"elsewhere\"") != NULL, "which is said");
+	close(fd);
+	is_str("T", ask_server(secure), "the connection that was there goes on");
+
+	tls_end();
+	ok(!tls_is_on(), "TLS ends");
+	fd = open_connection();
+	is_str("P", ask_server(fd), "a new connection is without TLS");
+	close(fd);
+	is_str("P", ask_server(plain), "that without goes on");
+	is_str("T", ask_server(secure), "that with TLS, too");
+	tls_end();
+	ok(!tls_is_on(), "to end it twice does no harm");
+
+	ok(begin(good, why), "TLS begins again");
+	expect("localhost");
+	fd = open_connection();
+	is_str("T", ask_server(fd), "and works");
+	close(fd);
+	close(plain);
+	is_str("T", ask_server(secure), "all the time");
+	close(secure);
+}
+
+/* A child process leaves the connections of its parent's alone. */
+static void
+test_child(const char *good)
+{
+	char		why[TLS_WHY_SIZE];
+	int			secure;
+	int			status = -1;
+	pid_t		child;
+
+	ok(begin(good, why), "a child process: TLS begins");
+	expect("localhost");
+	secure = open_connection();
+	is_str("T", ask_server(secure), "TLS");
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+	{
+		tls_leave();
+		if (tls_is_on() || tls_is_used(secure))
+			_exit(1);
+		close(secure);
+		_exit(strcmp(ask_server(open_connection()), "P") == 0 ? 0 : 2);
+	}
+	waitpid(child, &status, 0);
+	is_int(0, status, "the child connects without");
+	is_str("T", ask_server(secure), "its parent does not notice");
+	close(secure);
+	tls_end();
+}
+
+int
+main(int argc, char **argv)
+{
+	char		good[100];
+	char		other[100];
+
+	signal(SIGPIPE, SIG_IGN);
+	if (mkdtemp(directory) == NULL)
+		return 1;
+	start_server(make_certificate("good", good));
+	(void) make_certificate("other", other);
+	test_turns(good, other);
+	test_child(good);
+	unlink(good);
+	unlink(other);
+	rmdir(directory);
+	return done_testing();
+}
