@@ -1392,6 +1392,34 @@ BEGIN ATOMIC
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'session'
 		UNION ALL
+		-- Where names have more addresses than are asked, or are not known, it cannot be told.
+		SELECT 10, 'moved servers', r.*
+		FROM own AS o, LATERAL (
+			SELECT (
+					SELECT l.server
+					FROM (SELECT COALESCE((SELECT s.subject FROM step AS s WHERE s.item = 'session' AND s.place > 0),
+							CASE WHEN o.session_state = 'connected' THEN o.server END)) AS l(server)
+					WHERE NOT EXISTS (SELECT FROM address AS a WHERE a.subject = l.server)) AS own,
+				pg_catalog.count(b.server) AS number,
+				pg_catalog.string_agg(DISTINCT b.server, ', '::text) AS servers
+			FROM zk_backends AS b
+			WHERE b.pid <> pg_catalog.pg_backend_pid() AND b.state = 'connected'
+				AND NOT EXISTS (SELECT FROM address AS a WHERE a.subject = b.server)) AS m,
+			LATERAL (VALUES
+			(1, m.own IS NOT NULL, 'warning',
+				pg_catalog.format('%s, where this connection''s session is, is behind no name of zklock.servers', m.own),
+				'Look at that server: it may be outdated, or gone from its ensemble. The session goes on at another one by itself when its connection ends: stop that server, or end the connection when its locks are released.'),
+			(2, m.number > 0, 'note',
+				pg_catalog.format('%s other sessions are, as far as their backends know, at servers behind no name of zklock.servers: %s',
+					m.number, m.servers),
+				'Look at these servers: they may be outdated, or gone from their ensemble. The sessions go on at others by themselves when their connections end. See zk_backends.'))
+			AS r(nr, applies, state, what, remedy)
+		WHERE EXISTS (SELECT FROM address AS a)
+			AND NOT EXISTS (
+				SELECT FROM address AS a
+				GROUP BY a.place
+				HAVING pg_catalog.count(*) >= 4 OR pg_catalog.bool_or(a.verdict IN ('unheard', 'unresolved')))
+		UNION ALL
 		SELECT 11, 'granted timeout', r.*
 		FROM own AS o, step AS s, LATERAL (VALUES
 			(1, s.place <> o.session_ms, 'warning',

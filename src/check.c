@@ -10,8 +10,8 @@
  * Each step runs in a subtransaction of its own, and an error that it meets
  * becomes a fact.  A session with locks that is lost stays as it is.
  *
- * The servers are asked by the program, not by the backend itself, for the
- * look-up of a name can block without bound.  Whatever the program does, it is
+ * The servers are asked by the program, not by the backend itself: neither the
+ * look-up of a name nor OpenSSL is for a backend.  Whatever the program does, it is
  * waited for until a deadline, interruptibly, then killed, and reaped here.
  *
  *-------------------------------------------------------------------------

@@ -5,9 +5,9 @@
  *	  host names into numeric addresses.
  *
  * The ZooKeeper client library is only ever given numeric addresses, an odd
- * number of them: it would otherwise call getaddrinfo() on every pass, lose
- * healthy sessions in a DNS outage, and skip every second server of an even
- * list (ZOOKEEPER-1998, ZOOKEEPER-2466).
+ * number of them: it would otherwise call getaddrinfo() itself, stand still
+ * meanwhile, lose healthy sessions in a DNS outage, and skip every second server
+ * of an even list (ZOOKEEPER-1998, ZOOKEEPER-2466).
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
  *

@@ -277,6 +277,8 @@ session_connection_hint(const char *error)
 	if (strstr(error, "in the TLS handshake") != NULL ||
 		strstr(error, "TLS with server") != NULL)
 		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server.");
+	if (strstr(error, "is still being looked up") != NULL)
+		return errhint("Look into the DNS of this machine, or name the servers by their addresses in the setting \"zklock.servers\"; see \"zklock.connect_timeout\". zk_check() looks at each server.");
 	if (strstr(error, "Connection refused") != NULL)
 		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port. zk_check() looks at each server.");
 	if (strstr(error, "closed the connection") != NULL)

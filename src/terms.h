@@ -24,7 +24,7 @@
  * them, and the backend when it gives one up. */
 typedef enum ZkClientState
 {
-	ZK_CLIENT_STARTING,			/* the program starts, or looks up names */
+	ZK_CLIENT_STARTING,			/* the program starts, or no address is known */
 	ZK_CLIENT_CONNECTING,		/* no server has granted a session yet */
 	ZK_CLIENT_CONNECTED,		/* a server answers for the session */
 	ZK_CLIENT_SUSPENDED,		/* connection lost, the session may live */

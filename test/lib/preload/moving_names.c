@@ -1,8 +1,10 @@
 /*
  * moving_names.c
- *		Names of hosts that stand in the file that ZKLOCK_TEST_NAMES names, a
- *		line each: the name, and one address or several. The file is read at
- *		each look-up, so that a name may move. A byte is added to the file of
+ *		Names of hosts that stand in the file that LD_TEST_NAMES names (the
+ *		session's program has no variables but such), a line each: the name, and
+ *		one address or several. The file is read at each look-up, so that a name
+ *		may move. Without an address the name is unknown; a word such as "~4000"
+ *		ahead of them is how many milliseconds the look-up takes. A byte is added to the file of
  *		the same name with ".asked" for each of these look-ups. Other names are
  *		the library's.
  */
@@ -44,7 +46,14 @@ look_up_all(LookUp libc, char *rest, const char *service,
 	*result = NULL;
 	while ((address = strtok_r(NULL, " \n", &rest)) != NULL)
 	{
-		int			rc = libc(address, service, hints, end);
+		int			rc;
+
+		if (*address == '~')
+		{
+			usleep((useconds_t) atoi(address + 1) * 1000);
+			continue;
+		}
+		rc = libc(address, service, hints, end);
 
 		if (rc != 0)
 			return rc;
@@ -59,7 +68,7 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
 			struct addrinfo **result)
 {
 	LookUp		libc = (LookUp) dlsym(RTLD_NEXT, "getaddrinfo");
-	const char *names = getenv("ZKLOCK_TEST_NAMES");
+	const char *names = getenv("LD_TEST_NAMES");
 	FILE	   *file = names != NULL && host != NULL ? fopen(names, "re") : NULL;
 	char		line[1024];
 

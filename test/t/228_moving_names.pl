@@ -1,0 +1,136 @@
+
+# Names, not addresses: servers that come back elsewhere under their names, names that
+# nobody knows yet, or that take long to look up. A session follows them, with its locks,
+# and is held up by none that it does not need.
+
+use Preload;
+use ZkLockTest;
+use ZooKeeper qw(poll_until);
+
+my $preload = Preload::library('moving_names') or plan skip_all => 'there is no compiler';
+my $zk = ZooKeeper->new(servers => 3)->start;
+my $file = $zk->{dir} . '/names';
+my @members = $zk->members;
+
+# What look-ups find from now on.
+sub know (%names)
+{
+	append_to_file("$file.new", join '', map { "$_ $names{$_}\n" } sort keys %names);
+	rename "$file.new", $file or die "could not replace $file: $!";
+	return;
+}
+
+# Where the members are.
+sub places { return map { +"zk$_.test" => $zk->address($_) } @members; }
+
+# All at places of their own from the start.
+sub name_servers (@of) { return join ',', map { "zk$_.test:" . $zk->port($_) } @of; }
+
+know(places());
+my $node = cluster('berlin', $zk,
+	servers => name_servers(@members),
+	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file });
+
+sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
+
+# At which member it is.
+sub server_of ($session)
+{
+	my ($port) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
+	return grep { $zk->port($_) == $port } @members;
+}
+
+# It moves to that address, and its name with it.
+sub move ($member, $address)
+{
+	$zk->stop($member);
+	$zk->move($member, $address);
+	know(places());
+	return $zk->start($member);
+}
+
+subtest 'each server comes back at another address' => sub {
+	my $holder = background($node, holds => 'moved');
+	my $idle = background($node, is_connected => 1);
+	my @before = map { session_of($_) } $holder, $idle;
+	move($_, "127.0.1.$_") foreach @members;
+	assert_held($holder, 'moved', 'the lock is held all the time');
+	is($idle->query_safe("SELECT zk_try_lock('next')"), 't', 'who was idle gets the next one');
+	is(join(' ', map { session_of($_) } $holder, $idle), "@before", 'in the same sessions');
+	assert_released($zk, 'moved', $holder);
+	$idle->quit;
+};
+
+# The list then has more servers, and the attempts another share of the time.
+subtest 'names that become known later' => sub {
+	know('zk1.test' => $zk->address(1));
+	my $session = background($node, holds => 'early');
+	my $id = session_of($session);
+	know(places());
+	$zk->stop(1);
+	is($session->query_safe("SELECT zk_is_held('early')"), 't', 'the lock survives the only server that was known');
+	is(session_of($session), $id, 'in the same session');
+	$zk->start(1);
+	assert_released($zk, 'early', $session);
+};
+
+# An address of before is as good as any.
+subtest 'nobody knows a name while it connects again' => sub {
+	my $session = background($node, holds => 'outage');
+	my ($server) = server_of($session);
+	know(map { $_ => '' } keys %{ { places() } });
+	$zk->stop($server);
+	is($session->query_safe("SELECT zk_is_held('outage')"), 't', 'the lock is held at another server');
+	$zk->start($server);
+	know(places());
+	assert_released($zk, 'outage', $session);
+};
+
+subtest 'slow names' => sub {
+	my %place = places();
+	know(%place, map { +"zk$_.test" => '~600000 ' . $zk->address($_) } 1, 3);
+	my $session = background($node, 'zklock.connect_timeout' => '50s');
+	like($session->query("SELECT zk_lock('one')"), qr/^\d+$/, 'one that is not slow is enough');
+	assert_released($zk, 'one', $session);
+
+	know(map { $_ => "~4000 $place{$_}" } keys %place);
+	$session = background($node, 'zklock.connect_timeout' => '11s');
+	like($session->query("SELECT zk_lock('all')"), qr/^\d+$/, 'they are looked up side by side');
+	assert_released($zk, 'all', $session);
+
+	know(map { $_ => "~600000 $place{$_}" } keys %place);
+	$session = background($node, 'zklock.connect_timeout' => '2s');
+	assert_query($session, "SELECT zk_lock('none')", '08001', 'none comes in time');
+	like($session->error, qr/DETAIL:  Host "zk1\.test" is still being looked up; host "zk2\.test" is still being looked up; .*\nHINT:  .*DNS.*zk_check\(\)/,
+		'and that is said');
+	$session->query_safe("SET zklock.connect_timeout = '2min'");
+	$session->start_query("SELECT zk_lock('none')");
+	my @programs;
+	poll_until { (@programs = session_programs($session->pid)) >= 4 } 'three look-ups';
+	$session->terminate;
+	$session->wait_result;
+	assert_soon { !grep { -d "/proc/$_" } @programs } 'a backend that ends meanwhile leaves no process', 30;
+	know(%place);
+};
+
+subtest 'zk_check()' => sub {
+	my $session = background($node);
+	know(map { +"zk$_.test" => '~750 ' . $zk->address($_) } @members);
+	assert_soon {
+		3 == $session->query_safe("SELECT count(*) FROM zk_check() WHERE item LIKE 'server zk%' AND state IN ('ok', 'note')")
+	} 'asks each server as soon as its address is known', 30;
+	my ($server) = server_of($session);
+	know(map { +"zk$_.test" => $_ == $server ? '127.0.2.1' : $zk->address($_) } @members);
+	my $moved = "FROM zk_check() WHERE item = 'moved servers'";
+	assert_soon {
+		$session->query_safe("SELECT state, what, remedy $moved") =~
+		  /^warning\|127\.0\.1\.$server:\d+, where .* behind no name .*by itself/
+	} 'warns of a server that is behind no name any more', 30;
+	$session->quit;
+	my $other = background($node, is_connected => 1);
+	know(places());
+	assert_soon { $other->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is', 30;
+	$other->quit;
+};
+
+done_testing();
