@@ -3,9 +3,11 @@
 # may happen to them. See README.md in this directory.
 #
 # Usage: scale.pl --bin DIRECTORY --out DIRECTORY [--sizes "250 500 1000 2000"]
-#                 [--storms "restart leader cut network silence"] [--servers 3]
-#                 [--names 50] [--config "key=value ..."]
-# Progress goes to standard output, the report and its data to the directory.
+#                 [--storms "restart leader cut network silence ..."] [--servers 3]
+#                 [--names 50] [--config "key=value ..."] [--baseline FILE]
+# The file has the lines of a postgresql.conf by which a cluster finds another build, which is
+# measured before this one. Progress goes to standard output, the report and its data to the
+# directory.
 
 use v5.36;
 
@@ -20,12 +22,14 @@ use Bench::Scale;
 use Bench::Storm;
 use JSON::PP;
 use List::Util qw(max);
+use PostgreSQL::Test::Utils;
 
 my %option = (
 	sizes => '250 500 1000 2000',
-	storms => 'restart leader cut network silence',
+	storms => 'restart leader cut addresses rolling network silence reload',
 	servers => 3,
 	names => 50,
+	baseline => '',
 	config => '');
 
 sub run ($dir)
@@ -36,65 +40,105 @@ sub run ($dir)
 	  $_
 	  foreach split ' ', $option{storms};
 	say_line("left out, for want of servers: @impossible") if @impossible;
+	my %settings = (
+		$option{baseline} ? (before => { slurp_file($option{baseline}) =~ /^([\w.]+) = '(.*)'$/mg }) : (),
+		now => {});
+	my @builds = sort keys %settings;
 	my $results = {
 		machine => [ Bench::Machine::describe($dir) ],
 		servers => $option{servers},
 		config => $option{config},
 		storms => \@storms,
 		impossible => \@impossible,
+		builds => \@builds,
 		sizes => {} };
-	my $fleet = Bench::Fleet->new(
-		bin => $option{bin},
-		dir => $dir,
-		servers => $option{servers},
-		config => { map { split /=/, $_, 2 } split ' ', $option{config} },
-		network => scalar(grep { Bench::Storm::is_of_network($_) } @storms),
-		size => max(@sizes));
+	my %fleet = map { $_ => fleet($dir, $_, $settings{$_}, max(@sizes), @storms) } @builds;
 	foreach my $size (@sizes)
 	{
-		$results->{sizes}{$size} = Bench::Scale::measure(
-			$fleet, $size, \&say_line,
-			storms => \@storms,
-			names => $option{names});
+		foreach my $build (@builds)
+		{
+			my $say = @builds > 1 ? sub ($text) { say_line("$build $text"); } : \&say_line;
+			$results->{sizes}{$size}{$build} = Bench::Scale::measure(
+				$fleet{$build}, $size, $say,
+				storms => \@storms,
+				names => $option{names});
+		}
 		# So that a run that is cut short has told something.
-		write_file('scale.json',
-			JSON::PP->new->canonical->pretty->encode($results));
+		write_file('scale.json', JSON::PP->new->canonical->pretty->encode($results));
+		write_file('scale.md', report($results));
 	}
-	write_file('scale.md', report($results));
 	return 0;
 }
 
-# What was seen as a table, a row for each thing, as Bench::Scale and Bench::Storm name it.
+sub fleet ($dir, $build, $settings, $size, @storms)
+{
+	my %ways = map { Bench::Storm::way($_) => 1 } @storms;
+	return Bench::Fleet->new(
+		bin => $option{bin},
+		dir => $dir,
+		name => $build,
+		settings => $settings,
+		servers => $option{servers},
+		config => { map { split /=/, $_, 2 } split ' ', $option{config} },
+		network => $ways{network},
+		names => $ways{names},
+		size => $size);
+}
+
+# A table for each step, with a column for each size and build.
 sub report ($results)
 {
-	my $sizes = $results->{sizes};
-	my @columns = sort { $a <=> $b } keys %$sizes;
+	my @columns = map {
+		my $size = $_;
+		map { [ $size, $_ ] } @{ $results->{builds} }
+	} sort { $a <=> $b } keys %{ $results->{sizes} };
+	my @heads = map { @{ $results->{builds} } > 1 ? join(', ', @$_) : $_->[0] } @columns;
 	my @tables = map {
-		my $step = $_;
-		my %seen = map { my $size = $_; %{ flat('', $sizes->{$size}{$step}) } } @columns;
-		my @rows = map {
-			my $what = $_;
-			[ $what, map { number(flat('', $sizes->{$_}{$step})->{$what}) } @columns ]
-		} sort keys %seen;
-		("## $step\n", Bench::Report::markdown([ 'backends', @columns ], @rows))
-	} (qw(open idle), @{ $results->{storms} }, qw(queue commit names crash through after));
+		my ($step, $title, @rows) = @$_;
+		my @seen = map { $results->{sizes}{ $_->[0] }{ $_->[1] }{$step} } @columns;
+		my @lines = map { row($_, @seen) } @rows;
+		@lines ? ("## $title\n", Bench::Report::markdown([ 'backends', @heads ], @lines)) : ();
+	} Bench::Scale::tables(@{ $results->{storms} });
 	return join "\n", "# zklock in a crowd\n",
-	  "Two clusters, half of the backends each, servers: $results->{servers} $results->{config}.",
-	  "What the steps are is told in test/bench/README.md. Times in seconds, memory in kB.\n",
+	  "Two clusters, half of the backends each; servers: "
+	  . join(', ', $results->{servers}, split ' ', $results->{config}) . '.',
+	  "What the steps are is told in test/bench/README.md.",
+	  (grep { $_ eq 'before' } @{ $results->{builds} }) ? "Before: $ENV{BENCH_BASELINE}.\n" : '',
 	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }), @tables;
 }
 
-# {a => {b => 1}} as {"a b" => 1}
-sub flat ($name, $value)
+# [title, a cell for each column], or nothing if none of them has it.
+sub row ($row, @seen)
 {
-	return { $name => $value } if !ref $value;
-	return { map { %{ flat($name eq '' ? $_ : "$name $_", $value->{$_}) } } keys %$value };
+	my ($title, @keys) = @$row;
+	my @cells = map {
+		my $step = $_;
+		my @values = map { number(value($step, $_)) } @keys;
+		join ', ', grep { $_ ne '' } @values;
+	} @seen;
+	return grep({ $_ ne '' } @cells) ? [ $title, @cells ] : ();
+}
+
+# Of {a => {b => 1}}: "a b", or undef.
+sub value ($seen, $path)
+{
+	foreach my $key (split ' ', $path)
+	{
+		return undef if !defined $seen;
+		$seen = $seen->{$key};
+	}
+	return $seen;
 }
 
 sub number ($value)
 {
-	return !defined $value ? '' : $value =~ /^-?\d*\.\d/ ? sprintf('%.2f', $value) : $value;
+	return '' if !defined $value;
+	return $value if $value !~ /^-?\d*\.\d/;
+	# three digits, as a rule
+	my $size = abs $value;
+	my $digits = grep { $size < $_ } 100, 10, 0.1;
+	return sprintf '%.*f', $digits, $value;
 }
 
 run_script(\&run, \%option, 'sizes=s', 'storms=s', 'servers=i', 'names=i',
-	'config=s');
+	'config=s', 'baseline=s');

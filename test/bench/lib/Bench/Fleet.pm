@@ -21,6 +21,8 @@ use Bench::Machine;
 use Bench::Program;
 use Bench::Stage;
 use List::Util qw(sum0);
+use PostgreSQL::Test::Utils;
+use Preload;
 use ZkLockTest;
 use ZooKeeper qw(poll_until free_port);
 
@@ -36,10 +38,11 @@ my %zookeeper = (
 
 =pod
 
-=head2 new(servers => 3, config => { key => value }, size => most backends, network => bool, bin => ..., dir => ...)
+=head2 new(servers => 3, config => { key => value }, size => most backends, network => bool, names => bool, bin => ..., dir => ...)
 
 Starts the servers, and with network a program that can be taken for the network
-between sessions and servers (route). Of several fleets the later ones have the
+between sessions and servers (route); with names the servers have names, too, which
+may move to other addresses. Of several fleets the later ones have the
 zookeeper of the first, a name of their own, and settings { key => value } by which
 their clusters differ, or find another build.
 
@@ -55,6 +58,7 @@ sub new ($class, %option)
 		config => { %{ $zookeeper{config} }, %{ $option{config} || {} } }
 	)->start;
 	$self->_start_network if $option{network};
+	$self->_name_servers if $option{names};
 	foreach my $name (@clusters)
 	{
 		$self->{cluster}{$name} = cluster(
@@ -68,6 +72,7 @@ sub new ($class, %option)
 			'zklock.root' => $root,
 			# Opening is measured, not tested: nobody is to give up.
 			'zklock.connect_timeout' => '60s',
+			environment => $self->{environment} // {},
 			%{ $option{settings} || {} });
 		$self->{crowd}{$name} = Bench::Program->new(
 			name => $prefix . $name,
@@ -95,6 +100,27 @@ sub _start_network ($self)
 		])->start;
 	# It listens when it answers.
 	$self->network('count');
+	return;
+}
+
+# The names are known to the clusters and what they start.
+sub _name_servers ($self)
+{
+	$self->{names_file} = join '/', $self->{dir}, ($self->{name} // 'fleet') . '.names';
+	my $library = Preload::library('moving_names') // die "there is no compiler\n";
+	$self->{environment} = { LD_PRELOAD => $library, LD_TEST_NAMES => $self->{names_file} };
+	$self->_write_names;
+	return;
+}
+
+# All at once: who looks names up finds the old file or the new one.
+sub _write_names ($self)
+{
+	my $zk = $self->{zookeeper};
+	my $file = $self->{names_file};
+	PostgreSQL::Test::Utils::append_to_file("$file.new",
+		join '', map { "zk$_.bench " . $zk->address($_) . "\n" } $zk->members);
+	rename "$file.new", $file or die "could not name the servers: $!";
 	return;
 }
 
@@ -142,9 +168,19 @@ sub range ($self, $kind)
 
 =pod
 
-=head2 route("network"), route("servers")
+=head2 route("network"), route("names"), route("servers")
 
-New backends' sessions go through the program network; to the servers, as at first.
+New backends' sessions go through the program network; to the servers, by their names
+and by their addresses, as at first.
+
+=head2 move(members)
+
+These servers, which do not run, come back at addresses that none of them ever had, and
+their names go with them; without members all of them, to the addresses that they began with.
+
+=head2 look_ups
+
+How often one of these names was looked up until now.
 
 =head2 network($command)
 
@@ -156,12 +192,27 @@ many there are now; of sessions until now; with servers until now; failed of the
 
 sub route ($self, $way)
 {
-	my $servers =
-	  $way eq 'network'
-	  ? $self->{network_address}
-	  : $self->{zookeeper}->connect_string;
+	my $zk = $self->{zookeeper};
+	my $servers = {
+		network => $self->{network_address},
+		names => join(',', map { "zk$_.bench:" . $zk->port($_) } $zk->members),
+		servers => $zk->connect_string }->{$way};
 	Bench::Stage::use_servers($servers, values %{ $self->{cluster} });
 	return;
+}
+
+sub move ($self, @members)
+{
+	my $zk = $self->{zookeeper};
+	my $net = @members ? ++$self->{moves} : 0;
+	$zk->move($_, "127.0.$net." . (@members ? $_ : 1)) foreach @members ? @members : $zk->members;
+	$self->_write_names;
+	return;
+}
+
+sub look_ups ($self)
+{
+	return defined $self->{names_file} ? -s "$self->{names_file}.asked" // 0 : 0;
 }
 
 sub network ($self, $command)
@@ -265,7 +316,10 @@ sub restart ($self, $name)
 	$cluster->{_pid} = undef;
 	unlink $cluster->data_dir . '/postmaster.pid',
 	  $cluster->host . '/.s.PGSQL.' . $cluster->port . '.lock';
-	$cluster->start;
+	{
+		local %ENV = (%ENV, %{ $self->{environment} // {} });
+		$cluster->start;
+	}
 	$self->{crowd}{$name}->start;
 	return;
 }

@@ -27,13 +27,111 @@ $peak =~ s/\s+/ /g;
 # How long an idle fleet is looked at.
 my $idle_s = 8;
 
+# The tables of the report: [step, title, [title of a row, what is in its cells], ...].
+my @of_first_locks = (
+	[ 'half have their lock after, s', 'half' ],
+	[ 'the last one, s', 'last' ],
+	[ 'all stand in their queue after, s', 'all' ],
+	[ 'failed', 'failed' ],
+	[ 'sessions of the ensemble', 'sessions' ]);
+my @of_queue = (
+	[ 'waiters, granted, overtaken', 'waiters', 'granted', 'overtaken' ],
+	[ 'hand-overs a second', 'rate' ],
+	[ 'failed', 'failed' ],
+	[ 'failed to release', 'failed_to_release' ]);
+my @of_storm = (
+	[ 'the new list is read, the old addresses are gone after, s', 'read', 'old_gone' ],
+	[ 'sessions that had not moved by then', 'not_moved' ],
+	[ 'the last server stops after, s', 'last_stops' ],
+	[ 'servers serve again after, s', 'away' ],
+	[ 'half of the sessions are back after, s', 'half' ],
+	[ 'the last one, s', 'last_new' ],
+	[ 'sessions, and how many of them are lost', 'sessions', 'lost' ],
+	[ 'locks lost, by their holders', 'not_held' ],
+	[ 'attempts to connect, for each session', 'opens' ],
+	[ 'of them refused', 'refused' ],
+	[ 'look-ups of names, for each session', 'look_ups' ],
+	[ 'processes and threads begun by the machine, for each session', 'forks' ],
+	[ 'queues of servers found full', 'overflows' ],
+	[ 'CPU of all programs, s', 'cpu_programs' ]);
+my %storm = (
+	restart => 'Storm: all servers are killed and started again',
+	leader => 'Storm: the leader is killed',
+	cut => 'Storm: the servers stand still for half a session timeout',
+	long => 'Storm: the servers stand still for 0.7 of a session timeout',
+	addresses => 'Storm: all servers are killed, and come back at other addresses behind the same names',
+	rolling => 'Storm: each server in turn is killed, and comes back at another address',
+	network => 'Storm: the network is gone for half a session timeout, with all connections',
+	silence => 'Storm: nothing passes for half a session timeout, and connections stay',
+	reload => 'Storm: the list of servers is replaced, and the old addresses go');
+
+=pod
+
+=head2 tables(storms)
+
+The tables of a report: a list of [step, title, [title of a row, keys of its cells], ...].
+
+=cut
+
+sub tables (@storms)
+{
+	my %of_way;
+	push @{ $of_way{ Bench::Storm::way($_) } }, [ $_, $storm{$_}, @of_storm ] foreach @storms;
+	return (
+		[
+			'open', 'All ask for their first lock at once', @of_first_locks,
+			[ 'private memory of a backend without a session, kB', 'before backend' ]
+		],
+		[
+			'idle', 'All wait or hold, and do nothing',
+			[ 'private memory of a backend, of its program, kB', 'memory backend', 'memory program' ],
+			[ 'live heap of a server, resident memory, kB', 'memory heap', 'memory server' ],
+			[ 'watches', 'watches' ],
+			[ 'requests a second', 'requests' ],
+			[ 'CPU of all programs, backends, servers, s a second', 'cpu_programs', 'cpu_backends', 'cpu_servers' ]
+		],
+		@{ $of_way{servers} // [] },
+		[ 'queue', 'The lock goes through the queue', @of_queue ],
+		[
+			'commit', 'All COMMIT at once',
+			[ 'half are done after, s', 'half' ],
+			[ 'the last one, s', 'last' ],
+			[ 'all locks are free after, s', 'gone' ],
+			[ 'failed', 'failed' ]
+		],
+		[
+			'names', 'Many locks',
+			[ 'locks held', 'names' ],
+			[ 'taken in, s', 'taken' ],
+			[ 'listed by zk_all_locks(), in s', 'found', 'list' ],
+			[ 'requests, bytes from the servers', 'requests', 'bytes' ],
+			[ 'peak memory of the backend that lists, kB', 'peak' ],
+			[ 'live heap of a server, kB', 'heap' ],
+			[ 'released in, s', 'released' ],
+			[ 'failed', 'failed' ]
+		],
+		[
+			'crash', 'A cluster is killed',
+			[ 'sessions', 'killed' ],
+			[ 'all its nodes are gone after, s', 'gone' ],
+			[ 'sessions that still stand 3 s later', 'sessions_left' ],
+			[ 'all its sessions are gone after, s', 'sessions_gone' ]
+		],
+		[ 'by_names', 'First locks, of servers with names', @of_first_locks ],
+		@{ $of_way{names} // [] },
+		[ 'after_names', 'The queue after that', @of_queue ],
+		[ 'through', 'First locks, through a program as the network', @of_first_locks ],
+		@{ $of_way{network} // [] },
+		[ 'after', 'The queue after that', @of_queue ]);
+}
+
 =pod
 
 =head2 measure($fleet, $backends, $say, storms => [kinds], names => 50)
 
 names: so many for each backend of the two clusters, when all locks are listed.
-Storms of the network have a fleet of their own, at the end, so that no other figure
-is about sessions that go through a program of ours.
+Storms for which the sessions reach the servers by names, or through the program network, have
+fleets of their own, so that no other figure is about these.
 
 Returns {step}{what}: times in seconds, memory in kB. The fleet is without
 sessions afterwards.
@@ -49,32 +147,49 @@ sub measure ($fleet, $backends, $say, %option)
 	};
 	my $weather = sub ($kind) { $step->($kind, Bench::Storm::weather($fleet, $kind, $patience)); };
 	my @storms = @{ $option{storms} };
-	my @of_network = grep { Bench::Storm::is_of_network($_) } @storms;
+	my %storms;
+	push @{ $storms{ Bench::Storm::way($_) } }, $_ foreach @storms;
 	$fleet->resize($backends);
 	# Everybody's first lock at the same moment, and what that costs.
 	my $before = $fleet->memory;
 	$step->('open', { before => $before, %{ _take_locks($fleet, $backends) } });
 	$step->('idle', _idle($fleet, $backends));
-	$weather->($_)
-	  foreach grep { !Bench::Storm::is_of_network($_) } @storms;
+	$weather->($_) foreach @{ $storms{servers} // [] };
 	$step->('queue', _queue($fleet));
 	$step->('commit', _commit($fleet));
 	$step->('names', _names($fleet, $option{names} * $backends)) if $option{names};
 	$step->('crash', _crash($fleet));
 	_close($fleet);
-	return \%seen unless @of_network;
 
-	$fleet->route('network');
-	$fleet->resize($backends);
-	my $through = _take_locks($fleet, $backends);
-	$through->{connections} = $fleet->network('count')->{connections};
-	$step->('through', $through);
-	die "sessions do not go through the network\n"
-	  if $through->{connections} < $backends - $through->{missing};
-	$weather->($_) foreach @of_network;
-	$step->('after', _queue($fleet));
-	_close($fleet);
-	$fleet->route('servers');
+	if ($storms{names})
+	{
+		$fleet->route('names');
+		$fleet->resize($backends);
+		$step->('by_names', _take_locks($fleet, $backends));
+		$weather->($_) foreach @{ $storms{names} };
+		$step->('after_names', _queue($fleet));
+		_close($fleet);
+		$fleet->zookeeper->kill9;
+		$fleet->move;
+		$fleet->zookeeper->start;
+		$fleet->route('servers');
+	}
+	if ($storms{network})
+	{
+		$fleet->route('network');
+		$fleet->resize($backends);
+		my $through = _take_locks($fleet, $backends);
+		$through->{connections} = $fleet->network('count')->{connections};
+		$step->('through', $through);
+		die "sessions do not go through the network\n"
+		  if $through->{connections} < $backends - $through->{missing};
+		# What comes after that one goes by the new list.
+		$weather->($_) foreach sort { ($a eq 'reload') <=> ($b eq 'reload') } @{ $storms{network} };
+		$step->('after', _queue($fleet));
+		_close($fleet);
+		$fleet->network('pass');
+		$fleet->route('servers');
+	}
 	return \%seen;
 }
 

@@ -18,8 +18,8 @@ use Time::HiRes qw(time sleep);
 # Between two looks at all connections; a look costs a server some milliseconds.
 my $look_s = 0.2;
 
-# What there is. servers: as many are needed. network: the sessions go through
-# Fleet's program of that name. raise: see _restart.
+# What there is. servers: as many are needed. way: how the sessions reach the servers, if
+# not by their addresses: through Fleet's program "network", or by their names. raise: see _restart.
 my %kind = (
 	# all servers are killed and started again; the leader is killed
 	restart => { raise => \&_restart },
@@ -28,21 +28,28 @@ my %kind = (
 	# sessions what the ensemble itself may have given up by then.
 	cut => { raise => sub { return _pause(@_, 0.5) } },
 	long => { raise => sub { return _pause(@_, 0.7) } },
+	# All servers come back at other addresses behind the same names, all at once; one after the
+	# other, each when the one before serves.
+	addresses => { way => 'names', raise => \&_move },
+	rolling => { way => 'names', servers => 3, raise => \&_roll },
 	# The network goes for half a session timeout, and all connections with it; nothing passes
 	# for so long, and connections stay.
-	network => { network => 1, raise => \&_refuse },
-	silence => { network => 1, raise => \&_hold });
+	network => { way => 'network', raise => \&_refuse },
+	silence => { way => 'network', raise => \&_hold },
+	# The list of servers is replaced by another one of the same ensemble, and then nobody is at
+	# the old addresses any more. It leaves the sessions on the way of the new list.
+	reload => { way => 'network', raise => \&_reload });
 
 =pod
 
-=head2 is_of_network($kind), is_possible($kind, $servers)
+=head2 way($kind), is_possible($kind, $servers)
 
-Whether the sessions have to go through Fleet's network; whether there is such a storm
-with so many servers. Dies if there is none of that kind at all.
+By which way (see Fleet's route) the sessions have to reach the servers; whether there is such
+a storm with so many servers. Dies if there is none of that kind at all.
 
 =cut
 
-sub is_of_network { return _kind($_[0])->{network}; }
+sub way { return _kind($_[0])->{way} // 'servers'; }
 sub is_possible { return $_[1] >= (_kind($_[0])->{servers} // 1); }
 
 sub _kind ($name)
@@ -59,11 +66,13 @@ Makes that weather and watches until every session that there was is served
 again, or patience (seconds) ends. Returns seconds from its beginning until all
 servers that run serve again, and the network is there (away), until half of the
 sessions (half) have the connection on which they are served then, and until the last
-one was seen to be served (last, late by up to 0.2 s and a look); how many never were,
+one was seen to be served (last, late by up to 0.2 s and a look) and has that connection
+(last_new); how many never were,
 and how many are lost, with those that have no node any more; how many nodes have
 gone, and how many locks backends no longer hold; for each session attempts to
-connect, by the kernel's count (opens, refused); how often a server's queue of
-connections to accept was full (overflows).
+connect, by the kernel's count (opens, refused), look-ups of names (look_ups), and processes
+and threads begun by the whole machine (forks); how often a server's queue of connections to
+accept was full (overflows).
 
 =cut
 
@@ -76,7 +85,7 @@ sub weather ($fleet, $kind, $patience)
 	my $cpu = $fleet->cpu;
 
 	my $begin = time();
-	my $is_back = _kind($kind)->{raise}->($fleet, $begin);
+	my ($is_back, %more) = _kind($kind)->{raise}->($fleet, $begin);
 	my ($ready, %back, %accepted);
 	my $deadline = time() + $patience;
 	my $looks = 0;
@@ -100,7 +109,7 @@ sub weather ($fleet, $kind, $patience)
 			# seen to be answered.
 			$accepted{$session} =
 			  $is_new ? $since - $begin
-			  : is_of_network($kind) ? $back{$session}
+			  : way($kind) eq 'network' ? $back{$session}
 			  : $ready - $begin;
 		}
 		# What was answered may have been given up by then, and come to its end.
@@ -115,17 +124,19 @@ sub weather ($fleet, $kind, $patience)
 	}
 	$ready //= time();
 	my %seen = (
+		%more,
 		took => time() - $begin,
 		sessions => scalar keys %waits,
 		away => $ready - $begin,
 		never => scalar(grep { !$back{$_} } keys %waits),
 		half => percentile(50, map { $accepted{$_} } grep { $back{$_} } keys %waits),
-		last => percentile(100, grep { defined } @back{ keys %waits }));
+		last => percentile(100, grep { defined } @back{ keys %waits }),
+		last_new => percentile(100, map { $accepted{$_} } grep { $back{$_} } keys %waits));
 	my ($kernel_after, $cpu_after) = (_attempts($fleet), $fleet->cpu);
-	$seen{$_} = $kernel_after->{$_} - $kernel->{$_} foreach qw(opens refused overflows);
-	$_ /= keys(%waits) || 1 foreach @seen{qw(opens refused)};
+	$seen{$_} = $kernel_after->{$_} - $kernel->{$_} foreach keys %$kernel;
+	$_ /= keys(%waits) || 1 foreach @seen{qw(opens refused look_ups forks)};
 	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach
-	  qw(programs backends), is_of_network($kind) ? 'network' : ();
+	  qw(programs backends), way($kind) eq 'network' ? 'network' : ();
 	$zk->start;
 	my $left = $fleet->owners;
 	my %lives = map { sprintf('%x', $_) => 1 } values %$left;
@@ -139,7 +150,8 @@ sub weather ($fleet, $kind, $patience)
 }
 
 # This and those that follow do it, and return a function: is a session back that
-# still has the connection of before, on which it has got so many answers?
+# still has the connection of before, on which it has got so many answers? And what else
+# was seen.
 sub _restart ($fleet, @)
 {
 	my $zk = $fleet->zookeeper;
@@ -147,6 +159,52 @@ sub _restart ($fleet, @)
 	$zk->kill9;
 	$zk->_launch($_) foreach $zk->members;
 	return sub { return 1 };
+}
+
+sub _move ($fleet, @)
+{
+	my $zk = $fleet->zookeeper;
+	$zk->kill9;
+	$fleet->move($zk->members);
+	$zk->_launch($_) foreach $zk->members;
+	return sub { return 1 };
+}
+
+# As docs/background.md has it.
+sub _roll ($fleet, $begin)
+{
+	my $zk = $fleet->zookeeper;
+	my $last;
+	foreach my $member ($zk->members)
+	{
+		$last = time() - $begin;
+		$zk->kill9($member);
+		$fleet->move($member);
+		$zk->start($member);
+	}
+	return (sub { return 1 }, last_stops => $last);
+}
+
+# By which list a session is served is known by its connection: to the program network, or
+# straight to a server. All may move by themselves before the old addresses are gone.
+sub _reload ($fleet, $begin)
+{
+	$fleet->route('servers');
+	my $read = time();
+	my $until = $read + _timeout() / 2;
+	my $left = 1;
+	while ($left && time() < $until)
+	{
+		sleep($look_s);
+		$left = $fleet->network('count')->{connections};
+	}
+	my $gone = time();
+	$fleet->network('refuse');
+	return (
+		sub { return 0 },
+		read => $read - $begin,
+		old_gone => $gone - $begin,
+		not_moved => $left);
 }
 
 sub _pause ($fleet, $begin, $part)
@@ -226,6 +284,8 @@ sub _attempts ($fleet)
 	  $fleet->{network} ? $fleet->network('count') : { begun => 0, failed => 0 };
 	my $words = $fleet->zookeeper->{asked} // 0;
 	return {
+		look_ups => $fleet->look_ups,
+		forks => $kernel->{forks},
 		opens => $kernel->{ActiveOpens} - $network->{begun} - $words,
 		refused => $kernel->{AttemptFails} - $network->{failed},
 		overflows => $kernel->{ListenOverflows} };
@@ -235,6 +295,10 @@ sub _attempts ($fleet)
 sub _kernel
 {
 	my %value;
+	if (open my $in, '<', '/proc/stat')
+	{
+		($value{forks}) = map { /^processes (\d+)/ ? $1 : () } readline $in;
+	}
 	foreach my $file (qw(/proc/net/snmp /proc/net/netstat))
 	{
 		open my $in, '<', $file or next;
