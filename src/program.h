@@ -34,7 +34,8 @@
  *		is closed silently, sometimes by chance.  Two lists are the same to it if
  *		they differ by ports alone.  So one goes in between that has nothing in
  *		common with either, and is never used (give_list()).  It tries the new
- *		list from its beginning, and pauses as after any round
+ *		list from its beginning, as a rule each of them once before it goes on at
+ *		its usual pace, with a pause in each round
  * Those that have to do with threads do not apply to this client.
  *
  *-------------------------------------------------------------------------

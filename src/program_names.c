@@ -229,6 +229,8 @@ names_look_up(Names *names, bool is_first)
 	{
 		Name	   *name = &names->all[i];
 
+		if (name->child != 0 && name->has_answered)
+			forget_child(names, name);
 		if (name->child == 0 && !servers_is_numeric(name->host) &&
 			!(is_first && name->was_looked_up))
 			begin_look_up(names, name);

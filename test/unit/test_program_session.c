@@ -113,6 +113,216 @@ test_refused_opening(void)
 	ok(strstr(session->last_error, strerror(ENOMEM)) != NULL, "and why");
 }
 
+/* ---- names ---- */
+
+/* Open a session, whose look-ups are this process's children. */
+static void
+open_by_names(const char *servers, const char *found)
+{
+	FrameTaken	opening = opening_of(servers);
+
+	begin_session();
+	around.parent = getpid();
+	around.found = found;
+	session_open(session, &opening);
+}
+
+/* All but slow.test are looked up in milliseconds. */
+static void
+take_names(void)
+{
+	struct pollfd polled = {names_descriptor(session->names), POLLIN, 0};
+
+	for (int left = 200; left > 0; left--)
+	{
+		bool		is_over = true;
+
+		for (int i = 0; i < names_list(session->names)->nservers; i++)
+			is_over &= !names_is_awaited(session->names, i) ||
+				strcmp(names_list(session->names)->servers[i].host, "slow.test") == 0;
+		if (is_over)
+			return;
+		poll(&polled, 1, 100);
+		session_take_names(session, boot_ms);
+	}
+	ok(false, "looked up in 20 seconds");
+}
+
+/* The servers are those of that list from now on. */
+static void
+adopt(const char *servers)
+{
+	static ServerList list;
+	char		why[SERVERS_WHY_SIZE];
+
+	servers_parse(servers, &list, why);
+	session_adopt(session, &list);
+	take_names();
+}
+
+static void
+test_first_address(void)
+{
+	FrameTaken	frame;
+
+	open_by_names("slow.test:1,quick.test:2,127.0.0.1:3", "192.0.2.9");
+	is_str("127.0.0.1:3", library.hosts, "an address is enough to begin with");
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "while names are looked up");
+	take_names();
+	session_follow_names(session, boot_ms);
+	is_str("127.0.0.1:3,192.0.2.9:2,192.0.2.9:2", library.hosts, "then there are more");
+	is_int(3, session->link.naddresses, "which is known");
+	is_int(0, count_frames(FRAME_STATUS) > 1, "the backend is not bothered");
+	boot_ms += 99;
+	session_follow_names(session, boot_ms);
+	ok(!session->is_slow, "a tenth of a second is not long");
+	boot_ms++;
+	session_follow_names(session, boot_ms);
+	session_report(session);
+	frame = next_frame();
+	is_str("Host \"slow.test\" is still being looked up", frame.blobs[1], "more is told");
+	session_set_error(session, "No luck");
+	session_report(session);
+	frame = next_frame();
+	is_str("No luck; host \"slow.test\" is still being looked up", frame.blobs[1], "behind another error");
+	adopt("127.0.0.1:3");
+	ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "nobody looks up who is not in the list");
+	session_follow_names(session, boot_ms);
+	session_set_error(session, "No luck");
+	session_report(session);
+	frame = next_frame();
+	is_str("No luck", frame.blobs[1], "and then it is no more");
+	names_end(session->names);
+
+	open_by_names("slow.test:1,gone.test:2", NULL);
+	ok(session_is_opening(session), "without an address it waits");
+	take_names();
+	ok(session_is_opening(session), "for the last of them");
+	ok(!session_may_live(session), "there is nothing to close");
+	session->status.ticket.session_id = 4711;
+	ok(session_may_live(session), "but a session that was taken over");
+	names_end(session->names);
+
+	open_by_names("gone.test:1,away.test:2", NULL);
+	take_names();
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "nobody is found");
+	ok(strstr(session->last_error, "Host \"gone.test\" could not be resolved") != NULL &&
+	   strstr(session->last_error, "; host \"away.test\" could not") != NULL, "and it is said: %s", session->last_error);
+	names_end(session->names);
+}
+
+/* When names are looked up again, by the times since the connection broke. */
+static void
+test_looking_up_again(void)
+{
+	static const int expected[] = {250, 1250, 3250, 6250, 9250};
+	int64_t		broken_at;
+
+	open_by_names("quick.test:1,127.0.0.1:3", "192.0.2.9");
+	take_names();
+	connect_now();
+	boot_ms += 100000;
+	session->wake_at = INT64_MAX;
+	session_follow_names(session, boot_ms);
+	is_int(INT64_MAX, session->wake_at, "nothing is looked up while there is a connection");
+	disconnect_now(ZCONNECTIONLOSS);
+	session_follow_names(session, boot_ms);
+	is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "what was found last waited for that");
+	broken_at = boot_ms;
+	around.found = "192.0.2.10";
+	for (int i = 0; i < NELEMS(expected); i++)
+	{
+		boot_ms = broken_at + expected[i] - 1;
+		session->wake_at = INT64_MAX;
+		session_follow_names(session, boot_ms);
+		is_int(broken_at + expected[i], session->wake_at, "looked up %d ms after the break", expected[i]);
+		ok(!names_is_awaited(session->names, 0), "and not before");
+		boot_ms++;
+		session_follow_names(session, boot_ms);
+		ok(names_is_awaited(session->names, 0), "but then");
+		take_names();
+		session_follow_names(session, boot_ms);
+	}
+	ok(strstr(library.hosts, "192.0.2.10:1") != NULL && strstr(library.hosts, "192.0.2.9:1") == NULL,
+	   "it is at another address now: %s", library.hosts);
+	is_int(4, library.nset, "which the library was told once, as the list before");
+	around.found = NULL;
+	boot_ms += 3000;
+	session_follow_names(session, boot_ms);
+	take_names();
+	session_follow_names(session, boot_ms);
+	is_int(4, library.nset, "an unknown name stays where it was");
+	connect_now();
+	disconnect_now(ZCONNECTIONLOSS);
+	session->wake_at = INT64_MAX;
+	session_follow_names(session, boot_ms);
+	is_int(boot_ms + 250, session->wake_at, "after a connection it is soon again");
+	names_end(session->names);
+
+	suspend_now(ZCONNECTIONLOSS);
+	boot_ms += 5000;
+	session->wake_at = INT64_MAX;
+	session_follow_names(session, boot_ms);
+	is_int(INT64_MAX, session->wake_at, "addresses are never looked up");
+	names_end(session->names);
+}
+
+/* The library gets another list without a connection alone, and with R13. */
+static void
+test_other_servers(void)
+{
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
+
+	open_and_connect(THREE);
+	strcpy(session->server, "127.0.0.1:2");
+	adopt("127.0.0.1:4,127.0.0.1:5,127.0.0.1:6");
+	session_follow_names(session, boot_ms);
+	is_int(0, library.nset, "not while there is a connection");
+	session->link.pause_until = boot_ms + 5000;
+	disconnect_now(ZCONNECTIONLOSS);
+	session_follow_names(session, boot_ms);
+	is_int(2, library.nset, "but then");
+	is_str("255.255.255.255:1", library.stand_in, "by way of nobody's address");
+	is_str("127.0.0.1:5,127.0.0.1:6,127.0.0.1:4", library.hosts, "another one is the first by chance");
+	is_int(0, session->link.pause_until, "without a pause");
+	library.interest_ms = 250;
+	prepare_library(session, boot_ms, &(struct pollfd) {0});
+	is_int(boot_ms, session->link.pause_until, "nor with the one that was due");
+	prepare_library(session, boot_ms, &(struct pollfd) {0});
+	ok(session->link.pause_until > boot_ms, "the next is one");
+	adopt("127.0.0.1:6,127.0.0.1:5,127.0.0.1:4");
+	session_follow_names(session, boot_ms);
+	is_int(2, library.nset, "the same servers in another order are no news");
+	adopt("127.0.0.1:4,127.0.0.1:5");
+	session_follow_names(session, boot_ms);
+	is_int(4, library.nset, "fewer are");
+	is_int(3, session->link.naddresses, "an odd number of attempts");
+	servers_parse("127.0.0.1:7,127.0.0.1:2", &list, why);
+	ok(session_is_behind(session, &list), "the last server is in that list");
+	servers_parse("127.0.0.1:7,unknown.test:2", &list, why);
+	ok(!session_is_behind(session, &list), "and not in this one, as far as is known");
+	names_end(session->names);
+
+	/* an attempt is under way */
+	open_by_names("quick.test:1,127.0.0.1:1", "127.0.0.1");
+	library.server = "127.0.0.1:1";
+	library.fd = session->link.fd = 77;
+	session->link.attempt_until = boot_ms + 100000;
+	take_names();
+	is_int(boot_ms + 100000, session->link.attempt_until, "at the same addresses nothing is cut short");
+	around.found = "192.0.2.9";
+	names_look_up(session->names, false);
+	take_names();
+	is_int(boot_ms + 3000, session->link.attempt_until, "beside another one an attempt has its part");
+	adopt("quick.test:1");
+	names_look_up(session->names, false);
+	take_names();
+	is_int(boot_ms, session->link.attempt_until, "and none at who is not in the list");
+	is_int(0, library.nset, "which has to wait for that");
+	names_end(session->names);
+}
+
 /* ---- connections ---- */
 
 static void
@@ -1023,6 +1233,9 @@ main(void)
 {
 	test_opening();
 	test_refused_opening();
+	test_first_address();
+	test_looking_up_again();
+	test_other_servers();
 	test_connection();
 	test_odd_servers();
 	test_deadlines();
