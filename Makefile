@@ -162,6 +162,7 @@ PROGRAM_OBJS = \
 	src/program_names.o \
 	src/program_request.o \
 	src/program_step.o \
+	src/program_code.o \
 	src/program_follow.o \
 	src/program_ask.o \
 	src/program_tls.o \

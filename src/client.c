@@ -461,6 +461,7 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	if (status->lost_at < status->suspended_at)
 		status->lost_at = status->suspended_at;
 	status->nrefused = news->nrefused;
+	status->nput_off = news->nput_off;
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	copy_text(status->tls, sizeof(status->tls), taken->blobs[3]);

@@ -15,6 +15,7 @@
  *	program_names.c		look-ups of the servers' names (program_names.h)
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
+ *	program_code.c		what ZooKeeper's codes mean
  *	program_follow.c	the wait, and kept locks: what is watched for them
  *
  * No module of another family calls the ZooKeeper library.  Its traps, found by
@@ -78,8 +79,8 @@ typedef struct Link
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
-	int			nrounds;		/* so many times in a row the library has tried
-								 * all servers in vain */
+	int			nrounds;		/* so many times the library has tried all
+								 * servers since the last answer */
 	bool		is_up;			/* there is one, and the session is granted */
 	unsigned	number;			/* how many there were that did */
 	int64_t		up_since;		/* valid if it is */
@@ -105,6 +106,10 @@ typedef struct Link
 	int			nunanswered;	/* connections since the last answer */
 	int64_t		unanswered_at;	/* when the first of them was made; valid if
 								 * there are any */
+	int			ndemands;		/* connections since the last answer over which
+								 * a server has demanded authentication */
+	unsigned	demanded_over;	/* the number of the last one; valid if there
+								 * are any */
 } Link;
 
 /* Does the backend stand still?  program_session.c. */
@@ -120,6 +125,7 @@ typedef struct Standstill
 typedef struct Traffic
 {
 	Request    *all;			/* the newest first */
+	uint64_t	nmade;			/* how many there have been */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer;
 								 * valid if there are any, as the next */
@@ -127,6 +133,8 @@ typedef struct Traffic
 	int64_t		retry_at;		/* the next attempt of one that was refused;
 								 * INT64_MAX: there is none */
 	int			nsearches;		/* requests that are a LATE_SEARCH */
+	bool		is_write_put_off;	/* was the last write that an ERASE sends
+									 * ahead of its look not executed? */
 } Traffic;
 
 /* The session.  There is one in the process, but it is handed around. */
@@ -176,6 +184,14 @@ typedef struct Session
  * told of what nobody waits for, and the end of the session removes its nodes.
  */
 extern void *program_need(void *memory);
+
+/*
+ * The pause ahead of another attempt, in milliseconds, when so many pauses were
+ * made before: each is twice as long as the one before, until it has the
+ * greatest length, and it is not as long as those of others.
+ */
+extern int64_t program_pause_ms(int64_t least_ms, int nbefore,
+								int64_t most_ms);
 
 /* Append a frame for the backend, which wakes it if it is urgent. */
 extern void program_put(Session *session, const Frame *frame,
@@ -280,6 +296,12 @@ extern void session_end(Session *session, ZkClientLoss loss);
 
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);
+
+/*
+ * A server has said a code that ends the session (code_loss()), or at least its
+ * connection.
+ */
+extern void session_note_end(Session *session, int code);
 
 /* Keep an error to be reported. */
 extern void session_set_error(Session *session, const char *format,...)

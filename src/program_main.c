@@ -79,6 +79,10 @@
  */
 #define PAUSE_FACTOR_MAX 4
 
+/* The numbers of requests of the library's own, as in its zookeeper.c. */
+#define PING_XID (-2)
+#define SET_WATCHES_XID (-8)
+
 /*
  * How long the server may take over a close before we leave it alone with it;
  * and for how long the backend waits with us.
@@ -115,6 +119,7 @@ static int	prepare_library(Session *session, int64_t now,
 							struct pollfd *polled);
 static int	pause_between_rounds(Session *session, int64_t now,
 								 int library_ms);
+static bool is_end_next(const Session *session);
 static int	milliseconds_until_next(Session *session, int64_t now);
 static void read_backend(Session *session);
 static void take_frames(Session *session);
@@ -331,26 +336,34 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 }
 
 /*
- * How long to leave the library alone once it has tried all servers in vain:
- * longer from round to round, and never as long as others.  Where the session
- * will soon be lost it tries as often as the library would, or at least four
- * times in what is left.
+ * How long to leave the library alone once it has tried all servers: longer
+ * from round to round until one of them has answered a request, whether they
+ * refuse connections or make them and hang up.  Where the session will soon be
+ * lost it tries as often as the library would, or at least four times in what
+ * is left.
  */
 static int
 pause_between_rounds(Session *session, int64_t now, int library_ms)
 {
-	int			nrounds = session->link.nrounds++;
-	int			factor = nrounds < 2 ? 1 << nrounds :
-		PAUSE_FACTOR_MAX;
-	int64_t		left_ms = INT64_MAX;
-	int64_t		pause_ms;
+	int64_t		most_ms = (int64_t) library_ms * PAUSE_FACTOR_MAX;
+	int64_t		left_ms = session->early_deadline - now;
 
-	if (session->status.state == ZK_CLIENT_SUSPENDED)
-		left_ms = session->early_deadline - now;
-	pause_ms = (int64_t) library_ms * factor;
-	if (pause_ms > left_ms / 4)
-		pause_ms = left_ms / 4 > library_ms ? left_ms / 4 : library_ms;
-	return (int) (pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms));
+	if (session->status.state == ZK_CLIENT_SUSPENDED && most_ms > left_ms / 4)
+		most_ms = left_ms / 4;
+	return (int) program_pause_ms(library_ms, session->link.nrounds++,
+								  most_ms);
+}
+
+int64_t
+program_pause_ms(int64_t least_ms, int nbefore, int64_t most_ms)
+{
+	int64_t		pause_ms = least_ms;
+
+	while (nbefore-- > 0 && pause_ms < most_ms)
+		pause_ms *= 2;
+	if (pause_ms > most_ms)
+		pause_ms = most_ms > least_ms ? most_ms : least_ms;
+	return pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms);
 }
 
 /*
@@ -573,9 +586,40 @@ process_library(Session *session, short revents)
 		events |= ZOOKEEPER_READ;
 	if (revents & (POLLOUT | POLLERR | POLLHUP))
 		events |= ZOOKEEPER_WRITE;
-	while (zookeeper_process(session->zh, events) == ZOK &&
-		   (events & ZOOKEEPER_READ) && session->link.is_up)
-		events = ZOOKEEPER_READ;
+	do
+	{
+		if (session->link.nunanswered > 0 && session->link.is_up &&
+			is_end_next(session))
+			session_note_end(session, ZSESSIONCLOSEDREQUIRESASLAUTH);
+	} while (zookeeper_process(session->zh, events) == ZOK &&
+			 (events = events & ZOOKEEPER_READ) != 0 && session->link.is_up);
+}
+
+/*
+ * Does the server demand authentication in its answer to what the library asks
+ * by itself?  After a reconnect that goes ahead of all requests, and the library
+ * passes over what is said to it.  A look at the bytes that it reads next, as
+ * long as the server has answered none of ours.
+ */
+static bool
+is_end_next(const Session *session)
+{
+	struct
+	{
+		uint32_t	length;
+		uint32_t	xid;
+		uint32_t	zxid[2];
+		uint32_t	code;
+	}			head;
+	int32_t		xid;
+
+	if (recv(session->link.fd, &head, sizeof(head),
+			 MSG_PEEK | MSG_DONTWAIT) != sizeof(head))
+		return false;
+	xid = (int32_t) ntohl(head.xid);
+	return ntohl(head.length) == sizeof(head) - sizeof(head.length) &&
+		(xid == SET_WATCHES_XID || xid == PING_XID) &&
+		(int32_t) ntohl(head.code) == ZSESSIONCLOSEDREQUIRESASLAUTH;
 }
 
 void

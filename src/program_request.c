@@ -42,6 +42,14 @@
 #define RETRY_MIN_MS 100
 
 /*
+ * How long after it was not executed a request is sent again, at first.  The
+ * greatest pause is a part of the session timeout: a sixtieth is the pace at
+ * which the library connects, and this is the least frequent of ours.
+ */
+#define PUT_OFF_MIN_MS 20
+#define PUT_OFF_PART 15
+
+/*
  * How many nodes are looked for at most that a late request may make.  A
  * session has so many only if that many creates were lost with connections.
  * Beyond that the oldest one is forgotten: if its node is made late, it goes
@@ -67,6 +75,10 @@ static bool is_unused(const Session *session);
 static void retry(Session *session, int64_t now);
 static void put_reply(Request *request);
 static void end_refusal(Request *request);
+static void end_putting_off(Request *request);
+static bool is_of_interest(const Request *request);
+static const Request *find_ahead(const Request *request);
+static Request *find_oldest(const Session *session);
 static bool is_sequential(const Request *request);
 static void note_lateness(Request *request);
 static void search(Request *made);
@@ -239,6 +251,7 @@ request_new(Session *session, uint64_t id, RequestKind kind, const char *path)
 
 	request->path = program_need(strdup(path));
 	request->id = id;
+	request->order = ++session->traffic.nmade;
 	request->session = session;
 	request->kind = kind;
 	request->version = -1;
@@ -300,6 +313,7 @@ free_request(Request *request)
 		request->previous->next = request->next;
 	else
 		session->traffic.all = request->next;
+	end_putting_off(request);
 	end_refusal(request);
 	if (request->lateness == LATE_SEARCH)
 		session->traffic.nsearches--;
@@ -472,6 +486,102 @@ request_defer(Request *request)
 	return true;
 }
 
+bool
+request_put_off(Request *request)
+{
+	Session    *session = request->session;
+	Retry	   *retry = &request->retry;
+	const Request *ahead = find_ahead(request);
+	int			timeout = session->status.session_timeout_ms;
+	int64_t		now = protocol_now();
+	int64_t		until;
+
+	if ((request->answer.reply.result != ZK_NOT_EXECUTED && ahead == NULL) ||
+		session->status.state == ZK_CLIENT_LOST || !is_of_interest(request))
+	{
+		end_putting_off(request);
+		return false;
+	}
+	if (retry->put_off_at == 0)
+	{
+		retry->put_off_at = now;
+		session->is_status_news |= session->status.nput_off++ == 0;
+	}
+	until = retry->put_off_at + timeout;
+	if (now >= until && request->kind != REQUEST_HELD)
+	{
+		end_putting_off(request);
+		return false;
+	}
+	if (request->answer.reply.result == ZK_NOT_EXECUTED)
+		session_set_error(session, "Server \"%s\" has not executed a request: %s",
+						  session->server, code_words(request->answer.code));
+	retry->due_at = now + program_pause_ms(PUT_OFF_MIN_MS, retry->nput_off++,
+										   timeout / PUT_OFF_PART);
+	if (ahead != NULL && retry->due_at < ahead->retry.due_at)
+		retry->due_at = ahead->retry.due_at;
+	if (now < until && retry->due_at > until)
+		retry->due_at = until;
+	if (retry->due_at < session->traffic.retry_at)
+		session->traffic.retry_at = retry->due_at;
+	free(request->op_results);
+	request->op_results = NULL;
+	return true;
+}
+
+/* It was executed, or is not asked for any more. */
+static void
+end_putting_off(Request *request)
+{
+	Session    *session = request->session;
+
+	if (request->retry.put_off_at == 0)
+		return;
+	request->retry.put_off_at = request->retry.nput_off = 0;
+	session->is_status_news |= --session->status.nput_off == 0;
+}
+
+/*
+ * Is it to be done yet?  Not heartbeats and the like, for which there will be
+ * others; what the backend has withdrawn; or a wait that it has ended.
+ */
+static bool
+is_of_interest(const Request *request)
+{
+	const Wait *wait = &request->session->wait;
+
+	if (request->kind == REQUEST_UNWATCH ||
+		request->kind == REQUEST_HEARTBEAT || request->kind == REQUEST_NUDGE)
+		return false;
+	if (is_kept(request) && request->is_unwanted)
+		return false;
+	return !request->is_watched || request->id == 0 ||
+		(wait->path != NULL && wait->id == request->id);
+}
+
+/*
+ * If it is a read of the backend's: a request that was made before, and that was
+ * put off.  The read is to see what that one does: a create, or the delete of
+ * what was released.
+ */
+static const Request *
+find_ahead(const Request *request)
+{
+	const Session *session = request->session;
+
+	if (session->status.nput_off == 0 || request->id == 0 ||
+		request->kind > REQUEST_LAST_OF_BACKEND ||
+		answer_late(request->kind, request->node_kind) !=
+		ANSWER_CHANGES_NOTHING)
+		return NULL;
+	for (const Request *other = session->traffic.all; other != NULL;
+		 other = other->next)
+		if (other->retry.put_off_at != 0 && other->kind != REQUEST_HELD &&
+			other->order < request->order && !other->is_pending)
+			return other;
+	return NULL;
+}
+
 /*
  * It is refused for the first time.  Whoever waits for it to be undone waits
  * no more; it is under way again for who counts; and a lock that was released
@@ -488,7 +598,7 @@ note_refusal(Request *request, int64_t now)
 	session_set_error(session, "Znode \"%s\" cannot be %s: %s", request->path,
 					  request->kind == REQUEST_ERASE ? "listed" :
 					  request->kind == REQUEST_SET ? "set" : "deleted",
-					  zerror(request->answer.code));
+					  code_words(request->answer.code));
 	session->is_status_news = true;
 	if (request->is_withdrawn)
 		count_undone(session);
@@ -549,8 +659,10 @@ is_unused(const Session *session)
 }
 
 /*
- * Send those that are due, and find out when the next one is.  A place that
- * waits for its lock is not HELD yet: look again with the next heartbeat.
+ * Send those that are due, the oldest first, and find out when the next one is.
+ * What was put off goes out with the next connection at the latest, and not
+ * without one: its outcome is known.  A place that waits for its lock is not
+ * HELD yet: look again with the next heartbeat.
  */
 static void
 retry(Session *session, int64_t now)
@@ -558,13 +670,15 @@ retry(Session *session, int64_t now)
 	Request    *next;
 
 	session->traffic.retry_at = INT64_MAX;
-	for (Request *request = session->traffic.all; request != NULL;
+	for (Request *request = find_oldest(session); request != NULL;
 		 request = next)
 	{
-		next = request->next;
-		if (request->retry.due_at == 0)
+		next = request->previous;
+		if (request->retry.due_at == 0 ||
+			(request->retry.put_off_at != 0 && !session->link.is_up))
 			continue;
-		if (request->retry.due_at == DUE_WITH_CONNECTION &&
+		if ((request->retry.due_at == DUE_WITH_CONNECTION ||
+			 request->retry.put_off_at != 0) &&
 			request->sent_over != session->link.number)
 			request->retry.due_at = now;
 		if (now >= request->retry.due_at && held_is_queued(request))
@@ -577,6 +691,16 @@ retry(Session *session, int64_t now)
 	}
 }
 
+static Request *
+find_oldest(const Session *session)
+{
+	Request    *request = session->traffic.all;
+
+	while (request != NULL && request->next != NULL)
+		request = request->next;
+	return request;
+}
+
 /* ---------------------------------------------------------------------
  * Answers
  * ---------------------------------------------------------------------
@@ -586,20 +710,32 @@ void
 request_note_answer(Request *request, int rc)
 {
 	Session    *session = request->session;
+	FrameReply *reply = &request->answer.reply;
 	int			timeout = session->status.session_timeout_ms;
+	bool		is_said = session->link.is_up &&
+		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
 
 	request->answer.code = rc;
-	request->answer.reply.result = step_result_of(rc);
+	reply->result = code_result(rc);
+	if (is_said && code_loss(rc) != ZK_LOSS_NONE)
+	{
+		session_note_end(session, rc);
+		if (session->status.state == ZK_CLIENT_LOST)
+			reply->result = ZK_SESSION_LOST;
+		return;
+	}
 
 	/* a server said that, and will say it again: nobody is to ask at once */
-	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME &&
-		session->link.is_up && zoo_state(session->zh) == ZOO_CONNECTED_STATE)
-		request->answer.reply.result = ZK_FAILED;
-	if ((rc != ZOK && rc > ZAPIERROR) ||
-		request->answer.reply.result == ZK_SESSION_LOST)
+	if (reply->result == ZK_UNKNOWN_OUTCOME && is_said)
+		reply->result = ZK_FAILED;
+	if ((rc != ZOK && rc > ZAPIERROR) || reply->result == ZK_SESSION_LOST)
 		return;					/* no server has said that */
-	request->answer.reply.proof =
-		contact_date(&session->link.contact, request->sent_at, timeout);
+	session->link.nunanswered = session->link.ndemands = 0;
+	session->link.nrounds = 0;
+	if (reply->result == ZK_NOT_EXECUTED)
+		return;					/* the leader may not have heard of it */
+	reply->proof = contact_date(&session->link.contact, request->sent_at,
+								timeout);
 	if (dates_proofs(request->kind))
 		contact_note(&session->link.contact, request->sent_at,
 					 protocol_moment(), timeout);
@@ -608,7 +744,6 @@ request_note_answer(Request *request, int rc)
 		session->link.led_at = protocol_now();
 		session->link.unled_at = 0;
 	}
-	session->link.nunanswered = 0;
 }
 
 void
@@ -661,7 +796,7 @@ put_reply(Request *request)
 	Frame		frame = {.kind = FRAME_REPLY,.id = request->id};
 	FrameBlob	blobs[FRAME_NBLOBS] = {
 		frame_text(request->answer.reply.result == ZK_OK ? request->answer.path :
-				   zerror(request->answer.code)),
+				   code_words(request->answer.code)),
 		{request->answer.data, (size_t) request->answer.data_length},
 		{request->answer.children, request->answer.children_size}
 	};

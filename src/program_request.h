@@ -5,6 +5,7 @@
  *
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows
+ *	program_code.c		the table of ZooKeeper's codes
  *	program_follow.c	the wait, held and kept locks: what is watched for them
  *
  *-------------------------------------------------------------------------
@@ -39,12 +40,15 @@ typedef struct CheckStep
 /* Of a retry: with the next connection. */
 #define DUE_WITH_CONNECTION INT64_MAX
 
-/* When a request that was refused is sent again. */
+/* When a request that was refused, or put off, is sent again. */
 typedef struct Retry
 {
-	int			delay_ms;		/* the last one between two attempts */
+	int			delay_ms;		/* the last one between two attempts of one
+								 * that was refused */
 	int64_t		due_at;			/* of the next attempt; 0: not set */
 	int64_t		refused_at;		/* for the first time; 0: never */
+	int64_t		put_off_at;		/* for the first time; 0: it is not */
+	int			nput_off;		/* how often since */
 } Retry;
 
 /*
@@ -65,6 +69,7 @@ typedef enum Lateness
 struct Request
 {
 	uint64_t	id;				/* the backend's number; 0: it has none */
+	uint64_t	order;			/* among all of the session */
 	Session    *session;
 	Request    *next;			/* in the session's list, and the one before */
 	Request    *previous;
@@ -125,6 +130,14 @@ extern void request_complete(Request *request);
  * false if it is over, for the session is, or has been ended for that.
  */
 extern bool request_defer(Request *request);
+
+/*
+ * Was it not executed, or is it a read of the backend's behind one that was not?
+ * Then it is sent again after a pause that grows each time, for at most a session
+ * timeout: true.  A read relies on what was sent ahead of it: the list of a
+ * queue on the create, or on the delete of what was released.
+ */
+extern bool request_put_off(Request *request);
 
 /* One that has that number of the backend's, not counted as finished. */
 extern Request *request_new(Session *session, uint64_t id, RequestKind kind,
@@ -194,11 +207,22 @@ extern bool step_is_led(RequestKind kind);
 /* What its last answer means. */
 extern AnswerMeaning step_meaning(const Request *request);
 
-/* The one table from the library's codes to ours. */
-extern ZkResult step_result_of(int rc);
-
 /* The completion of a request whose answer is a code. */
 extern void step_void_done(int rc, const void *data);
+
+/* ---- program_code.c ---- */
+
+/* What that code of ZooKeeper's means for the request that it answers. */
+extern ZkResult code_result(int code);
+
+/* If a server says it: what it ends the session with; ZK_LOSS_NONE: nothing. */
+extern ZkClientLoss code_loss(int code);
+
+/* Is it in the table? */
+extern bool code_is_known(int code);
+
+/* The words for it, which are valid until the next call. */
+extern const char *code_words(int code);
 
 /* ---- program_follow.c ---- */
 

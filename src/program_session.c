@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "program.h"
+#include "program_request.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -82,6 +82,7 @@ static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
 static void say_why_it_ended(Session *session, const char *text);
 static void note_silence(Session *session);
+static bool has_demanded(const Link *link);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
 static bool is_to_run(const Session *session);
@@ -344,6 +345,8 @@ session_is_ending(const Session *session)
 bool
 session_may_live(const Session *session)
 {
+	if (session->status.loss == ZK_LOSS_DEMAND)
+		return false;			/* no server takes a close */
 	if (session->zh == NULL ? !session_is_opening(session) :
 		is_unrecoverable(session->zh))
 		return false;
@@ -403,8 +406,7 @@ note_connected(Session *session, int state)
 
 	session->link.is_up = true;
 	session->link.number++;
-	session->link.nrounds = session->link.nattempts = 0;
-	session->link.nlook_ups = 0;
+	session->link.nattempts = session->link.nlook_ups = 0;
 	session->link.silent[0] = '\0';
 	session->link.up_since = now;
 
@@ -468,6 +470,38 @@ is_unanswered(const Session *session, int64_t now)
 			now - session->link.unanswered_at >= timeout) ||
 		(session->traffic.npending > 0 &&
 		 now - session->traffic.pending_since >= timeout);
+}
+
+/* Has the server of this connection, or of the last one, demanded something? */
+static bool
+has_demanded(const Link *link)
+{
+	return link->ndemands > 0 && link->demanded_over == link->number;
+}
+
+/*
+ * Servers can differ in what they demand while that is being changed, so each
+ * has its turn; until then it is as if they had hung up.
+ */
+void
+session_note_end(Session *session, int code)
+{
+	Link	   *link = &session->link;
+	const char *server = zoo_get_current_server(session->zh);
+	int64_t		received_at;
+
+	if (has_demanded(link))
+		return;					/* one answer of many */
+	session_set_error(session, "Server \"%s\" has said: %s",
+					  server != NULL ? server : "", code_words(code));
+	if (code_loss(code) != ZK_LOSS_DEMAND ||
+		++link->ndemands >= link->naddresses)
+	{
+		session_end(session, code_loss(code));
+		return;
+	}
+	link->demanded_over = link->number;
+	shutdown(tls_socket(link->fd, &received_at), SHUT_RDWR);
 }
 
 void
@@ -604,12 +638,17 @@ describe_error(const Session *session, char *text, size_t size)
 	return text;
 }
 
-/* An error is of interest to who waits for a connection. */
+/*
+ * An error is of interest to who waits for a connection.  What comes behind a
+ * loss is not its reason.
+ */
 void
 session_set_error(Session *session, const char *format,...)
 {
 	va_list		args;
 
+	if (session->status.state == ZK_CLIENT_LOST)
+		return;
 	va_start(args, format);
 	vsnprintf(session->last_error, sizeof(session->last_error), format, args);
 	va_end(args);
@@ -639,10 +678,12 @@ log_line(const char *message)
 	else
 	{
 		const char *error = tls_error(session->link.fd);
+		bool		is_told = session->link.is_cut ||
+			has_demanded(&session->link);
 
-		if (!session->link.is_cut && error[0] != '\0')
+		if (!is_told && error[0] != '\0')
 			session_set_error(session, "%s", error);
-		else if (!session->link.is_cut)
+		else if (!is_told)
 			say_why_it_ended(session, strchr(text, '(') + 1);
 		session->link.was_silent = strstr(text, "retcode=-7") != NULL ||
 			(session->link.is_cut && session->link.is_up);

@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * QUOTAEXCEEDED of the server's KeeperException; no release of the library
- * has it.
- */
-#define QUOTA_EXCEEDED (-125)
-
 static int	send_create(Request *request);
 static int	send_list(Request *request);
 static int	send_get(Request *request);
@@ -55,6 +49,8 @@ static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
 					 const void *data);
 static void check_done(int rc, const void *data);
 static void look_done(int rc, const struct Stat *stat, const void *data);
+static void erase_write_done(int rc, const void *data);
+static void note_look(Request *request);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static int	flags_of(ZkNodeKind kind);
@@ -62,35 +58,6 @@ static const struct ACL_vector *acl_for(const Session *session,
 										ZkNodeKind kind);
 static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
-
-/* What the library's codes mean; the others are ZK_FAILED. */
-static const struct
-{
-	int			code;
-	ZkResult	result;
-}			results[] = {
-	{ZOK, ZK_OK},
-	{ZNONODE, ZK_NO_NODE},
-	{ZNODEEXISTS, ZK_NODE_EXISTS},
-	{ZBADVERSION, ZK_BAD_VERSION},
-	{ZNOAUTH, ZK_NO_AUTH},
-	{ZINVALIDACL, ZK_NO_AUTH},
-	{ZCONNECTIONLOSS, ZK_UNKNOWN_OUTCOME},
-	{ZOPERATIONTIMEOUT, ZK_UNKNOWN_OUTCOME},	/* R8: it may be executed yet */
-	{ZSYSTEMERROR, ZK_UNKNOWN_OUTCOME}, /* no socket for the next attempt */
-	{ZSESSIONMOVED, ZK_UNKNOWN_OUTCOME},
-	{ZRUNTIMEINCONSISTENCY, ZK_UNKNOWN_OUTCOME},	/* a reply out of order:
-													 * it hangs up */
-	{ZSESSIONEXPIRED, ZK_SESSION_LOST},
-	{ZINVALIDSTATE, ZK_SESSION_LOST},
-	{ZCLOSING, ZK_SESSION_LOST},
-	{ZAUTHFAILED, ZK_SESSION_LOST},
-	{ZSESSIONCLOSEDREQUIRESASLAUTH, ZK_SESSION_LOST},
-	{ZBADARGUMENTS, ZK_BAD_ARGUMENTS},
-	{ZUNIMPLEMENTED, ZK_UNIMPLEMENTED},
-	{QUOTA_EXCEEDED, ZK_QUOTA_EXCEEDED},
-	{ZMARSHALLINGERROR, ZK_NO_MEMORY}	/* before sending */
-};
 
 /*
  * How a step is sent, what follows from its answer (NULL: nothing), and
@@ -150,6 +117,8 @@ step_after(Request *request)
 		request->kind >= REQUEST_REPLACE;
 	AnswerMeaning meaning = step_meaning(request);
 
+	if (request_put_off(request))
+		return true;
 	request->is_in_doubt |= meaning == ANSWER_UNKNOWN;
 	if (request->is_withdrawn && request_undo(request))
 		return true;
@@ -323,7 +292,7 @@ send_erase(Request *request)
 {
 	zoo_check_op_init(&request->check.op, request->path, -1);
 	zoo_amulti(request->session->zh, 1, &request->check.op,
-			   &request->check.result, step_void_done, NULL);
+			   &request->check.result, erase_write_done, request->session);
 	return request->other_path != NULL ? send_list(request) :
 		send_get(request);
 }
@@ -551,6 +520,7 @@ list_done(int rc, const struct String_vector *strings, const void *data)
 	request_note_answer(request, rc);
 	if (rc == ZOK)
 		copy_children(request, strings);
+	note_look(request);
 	request_complete(request);
 }
 
@@ -597,6 +567,7 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 		memcpy(answer->data, value, (size_t) length);
 	else if (has_data)
 		answer->reply.result = ZK_NO_MEMORY;
+	note_look(request);
 	request_complete(request);
 }
 
@@ -630,7 +601,7 @@ look_done(int rc, const struct Stat *stat, const void *data)
 	Request    *request = (Request *) data;
 
 	if (request->answer.reply.result == ZK_OK && rc != ZOK)
-		request->answer.reply.result = step_result_of(rc);
+		request->answer.reply.result = code_result(rc);
 	else if (request->answer.reply.result == ZK_OK &&
 			 (stat == NULL || stat->czxid != request->check.czxid))
 		request->answer.reply.result = ZK_NO_NODE;
@@ -652,14 +623,33 @@ string_done(int rc, const char *value, const void *data)
 	step_void_done(rc, data);
 }
 
-/* For the write that an ERASE sends ahead of its list nobody waits. */
 void
 step_void_done(int rc, const void *data)
 {
-	if (data == NULL)
-		return;
 	request_note_answer((Request *) data, rc);
 	request_complete((Request *) data);
+}
+
+/*
+ * For the write that an ERASE sends ahead of its look nobody waits.  But if it
+ * was not executed, the look, whose answer is the next one of an ERASE, may be
+ * as old as ever.
+ */
+static void
+erase_write_done(int rc, const void *data)
+{
+	((Session *) data)->traffic.is_write_put_off =
+		code_result(rc) == ZK_NOT_EXECUTED;
+}
+
+/* A look was answered, whatever it brought. */
+static void
+note_look(Request *request)
+{
+	if (request->kind == REQUEST_ERASE &&
+		request->session->traffic.is_write_put_off &&
+		request->answer.reply.result != ZK_SESSION_LOST)
+		request->answer.reply.result = ZK_NOT_EXECUTED;
 }
 
 /* ---------------------------------------------------------------------
@@ -750,13 +740,4 @@ is_path(const char *path)
 		path += length;
 	} while (*path != '\0');
 	return true;
-}
-
-ZkResult
-step_result_of(int rc)
-{
-	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
-		if (results[i].code == rc)
-			return results[i].result;
-	return ZK_FAILED;
 }

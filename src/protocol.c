@@ -311,9 +311,10 @@ is_good(const FrameTaken *taken)
 			return is_among(frame->u.status.state, ZK_CLIENT_LOST) &&
 				is_among(frame->u.status.loss, ZK_LOSS_LAST) &&
 				frame->u.status.session_timeout_ms >= 0 &&
-				frame->u.status.nrefused >= 0;
+				frame->u.status.nrefused >= 0 &&
+				frame->u.status.nput_off >= 0;
 		case FRAME_REPLY:
-			return is_among(frame->u.reply.result, ZK_FAILED) &&
+			return is_among(frame->u.reply.result, ZK_RESULT_LAST) &&
 				frame->u.reply.nchildren >= 0 &&
 				frame_count_texts(taken, 2) == frame->u.reply.nchildren &&
 				(frame->id != 0 ||

@@ -190,6 +190,7 @@ typedef struct FrameStatus
 	int32_t		was_connected;
 	int32_t		session_timeout_ms;
 	int32_t		nrefused;
+	int32_t		nput_off;
 } FrameStatus;
 
 /*

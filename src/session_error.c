@@ -52,6 +52,11 @@ static const StartError start_errors[] = {
 		"could not start a ZooKeeper session",
 		"Try again. zk_check() looks at the program and at each server."
 	},
+	[ZK_LOSS_DEMAND] = {
+		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
+		"ZooKeeper demands another kind of authentication",
+		"zklock does not speak SASL. Let the servers accept another scheme, by their settings \"enforce.auth.schemes\" and \"sessionRequireClientSASLAuth\": \"digest\", which each session of zklock presents, or \"x509\" over TLS with a client certificate."
+	},
 };
 
 /* How a session was lost, by the reason; with its timeout. */
@@ -64,6 +69,7 @@ static const char *const loss_texts[] = {
 
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code);
+static const char *current_error(void);
 static const char *silence_text(void);
 
 void
@@ -114,6 +120,16 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			sqlstate = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
 			problem = "a quota of ZooKeeper is exceeded";
 			hint = "See what \"listquota\" in ZooKeeper's shell says of the znodes above it.";
+			break;
+		case ZK_NOT_EXECUTED:
+			sqlstate = ERRCODE_INSUFFICIENT_RESOURCES;
+			problem = "ZooKeeper has not executed the request";
+			hint = "Run the statement again later. Servers that have too many requests execute some of them (see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\"), and those without a quorum none that writes. zk_check() looks at each server.";
+			break;
+		case ZK_LOCAL_SESSION:
+			sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
+			problem = "ZooKeeper allows this session no ephemeral znodes";
+			hint = "Sessions of these servers are local to one of them, and a lock needs a global one. Set \"localSessionsUpgradingEnabled\" to \"true\" on all servers, or \"localSessionsEnabled\" to \"false\".";
 			break;
 		case ZK_BAD_ARGUMENTS:
 			sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
@@ -167,9 +183,7 @@ session_raise_if_lost(const ZkClientStatus *status)
 void
 zklock_session_raise_silence(const char *name)
 {
-	const char *error = MySession.client == NULL ||
-		zklock_session_id() != 0 ? "" :
-		zklock_client_last_error(MySession.client);
+	const char *error = current_error();
 
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
@@ -185,6 +199,21 @@ zklock_session_raise_silence(const char *name)
 			 session_connection_hint(error)));
 }
 
+/*
+ * What has been said of a session that is not connected yet, or of requests that
+ * are put off; else "".
+ */
+static const char *
+current_error(void)
+{
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status) ||
+		(status.was_connected && status.nput_off == 0))
+		return "";
+	return zklock_client_last_error(MySession.client);
+}
+
 int
 zklock_session_explain_silence(void)
 {
@@ -192,9 +221,12 @@ zklock_session_explain_silence(void)
 	bool		exists = zklock_session_status(&status);
 	const char *error = exists ? zklock_client_last_error(MySession.client) : "";
 
-	if (exists && status.state == ZK_CLIENT_CONNECTED)
+	if (exists && status.state == ZK_CLIENT_CONNECTED && status.nput_off > 0)
+		errdetail("%s.", error);
+	else if (exists && status.state == ZK_CLIENT_CONNECTED)
 		return errdetail("%s", silence_text());
-	errdetail(error[0] != '\0' ? "%s %s." : "%s", silence_text(), error);
+	else
+		errdetail(error[0] != '\0' ? "%s %s." : "%s", silence_text(), error);
 	return session_connection_hint(error);
 }
 
@@ -226,6 +258,10 @@ session_describe_loss(const ZkClientStatus *status, const char *error,
 				 error);
 	else if (status->loss == ZK_LOSS_PROGRAM)
 		snprintf(text, size, "%s.", error);
+	else if (status->loss == ZK_LOSS_DEMAND)
+		snprintf(text, size,
+				 "ZooKeeper demands another kind of authentication: %s.",
+				 error);
 	else if (status->loss < lengthof(loss_texts) &&
 			 loss_texts[status->loss] != NULL)
 		snprintf(text, size, loss_texts[status->loss],
@@ -279,6 +315,8 @@ session_connection_hint(const char *error)
 		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server.");
 	if (strstr(error, "is still being looked up") != NULL)
 		return errhint("Look into the DNS of this machine, or name the servers by their addresses in the setting \"zklock.servers\"; see \"zklock.connect_timeout\". zk_check() looks at each server.");
+	if (strstr(error, "has not executed a request") != NULL)
+		return errhint("Run the statement again later. Servers that have too many requests execute some of them: see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". zk_check() looks at each server.");
 	if (strstr(error, "Connection refused") != NULL)
 		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port. zk_check() looks at each server.");
 	if (strstr(error, "closed the connection") != NULL)

@@ -140,6 +140,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			/* another session would be refused, too */
 			if (!MySession.is_given_up &&
 				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
+				 status.loss == ZK_LOSS_DEMAND ||
 				 status.loss == ZK_LOSS_PROTOCOL))
 				session_raise_if_lost(&status);
 			return ZK_WAIT_LOST;

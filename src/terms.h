@@ -48,10 +48,12 @@ typedef enum ZkClientLoss
 	ZK_LOSS_UNANSWERED,			/* there are connections, but no answers */
 	ZK_LOSS_REFUSED,			/* the ensemble does not let us delete what
 								 * blocks others, and nothing is held */
-	ZK_LOSS_TLS					/* TLS is wanted, and cannot be had: its files
+	ZK_LOSS_TLS,				/* TLS is wanted, and cannot be had: its files
 								 * or its settings are no good */
+	ZK_LOSS_DEMAND				/* the servers demand a kind of authentication
+								 * that the session does not have */
 } ZkClientLoss;
-#define ZK_LOSS_LAST ZK_LOSS_TLS
+#define ZK_LOSS_LAST ZK_LOSS_DEMAND
 
 /* The client at one moment. */
 typedef struct ZkClientStatus
@@ -71,6 +73,8 @@ typedef struct ZkClientStatus
 	int			npending;		/* requests that are not over */
 	int			nrefused;		/* deletes and the like that were refused and
 								 * are repeated */
+	int			nput_off;		/* requests that ZooKeeper has not executed,
+								 * and that are asked again */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
 	int			program_pid;	/* of the session's program; 0: it is over */
@@ -94,8 +98,12 @@ typedef enum ZkResult
 	ZK_UNIMPLEMENTED,			/* the server is too old */
 	ZK_QUOTA_EXCEEDED,			/* a quota of the server's forbids it */
 	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
-	ZK_FAILED					/* anything else: not done */
+	ZK_FAILED,					/* anything else: not done */
+	ZK_NOT_EXECUTED,			/* not now: the program has asked again and
+								 * again, in vain */
+	ZK_LOCAL_SESSION			/* the session may not have ephemeral nodes */
 } ZkResult;
+#define ZK_RESULT_LAST ZK_LOCAL_SESSION
 
 /* What a request brought.  Strings live as long as the request. */
 typedef struct ZkReply

@@ -129,10 +129,10 @@ be connected.
 From now on the answer to everything is a header with that error, 0 for none, and nothing
 behind it.
 
-=head2 refuse($number, $error)
+=head2 refuse($number, $error, $operation)
 
 The request with that number from now on, counted from 1, is not passed on, and
-answered with that error. Pings and what else the client library says on its own are
+answered with that error. With an operation only those are counted. Pings and what else the client library says on its own are
 not counted.
 
 =head2 lose($number)
@@ -177,7 +177,7 @@ A hash: how often, by the kind of lie.
 sub lie { return $_[0]->_command("lie $_[1]"); }
 sub answer_pings_only { return $_[0]->_command('pings'); }
 sub answer_all_with { return $_[0]->_command("all $_[1]"); }
-sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
+sub refuse { return $_[0]->_command(join ' ', 'refuse', @_[ 1 .. $#_ ]); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
 sub disown { return $_[0]->_command('refuse 1 disown 15'); }

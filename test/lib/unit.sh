@@ -20,7 +20,7 @@ unit_sources() {
 		client) sources+=("$top"/src/{keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,keep_word,channel,contact}.c) ;;
 		program_session | program_step)
-			sources+=("$top"/src/{program_request,program_follow,answer,protocol,keep_word}.c
+			sources+=("$top"/src/{program_request,program_follow,program_code,answer,protocol,keep_word}.c
 				"$top"/src/{contact,recipe_node,servers,program_names}.c)
 			[[ $module == program_step ]] || sources+=("$top/src/program_step.c")
 			[[ $module == program_session ]] || sources+=("$top/src/program_session.c")

@@ -391,7 +391,7 @@ has_settled(Player *player)
 	 * A server that lied about the path of a node made us delete another
 	 * one's: that is refused by an honest server, and repeated.
 	 */
-	return status.npending <= status.nrefused &&
+	return status.npending <= status.nrefused && status.nput_off == 0 &&
 		zklock_client_is_undone(player->client) && read_replies(player) == 0;
 }
 

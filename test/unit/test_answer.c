@@ -35,7 +35,7 @@ test_rules(void)
 		is_int(is_idle_talk(kind) ? ANSWER_DONE : ANSWER_UNKNOWN,
 			   answer_meaning(kind, false, ZK_UNKNOWN_OUTCOME),
 			   "kind %d: done or not", kind);
-		for (int result = ZK_BAD_VERSION; result <= ZK_FAILED; result++)
+		for (int result = ZK_BAD_VERSION; result <= ZK_RESULT_LAST; result++)
 		{
 			AnswerMeaning meaning = answer_meaning(kind, false, result);
 
@@ -44,7 +44,8 @@ test_rules(void)
 			ok(kind == REQUEST_ERASE ?
 			   meaning == ANSWER_REPEAT :
 			   is_idle_talk(kind) ? meaning == ANSWER_DONE :
-			   kind == REQUEST_CREATE && result == ZK_FAILED ?
+			   kind == REQUEST_CREATE &&
+			   (result == ZK_FAILED || result == ZK_NOT_EXECUTED) ?
 			   meaning == ANSWER_UNKNOWN : meaning == ANSWER_TELL,
 			   "kind %d: refused with result %d", kind, result);
 		}
@@ -58,7 +59,7 @@ test_repeated(void)
 	static const RequestKind repeated[] = {REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE};
 
 	for (int i = 0; i < NELEMS(repeated); i++)
-		for (int result = ZK_OK; result <= ZK_FAILED; result++)
+		for (int result = ZK_OK; result <= ZK_RESULT_LAST; result++)
 			is_int(result == ZK_OK || result == ZK_NO_NODE ||
 				   result == ZK_BAD_VERSION ? ANSWER_DONE :
 				   result == ZK_SESSION_LOST ? ANSWER_OVER :

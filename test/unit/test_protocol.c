@@ -115,7 +115,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[2] = frame_text("3.8.0");
 			break;
 		case FRAME_REPLY:
-			frame.u.reply.result = (int32_t) choose(ZK_FAILED + 1);
+			frame.u.reply.result = (int32_t) choose(ZK_RESULT_LAST + 1);
 			frame.u.reply.nchildren = 3;
 			blobs[0] = frame_text(choose(8) ? "/a0000000001" : "/a/b");
 			blobs[1] = (FrameBlob) {"\0data", choose(6)};
@@ -203,7 +203,7 @@ static const Case cases[] = {
 	{"a negative state", FRAME_STATUS, FIELD(u.status.state), -1, FRAME_INVALID},
 	{"no such loss", FRAME_STATUS, FIELD(u.status.loss), ZK_LOSS_LAST + 1, FRAME_INVALID},
 	{"a negative timeout", FRAME_STATUS, FIELD(u.status.session_timeout_ms), -1, FRAME_INVALID},
-	{"no such result", FRAME_REPLY, FIELD(u.reply.result), ZK_FAILED + 1, FRAME_INVALID},
+	{"no such result", FRAME_REPLY, FIELD(u.reply.result), ZK_RESULT_LAST + 1, FRAME_INVALID},
 	{"a negative result", FRAME_REPLY, FIELD(u.reply.result), -1, FRAME_INVALID},
 	{"a child too many", FRAME_REPLY, FIELD(u.reply.nchildren), 4, FRAME_INVALID},
 	{"a child too few", FRAME_REPLY, FIELD(u.reply.nchildren), 2, FRAME_INVALID},
@@ -220,7 +220,7 @@ static const Case cases[] = {
 	{"the last state", FRAME_STATUS, FIELD(u.status.state), ZK_CLIENT_LOST, FRAME_COMPLETE},
 	{"the last loss", FRAME_STATUS, FIELD(u.status.loss), ZK_LOSS_LAST, FRAME_COMPLETE},
 	{"a negative loss", FRAME_STATUS, FIELD(u.status.loss), -1, FRAME_INVALID},
-	{"the last result", FRAME_REPLY, FIELD(u.reply.result), ZK_FAILED, FRAME_COMPLETE},
+	{"the last result", FRAME_REPLY, FIELD(u.reply.result), ZK_RESULT_LAST, FRAME_COMPLETE},
 	{"any id", FRAME_REPLY, FIELD(id), -1, FRAME_COMPLETE},
 };
 

@@ -1,0 +1,90 @@
+
+# Servers that demand a kind of authentication which zklock does not speak say so to the
+# first request of each connection, and hang up. That is an answer: it ends the session at
+# once, with an error that names what they demand, and nobody connects again and again.
+
+use Liar;
+use Time::HiRes qw(time);
+use ZkLockTest;
+
+my $sasl = '-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider';
+my %demand = (
+	'enforce.auth.schemes=sasl' => [ $sasl, '-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.auth.schemes=sasl' ],
+	'sessionRequireClientSASLAuth' => [ $sasl, '-Dzookeeper.sessionRequireClientSASLAuth=true' ],
+	'enforce.auth.schemes=digest' => [ '-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.auth.schemes=digest' ]);
+
+# One of a server's connections is a session's; the next session of the same statement may try,
+# too. A session that connects again and again has ten a second.
+my $most_connections = 4;
+
+my $zk = ZooKeeper->new->start;
+my $liar = Liar->new('127.0.0.1:' . $zk->port);
+my $node = cluster('berlin', $zk, servers => $liar->address);
+
+# The server starts anew and demands that from now on; or nothing.
+sub demand
+{
+	my ($what) = @_;
+	$zk->stop;
+	$zk->{java_options} = $what ? $demand{$what} : [];
+	$zk->start;
+	return;
+}
+
+# That statement fails at once, with the server's own words, and few connections.
+sub refuses_at_once ($session, $sql)
+{
+	my ($begun, $before) = (time, $liar->nconnections);
+	assert_query($session, $sql, '28000', 'ZooKeeper demands another kind of authentication');
+	like($session->error, qr/DETAIL:  Server "[^"]+" has said: .*SASL/, 'the server is quoted');
+	like($session->error, qr/HINT:  .*enforce\.auth\.schemes.*digest/, 'the remedy is named');
+	cmp_ok(time - $begun, '<', 10, 'at once');
+	cmp_ok($liar->nconnections - $before, '<=', $most_connections, 'without further attempts');
+	return;
+}
+
+subtest 'a session that holds a lock' => sub {
+	my $holder = background($node, 'zklock.session_timeout' => '30s', holds => 'held');
+	demand('enforce.auth.schemes=sasl');
+	# That has watches, which the library asks for ahead of all requests.
+	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost', 60;
+	assert_query($holder, 'CREATE TABLE written ()', '40001', 'has lost it');
+	like($holder->error, qr/ZooKeeper demands another kind of authentication: Server "[^"]+" has said: .*SASL/, 'for that reason');
+	$holder->query_safe('SELECT zk_unlock_all()');
+	refuses_at_once($holder, "SELECT zk_lock('held')");
+	$holder->quit;
+};
+
+foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
+{
+	subtest $what => sub {
+		demand($what) if $what ne 'enforce.auth.schemes=sasl';
+		my $session = background($node);
+		refuses_at_once($session, $_)
+		  foreach "SELECT zk_lock('demand')", "SELECT zk_try_lock('demand')", "SELECT zk_run_once('demand', 'today')";
+		$session->query_safe("SET zklock.auth = 'digest:somebody:secret'");
+		refuses_at_once($session, "SELECT zk_lock('demand')");
+		like($session->query_safe('SELECT * FROM zk_check()'), qr/demands/, 'zk_check() says it');
+		$session->quit;
+	};
+}
+
+subtest 'a scheme that each session presents' => sub {
+	demand('enforce.auth.schemes=digest');
+	my $session = background($node);
+	assert_query($session, "SELECT zk_lock('digest')", '00000', 'without credentials of the user');
+	$session->query_safe("SELECT zk_unlock_all(), zk_disconnect(); SET zklock.auth = 'digest:somebody:secret'");
+	assert_query($session, "SELECT zk_lock('digest2')", '00000', 'and with them');
+	$session->quit;
+};
+
+subtest 'a demand that ends' => sub {
+	demand('enforce.auth.schemes=sasl');
+	my $session = background($node);
+	refuses_at_once($session, "SELECT zk_lock('later')");
+	demand();
+	assert_query($session, "SELECT zk_lock('later')", '00000', 'the next call has a session');
+	assert_leave_nothing($zk, lock_path('later'), $session);
+};
+
+done_testing();

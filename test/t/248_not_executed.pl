@@ -1,0 +1,133 @@
+
+# What ZooKeeper has not executed is asked again within the bounds of the call, with pauses;
+# and what it never will is told as that.
+
+use Liar;
+use Time::HiRes qw(time);
+use ZkLockTest;
+
+my %code = (throttled => -127, 'moved' => -118, 'read-only' => -119);
+
+my $zk = ZooKeeper->new->start;
+my $liar = Liar->new('127.0.0.1:' . $zk->port);
+my $node = cluster('berlin', $zk, servers => $liar->address,
+	'shared_preload_libraries' => 'zklock', 'deadlock_timeout' => '10s', 'zklock.session_timeout' => '30s');
+$node->safe_psql('postgres', 'CREATE TABLE written ()');
+
+# Until no request of that statement is left over, each of them is refused once: it has its result.
+sub asks_again ($session, $what, $sql, $pattern, $before = undef)
+{
+	my $count = 0;
+	while (1)
+	{
+		$session->query_safe($before) if $before;
+		$liar->refuse($count + 1, $code{$what});
+		my $result = $session->query($sql);
+		like($result . $session->error, $pattern, "$what: $sql") or last;
+		my $has_come = $liar->has_come;
+		# What nobody waits for goes on.
+		$session->query_safe('SELECT zk_unlock_all()');
+		poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the rest', 30;
+		last if !$has_come;
+		die 'it takes too many requests' if ++$count > 20;
+	}
+	cmp_ok($count, '>', 0, "$what: $count requests");
+	return;
+}
+
+foreach my $what (sort keys %code)
+{
+	subtest "each request is $what once" => sub {
+		my $session = background($node, is_connected => 1);
+		asks_again($session, $what, "SELECT zk_lock('lock')", qr/^\d+$/);
+		asks_again($session, $what, "SELECT zk_try_lock('lock')", qr/^t$/);
+		asks_again($session, $what, "SELECT zk_unlock('lock'); SELECT zk_try_lock('lock')", qr/^t\nt$/, "SELECT zk_lock('lock')");
+		asks_again($session, $what, "SELECT zk_unlock('lock'), zk_is_held('lock')", qr/^t\|t$/,
+			"SELECT zk_lock('lock'), zk_lock_shared('lock')");
+		asks_again($session, $what, "SELECT zk_run_once('lock', 'today')", qr/^t$/, "SELECT zk_forget_run('lock', 'today')");
+		asks_again($session, $what, 'COMMIT', qr/^$/,
+			"SET zklock.commit_guard = 'quorum'; BEGIN; SELECT zk_xact_lock('lock'); INSERT INTO written DEFAULT VALUES");
+		assert_leave_nothing($zk, lock_path('lock'), $session);
+	};
+}
+
+subtest 'all requests are throttled' => sub {
+	my $session = background($node, is_connected => 1);
+	my $holder = background($node, 'zklock.servers' => $zk->connect_string, holds => 'other');
+	$session->query_safe("SELECT zk_lock('held')");
+	$liar->answer_all_with($code{throttled});
+
+	# A try ends by its bound, and says what the server says.
+	$session->query_safe("SET zklock.connect_timeout = '1s'");
+	my $begun = time;
+	assert_query($session, "SELECT zk_try_lock('new')", '08001', 'could not ask ZooKeeper for lock "new" in the time given');
+	like($session->error, qr/DETAIL:  Server "[^"]+" has not executed a request: operation was throttled/, 'as it is');
+	like($session->error, qr/HINT:  .*throttled_op_wait_time/, 'with the settings to look at');
+	cmp_ok(time - $begun, '<', 15, 'in time');
+	foreach my $bound ([ "SET lock_timeout = '500ms'", '55P03', 'lock timeout' ], [ "SET lock_timeout = 0; SET statement_timeout = '500ms'", '57014', 'statement timeout' ])
+	{
+		my ($set, $state, $text) = @$bound;
+		$session->query_safe($set);
+		assert_query($session, "SELECT zk_lock('new')", $state, $text);
+	}
+	$session->query_safe('SET statement_timeout = 0');
+	$session->start_query("SELECT zk_lock('new')");
+	wait_for_wait($node, $session->pid);
+	$session->cancel;
+	assert_ends($session, '57014', 'a cancel ends it');
+
+	# One without a bound goes on when they are executed again.
+	$session->start_query("SELECT zk_lock('other')");
+	wait_for_wait($node, $session->pid);
+	$liar->be_honest;
+	wait_for_queue($zk, lock_path('other'), 2, $session);
+	$holder->quit;
+	like($session->wait_result, qr/^\d+$/, 'and a wait has its lock in the end');
+	is($session->query_safe("SELECT zk_is_held('held')"), 't', 'nothing is lost');
+	assert_leave_nothing($zk, lock_path('held'), $session);
+};
+
+subtest 'throttled for a session timeout' => sub {
+	my $session = background($node, is_connected => 1, 'zklock.session_timeout' => '4s');
+	$liar->answer_all_with($code{throttled});
+	assert_query($session, "SELECT zk_lock('given up')", '53000', 'ZooKeeper has not executed the request');
+	like($session->error, qr/throttled/, 'in its words');
+	$liar->be_honest;
+	assert_query($session, "SELECT zk_lock('given up')", '00000', 'the next one is executed');
+	assert_leave_nothing($zk, lock_path('given up'), $session);
+};
+
+# It may have been done: it is undone.
+subtest 'an error that nobody knows' => sub {
+	my $session = background($node, is_connected => 1);
+	# Of a create2.
+	$liar->refuse(1, -199, 15);
+	assert_query($session, "SELECT zk_lock('unknown')", '58000', 'request to ZooKeeper failed');
+	like($session->error, qr/unknown error -199/, 'with its number');
+	assert_leave_nothing($zk, lock_path('unknown'), $session);
+};
+
+# A server that throttles whatever has waited for a millisecond behind another request.
+subtest 'a real server' => sub {
+	my $busy = ZooKeeper->new(java_options => [ '-Dzookeeper.request_throttle_max_requests=1', '-Dzookeeper.throttled_op_wait_time=1' ])->start;
+	my @sessions = map { background($node, 'zklock.servers' => $busy->connect_string) } 1 .. 4;
+	my $throttled = sub { return $busy->counter('throttled_ops'); };
+	my $round = 0;
+	poll_until
+	{
+		$round++;
+		$_->start_query("SELECT count(zk_lock('lock ' || i)) + count(zk_run_once('run', 'round $round, ' || i))
+			FROM generate_series(1, 20) i; SELECT zk_unlock_all()") foreach @sessions;
+		foreach my $session (@sessions)
+		{
+			$session->wait_result;
+			die $session->error if $session->sqlstate ne '00000';
+		}
+		$throttled->();
+	}
+	'requests to be throttled', 60;
+	cmp_ok($throttled->(), '>', 0, 'requests were throttled, and all statements done');
+	assert_leave_nothing($busy, lock_path(''), @sessions);
+};
+
+done_testing();
