@@ -785,7 +785,7 @@ COMMENT ON VIEW zk_session IS
 'The ZooKeeper session of this backend, always one row. Does not open a session.';
 
 COMMENT ON COLUMN zk_session.state IS
-'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are released).';
+'none, connecting, connected, suspended (no connection now; the session may live), lost (until the lost locks are released) or idle (closed after zklock.idle_timeout; nothing was lost).';
 COMMENT ON COLUMN zk_session.server IS
 'The server it is, or was, connected to.';
 COMMENT ON COLUMN zk_session.session_id IS

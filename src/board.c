@@ -168,6 +168,14 @@ zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 }
 
 void
+zklock_board_put_idle_timeout(int timeout_ms)
+{
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
+	own->row.idle_timeout_ms = timeout_ms;
+	PGSTAT_END_WRITE_ACTIVITY(own);
+}
+
+void
 zklock_board_end_session(void)
 {
 	ZkBoardRow *row = &own->row;
@@ -350,6 +358,10 @@ zklock_board_read_live(int number, ZkBoardRow *row)
 	{
 		row->state = state;
 		row->state_since = 0;
+
+		/* its program has gone; a backend with nothing to lose has lost nothing */
+		row->is_idle = state == ZK_CLIENT_LOST && row->idle_timeout_ms > 0 &&
+			row->nheld == 0 && row->awaited[0] == '\0';
 	}
 	return true;
 }
@@ -378,6 +390,8 @@ ask_program(const ZkBoardRow *row)
 		sscanf(title, PROTOCOL_TITLE_READ, &backend, word);
 	FreeFile(file);
 	if (backend != row->pid)
+		return ZK_CLIENT_LOST;
+	if (strcmp(word, protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE)) == 0)
 		return ZK_CLIENT_LOST;
 	for (int state = ZK_CLIENT_CONNECTED; state <= ZK_CLIENT_LOST; state++)
 		if (strcmp(word, protocol_state((ZkClientState) state)) == 0)

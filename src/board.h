@@ -72,6 +72,9 @@ typedef struct ZkBoardRow
 	ZkClientState state;
 	TimestampTz state_since;
 	int			program_pid;	/* 0: it is over */
+	int			idle_timeout_ms;	/* zklock.idle_timeout; 0: never */
+	bool		is_idle;		/* only of zklock_board_read_live(): it is LOST,
+								 * and was ended as idle */
 	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
 																 * last, or "" */
 
@@ -116,6 +119,9 @@ extern void zklock_board_enter(void);
 extern void zklock_board_put_session(uint64 number,
 									 const ZkClientStatus *status,
 									 TimestampTz state_since);
+
+/* zklock.idle_timeout is that from now on. */
+extern void zklock_board_put_idle_timeout(int timeout_ms);
 
 /* The session is closed, lost or not. */
 extern void zklock_board_end_session(void);

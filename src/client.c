@@ -237,6 +237,36 @@ zklock_client_note_use(ZkClient *client, bool is_in_use)
 		atomic_store(&client->channel.page->is_in_use, is_in_use);
 }
 
+/* Without a page it is over, and says why by other ways. */
+bool
+zklock_client_begin_use(ZkClient *client)
+{
+	return client->channel.page == NULL || use_begin(client->channel.page);
+}
+
+/* What is still to be sent tells of requests that are over. */
+void
+zklock_client_end_use(ZkClient *client)
+{
+	if (!zklock_client_is_used(client))
+		return;
+	zklock_client_flush(client);
+	use_end(client->channel.page);
+}
+
+bool
+zklock_client_is_used(const ZkClient *client)
+{
+	return client->channel.page != NULL && use_is_begun(client->channel.page);
+}
+
+void
+zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms)
+{
+	if (client->channel.page != NULL)
+		atomic_store(&client->channel.page->idle_ms, timeout_ms);
+}
+
 /*
  * The program first marks the loss in the page, and then checks whether an
  * interrupt is wanted.  We first say that one is wanted, and then check the

@@ -84,6 +84,23 @@ extern bool zklock_client_is_undone(const ZkClient *client);
 extern void zklock_client_note_use(ZkClient *client, bool is_in_use);
 
 /*
+ * A transaction uses it from now on, and does not any more.  In between the
+ * program does not end it as idle.  false: it has done so before, and no
+ * request is to be sent.
+ */
+extern bool zklock_client_begin_use(ZkClient *client);
+extern void zklock_client_end_use(ZkClient *client);
+
+/* Has that begun, and not ended? */
+extern bool zklock_client_is_used(const ZkClient *client);
+
+/*
+ * After so many milliseconds without any use, and without locks, the program
+ * ends it: ZK_LOSS_IDLE.  0: never, as at first.
+ */
+extern void zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms);
+
+/*
  * Send this process SIGINT when the session becomes LOST, even if it is busy
  * elsewhere, or do not.  Once refused, none comes any more.
  */

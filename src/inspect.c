@@ -183,7 +183,8 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkRow		row = {0};
 
 	/* what is held without a session is held no more */
-	zklock_row_add_text(&row, exists ? protocol_state(status.state) :
+	zklock_row_add_text(&row, exists ?
+						protocol_end_state(status.state, status.loss) :
 						zklock_has_locks() ? "lost" : "none");
 	zklock_row_add_text(&row, is_granted ? status.server : NULL);
 	zklock_row_add_text(&row, !is_granted ? NULL :
@@ -285,7 +286,7 @@ static void
 put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 {
 	bool		is_waiting = row->awaited[0] != '\0';
-	bool		has_session = row->session_id != 0;
+	bool		has_session = row->session_id != 0 && !row->is_idle;
 	ZkRow		columns = {0};
 
 	zklock_row_add(&columns, true, Int32GetDatum(row->pid));
@@ -294,7 +295,8 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	columns.is_hidden = !may_see(row);
 	/* as zk_session has it: what is held without a session is held no more */
 	zklock_row_add_text(&columns, row->is_session_open ?
-						protocol_state(row->state) :
+						protocol_end_state(row->state, row->is_idle ?
+										   ZK_LOSS_IDLE : ZK_LOSS_NONE) :
 						row->nheld > 0 ? "lost" : "none");
 	zklock_row_add_text(&columns, !has_session ? NULL :
 						zklock_args_session_id(row->session_id));

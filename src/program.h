@@ -121,6 +121,14 @@ typedef struct Standstill
 	int64_t		next_check_at;	/* of that */
 } Standstill;
 
+/* Is the session of no use?  program_session.c. */
+typedef struct Idleness
+{
+	int64_t		since;			/* when it was first seen to be idle; 0: it is
+								 * not */
+	uint64_t	use;			/* SharedPage.use then */
+} Idleness;
+
 /* Its requests; program_request.h. */
 typedef struct Traffic
 {
@@ -171,6 +179,7 @@ typedef struct Session
 
 	bool		has_auth;		/* it has credentials */
 	Standstill	standstill;
+	Idleness	idleness;
 	Traffic		traffic;
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
@@ -212,6 +221,9 @@ extern void program_cork(const Session *session, bool is_corked);
 
 /* Interrupt the backend, if it wants that. */
 extern void program_interrupt(Session *session);
+
+/* Has the backend sent nothing that is not read, and is it still there? */
+extern bool program_is_told_nothing(const Session *session);
 
 /*
  * From now on the end of the backend ends this process at once, in an orderly

@@ -219,7 +219,7 @@ show_session(const Session *session)
 		return;
 	shown = session->status.state;
 	snprintf(title, sizeof(PROTOCOL_NO_STATE), "%-10s",
-			 protocol_state((ZkClientState) shown));
+			 protocol_end_state((ZkClientState) shown, session->status.loss));
 }
 
 /* ---------------------------------------------------------------------
@@ -685,6 +685,15 @@ program_interrupt(Session *session)
 	if (getppid() == session->open.backend_pid &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
 		interrupt_send(session->page, session->open.backend_pid);
+}
+
+bool
+program_is_told_nothing(const Session *session)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLIN, 0};
+
+	return session->in.start == session->in.end &&
+		poll(&channel, 1, 0) == 0;
 }
 
 void

@@ -62,6 +62,12 @@
 /* Nobody's address: see R13. */
 #define STAND_IN "255.255.255.255:1"
 
+/*
+ * How often it is looked at least whether a transaction still uses a session
+ * that is otherwise idle.
+ */
+#define USE_LOOK_MS 100
+
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
@@ -85,6 +91,7 @@ static void note_silence(Session *session);
 static bool has_demanded(const Link *link);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
+static void look_if_idle(Session *session, int64_t now);
 static bool is_to_run(const Session *session);
 static void check_backend(Session *session, int64_t now);
 static bool is_stopped(pid_t pid, long long *switches);
@@ -374,6 +381,8 @@ session_tick(Session *session, int64_t now)
 		program_wake_at(session, session->standstill.next_check_at);
 	if (session->link.is_up && session->traffic.npending > 0)
 		program_wake_at(session, session->traffic.pending_since + timeout);
+	if (!session_is_ending(session))
+		look_if_idle(session, now);
 }
 
 /* The session's state changed: watcher function of the library. */
@@ -594,7 +603,8 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 		return;
 	program_flush(session);
 	atomic_store(&session->page->lost, (uint32_t) loss);
-	program_interrupt(session);
+	if (loss != ZK_LOSS_IDLE)
+		program_interrupt(session);
 }
 
 void
@@ -816,6 +826,44 @@ last_contact(const Session *session)
  * The backend
  * ---------------------------------------------------------------------
  */
+
+/*
+ * End a session on which nothing has depended for zklock.idle_timeout: its
+ * backend sleeps, and will open another one by need.  The backend says in the
+ * page that it uses the session before it sends anything, and that it does not
+ * any more when all is sent.  So a session whose channel is empty, and which
+ * has not been used since before that was looked at, is ended without any
+ * request on its way to it.
+ */
+static void
+look_if_idle(Session *session, int64_t now)
+{
+	Idleness   *idleness = &session->idleness;
+	uint64_t	use = atomic_load(&session->page->use);
+	int32_t		idle_ms = atomic_load(&session->page->idle_ms);
+
+	if (!request_is_idle(session))
+	{
+		idleness->since = 0;
+		return;
+	}
+	if (idleness->since == 0 || idleness->use != use)
+		*idleness = (Idleness) {now, use};
+	if (idle_ms <= 0 || session->status.state != ZK_CLIENT_CONNECTED)
+		return;
+	if (now - idleness->since < idle_ms)
+		program_wake_at(session, idleness->since + idle_ms);
+	else if (program_is_told_nothing(session) &&
+			 use_finish(session->page, use))
+		session_end(session, ZK_LOSS_IDLE);
+	else
+	{
+		/* a transaction uses it: nobody tells when that is over */
+		idleness->since = now;
+		program_wake_at(session, now + (idle_ms > USE_LOOK_MS ? idle_ms :
+										USE_LOOK_MS));
+	}
+}
 
 /* Does it have anything that it must not keep while it stands still? */
 static bool

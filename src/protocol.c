@@ -96,6 +96,13 @@ protocol_state(ZkClientState state)
 	return states[state];
 }
 
+const char *
+protocol_end_state(ZkClientState state, ZkClientLoss loss)
+{
+	return state == ZK_CLIENT_LOST && loss == ZK_LOSS_IDLE ? "idle" :
+		protocol_state(state);
+}
+
 bool
 protocol_is_made(const char *path, const char *node)
 {
@@ -399,4 +406,41 @@ interrupt_send(SharedPage *page, pid_t backend)
 	kill(backend, SIGINT);
 	atomic_compare_exchange_strong(&page->loss_interrupt, &under_way,
 								   INTERRUPT_SENT);
+}
+
+/* ---------------------------------------------------------------------
+ * Use
+ * ---------------------------------------------------------------------
+ */
+
+bool
+use_begin(SharedPage *page)
+{
+	uint64_t	word = atomic_load(&page->use);
+
+	if (word == USE_OVER || word % 2 == 1)
+		return word != USE_OVER;
+	return atomic_compare_exchange_strong(&page->use, &word, word + 1);
+}
+
+void
+use_end(SharedPage *page)
+{
+	if (use_is_begun(page))
+		atomic_fetch_add(&page->use, 1);
+}
+
+bool
+use_is_begun(const SharedPage *page)
+{
+	uint64_t	word = atomic_load(&page->use);
+
+	return word != USE_OVER && word % 2 == 1;
+}
+
+bool
+use_finish(SharedPage *page, uint64_t word)
+{
+	return word % 2 == 0 &&
+		atomic_compare_exchange_strong(&page->use, &word, USE_OVER);
 }

@@ -292,8 +292,8 @@ typedef enum InterruptState
 /*
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
- * a backend that has turned one OFF is not interrupted any more, and for kept
- * locks (keep_word.h).
+ * a backend that has turned one OFF is not interrupted any more, for kept
+ * locks (keep_word.h), and for the use of the session.
  */
 typedef struct SharedPage
 {
@@ -307,6 +307,9 @@ typedef struct SharedPage
 	_Atomic uint32_t is_in_use; /* backend: locks hang on the session */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic int64_t interrupted_at; /* who sends one: when; 0: never */
+	_Atomic uint64_t use;		/* odd: a transaction of the backend uses the
+								 * session; see use_begin() */
+	_Atomic int32_t idle_ms;	/* backend: zklock.idle_timeout; 0: off */
 	KeptLock	kept[KEEP_SLOTS];
 } SharedPage;
 
@@ -324,6 +327,12 @@ extern Moment protocol_moment(void);
  * its program.
  */
 extern const char *protocol_state(ZkClientState state);
+
+/*
+ * The same for a session that may be over: "idle" where nobody lost anything
+ * by that.
+ */
+extern const char *protocol_end_state(ZkClientState state, ZkClientLoss loss);
 
 /*
  * Can a create of the path have made that node?  It has the path's name, with
@@ -375,5 +384,28 @@ extern bool interrupt_refuse(SharedPage *page);
 
 /* If it is wanted, send it to that process, which is the backend. */
 extern void interrupt_send(SharedPage *page, pid_t backend);
+
+/* Of SharedPage.use: the program has ended the session, for it was idle. */
+#define USE_OVER UINT64_MAX
+
+/*
+ * Backend: a transaction uses the session from now on; false if the program
+ * has ended it.  Called before anything is sent.  Each beginning and each end
+ * counts the word up, so that the program sees that the session was used, and
+ * never ends one that is.
+ */
+extern bool use_begin(SharedPage *page);
+
+/* Backend: all is sent, and read, that it was used for. */
+extern void use_end(SharedPage *page);
+
+/* Is it used?  Not if it is over. */
+extern bool use_is_begun(const SharedPage *page);
+
+/*
+ * Program: end it, unless it is used, or has been since the word was that.
+ * Result: is it over?
+ */
+extern bool use_finish(SharedPage *page, uint64_t word);
 
 #endif							/* ZKLOCK_PROTOCOL_H */

@@ -98,6 +98,7 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 {
 	ZkRoundTrip trip = {0};
 	volatile bool is_over = false;
+	bool		was_used = zklock_session_is_used();
 
 	for (volatile bool is_again = false; !is_over; is_again = true)
 	{
@@ -113,11 +114,15 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		PG_CATCH();
 		{
 			end_talk(&trip, forget, argument);
+			if (!was_used)
+				zklock_session_end_use();
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
 		end_talk(&trip, forget, argument);
 	}
+	if (!was_used)
+		zklock_session_end_use();
 }
 
 const ZkReply *

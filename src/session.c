@@ -101,6 +101,12 @@ static int	session_timeout_setting;
 static int	connect_timeout_setting;
 
 /*
+ * zklock.idle_timeout: milliseconds after which a session is closed that is
+ * not used and has no locks; 0: never.
+ */
+static int	idle_timeout_setting;
+
+/*
  * zklock.max_creates: how many znodes this backend may have made in a second;
  * 0: any number.  Leases stay when their maker is gone, so no other bound of a
  * role's is of use for them.
@@ -143,9 +149,11 @@ static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
 static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
+static bool is_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static bool check_ssl_file(char **newval, void **extra, GucSource source);
+static void assign_idle_timeout(int newval, void *extra);
 static void count_news(const ZkClientStatus *status,
 					   const NotedSession *before);
 static TimestampTz state_since(const ZkClientStatus *status);
@@ -212,6 +220,12 @@ zklock_session_init(void)
 							"0 is no bound.",
 							&max_creates_setting, 0, 0, 10000, PGC_SUSET, 0,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.idle_timeout",
+							"Time without use and without locks after which a ZooKeeper session is closed.",
+							"The next lock opens another one. 0 turns this off.",
+							&idle_timeout_setting, 0, 0, 86400000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, assign_idle_timeout, NULL);
 }
 
 void
@@ -224,10 +238,29 @@ zklock_session_open(void)
 	MySession.is_retry = false;
 	if (!is_retry)
 		MySession.connect_deadline = protocol_now() + connect_timeout_setting;
-	if (MySession.client != NULL)
+	if (MySession.client != NULL &&
+		zklock_client_begin_use(MySession.client))
 		return;
 	pace_sessions(is_retry);
-	start_session();
+	do
+	{
+		zklock_session_close(0);	/* it was ended as idle */
+		start_session();
+	} while (!zklock_client_begin_use(MySession.client));
+}
+
+void
+zklock_session_end_use(void)
+{
+	if (MySession.client != NULL)
+		zklock_client_end_use(MySession.client);
+}
+
+bool
+zklock_session_is_used(void)
+{
+	return MySession.client != NULL &&
+		zklock_client_is_used(MySession.client);
 }
 
 void
@@ -621,6 +654,8 @@ start_session(void)
 	if (MySession.client == NULL)
 		zklock_session_raise_memory();
 	ReserveExternalFD();
+	zklock_client_set_idle_timeout(MySession.client, idle_timeout_setting);
+	zklock_board_put_idle_timeout(idle_timeout_setting);
 	if (zklock_session_status(&status))
 		session_raise_if_lost(&status);
 }
@@ -720,8 +755,7 @@ zklock_session_reap(bool may_cancel)
 
 	if (!zklock_session_status(&status))
 		return 0;
-	if (may_cancel && status.state == ZK_CLIENT_LOST &&
-		status.was_connected &&
+	if (may_cancel && is_loss(&status) &&
 		LastLoss.noticed_in == statement)
 		zklock_client_interrupt_if_lost(MySession.client);
 	session_note_state(&status);
@@ -729,7 +763,7 @@ zklock_session_reap(bool may_cancel)
 		return MySession.number;
 	if (status.state == ZK_CLIENT_LOST && status.was_connected)
 	{
-		MySession.is_retry = protocol_now() - MySession.started_at <
+		MySession.is_retry = is_loss(&status) && protocol_now() - MySession.started_at <
 			connect_timeout_setting;
 		MySession.nshort = MySession.is_retry ? MySession.nshort + 1 : 0;
 	}
@@ -754,7 +788,7 @@ note_interrupt(void)
 static void
 note_end(const ZkClientStatus *status)
 {
-	if (status->was_connected)
+	if (is_loss(status))
 		session_note_loss(status);
 	if (status->loss != ZK_LOSS_AUTH || !MySession.has_identity ||
 		MySession.is_given_up)
@@ -763,6 +797,17 @@ note_end(const ZkClientStatus *status)
 	MySession.is_given_up = true;
 	MySession.is_retry = true;
 	MySession.connect_deadline = protocol_now() + connect_timeout_setting;
+}
+
+/*
+ * Is it over, and was there anything to lose?  A program that has taken a
+ * session for idle on which locks hang was wrong.
+ */
+static bool
+is_loss(const ZkClientStatus *status)
+{
+	return status->state == ZK_CLIENT_LOST && status->was_connected &&
+		(status->loss != ZK_LOSS_IDLE || MySession.is_in_use);
 }
 
 void
@@ -842,6 +887,16 @@ check_ssl_file(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* The program of the session has it at once, also where no use follows. */
+static void
+assign_idle_timeout(int newval, void *extra)
+{
+	if (MySession.client == NULL)
+		return;
+	zklock_client_set_idle_timeout(MySession.client, newval);
+	zklock_board_put_idle_timeout(newval);
+}
+
 /* ---------------------------------------------------------------------
  * What is told of it.  This never raises and never waits: it is called at the
  * end of transactions, too.  A message would look for interrupts, so these
@@ -882,8 +937,7 @@ count_news(const ZkClientStatus *status, const NotedSession *before)
 	if (status->nconnects > Max(before->nconnects, 1))
 		zklock_stat_add(ZK_STAT_RECONNECT,
 						status->nconnects - Max(before->nconnects, 1));
-	if (status->state == ZK_CLIENT_LOST && status->was_connected &&
-		before->state != ZK_CLIENT_LOST)
+	if (is_loss(status) && before->state != ZK_CLIENT_LOST)
 		zklock_stat_count(ZK_STAT_LOSS);
 }
 
@@ -935,7 +989,7 @@ log_news(const ZkClientStatus *status, const NotedSession *before)
 						id, status->server),
 				 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
 				 errhidestmt(true), errhidecontext(true)));
-	else if (status->state == ZK_CLIENT_LOST)
+	else if (is_loss(status))
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 						id),

@@ -81,6 +81,16 @@ extern bool zklock_session_is_outdated(void);
 extern void zklock_session_note_use(bool is_in_use);
 
 /*
+ * zklock_session_open() begins a use of the session, which lasts until this is
+ * called: at the end of a transaction, or of what has begun it.  Without it
+ * the session may be ended as idle (zklock.idle_timeout).  Never raises.
+ */
+extern void zklock_session_end_use(void);
+
+/* Has one begun?  Then its end is somebody else's. */
+extern bool zklock_session_is_used(void);
+
+/*
  * At the end of a transaction: zklock_session_reap() if the session was used
  * since the last call, or still has requests without a reply.
  */

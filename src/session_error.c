@@ -64,7 +64,8 @@ static const char *const loss_texts[] = {
 	[ZK_LOSS_AUTH] = "ZooKeeper refused the credentials after a reconnect.",
 	[ZK_LOSS_STANDSTILL] = "This backend stood still for the session timeout of %d ms.",
 	[ZK_LOSS_UNANSWERED] = "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
-	[ZK_LOSS_REFUSED] = "ZooKeeper refused for the session timeout of %d ms to delete what had been released."
+	[ZK_LOSS_REFUSED] = "ZooKeeper refused for the session timeout of %d ms to delete what had been released.",
+	[ZK_LOSS_IDLE] = "Its program took it for idle."
 };
 
 pg_noreturn static void raise_denied(const char *doing, const char *znode,

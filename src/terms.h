@@ -50,10 +50,12 @@ typedef enum ZkClientLoss
 								 * blocks others, and nothing is held */
 	ZK_LOSS_TLS,				/* TLS is wanted, and cannot be had: its files
 								 * or its settings are no good */
-	ZK_LOSS_DEMAND				/* the servers demand a kind of authentication
+	ZK_LOSS_DEMAND,				/* the servers demand a kind of authentication
 								 * that the session does not have */
+	ZK_LOSS_IDLE				/* no loss: nothing depended on it for
+								 * zklock.idle_timeout, and it was closed */
 } ZkClientLoss;
-#define ZK_LOSS_LAST ZK_LOSS_DEMAND
+#define ZK_LOSS_LAST ZK_LOSS_IDLE
 
 /* The client at one moment. */
 typedef struct ZkClientStatus

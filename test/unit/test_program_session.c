@@ -1228,6 +1228,96 @@ test_first_question(void)
 	close(pair[1]);
 }
 
+/* When a session is ended on which nothing depends, and when not. */
+static void
+test_idle_end(void)
+{
+	Request    *request;
+
+	open_and_connect(THREE);
+	session_tick(session, boot_ms);
+	session->wake_at = INT64_MAX;
+	boot_ms += 3600000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "off");
+	is_int(INT64_MAX, session->wake_at, "nothing is to be done");
+
+	open_and_connect(THREE);
+	atomic_store(&session->page->idle_ms, 5000);
+	interrupt_want(session->page);
+	session_tick(session, boot_ms);
+	is_int(boot_ms + 5000, session->wake_at, "the loop wakes up when its time is over");
+	boot_ms += 3000;
+	atomic_store(&session->page->is_in_use, 1);
+	session_tick(session, boot_ms);
+	boot_ms += 9000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "locks hang on it");
+	atomic_store(&session->page->is_in_use, 0);
+	session_tick(session, boot_ms);
+	boot_ms += 4999;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "its time begins when they do no more");
+
+	/* a use without any request that was seen */
+	ok(use_begin(session->page), "it is used");
+	use_end(session->page);
+	boot_ms += 1;
+	session->wake_at = INT64_MAX;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a use is one, also if it is over");
+	is_int(boot_ms + 5000, session->wake_at, "its time begins again");
+
+	/* a use that goes on */
+	ok(use_begin(session->page), "it is used again");
+	session_tick(session, boot_ms);
+	boot_ms += 5000;
+	session->wake_at = INT64_MAX;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "in a transaction");
+	is_int(boot_ms + 5000, session->wake_at, "that is looked at again");
+	atomic_store(&session->page->idle_ms, 1);
+	boot_ms += 1;
+	session->wake_at = INT64_MAX;
+	session_tick(session, boot_ms);
+	is_int(boot_ms + 100, session->wake_at, "but not all the time");
+	atomic_store(&session->page->idle_ms, 5000);
+	use_end(session->page);
+	session_tick(session, boot_ms);
+
+	/* a request that has not been read */
+	boot_ms += 5000;
+	is_int(1, write(backend_end, "", 1), "the backend says something");
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is to be read");
+	is_int(1, read(PROTOCOL_CHANNEL_FD, (char[1]) {0}, 1), "it is read");
+	session->in.end = session->in.start + 1;
+	boot_ms += 5000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "or the rest of it");
+	session->in.end = session->in.start;
+
+	/* one that is under way; then a connection that is not */
+	request = request_new_silent(session, REQUEST_DELETE, "/l/a");
+	request_submit(request);
+	boot_ms += 5000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "something is still to be deleted");
+	answer(last_call(), ZOK);
+	session_tick(session, boot_ms);
+	disconnect_now(-4);
+	boot_ms += 5000;
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "without a connection it cannot be closed");
+	connect_now();
+	session_tick(session, boot_ms);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE, "its time is over");
+	is_int(ZK_LOSS_IDLE, atomic_load(&session->page->lost), "as the page says");
+	ok(atomic_load(&session->page->use) == USE_OVER, "no use of it begins");
+	is_int(0, around.nkilled, "nobody is interrupted");
+	ok(session_is_ending(session) && session_may_live(session), "it is to be closed");
+}
+
 int
 main(void)
 {
@@ -1251,5 +1341,6 @@ main(void)
 	test_pauses();
 	test_library_times();
 	test_first_question();
+	test_idle_end();
 	return done_testing();
 }

@@ -729,6 +729,36 @@ count_interrupt(int signal)
 }
 
 /* What each call makes of each state. */
+/* Who ends a session that is used, and who uses one that was ended? */
+static void
+test_use(void)
+{
+	SharedPage	page = {0};
+
+	ok(!use_is_begun(&page), "a new session is not used");
+	ok(use_begin(&page), "a use begins");
+	ok(use_is_begun(&page), "so it is used");
+	is_int(1, atomic_load(&page.use), "the word says so");
+	ok(!use_finish(&page, 0), "it is not ended by who has seen it unused");
+	ok(!use_finish(&page, 1), "nor while it is used");
+	ok(use_begin(&page), "the same use goes on");
+	is_int(1, atomic_load(&page.use), "which is no news");
+	use_end(&page);
+	ok(!use_is_begun(&page), "it is over");
+	is_int(2, atomic_load(&page.use), "the word is another one");
+	use_end(&page);
+	is_int(2, atomic_load(&page.use), "it ends once");
+	ok(!use_finish(&page, 0), "it was used meanwhile");
+	ok(use_finish(&page, 2), "since then it was not: it is ended");
+	ok(!use_begin(&page), "no use of it begins");
+	ok(!use_is_begun(&page), "nor has begun");
+	use_end(&page);
+	ok(atomic_load(&page.use) == USE_OVER, "it stays ended");
+	is_str("idle", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE), "the word for that");
+	is_str("lost", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED), "another one is lost");
+	is_str("connected", protocol_end_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE), "or neither");
+}
+
 static void
 test_interrupts(void)
 {
@@ -1524,6 +1554,7 @@ main(int argc, char **argv)
 	test_clocks();
 	test_random();
 	test_interrupts();
+	test_use();
 	if (argc > 1 && strcmp(argv[1], "quick") == 0)
 		return done_testing();
 	test_hostile_backends();

@@ -1,0 +1,134 @@
+
+# zklock.idle_timeout: a session that is not used and has no locks ends by itself, and its program
+# with it. Nobody loses anything by that, and the next lock opens another one.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk,
+	'zklock.session_timeout' => '8s',
+	'shared_preload_libraries' => 'zklock');
+my $idle = 500;    # ms
+my $cycle = "SELECT zk_lock('x') > 0, zk_unlock('x')";
+
+# Of clients, without the one that each word takes.
+sub ensemble_sessions { return $zk->counter('global_sessions'); }
+
+sub losses { return $node->safe_psql('postgres', 'SELECT coalesce(sum(losses), 0) FROM zk_stat'); }
+
+sub state_of ($session)
+{
+	return $node->safe_psql('postgres', 'SELECT state FROM zk_backends WHERE pid = ' . $session->pid);
+}
+
+sub wait_until_ended (@sessions)
+{
+	return poll_until { !session_programs(map { $_->pid } @sessions) } 'the programs to end', 60;
+}
+
+subtest 'a pool in the afternoon' => sub {
+	my @pool = map { background($node, 'zklock.idle_timeout' => $idle) } 1 .. 20;
+	my $before = ensemble_sessions();
+	my $losses = losses();
+	my $length = -s $node->logfile;
+	$_->query_safe($cycle) foreach @pool;
+	wait_until_ended(@pool);
+	assert_soon { ensemble_sessions() <= $before } 'the ensemble has none of their sessions', 60;
+	is(state_of($pool[0]), 'idle', 'zk_backends says so');
+	is($node->safe_psql('postgres', 'SELECT session_id IS NULL FROM zk_backends WHERE pid = ' . $pool[0]->pid),
+		't', 'and that there is none');
+	is($pool[1]->query_safe('SELECT state, program_pid IS NULL FROM zk_session'), 'idle|t', 'zk_session, too');
+	is($_->query($cycle), 't|t', 'the next lock works') foreach @pool[ 0 .. 3 ];
+	is($_->error, '', 'without a word') foreach @pool[ 0 .. 3 ];
+	is($pool[0]->query("SET zklock.idle_timeout = 0; $cycle; SELECT state FROM zk_session"), "t|t\nconnected",
+		'by another session');
+	is(losses(), $losses, 'none was lost');
+	unlike(substr(slurp_file($node->logfile), $length), qr/lost|WARNING|ERROR/, 'and nothing is in the log');
+	$pool[1]->query_safe('SELECT zk_disconnect()');
+	is($pool[1]->query_safe('SELECT state FROM zk_session'), 'none', 'what is idle can be closed');
+};
+
+# These all have a lock, wait for one, or had one in a transaction that is not over.
+subtest 'who is not idle' => sub {
+	my %session = map { $_ => background($node, 'zklock.idle_timeout' => $idle) }
+	  ('held', 'waiting', 'kept', 'in a transaction');
+	$session{held}->query_safe("SELECT zk_lock('held')");
+	$session{kept}->query_safe("SET zklock.keep = '1h'; SELECT zk_lock('kept'), zk_unlock('kept')");
+	$session{'in a transaction'}->query_safe("BEGIN; SAVEPOINT s; SELECT zk_xact_lock('first'); ROLLBACK TO s");
+	start_to_wait($session{waiting}, "SELECT zk_lock('held')");
+	my $idler = background($node, 'zklock.idle_timeout' => 4 * $idle);
+	$idler->query_safe($cycle);
+	# It begins to be idle after them, and is so for longer than they may be.
+	wait_until_ended($idler);
+	is(scalar session_programs(map { $_->pid } values %session), 4, 'all have their sessions');
+	assert_held($session{held}, 'held', 'it is held');
+	is($session{kept}->query_safe("SELECT state FROM zk_locks"), 'kept', 'it is kept');
+	$session{held}->query_safe("SELECT zk_unlock('held')");
+	assert_ends($session{waiting}, '00000', 'the waiter is granted the lock');
+
+	# What is kept is given up first, and then the session is idle.
+	$session{kept}->query_safe("SET zklock.keep = '1s'; SELECT zk_lock('short'), zk_unlock('short')");
+	$session{kept}->query_safe("SELECT zk_try_lock('kept'), zk_unlock('kept')");
+	wait_until_ended($session{kept});
+	assert_no_nodes($zk, lock_path($_)) foreach qw(kept short);
+};
+
+# A look is a use, and a change of the setting reaches a session that is there.
+subtest 'looks and settings' => sub {
+	my $session = background($node);
+	$session->query_safe($cycle);
+	my $before = $session->query_safe('SELECT session_id FROM zk_session');
+	$session->query_safe("SET zklock.idle_timeout = '1h'");
+	$session->query_safe("SELECT count(*) FROM zk_lock_queue('x')");
+	is($session->query_safe('SELECT session_id FROM zk_session'), $before, 'it stays');
+	$session->query_safe("SET zklock.idle_timeout = $idle");
+	wait_until_ended($session);
+	is($session->query("SELECT count(*) FROM zk_lock_queue('x')"), '0', 'a look opens another one');
+	is($session->error, '', 'without a word');
+	wait_until_ended($session);
+	like($session->query("SELECT zk_run_once('job', '1h')"), qr/^[tf]$/, 'so does a job');
+};
+
+# The program decides while the backend begins to use the session. One that has stood still finds
+# that its time is over, and a request.
+subtest 'at the same time' => sub {
+	my $patience = 3;
+	my $session = background($node, 'zklock.idle_timeout' => "${patience}s");
+	my $which = "SELECT zk_lock('x') > 0, zk_unlock('x'), program_pid FROM zk_session";
+	my $program;
+	poll_until
+	{
+		$session->query_safe($cycle);
+		($program) = session_programs($session->pid);
+	}
+	'a program', 60;
+	kill 'STOP', $program;
+	sleep 1.2 * $patience;
+	$session->start_query($which);
+	wait_for_wait($node, $session->pid);
+	kill 'CONT', $program;
+	is(assert_ends($session, '00000', 'granted'), "t|t|$program", 'by the same session');
+	my $losses = losses();
+	$session->query_safe('SET zklock.idle_timeout = 1');
+	my $answer = $session->query(<<~'SQL');
+		DO $$
+		DECLARE
+			first bigint;
+		BEGIN
+			FOR i IN 1 .. 200 LOOP
+				PERFORM zk_lock('race');
+				PERFORM zk_unlock('race');
+				COMMIT;
+				PERFORM pg_sleep(random() * 0.01);
+			END LOOP;
+		END $$
+		SQL
+	is($session->sqlstate, '00000', 'two hundred locks, and a session that may end behind each');
+	is($session->error, '', 'without a word');
+	is(losses(), $losses, 'none was lost');
+	note($node->safe_psql('postgres', 'SELECT sum(sessions) FROM zk_stat') . ' sessions');
+	$session->quit;
+	assert_no_nodes($zk, lock_path('race'));
+};
+
+done_testing();
