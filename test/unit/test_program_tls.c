@@ -322,6 +322,12 @@ test_turns(const char *good, const char *other)
 	close(fd);
 	is_str("T", ask_server(secure), "the connection that was there goes on");
 
+	tls_expect(&list, &address, 0);
+	fd = open_connection();
+	is_str("", ask_server(fd), "nobody knows whose certificate is to be at an address");
+	ok(strstr(tls_error(fd), "Could not connect") != NULL, "it is not connected to");
+	close(fd);
+
 	tls_end();
 	ok(!tls_is_on(), "TLS ends");
 	fd = open_connection();
