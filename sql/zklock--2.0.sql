@@ -1476,7 +1476,10 @@ BEGIN ATOMIC
 				'Its ACL is for those with credentials: set zklock.auth to them.'),
 			(14, 16, 'writing', s.fact = 'quota', 'error', 'a quota of ZooKeeper for "%s" is exceeded: no lock can be had',
 				'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
-			(15, 16, 'writing', true, 'error', 'no znode could be made in "%s": %s', 'Try again; see the servers'' logs.'))
+			(15, 16, 'writing', s.fact = 'local', 'error',
+				'sessions of this ensemble are local to a server, and may not have ephemeral znodes: no lock can be had',
+				'Set localSessionsUpgradingEnabled to true on all its servers, or localSessionsEnabled to false.'),
+			(16, 16, 'writing', true, 'error', 'no znode could be made in "%s": %s', 'Try again; see the servers'' logs.'))
 			AS v(nr, part, item, applies, state, what, remedy)
 		WHERE v.item = s.item
 		UNION ALL

@@ -610,6 +610,7 @@ put_reply(const Check *check, const char *item, const char *path,
 			 reply->result == ZK_NO_NODE ? "no node" :
 			 reply->result == ZK_NO_AUTH ? "denied" :
 			 reply->result == ZK_QUOTA_EXCEEDED ? "quota" :
+			 reply->result == ZK_LOCAL_SESSION ? "local" :
 			 reply->result != ZK_OK ? "failed" :
 			 reply->is_open ? "open" : "done",
 			 reply->nbelow, zklock_nodedata_quotable(path),

@@ -81,7 +81,8 @@ static TlsLine *open_line(int socket, const char *address, const char *host,
 						  bool is_numeric, int error);
 static void close_line(TlsLine *line);
 static ssize_t send_line(TlsLine *line, const void *bytes, size_t length);
-static ssize_t receive(TlsLine *line, void *bytes, size_t size);
+static ssize_t receive(TlsLine *line, void *bytes, size_t size,
+					   bool is_peek);
 static short before_poll(TlsLine *line, short events, short *awaited);
 static short after_poll(TlsLine *line, short events, short revents);
 static const char *error_of(const TlsLine *line);
@@ -365,14 +366,15 @@ send_line(TlsLine *line, const void *bytes, size_t length)
 }
 
 static ssize_t
-receive(TlsLine *line, void *bytes, size_t size)
+receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 {
 	int			length;
 
 	if (line->is_ready && !line->is_over)
 	{
 		ERR_clear_error();
-		length = SSL_read(line->ssl, bytes, (int) size);
+		length = is_peek ? SSL_peek(line->ssl, bytes, (int) size) :
+			SSL_read(line->ssl, bytes, (int) size);
 		line->has_more = length > 0 && SSL_has_pending(line->ssl);
 		if (length > 0)
 		{

@@ -189,6 +189,7 @@ withdraw(Session *session, uint64_t id)
 		return;
 	}
 	request->is_unwanted = request->is_withdrawn = true;
+	end_putting_off(request);
 	if (request->is_pending && request->kind != REQUEST_CREATE)
 		request_submit_delete(session, request->path);
 	else if (!request->is_pending && request_undo(request))

@@ -129,7 +129,7 @@ program_recv(int fd, void *bytes, size_t size, int flags)
 
 	if (line == NULL)
 		return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
-	received = module->receive(line, bytes, size);
+	received = module->receive(line, bytes, size, (flags & MSG_PEEK) != 0);
 	if (received > 0)
 		connections[fd].received_at = protocol_now();
 	return received;

@@ -26,7 +26,7 @@
  * Counts up with each change of TlsModule.  A program that is running may find
  * the module of another version once its files have been replaced.
  */
-#define TLS_MODULE_VERSION 1
+#define TLS_MODULE_VERSION 2
 
 /*
  * How long the passphrase command may take: a program that has not connected
@@ -69,9 +69,13 @@ typedef struct TlsModule
 	/* Sends what it can of what is left, and closes the socket. */
 	void		(*close) (TlsLine *line);
 
-	/* As send() and recv() of a socket that does not block. */
+	/*
+	 * As send() and recv() of a socket that does not block.  What is peeked at
+	 * is received again by the next call.
+	 */
 	ssize_t		(*send) (TlsLine *line, const void *bytes, size_t length);
-	ssize_t		(*receive) (TlsLine *line, void *bytes, size_t size);
+	ssize_t		(*receive) (TlsLine *line, void *bytes, size_t size,
+							bool is_peek);
 
 	/*
 	 * Go on as far as possible without a wait.  Result: which of these events

@@ -1668,6 +1668,200 @@ test_idle(void)
 	is_call("sync", "/", "a heartbeat comes first where nothing was answered before");
 }
 
+/* ---- what was not executed ---- */
+
+/* So much time passes that what is put off is due. */
+static void
+wait_for_retry(void)
+{
+	boot_ms += 2000;
+	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	request_tick(session, boot_ms);
+}
+
+static void
+test_put_off(void)
+{
+	static const RequestKind read_kinds[] = {REQUEST_LIST, REQUEST_GET, REQUEST_GET_ACL};
+	FrameRequest create = {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL};
+
+	/* a read: after pauses that grow, and then told */
+	start();
+	session->link.nunanswered = session->link.nrounds = 3;
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	answer(last_call(), ZTHROTTLEDOP);
+	is_quiet("what is put off");
+	is_int(1, session->status.nput_off, "is counted");
+	is_int(0, session->link.nunanswered, "a server has answered");
+	is_int(0, session->link.nrounds, "so that rounds count anew");
+	is_int(0, session->link.contact.count, "which proves nothing");
+	is_int(0, session->traffic.npending, "nothing is outstanding");
+	is_int(boot_ms + 20, session->traffic.retry_at, "the first pause is short");
+	boot_ms += 20;
+	request_tick(session, boot_ms);
+	is_int(2, ncalls, "it is sent again");
+	answer(last_call(), ZTHROTTLEDOP);
+	is_int(boot_ms + 2 * 20, session->traffic.retry_at, "the next pause is twice as long");
+	for (int i = 0; i < 10; i++)
+	{
+		boot_ms = session->traffic.retry_at;
+		session->link.asked_leader_at = session->link.asked_at = boot_ms;
+		request_tick(session, boot_ms);
+		answer(last_call(), ZTHROTTLEDOP);
+	}
+	is_int(800, session->traffic.retry_at - boot_ms, "up to the greatest one");
+	boot_ms += TIMEOUT_MS;
+	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	request_tick(session, boot_ms);
+	answer(last_call(), ZTHROTTLEDOP);
+	is_reply(1, ZK_NOT_EXECUTED, "not executed for a session timeout");
+	is_int(0, session->status.nput_off, "that is over");
+	ok(session->traffic.all == NULL, "nothing is left");
+
+	/* a read behind a create sees what that makes */
+	for (int i = 0; i < NELEMS(read_kinds); i++)
+	{
+		start();
+		ask(create, 1, PREFIX);
+		ask((FrameRequest) {.kind = read_kinds[i]}, 2, "/l");
+		answer(&calls[0], ZTHROTTLEDOP);
+		answer(&calls[1], ZOK);
+		is_quiet("a read that was executed ahead of a create");
+		wait_for_retry();
+		is_int(4, ncalls, "both are sent again");
+		is_str("create", calls[2].what, "in their order");
+		answer_with(&calls[2], ZOK, NODE, NULL, NULL);
+		answer(&calls[3], ZOK);
+		is_reply(1, ZK_OK, "the create");
+		is_reply(2, ZK_OK, "and the read");
+		is_int(0, session->status.nput_off, "nothing is put off any more");
+	}
+
+	/* and one behind a delete that nobody waits for */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
+	answer(&calls[0], ZTHROTTLEDOP);
+	is_int(0, session->status.nrefused, "is no refusal");
+	answer_list(&calls[1], OWN);
+	is_quiet("a list with what was released");
+	wait_for_retry();
+	answer(&calls[2], ZOK);
+	answer_list(&calls[3], "");
+	is_reply(1, ZK_OK, "and then without");
+
+	/* a delete is refused only when that has gone on for long */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
+	answer(last_call(), ZTHROTTLEDOP);
+	boot_ms += TIMEOUT_MS;
+	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	request_tick(session, boot_ms);
+	answer(last_of("delete"), ZTHROTTLEDOP);
+	is_int(1, session->status.nrefused, "it is refused");
+	is_int(0, session->status.nput_off, "and not put off");
+
+	/* over another connection it is sent at once, and without one not at all */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
+	answer(last_call(), ZSESSIONMOVED);
+	disconnect_now(-4);
+	wait_for_retry();
+	is_int(1, ncalls, "nothing is sent without a connection");
+	connect_now();
+	request_tick(session, boot_ms);
+	is_int(1, count_calls("get", "/l") - 1, "it is sent with the next one");
+
+	/* what nobody wants any more */
+	start();
+	ask(create, 1, PREFIX);
+	answer(last_call(), ZTHROTTLEDOP);
+	send_frame(FRAME_WITHDRAW, 1);
+	is_int(0, session->status.nput_off, "a create that is withdrawn is not put off");
+	is_call("list", "/l", "but looked for");
+	answer_list(last_call(), "");
+	is_int(0, count_requests(), "nothing is left of it");
+	start();
+	begin_wait(2, REQUEST_GET, OTHER);
+	send_frame(FRAME_UNWATCH, 2);
+	answer(&calls[0], ZTHROTTLEDOP);
+	is_int(0, session->status.nput_off, "nor is a wait that has ended");
+
+	/* the write ahead of a look for a node */
+	start();
+	ask(create, 1, PREFIX);
+	lose_connection(last_call(), 1);
+	connect_now();
+	send_frame(FRAME_WITHDRAW, 1);
+	answer(&calls[ncalls - 2], ZTHROTTLEDOP);
+	answer_list(last_call(), "");
+	is_int(1, session->status.nput_off, "without the write a look says nothing");
+	wait_for_retry();
+	answer(&calls[ncalls - 2], ZNONODE);
+	answer_list(last_call(), OWN);
+	is_call("delete", NODE, "with it it does");
+
+	/* heartbeats, and a place that is held */
+	start();
+	request_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
+	answer(last_call(), ZTHROTTLEDOP);
+	is_int(0, session->status.nput_off, "a heartbeat is not sent again");
+}
+
+/* ---- codes that end the session ---- */
+
+static void
+test_end_codes(void)
+{
+	static const struct
+	{
+		int			code;
+		ZkClientLoss loss;
+	}			cases[] = {
+		{ZSESSIONEXPIRED, ZK_LOSS_EXPIRED}, {ZAUTHFAILED, ZK_LOSS_AUTH},
+		{ZSESSIONCLOSEDREQUIRESASLAUTH, ZK_LOSS_DEMAND},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		start();
+		session->link.naddresses = 1;
+		ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
+		answer(last_call(), cases[i].code);
+		is_int(ZK_CLIENT_LOST, session->status.state, "code %d ends the session", cases[i].code);
+		is_int(cases[i].loss, session->status.loss, "for its reason");
+		is_int(0, session->link.contact.count, "and proves nothing");
+		ok(strstr(session->last_error, "has said: ") != NULL, "in the words of the server");
+	}
+
+	/* each server has its turn */
+	start();
+	session->link.naddresses = 2;
+	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
+	ask((FrameRequest) {.kind = REQUEST_GET}, 2, "/l");
+	answer(&calls[0], ZSESSIONCLOSEDREQUIRESASLAUTH);
+	answer(&calls[1], ZSESSIONCLOSEDREQUIRESASLAUTH);
+	is_quiet("the first server demands something");
+	is_int(ZK_CLIENT_CONNECTED, session->status.state, "that is not the end");
+	is_int(1, session->link.ndemands, "however often it says it");
+	is_int(2, session->status.nput_off, "both are asked again");
+	disconnect_now(-4);
+	connect_now();
+	request_tick(session, boot_ms);
+	is_int(1, session->link.ndemands, "the next one");
+	answer_with(last_of("create"), ZOK, "/l", NULL, NULL);
+	is_reply(1, ZK_OK, "does not");
+	is_int(0, session->link.ndemands, "that begins anew");
+	start();
+	session->link.naddresses = 2;
+	session->link.ndemands = 1;
+	session->link.demanded_over = session->link.number - 1;
+	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
+	answer(last_call(), ZSESSIONCLOSEDREQUIRESASLAUTH);
+	is_int(ZK_LOSS_DEMAND, session->status.loss, "both demand it");
+	ok(!session_may_live(session), "nobody takes a close");
+}
+
 int
 main(void)
 {
@@ -1692,5 +1886,7 @@ main(void)
 	test_wait_beside_keep();
 	test_tick();
 	test_idle();
+	test_put_off();
+	test_end_codes();
 	return done_testing();
 }

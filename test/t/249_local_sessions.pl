@@ -1,0 +1,54 @@
+
+# Servers may keep sessions to themselves until they have ephemeral znodes (localSessionsEnabled).
+# If a session becomes a global one then, it has locks as any other; if it does not
+# (localSessionsUpgradingEnabled=false), the error names the settings that lead to it.
+
+use ZkLockTest;
+
+# A setting of all members of an ensemble.
+sub ensemble ($upgrading)
+{
+	return ZooKeeper->new(servers => 3,
+		config => { localSessionsEnabled => 'true', localSessionsUpgradingEnabled => $upgrading ? 'true' : 'false' })->start;
+}
+
+my $zk = ensemble(1);
+my $strict = ensemble(0);
+my $node = cluster('berlin', $zk);
+
+subtest 'a session that becomes a global one' => sub {
+	# Each server is a session's first.
+	foreach my $member ($zk->members)
+	{
+		my $session = background($node, 'zklock.servers' => $zk->connect_string($member), is_connected => 1);
+		my $id = $session->query_safe('SELECT session_id FROM zk_session');
+		like($session->query_safe("SELECT zk_lock('global')"), qr/^\d+$/, "server $member: it has a lock");
+		is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'and its number');
+		assert_leave_nothing($zk, lock_path('global'), $session);
+	}
+};
+
+subtest 'one that goes on over another server' => sub {
+	my $session = background($node, holds => 'moved');
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my ($port) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
+	my ($member) = grep { $zk->port($_) == $port } $zk->members;
+	$zk->kill9($member);
+	assert_soon { $session->query("SELECT zk_is_held('moved') FROM zk_session WHERE state = 'connected'") eq 't' } 'a lock survives its server', 60;
+	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'in its session');
+	$zk->start;
+	assert_leave_nothing($zk, lock_path('moved'), $session);
+};
+
+subtest 'one that does not' => sub {
+	my $session = background($node, 'zklock.servers' => $strict->connect_string);
+	foreach my $sql ("SELECT zk_lock('local')", "SELECT zk_try_lock('local')", "SELECT zk_xact_lock_shared('local')")
+	{
+		assert_query($session, $sql, '0A000', 'ZooKeeper allows this session no ephemeral znodes');
+		like($session->error, qr/HINT:  .*"localSessionsUpgradingEnabled"/, 'the setting is named');
+	}
+	like($session->query_safe("SELECT * FROM zk_check(true)"), qr/^writing\|error\|.*local.*localSessionsUpgradingEnabled/m, 'zk_check() says it');
+	$session->quit;
+};
+
+done_testing();
