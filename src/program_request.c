@@ -158,6 +158,7 @@ static void
 follow_replace(Request *leave)
 {
 	Request    *request = leave->session->traffic.all;
+	char	   *path;
 
 	while (request != NULL &&
 		   !(request->has_replaced &&
@@ -167,8 +168,9 @@ follow_replace(Request *leave)
 		return;
 	leave->is_in_doubt = request->is_withdrawn;
 	request->is_unwanted = true;	/* that its node goes is no loss */
+	path = program_need(strdup(request->path));
 	free(leave->path);
-	leave->path = program_need(strdup(request->path));
+	leave->path = path;
 	if (leave->id != 0)
 		leave->check.czxid = request->answer.reply.czxid;
 }

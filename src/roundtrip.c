@@ -275,7 +275,8 @@ zklock_roundtrip_find_ephemeral(ZkRoundTrip *trip, const char *path,
 	{
 		*reply = zklock_roundtrip_look(trip, ZK_GET, one);
 		*found = one;
-		if ((*reply)->result == ZK_OK && (*reply)->ephemeral_owner != 0)
+		if (*reply != NULL && (*reply)->result == ZK_OK &&
+			(*reply)->ephemeral_owner != 0)
 			return true;
 	}
 	*reply = NULL;
