@@ -47,6 +47,8 @@ subtest 'one that does not' => sub {
 		assert_query($session, $sql, '0A000', 'ZooKeeper allows this session no ephemeral znodes');
 		like($session->error, qr/HINT:  .*"localSessionsUpgradingEnabled"/, 'the setting is named');
 	}
+	# Without a root it does not try.
+	$strict->client->create_path(lock_path('root'));
 	like($session->query_safe("SELECT * FROM zk_check(true)"), qr/^writing\|error\|.*local.*localSessionsUpgradingEnabled/m, 'zk_check() says it');
 	$session->quit;
 };
