@@ -142,6 +142,7 @@ OBJS = \
 	src/nodedata.o \
 	src/client.o \
 	src/channel.o \
+	src/settings_page.o \
 	src/protocol.o \
 	src/keep_word.o \
 	src/contact.o \
@@ -163,9 +164,11 @@ PROGRAM_OBJS = \
 	src/program_request.o \
 	src/program_step.o \
 	src/program_code.o \
+	src/program_move.o \
 	src/program_follow.o \
 	src/program_ask.o \
 	src/program_tls.o \
+	src/settings_page.o \
 	src/protocol.o \
 	src/answer.o \
 	src/keep_word.o \

@@ -84,6 +84,9 @@ static char **environment;
 static bool is_watching;
 static volatile pid_t watcher;
 
+/* The descriptor of the settings' page (settings_page.h); -1: there is none. */
+static int	settings_fd = -1;
+
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
 static int	spawn(const char *program, char *const arguments[],
@@ -120,6 +123,12 @@ zklock_channel_keep_environment(void)
 				environment[nchosen++] = strdup(environ[i]);
 				break;
 			}
+}
+
+void
+zklock_channel_hand_on(int fd)
+{
+	settings_fd = fd;
 }
 
 bool
@@ -390,9 +399,9 @@ raise_descriptor(int fd)
 {
 	int			raised;
 
-	if (fd > PROTOCOL_PAGE_FD)
+	if (fd > PROTOCOL_LAST_FD)
 		return fd;
-	raised = fcntl(fd, F_DUPFD_CLOEXEC, PROTOCOL_PAGE_FD + 1);
+	raised = fcntl(fd, F_DUPFD_CLOEXEC, PROTOCOL_LAST_FD + 1);
 	close(fd);
 	return raised;
 }
@@ -413,8 +422,10 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	sigset_t	signals;
 	const int	copied[] = {
 		[STDOUT_FILENO] = STDIN_FILENO, [STDERR_FILENO] = STDIN_FILENO,
-		[PROTOCOL_CHANNEL_FD] = channel_fd, [PROTOCOL_PAGE_FD] = page_fd
+		[PROTOCOL_CHANNEL_FD] = channel_fd, [PROTOCOL_PAGE_FD] = page_fd,
+		[PROTOCOL_SETTINGS_FD] = settings_fd
 	};
+	const int	last = settings_fd >= 0 ? PROTOCOL_SETTINGS_FD : PROTOCOL_PAGE_FD;
 	int			error;
 
 	zklock_channel_keep_environment();
@@ -435,7 +446,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	posix_spawnattr_setpgroup(&attributes, 0);
 	error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
 											 "/dev/null", O_RDWR, 0);
-	for (int fd = STDOUT_FILENO; fd <= PROTOCOL_PAGE_FD && error == 0; fd++)
+	for (int fd = STDOUT_FILENO; fd <= last && error == 0; fd++)
 		error = posix_spawn_file_actions_adddup2(&actions, copied[fd], fd);
 
 	/*
@@ -443,8 +454,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	 * its space, and a pipe would never end for who reads from it.
 	 */
 	if (error == 0)
-		error = posix_spawn_file_actions_addclosefrom_np(&actions,
-														 PROTOCOL_PAGE_FD + 1);
+		error = posix_spawn_file_actions_addclosefrom_np(&actions, last + 1);
 	if (error == 0)
 		error = posix_spawn(pid, program, &actions, &attributes, arguments,
 							environment);

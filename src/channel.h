@@ -95,6 +95,9 @@ extern int	zklock_channel_close(ZkChannel *channel, int wait_ms);
  */
 extern void zklock_channel_keep_environment(void);
 
+/* Programs are to have that descriptor as PROTOCOL_SETTINGS_FD. */
+extern void zklock_channel_hand_on(int fd);
+
 /*
  * Install the handler of SIGCHLD again if somebody has removed it.  Without it
  * this process does not learn that a program has died.

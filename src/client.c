@@ -63,6 +63,7 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
+	char		said_of_move[512];
 	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
@@ -96,6 +97,7 @@ static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
+static void take_move(ZkClient *client, const FrameTaken *taken);
 static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
@@ -267,6 +269,27 @@ zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms)
 		atomic_store(&client->channel.page->idle_ms, timeout_ms);
 }
 
+void
+zklock_client_move_to(ZkClient *client, const char *servers, const char *tls,
+					  bool follows_configuration)
+{
+	const Frame frame = {
+		.kind = FRAME_SERVERS, .u.servers.follows_page = follows_configuration
+	};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(servers), frame_text(tls)
+	};
+
+	put_frame(client, &frame, blobs);
+	flush_unless_many(client);
+}
+
+const char *
+zklock_client_said_of_move(const ZkClient *client)
+{
+	return client->said_of_move;
+}
+
 /*
  * The program first marks the loss in the page, and then checks whether an
  * interrupt is wanted.  We first say that one is wanted, and then check the
@@ -382,6 +405,7 @@ put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
+	frame.u.open.follows_page = options->follows_configuration;
 	return frame_put(buffer, &frame, blobs);
 }
 
@@ -460,6 +484,8 @@ take_frames(ZkClient *client)
 			take_reply(client, &taken, now);
 		else if (taken.frame.kind == FRAME_WATCH)
 			take_watch(client, &taken);
+		else if (taken.frame.kind == FRAME_MOVE)
+			take_move(client, &taken);
 		frame_buffer_consume(&client->channel.in, 0);
 	}
 	note_end(client);
@@ -496,6 +522,30 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	copy_text(status->tls, sizeof(status->tls), taken->blobs[3]);
 	client->ticket = news->ticket;
+}
+
+static void
+take_move(ZkClient *client, const FrameTaken *taken)
+{
+	FrameTaken	opening;
+	FrameBuffer changed = {0};
+	FrameBuffer former = client->opening;
+
+	client->status.move = taken->frame.u.move.outcome;
+	client->status.nmoves++;
+	copy_text(client->said_of_move, sizeof(client->said_of_move),
+			  taken->blobs[0]);
+
+	/* who ends the session should its program die has to find the servers */
+	if (frame_take(&former, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
+		frame_put(&changed, &opening.frame, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text(taken->blobs[1]), frame_text(opening.blobs[1]),
+		frame_text(opening.blobs[2]), frame_text(taken->blobs[2])
+	}))
+	{
+		frame_buffer_free(&client->opening);
+		client->opening = changed;
+	}
 }
 
 /*

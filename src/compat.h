@@ -145,6 +145,17 @@ WaitEventExtensionNew_compat(const char *name)
 #endif
 }
 
+/* 16: what a check hook leaves for the assign hook.  NULL without memory. */
+static inline void *
+guc_malloc_compat(size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+	return guc_malloc(LOG, size);
+#else
+	return malloc(size);
+#endif
+}
+
 /* 17: it is no member of PGPROC.  Needs MyProc. */
 static inline int
 MyProcNumber_compat(void)

@@ -17,6 +17,7 @@
  *	program_step.c		the steps of requests
  *	program_code.c		what ZooKeeper's codes mean
  *	program_follow.c	the wait, and kept locks: what is watched for them
+ *	program_move.c		other servers, while the session lives
  *
  * No module of another family calls the ZooKeeper library.  Its traps, found by
  * experiment with release 3.8.0, have numbers that the comments refer to:
@@ -44,6 +45,7 @@
 #ifndef ZKLOCK_PROGRAM_H
 #define ZKLOCK_PROGRAM_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -56,6 +58,7 @@
 
 typedef struct Request Request;
 typedef struct Keep Keep;
+typedef struct Move Move;
 
 /* What the backend waits for: the one path that is watched for that. */
 typedef struct Wait
@@ -92,6 +95,7 @@ typedef struct Link
 	int			nattempts;		/* in a row */
 	bool		is_cut;			/* it was given up, and the library will see */
 	bool		is_hurried;		/* it has less time: its server was silent */
+	bool		is_left;		/* it was cut for other servers (session_leave()) */
 	char		silent[80];		/* the server that was silent last, or "" */
 	ContactLog	contact;		/* over the current connection */
 	int64_t		asked_leader_at;	/* when anything was sent last that the
@@ -184,6 +188,7 @@ typedef struct Session
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
 	Wait		wait;			/* program_follow.c */
+	Move	   *move;			/* NULL before it is opened; program_move.c */
 } Session;
 
 /* ---- program_main.c ---- */
@@ -257,16 +262,10 @@ extern void session_follow_names(Session *session, int64_t now);
 extern void session_take_names(Session *session, int64_t now);
 
 /*
- * Its servers are those of that list from now on: they are looked up, and used
- * from the next connection on.
+ * Its servers are those from now on, as far as they are known and found out
+ * later: they are used from the next connection on.
  */
-extern void session_adopt(Session *session, const ServerList *list);
-
-/*
- * Is the server that it was connected to last behind a name of that list, as
- * far as is known?
- */
-extern bool session_is_behind(const Session *session, const ServerList *list);
+extern void session_adopt(Session *session, Names *names);
 
 /*
  * Do what is due by now, and say what is due next, here and below: declare a
@@ -299,6 +298,12 @@ extern void session_bound_attempt(Session *session, int64_t now);
  * INT64_MAX: never, the library does that.
  */
 extern int64_t session_cut_at(const Session *session);
+
+/*
+ * Cut the connection, or the attempt, that there is: other servers were
+ * adopted, and the next one is to go to one of them, at once.
+ */
+extern void session_leave(Session *session);
 
 /*
  * It will never be of use again.  What is to be repeated or watched may be the
@@ -350,5 +355,26 @@ extern bool keep_is_any(const Session *session);
  * Repeat nothing any more, and have nothing watched after the next connect.
  */
 extern void follow_give_up(Session *session);
+
+/* ---- program_move.c ---- */
+
+/* Find the page with the settings, if this process was given one. */
+extern void move_map_settings(void);
+
+/* The session is being opened with the servers of that frame. */
+extern void move_begin(Session *session, const FrameTaken *opening);
+
+/* Do what a FRAME_SERVERS asks for. */
+extern void move_take(Session *session, const FrameTaken *taken);
+
+/* See whether other servers are wanted, and how far that is. */
+extern void move_tick(Session *session, int64_t now);
+
+/* What is to be polled for that, and what has come of it. */
+#define MOVE_NPOLLED 2
+extern void move_poll(const Session *session,
+					  struct pollfd polled[MOVE_NPOLLED]);
+extern void move_hear(Session *session,
+					  const struct pollfd polled[MOVE_NPOLLED]);
 
 #endif							/* ZKLOCK_PROGRAM_H */

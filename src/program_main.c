@@ -139,6 +139,7 @@ main(int argc, char **argv)
 	}
 	title = strstr(argv[0], PROTOCOL_NO_STATE);
 	prepare_process();
+	move_map_settings();
 	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 	if (session.page == MAP_FAILED)
@@ -232,7 +233,8 @@ static void
 serve(Session *session, int64_t now)
 {
 	struct pollfd polled[] = {
-		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}
+		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0},
+		{-1, 0, 0}, {-1, 0, 0}	/* MOVE_NPOLLED */
 	};
 	bool		is_sending;
 
@@ -245,6 +247,7 @@ serve(Session *session, int64_t now)
 	session_tick(session, now);
 	request_tick(session, now);
 	keep_tick(session, now);
+	move_tick(session, now);
 	session_report(session);
 	program_flush(session);
 	if (session->names != NULL)
@@ -256,7 +259,9 @@ serve(Session *session, int64_t now)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	if (tls_poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
+	move_poll(session, &polled[3]);
+
+	if (tls_poll(polled, 3 + MOVE_NPOLLED, milliseconds_until_next(session, now)) <= 0)
 		return;
 
 	/* answers alone hardly ever lead to a request */
@@ -274,6 +279,7 @@ serve(Session *session, int64_t now)
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
+	move_hear(session, &polled[3]);
 	if (is_sending)
 		program_cork(session, false);
 }

@@ -62,7 +62,7 @@ struct Names
 	int			epoll;			/* on the pipes of all */
 };
 
-static void read_list(Names *names, const ServerList *list, Names *former);
+static void read_list(Names *names, const ServerList *list);
 static Name *find(const Names *names, const char *host);
 static void begin_look_up(Names *names, Name *name);
 static void look_up(const char *host, int fd, pid_t parent)
@@ -80,20 +80,8 @@ names_begin(const ServerList *list)
 	names->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (names->epoll < 0)
 		exit(1);
-	read_list(names, list, NULL);
+	read_list(names, list);
 	return names;
-}
-
-void
-names_adopt(Names *names, const ServerList *list)
-{
-	Names	   *former = program_need(malloc(sizeof(*former)));
-
-	*former = *names;
-	read_list(names, list, former);
-	for (int i = 0; i < former->count; i++)
-		end_child(former, &former->all[i]);
-	free(former);
 }
 
 /*
@@ -101,7 +89,7 @@ names_adopt(Names *names, const ServerList *list)
  * taken over, and a look-up under way goes on.
  */
 static void
-read_list(Names *names, const ServerList *list, Names *former)
+read_list(Names *names, const ServerList *list)
 {
 	names->list = *list;
 	names->count = 0;
@@ -109,7 +97,6 @@ read_list(Names *names, const ServerList *list, Names *former)
 	{
 		const char *host = list->servers[i].host;
 		Name	   *name = find(names, host);
-		Name	   *before = former != NULL ? find(former, host) : NULL;
 
 		if (name == NULL)
 		{
@@ -118,11 +105,6 @@ read_list(Names *names, const ServerList *list, Names *former)
 			strcpy(name->host, host);
 			if (servers_is_numeric(host))
 				servers_look_up(host, &name->known);
-			else if (before != NULL)
-			{
-				*name = *before;
-				before->child = 0;
-			}
 		}
 		names->places[i] = (int) (name - names->all);
 	}

@@ -25,13 +25,7 @@ typedef struct Names Names;
 /* Those of a list.  Numeric addresses are known, nothing is looked up yet. */
 extern Names *names_begin(const ServerList *list);
 
-/*
- * They are those of that list from now on.  What is known of a host that is in
- * both lists stays known.
- */
-extern void names_adopt(Names *names, const ServerList *list);
-
-/* The list that was adopted last. */
+/* That list. */
 extern const ServerList *names_list(const Names *names);
 
 /*

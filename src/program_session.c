@@ -112,6 +112,7 @@ session_open(Session *session, const FrameTaken *opening)
 	session->open = opening->frame.u.open;
 	session->status.ticket = session->open.ticket;
 	session->has_auth = opening->blobs[1] != NULL;
+	move_begin(session, opening);
 
 	/* the server takes a certificate's subject by itself */
 	if (session->has_auth && opening->blobs[2] != NULL &&
@@ -321,20 +322,13 @@ bound_again(Session *session, int64_t now)
 }
 
 void
-session_adopt(Session *session, const ServerList *list)
+session_adopt(Session *session, Names *names)
 {
-	names_adopt(session->names, list);
-	names_look_up(session->names, true);
+	names_end(session->names);
+	session->names = names;
 	session->link.is_list_late = true;
-}
-
-bool
-session_is_behind(const Session *session, const ServerList *list)
-{
-	ServerAddresses addresses;
-
-	return names_collect(session->names, list, &addresses) &&
-		servers_contain(&addresses, session->server);
+	if (session_is_opening(session))
+		connect_session(session);
 }
 
 /* ---------------------------------------------------------------------
@@ -695,6 +689,8 @@ log_line(const char *message)
 			session_set_error(session, "%s", error);
 		else if (!is_told)
 			say_why_it_ended(session, strchr(text, '(') + 1);
+		if (session->link.is_left)
+			session_set_error(session, "It was left for the servers that are set now");
 		session->link.was_silent = strstr(text, "retcode=-7") != NULL ||
 			(session->link.is_cut && session->link.is_up);
 		note_silence(session);
@@ -742,10 +738,22 @@ session_bound_attempt(Session *session, int64_t now)
 			(2 * naddresses);
 	else if (naddresses == 1)
 		bound_ms = INT32_MAX;
-	link->is_cut = false;
+	link->is_cut = link->is_left = false;
 	link->is_hurried = naddresses > 1 &&
 		strcmp(zoo_get_current_server(session->zh), link->silent) == 0;
 	link->attempt_until = now + (link->is_hurried ? bound_ms / 4 : bound_ms);
+}
+
+void
+session_leave(Session *session)
+{
+	int64_t		received_at;
+
+	session->link.pause_until = 0;
+	if (session->link.fd < 0)
+		return;
+	session->link.is_left = true;
+	shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
 }
 
 /*

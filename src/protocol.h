@@ -36,6 +36,9 @@
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
 #define PROTOCOL_PAGE_FD 4
+#define PROTOCOL_SETTINGS_FD 5	/* settings_page.h; only if zklock is
+								 * preloaded */
+#define PROTOCOL_LAST_FD PROTOCOL_SETTINGS_FD
 
 /*
  * Longest frame: a list of 10^6 children with Curator's names has 60 MB.  A
@@ -68,16 +71,18 @@ typedef enum FrameKind
 	FRAME_UNWATCH,				/* done with what that request watches */
 	FRAME_KEEP,					/* a lock is held that may be kept */
 	FRAME_ASK,					/* instead of FRAME_OPEN: ask servers (ask.h) */
+	FRAME_SERVERS,				/* the settings of the servers are others now */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
 	FRAME_WAKE,					/* the page has changed */
-	FRAME_ANSWER				/* what is known of a server */
+	FRAME_ANSWER,				/* what is known of a server */
+	FRAME_MOVE					/* what has become of other servers */
 } FrameKind;
-#define FRAME_LAST_TO_PROGRAM FRAME_ASK
-#define FRAME_LAST FRAME_ANSWER
+#define FRAME_LAST_TO_PROGRAM FRAME_SERVERS
+#define FRAME_LAST FRAME_MOVE
 
 /*
  * What is asked of the server: the rows of the table in program_step.c.  A
@@ -137,7 +142,15 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;	/* they are this session's alone */
+	int32_t		follows_page;	/* the servers are those of the configuration:
+								 * when that changes they are, too */
 } FrameOpen;
+
+/* Blobs: servers, and how to use TLS, as in FrameOpen. */
+typedef struct FrameServers
+{
+	int32_t		follows_page;	/* likewise */
+} FrameServers;
 
 /*
  * Blobs: path, other path (of REPLACE and MOVE: the node to go; of
@@ -175,6 +188,15 @@ typedef struct FrameAnswer
 	int32_t		server;			/* its place in the list */
 	int32_t		verdict;		/* AskVerdict */
 } FrameAnswer;
+
+/*
+ * Blobs: the server that has said so, or why; and, as in FrameOpen, the servers
+ * that are used and how to use TLS with them.
+ */
+typedef struct FrameMove
+{
+	int32_t		outcome;		/* ZkMove */
+} FrameMove;
 
 /*
  * Blobs: server, last error, version of the library, and what its connection
@@ -236,6 +258,8 @@ typedef struct Frame
 		int32_t		watch_news; /* ZkWatchNews */
 		FrameAsk	ask;
 		FrameAnswer answer;
+		FrameServers servers;
+		FrameMove	move;
 	}			u;
 } Frame;
 

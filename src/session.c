@@ -30,6 +30,7 @@
 #include "board.h"
 #include "channel.h"
 #include "recipe.h"
+#include "settings_page.h"
 #include "stat.h"
 
 /* The session's program, which is installed beside this library. */
@@ -53,9 +54,16 @@
 
 /*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
- * change takes effect with the next session.
+ * session that is in use follows a change, if the servers know it
+ * (program_move.c).
  */
 static char *servers_setting;
+
+/*
+ * Is that what the configuration says, or the default?  Not what a role, a
+ * database, a client or a session has set.
+ */
+static bool is_of_configuration = true;
 
 /*
  * zklock.ssl: is all that is said to ZooKeeper to be encrypted?  This and the
@@ -138,6 +146,15 @@ static uint64 canceled_statement;
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
 
+/* In the postmaster that preloads zklock, once all settings are defined. */
+static SettingsPage *settings_page;
+
+/*
+ * May these settings, or where they come from, have changed since the session
+ * was told?
+ */
+static bool is_servers_news;
+
 /* See zklock_session_hear_at_close(). */
 static void (*hear_at_close) (void);
 
@@ -152,12 +169,26 @@ static void note_end(const ZkClientStatus *status);
 static bool is_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
+static void assign_servers(const char *newval, void *extra);
 static bool check_ssl_file(char **newval, void **extra, GucSource source);
 static void assign_idle_timeout(int newval, void *extra);
+static void assign_ssl(bool newval, void *extra);
+static void assign_ssl_ca_file(const char *newval, void *extra);
+static void assign_ssl_cert_file(const char *newval, void *extra);
+static void assign_ssl_key_file(const char *newval, void *extra);
+static void assign_ssl_crl_file(const char *newval, void *extra);
+static void assign_ssl_passphrase_command(const char *newval, void *extra);
+static void assign_ssl_version(int newval, void *extra);
+static void make_settings_page(void);
+static void note_text(char **setting, const char *newval);
+static void note_servers(void);
+static void tell_servers(void);
+static uint64 servers_hash(void);
 static void count_news(const ZkClientStatus *status,
 					   const NotedSession *before);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_refusal(const ZkClientStatus *status);
+static void log_move(const ZkClientStatus *status);
 static void log_news(const ZkClientStatus *status, const NotedSession *before);
 
 /* ---------------------------------------------------------------------
@@ -174,35 +205,37 @@ zklock_session_init(void)
 							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",
 							   &servers_setting, "",
 							   PGC_SUSET, 0,
-							   check_servers, NULL, NULL);
+							   check_servers, assign_servers, NULL);
 	DefineCustomBoolVariable("zklock.ssl",
 							 "Whether connections to ZooKeeper are encrypted, and its servers verified.",
 							 NULL, &ssl_setting, false, PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
+							 NULL, assign_ssl, NULL);
 	DefineCustomStringVariable("zklock.ssl_ca_file",
 							   "File with the authorities that sign the certificates of ZooKeeper's servers.",
 							   NULL, &ssl_ca_file_setting, "", PGC_SIGHUP, 0,
-							   check_ssl_file, NULL, NULL);
+							   check_ssl_file, assign_ssl_ca_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_cert_file",
 							   "File with the certificate that is shown to ZooKeeper's servers.",
 							   NULL, &ssl_cert_file_setting, "", PGC_SIGHUP, 0,
-							   check_ssl_file, NULL, NULL);
+							   check_ssl_file, assign_ssl_cert_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_key_file",
 							   "File with the private key of that certificate.",
 							   NULL, &ssl_key_file_setting, "", PGC_SIGHUP, 0,
-							   check_ssl_file, NULL, NULL);
+							   check_ssl_file, assign_ssl_key_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_crl_file",
 							   "File with the revoked certificates of ZooKeeper's servers.",
 							   NULL, &ssl_crl_file_setting, "", PGC_SIGHUP, 0,
-							   check_ssl_file, NULL, NULL);
+							   check_ssl_file, assign_ssl_crl_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_passphrase_command",
 							   "Command that says the passphrase of that key.",
 							   NULL, &ssl_passphrase_command_setting, "", PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+							   GUC_SUPERUSER_ONLY, NULL,
+							   assign_ssl_passphrase_command, NULL);
 	DefineCustomEnumVariable("zklock.ssl_min_protocol_version",
 							 "Lowest version of TLS that is used with ZooKeeper.",
 							 NULL, &ssl_version_setting, 2, ssl_versions,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+							 PGC_SIGHUP, 0, NULL, assign_ssl_version, NULL);
+	make_settings_page();
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Session timeout asked of the ensemble.",
 							"At least four thirds of syncLimit * tickTime of the ensemble.",
@@ -277,6 +310,7 @@ zklock_session_renew(bool is_again)
 	MySession.is_retry = MySession.is_retry && is_again;
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
+	tell_servers();
 }
 
 bool
@@ -421,6 +455,7 @@ void
 zklock_session_begin_statement(void)
 {
 	statement++;
+	tell_servers();
 	note_interrupt();
 	if (interrupt_over_at == interrupt_sent_at ||
 		(MySession.client != NULL &&
@@ -625,7 +660,8 @@ start_session(void)
 		.program = zklock_session_program(),
 		.servers = servers_setting,
 		.session_timeout_ms = session_timeout_setting,
-		.tls = zklock_session_tls()
+		.tls = zklock_session_tls(),
+		.follows_configuration = is_of_configuration
 	};
 	ZkClientStatus status;
 
@@ -646,6 +682,8 @@ start_session(void)
 	MySession.noted = (NotedSession) {0};
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
+	MySession.told_servers = servers_hash();
+	is_servers_news = false;
 	note_chroot();
 	MySession.client = zklock_client_open(&options);
 	if (options.auth_credentials != NULL)
@@ -717,6 +755,45 @@ settings(void)
 	if (tls != NULL)
 		pfree(tls);
 	return hash;
+}
+
+/* Those that a session that lives can follow. */
+static uint64
+servers_hash(void)
+{
+	char	   *tls = zklock_session_tls();
+	char	   *all = psprintf("%d\n%s\n%s", is_of_configuration,
+							   servers_setting, tls != NULL ? tls : "");
+	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all), 0);
+
+	pfree(all);
+	if (tls != NULL)
+		pfree(tls);
+	return hash;
+}
+
+/*
+ * If the session has been told of other servers, or of another origin of
+ * them, tell it.  What becomes of that its program says
+ * (session_note_state()).
+ */
+static void
+tell_servers(void)
+{
+	char	   *tls;
+
+	if (!is_servers_news || MySession.client == NULL ||
+		servers_setting[0] == '\0')
+		return;
+	is_servers_news = false;
+	if (servers_hash() == MySession.told_servers)
+		return;
+	MySession.told_servers = servers_hash();
+	tls = zklock_session_tls();
+	zklock_client_move_to(MySession.client, servers_setting, tls,
+						  is_of_configuration);
+	if (tls != NULL)
+		pfree(tls);
 }
 
 /* ---------------------------------------------------------------------
@@ -853,6 +930,10 @@ check_servers(char **newval, void **extra, GucSource source)
 	ServerList	list;
 	char		why[SERVERS_WHY_SIZE];
 
+	*extra = guc_malloc_compat(sizeof(GucSource));
+	if (*extra == NULL)
+		return false;
+	*(GucSource *) *extra = source;
 	if ((*newval)[0] == '\0')
 		return true;
 	if (!servers_parse(*newval, &list, why))
@@ -867,6 +948,119 @@ check_servers(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
+}
+
+/*
+ * Where the value comes from goes with it, also when it comes back at the end
+ * of a transaction or by RESET.  What the postmaster was started with is as
+ * good as its files: it is the same for all, and a reload does not change it.
+ */
+static void
+assign_servers(const char *newval, void *extra)
+{
+	is_of_configuration = *(GucSource *) extra < PGC_S_GLOBAL;
+	note_text(&servers_setting, newval);
+}
+
+static void
+assign_ssl(bool newval, void *extra)
+{
+	ssl_setting = newval;
+	note_servers();
+}
+
+static void
+assign_ssl_ca_file(const char *newval, void *extra)
+{
+	note_text(&ssl_ca_file_setting, newval);
+}
+
+static void
+assign_ssl_cert_file(const char *newval, void *extra)
+{
+	note_text(&ssl_cert_file_setting, newval);
+}
+
+static void
+assign_ssl_key_file(const char *newval, void *extra)
+{
+	note_text(&ssl_key_file_setting, newval);
+}
+
+static void
+assign_ssl_crl_file(const char *newval, void *extra)
+{
+	note_text(&ssl_crl_file_setting, newval);
+}
+
+static void
+assign_ssl_passphrase_command(const char *newval, void *extra)
+{
+	note_text(&ssl_passphrase_command_setting, newval);
+}
+
+static void
+assign_ssl_version(int newval, void *extra)
+{
+	ssl_version_setting = newval;
+	note_servers();
+}
+
+/*
+ * Where the postmaster tells programs of the configuration (settings_page.h).
+ * Without the page all else works, and a session hears of a change when its
+ * backend's next statement comes.
+ */
+static void
+make_settings_page(void)
+{
+	int			fd;
+
+	if (!process_shared_preload_libraries_in_progress ||
+		!IsPostmasterEnvironment || IsUnderPostmaster)
+		return;
+	settings_page = settings_page_make(&fd);
+	if (settings_page == NULL)
+	{
+		ereport(LOG,
+				(errmsg("could not make the page by which ZooKeeper sessions of idle connections follow \"zklock.servers\": %m"),
+				 errhint("Each of them follows a reload with its next statement.")));
+		return;
+	}
+	zklock_channel_hand_on(fd);
+	note_servers();
+}
+
+/*
+ * That text is about to be the value of a setting.  PostgreSQL stores it when
+ * the hook returns, and frees the one that it finds there.
+ */
+static void
+note_text(char **setting, const char *newval)
+{
+	char	   *former = *setting;
+
+	*setting = unconstify(char *, newval);
+	note_servers();
+	*setting = former;
+}
+
+/*
+ * One of the settings was assigned, of which the others may still be to come.
+ * Children of the postmaster have the pointer, and not the memory.
+ */
+static void
+note_servers(void)
+{
+	char	   *tls;
+
+	is_servers_news = true;
+	if (settings_page == NULL || IsUnderPostmaster)
+		return;
+	tls = zklock_session_tls();
+	settings_page_write(settings_page, servers_setting, tls);
+	if (tls != NULL)
+		pfree(tls);
 }
 
 /*
@@ -911,6 +1105,9 @@ session_note_state(const ZkClientStatus *status)
 	NotedSession *noted = &MySession.noted;
 
 	noted->nrefused = status->nrefused;
+	noted->nmoves = status->nmoves;
+	if (status->nmoves != before.nmoves && zklock_board_is_concerned())
+		log_move(status);
 	if (status->nrefused > 0 && before.nrefused == 0)
 		log_refusal(status);
 	if (before.since != 0 && before.state == status->state &&
@@ -969,6 +1166,41 @@ log_refusal(const ZkClientStatus *status)
 			 errdetail("%s.", zklock_client_last_error(MySession.client)),
 			 errhint("It is repeated until it is done; when all else is released, the session is ended after its timeout, and its znodes go with it. See the ACL of the znode above."),
 			 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Other servers were set, and the session cannot use them: who turns off the
+ * ones of before would end it.
+ */
+static void
+log_move(const ZkClientStatus *status)
+{
+	unsigned long long id = status->session_id;
+	const char *said = zklock_client_said_of_move(MySession.client);
+
+	HOLD_INTERRUPTS();
+	if (status->move == ZK_MOVE_UNKNOWN)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("the servers in \"zklock.servers\" do not know ZooKeeper session 0x%llx, which stays with those of before",
+						id),
+				 errdetail("Server \"%s\" says so: it is of another ensemble.", said),
+				 errhint("Until it has released its locks the session needs the servers of before. New sessions use the new ones."),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (status->move == ZK_MOVE_TLS)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx stays with the servers and the TLS of before",
+						id),
+				 errdetail("TLS cannot be had as the settings say now: %s.", said),
+				 errhint("Correct the settings \"zklock.ssl...\" or their files, and reload."),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (status->move == ZK_MOVE_SILENT)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx stays with the servers of before until one of those in \"zklock.servers\" answers",
+						id),
+				 errdetail("%s.", said),
+				 errhint("They are tried again and again. Check the setting, and run zk_check(false)."),
+				 errhidestmt(true), errhidecontext(true)));
 	RESUME_INTERRUPTS();
 }
 

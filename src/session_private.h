@@ -21,6 +21,7 @@ typedef struct NotedSession
 	TimestampTz since;			/* of that; 0: nothing is known yet */
 	int			nconnects;
 	int			nrefused;
+	int			nmoves;
 } NotedSession;
 
 /* The current session of this backend. */
@@ -36,6 +37,7 @@ typedef struct CurrentSession
 	bool		has_identity;	/* of its own */
 	bool		has_credentials;	/* those of zklock.auth */
 	uint64		opened_with;	/* settings() */
+	uint64		told_servers;	/* servers_hash() as it was told last */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
 
 	/* Until it is connected for the first time. */

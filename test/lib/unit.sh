@@ -19,9 +19,10 @@ unit_sources() {
 	case $module in
 		client) sources+=("$top"/src/{keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,keep_word,channel,contact}.c) ;;
-		program_session | program_step)
+		program_session | program_step | program_move)
 			sources+=("$top"/src/{program_request,program_follow,program_code,answer,protocol,keep_word}.c
-				"$top"/src/{contact,recipe_node,servers,program_names}.c)
+				"$top"/src/{contact,recipe_node,servers,program_names,settings_page}.c)
+			[[ $module == program_move ]] || sources+=("$top/src/program_move.c")
 			[[ $module == program_step ]] || sources+=("$top/src/program_step.c")
 			[[ $module == program_session ]] || sources+=("$top/src/program_session.c")
 			;;

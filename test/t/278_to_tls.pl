@@ -1,6 +1,7 @@
 # An ensemble and its clients go from plain to TLS, one server after the other and then one
-# cluster after the other, as docs/background.md tells it: no lock is lost on the way, and
-# locks pass between those who have TLS and those who do not yet.
+# cluster after the other, as docs/decisions/to-tls.md tells it: no lock is lost on the way, a
+# session that holds one goes over with it, and locks pass between those who have TLS and those
+# who do not yet.
 
 use Certificates;
 use ZkLockTest;
@@ -14,7 +15,8 @@ $authority->issue('client');
 
 my $zk = ZooKeeper->new(servers => 3)->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '1min',
-		'zklock.connect_timeout' => '1min') } qw(berlin paris);
+		'zklock.connect_timeout' => '1min',
+		$_ eq 'berlin' ? (shared_preload_libraries => 'zklock') : ()) } qw(berlin paris);
 my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
 $holder->query_safe("SELECT zk_lock('moving')");
 start_in_queue($waiter, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 2);
@@ -44,22 +46,23 @@ subtest 'the servers, one after the other' => sub {
 };
 
 subtest 'the clusters, one after the other' => sub {
+	my $token = $holder->query_safe(q(SELECT zk_fencing_token('moving')));
 	reconfigure($node{berlin}, tls_settings());
+	assert_becomes { plain_clients() } 1, 'a session of an idle backend leaves the plain ports';
+	assert_becomes { is_encrypted($holder) } 't', 'and has TLS';
+	assert_held($holder, 'moving', 'with its lock');
+	is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'and its token');
 	my $new = background($node{berlin});
 	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
-	assert_held($holder, 'moving', 'a session with locks stays');
-	is(is_encrypted($holder), 'f', 'as it is');
 	assert_passes('moving', $holder, $waiter, 'the lock goes to who has no TLS');
-	assert_passes('moving', $waiter, $new, 'and to who has it');
-	is(is_encrypted($new), 't', 'a new session has');
-	$holder->query_safe("SELECT zk_lock('other')");
-	is(is_encrypted($holder), 't', 'and so has the next one of a backend');
 
+	# It is not preloaded.
 	reconfigure($node{paris}, tls_settings());
-	$waiter->query_safe("SELECT zk_lock('another')");
-	is(is_encrypted($waiter), 't', 'the other cluster');
-	poll_until { plain_clients() == 0 } 'the last to leave the plain ports';
-	assert_held($new, 'moving', 'nothing was lost');
+	assert_soon { is_encrypted($waiter) eq 't' } 'the other cluster';
+	assert_becomes { plain_clients() } 0, 'nobody is left at the plain ports';
+	assert_held($waiter, 'moving', 'nothing was lost');
+	assert_passes('moving', $waiter, $new, 'and the lock goes on');
+	is(is_encrypted($new), 't', 'to one that has begun with TLS');
 	$_->quit foreach $holder, $waiter, $new;
 	poll_until { !$zk->ephemerals('/') } 'their nodes to go';
 };

@@ -105,6 +105,7 @@ static struct
 {
 	const char *error;
 	const char *bad_files;
+	int			ntls_ended;
 	const char *stale;
 	int64_t		received_at;
 	int			silent_ms;		/* nothing received for so long */
@@ -207,6 +208,12 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
 	snprintf(why, TLS_WHY_SIZE, "%s", around.bad_files);
 	return around.bad_files[0] == '\0';
+}
+
+void
+tls_end(void)
+{
+	around.ntls_ended++;
 }
 
 void

@@ -1,0 +1,739 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_move.c
+ *	  The session's program: other servers for a session that lives.
+ *
+ * zklock.servers, or how to use TLS with them, is changed while somebody holds
+ * locks: an ensemble has been moved to other servers, and those of before are
+ * about to stop; or it speaks TLS now, at other ports.  The session follows.
+ * The news comes from the configuration, which the postmaster keeps in a page
+ * of memory (settings_page.h), so that an idle backend need not be woken; and
+ * from the backend where its own settings are others (FRAME_SERVERS).
+ *
+ * The one rule: a server that does not know a session ends it.  So other
+ * servers are not used before one of them has proved that it knows this one.
+ * For that the program connects to it beside the connection that is there, as
+ * the library would when it reconnects, with the session's id and password,
+ * and reads the answer.
+ *	- It grants the session: the ensemble is the same, and the session is at
+ *	  that server now.  The library gets the new list, and its connection is
+ *	  cut, so that it makes another one: to a server of that list.
+ *	- It does not know it: the servers are another ensemble's.  All stays as it
+ *	  was, and the backend says so in the log.
+ *	- No answer: it is asked again, or another one, with growing pauses.  All
+ *	  stays as it was until then.
+ * No proof is needed if there is no session yet; nor if the server that we are
+ * connected to, or while we are not any that the session has used so far, is
+ * behind the new list: then it can do no more harm than it could before.  TLS
+ * that is switched on or off always needs it.
+ *
+ * The proof is ours and not a second handle of the library's, for it is a
+ * request of 49 bytes: zookeeper_close() would end the session itself if it
+ * was called while that handle is connected, and what the library logs does
+ * not say of which handle it speaks.
+ *
+ * Can two connections of one session make anything unsafe?
+ *	- Two clients do not use it: over the connection that proves nothing is
+ *	  asked, and no watch is set.
+ *	- The server that grants it becomes the session's owner at the leader.
+ *	  What is sent over the first connection after that, and has to go to the
+ *	  leader, is refused as SESSIONMOVED: it is not executed, and the server
+ *	  closes the connection (FinalRequestProcessor).  The library sees a lost
+ *	  connection, and the program asks again over the next one, as ever.  What
+ *	  was sent before may still be executed or not: the same.
+ *	- What that refusal leaves at the first server is executed only if the
+ *	  session comes back there, by another connection: that is the late request
+ *	  for which program_request.c looks.
+ *	- Until the cut the first server goes on reporting the session as active.
+ *	  So does a server of before whose connection is cut off from us.  It can
+ *	  only lengthen the life of the session.
+ *	- A date of a proof (contact.h) comes of what was answered over the
+ *	  library's connection alone, and of when that was begun.  The connection
+ *	  that proves is no contact, though it has touched the session.  It asks
+ *	  for the timeout that the session has, for the leader goes by the last one
+ *	  that was asked for; servers that grant another one than those of before
+ *	  do so to any reconnect.
+ *	- The first server forgets the watches with its connection; the library
+ *	  sets them again over the next one, as after each reconnect.
+ *
+ * Thousands of sessions hear of a reload at the same time.  So each waits for
+ * a random part of MOVE_DELAY_MS first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "program_names.h"
+#include "program_tls.h"
+#include "servers.h"
+#include "settings_page.h"
+
+/*
+ * For so long at most, and for a tenth of the session timeout, a session waits
+ * before it follows.
+ */
+#define MOVE_DELAY_MS 2000
+
+/* How long a server may take to answer at first, and later. */
+#define ANSWER_MIN_MS 2000
+#define ANSWER_MAX_MS 10000
+
+/* The pauses between rounds in which no server has answered. */
+#define PAUSE_MIN_MS 500
+#define PAUSE_MAX_MS 30000
+
+/* The same while the session has no connection. */
+#define PAUSE_SUSPENDED_MS 300
+
+/* So many rounds in vain are told. */
+#define SILENT_ROUNDS 3
+
+/*
+ * For so long the library's connection is kept for requests that are not
+ * answered yet, once the session has been proved elsewhere.
+ */
+#define CUT_MS 1000
+
+/*
+ * The request to connect, without its length; and of the answer what stands
+ * before the password.  A server that knows nothing of read-only clients
+ * leaves out the last byte of either.
+ */
+#define REQUEST_SIZE 45
+#define ANSWER_SIZE 20
+
+typedef enum MovePhase
+{
+	MOVE_NONE,					/* nothing else is wanted */
+	MOVE_DELAYED,				/* until due_at, after the news */
+	MOVE_ASKING,				/* until due_at: a server; or, without a
+								 * connection, for the address of any */
+	MOVE_PAUSED,				/* until due_at, after a round in vain */
+	MOVE_CUTTING				/* until due_at, or until nothing is under way:
+								 * the library's connection is to be cut */
+} MovePhase;
+
+struct Move
+{
+	bool		follows_page;
+	uint32_t	seen;			/* which state of the page has been read */
+
+	/* what is used; NULL before the session is opened */
+	char	   *servers;
+	char	   *tls;			/* "": no TLS */
+
+	/* what was wanted last and is of another ensemble; NULL: nothing was */
+	char	   *refused_servers;
+	char	   *refused_tls;
+
+	MovePhase	phase;
+	int64_t		due_at;			/* valid unless that is NONE */
+
+	/* what is wanted instead; NULL, and the rest not valid, if nothing is */
+	char	   *wanted_servers;
+	char	   *wanted_tls;
+	ServerList	list;
+	Names	   *names;			/* of that list; NULL while DELAYED */
+	int			nrounds;		/* in vain */
+	bool		is_told;		/* that they were */
+
+	/* the round */
+	int			ntried;
+	char		tried[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
+	int			fd;				/* of the connection, -1: there is none */
+	bool		is_asked;		/* the request was sent */
+	size_t		length;			/* of the answer so far */
+	unsigned char answer[4 + ANSWER_SIZE];
+	char		said[512];		/* why there was none, or "" */
+};
+
+/* The page of the settings; NULL: zklock is not preloaded. */
+static const SettingsPage *page;
+
+static void look_at_page(Session *session, int64_t now);
+static void want(Session *session, const char *servers, const char *tls);
+static bool is_same(const char *servers, const char *tls,
+					const char *other_servers, const char *other_tls);
+static void forget(Move *move);
+static void go_on(Session *session, int64_t now);
+static void ask_next(Session *session, int64_t now);
+static void pause_round(Session *session, int64_t now);
+static void tell_tls(Session *session, int64_t now, const char *why);
+static bool ask(Session *session, const ServerAddress *address,
+				const ServerAddresses *all, int64_t now);
+static bool begin_tls(const char *text, char why[TLS_WHY_SIZE]);
+static bool is_proved(const Session *session,
+					  const ServerAddresses *addresses);
+static void hear(Session *session, int64_t now);
+static bool send_request(Session *session);
+static void read_answer(Session *session, int64_t now);
+static void note_failure(Move *move, const char *format,...)
+			__attribute__((format(printf, 2, 3)));
+static void hang_up(Move *move);
+static void adopt(Session *session, int64_t now, bool is_cut);
+static void tell(Session *session, ZkMove outcome, const char *text);
+
+void
+move_map_settings(void)
+{
+	page = settings_page_map(PROTOCOL_SETTINGS_FD);
+	close(PROTOCOL_SETTINGS_FD);	/* or nothing; the mapping stays */
+}
+
+/* What the page says now is news, unless the session is opened with it. */
+void
+move_begin(Session *session, const FrameTaken *opening)
+{
+	Move	   *move = program_need(calloc(1, sizeof(*move)));
+
+	move->fd = -1;
+	move->follows_page = opening->frame.u.open.follows_page != 0;
+	move->servers = program_need(strdup(opening->blobs[0]));
+	move->tls = program_need(strdup(opening->blobs[3] != NULL ?
+									opening->blobs[3] : ""));
+	move->seen = page != NULL ? settings_page_state(page) - 1 : 0;
+	session->move = move;
+}
+
+void
+move_take(Session *session, const FrameTaken *taken)
+{
+	Move	   *move = session->move;
+
+	move->follows_page = taken->frame.u.servers.follows_page != 0;
+	want(session, taken->blobs[0],
+		 taken->blobs[1] != NULL ? taken->blobs[1] : "");
+}
+
+void
+move_tick(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+
+	if (move == NULL)
+		return;
+	if (session_is_ending(session))
+	{
+		forget(move);
+		return;
+	}
+	if (move->follows_page && page != NULL)
+		look_at_page(session, now);
+	if (move->phase != MOVE_NONE)
+		go_on(session, now);
+	if (move->phase != MOVE_NONE)
+		program_wake_at(session, move->due_at);
+}
+
+void
+move_poll(const Session *session, struct pollfd polled[MOVE_NPOLLED])
+{
+	const Move *move = session->move;
+
+	for (int i = 0; i < MOVE_NPOLLED; i++)
+		polled[i] = (struct pollfd) {-1, POLLIN, 0};
+	if (move == NULL || move->names == NULL)
+		return;
+	polled[0].fd = names_descriptor(move->names);
+	polled[1].fd = move->fd;
+	if (!move->is_asked)
+		polled[1].events = POLLOUT;
+}
+
+void
+move_hear(Session *session, const struct pollfd polled[MOVE_NPOLLED])
+{
+	Move	   *move = session->move;
+	int64_t		now = protocol_now();
+
+	if (move == NULL || move->names == NULL)
+		return;
+	if (polled[0].revents != 0 && names_take(move->names) &&
+		move->phase == MOVE_ASKING && move->fd < 0)
+		ask_next(session, now);
+	else if (polled[1].revents != 0 && polled[1].fd == move->fd)
+		hear(session, now);
+}
+
+/* ---------------------------------------------------------------------
+ * What is wanted
+ * ---------------------------------------------------------------------
+ */
+
+/* An empty setting names no servers to go to. */
+static void
+look_at_page(Session *session, int64_t now)
+{
+	static SettingsRead settings;
+	Move	   *move = session->move;
+	int64_t		wait_ms;
+
+	if (settings_page_state(page) == move->seen)
+		return;
+	wait_ms = settings_page_read(page, &settings, &move->seen);
+	if (wait_ms == 0 && settings.servers[0] != '\0')
+		want(session, settings.servers, settings.tls);
+	else if (wait_ms != 0 && wait_ms != INT64_MAX)
+		program_wake_at(session, now + wait_ms);
+}
+
+static void
+want(Session *session, const char *servers, const char *tls)
+{
+	Move	   *move = session->move;
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
+	int			delay_ms = session->status.session_timeout_ms / 10;
+
+	if (is_same(servers, tls, move->wanted_servers, move->wanted_tls) ||
+		is_same(servers, tls, move->refused_servers, move->refused_tls))
+		return;
+	if (move->phase == MOVE_CUTTING)
+		session_leave(session);
+	forget(move);
+	free(move->refused_servers);
+	free(move->refused_tls);
+	move->refused_servers = move->refused_tls = NULL;
+	if (is_same(servers, tls, move->servers, move->tls) ||
+		!servers_parse(servers, &list, why))
+		return;
+	move->wanted_servers = program_need(strdup(servers));
+	move->wanted_tls = program_need(strdup(tls));
+	move->list = list;
+	move->nrounds = 0;
+	move->is_told = false;
+	move->phase = MOVE_DELAYED;
+	if (delay_ms > MOVE_DELAY_MS)
+		delay_ms = MOVE_DELAY_MS;
+	move->due_at = protocol_now();
+	if (session->status.state == ZK_CLIENT_CONNECTED)
+		move->due_at += (int64_t) (drand48() * delay_ms);
+}
+
+/* Of the others there may be none. */
+static bool
+is_same(const char *servers, const char *tls, const char *other_servers,
+		const char *other_tls)
+{
+	return other_servers != NULL && strcmp(servers, other_servers) == 0 &&
+		strcmp(tls, other_tls) == 0;
+}
+
+/* Nothing else is wanted any more. */
+static void
+forget(Move *move)
+{
+	hang_up(move);
+	if (move->names != NULL)
+		names_end(move->names);
+	free(move->wanted_servers);
+	free(move->wanted_tls);
+	move->names = NULL;
+	move->wanted_servers = move->wanted_tls = NULL;
+	move->phase = MOVE_NONE;
+}
+
+/* ---------------------------------------------------------------------
+ * The way there
+ * ---------------------------------------------------------------------
+ */
+
+/* Do what is due. */
+static void
+go_on(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+
+	if (move->phase == MOVE_CUTTING &&
+		(session->traffic.npending == 0 || !session->link.is_up ||
+		 now >= move->due_at))
+	{
+		session_leave(session);
+		move->phase = MOVE_NONE;
+	}
+	if (move->phase == MOVE_NONE || move->phase == MOVE_CUTTING ||
+		now < move->due_at)
+		return;
+	if (!session->status.was_connected)
+	{
+		adopt(session, now, true);
+		return;
+	}
+	if (move->phase == MOVE_ASKING && move->fd >= 0)
+	{
+		note_failure(move, "Server \"%s\" did not answer",
+					 move->tried[move->ntried - 1]);
+		hang_up(move);
+	}
+	else
+	{
+		/* a new round */
+		if (move->names == NULL)
+			move->names = names_begin(&move->list);
+		names_look_up(move->names, false);
+		move->ntried = 0;
+		move->said[0] = '\0';
+	}
+	ask_next(session, now);
+}
+
+/* Ask an address that was not asked in this round, or wait for one. */
+static void
+ask_next(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+	ServerAddresses *addresses = program_need(malloc(sizeof(*addresses)));
+	int64_t		answer_ms = (int64_t) ANSWER_MIN_MS * (1 + move->nrounds);
+	bool		is_asking = false;
+
+	move->phase = MOVE_ASKING;
+	if (!names_collect(move->names, &move->list, addresses))
+		note_failure(move, "%s", addresses->complaint);
+	else if (is_proved(session, addresses))
+	{
+		free(addresses);
+		adopt(session, now, false);
+		return;
+	}
+	for (int i = 0; i < addresses->count && !is_asking; i++)
+	{
+		const ServerAddress *address = &addresses->all[(i + (int) (session->open.first_server % addresses->count)) % addresses->count];
+		int			tried = 0;
+
+		while (tried < move->ntried &&
+			   strcmp(move->tried[tried], address->text) != 0)
+			tried++;
+		if (tried < move->ntried || move->ntried == SERVERS_ADDRESSES_MAX)
+			continue;
+		strcpy(move->tried[move->ntried++], address->text);
+		is_asking = ask(session, address, addresses, now);
+		if (move->phase != MOVE_ASKING)
+			break;				/* TLS cannot be had with any of them */
+	}
+	free(addresses);
+	if (move->phase != MOVE_ASKING)
+		return;
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		answer_ms = (session->early_deadline - now) / 4;
+	if (answer_ms > ANSWER_MAX_MS)
+		answer_ms = ANSWER_MAX_MS;
+	if (answer_ms < PAUSE_SUSPENDED_MS)
+		answer_ms = PAUSE_SUSPENDED_MS;
+	move->due_at = now + answer_ms;
+	if (is_asking || names_awaited_since(move->names) != INT64_MAX)
+		return;
+	pause_round(session, now);
+	if (move->nrounds >= SILENT_ROUNDS && !move->is_told)
+		tell(session, ZK_MOVE_SILENT, move->said);
+	move->is_told |= move->nrounds >= SILENT_ROUNDS;
+}
+
+/* Nobody has answered: all are asked again, after a while. */
+static void
+pause_round(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+	int64_t		pause_ms = (int64_t) PAUSE_MIN_MS <<
+		(move->nrounds < 6 ? move->nrounds : 6);
+
+	if (pause_ms > PAUSE_MAX_MS)
+		pause_ms = PAUSE_MAX_MS;
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		pause_ms = PAUSE_SUSPENDED_MS;
+	move->phase = MOVE_PAUSED;
+	move->due_at = now + pause_ms / 2 +
+		(int64_t) (drand48() * (double) pause_ms);
+	move->nrounds++;
+}
+
+/*
+ * TLS cannot be had.  The files may be mended without any change of the
+ * settings, so it is tried again.
+ */
+static void
+tell_tls(Session *session, int64_t now, const char *why)
+{
+	Move	   *move = session->move;
+
+	hang_up(move);
+	if (!move->is_told)
+		tell(session, ZK_MOVE_TLS, why);
+	move->is_told = true;
+	pause_round(session, now);
+}
+
+/*
+ * Is it no risk to use these?  While there is a connection that is asked of
+ * its server.
+ */
+static bool
+is_proved(const Session *session, const ServerAddresses *addresses)
+{
+	const Move *move = session->move;
+	bool		is_shared = false;
+
+	if ((move->tls[0] == '\0') != (move->wanted_tls[0] == '\0'))
+		return false;
+	if (session->status.state == ZK_CLIENT_CONNECTED)
+		return servers_contain(addresses, session->server);
+	for (int i = 0; i < addresses->count && !is_shared; i++)
+		is_shared = servers_contain(&session->addresses,
+									addresses->all[i].text);
+	return is_shared;
+}
+
+/* Connect to it, as the wanted settings say; false if that has failed. */
+static bool
+ask(Session *session, const ServerAddress *address, const ServerAddresses *all,
+	int64_t now)
+{
+	Move	   *move = session->move;
+	char		why[TLS_WHY_SIZE];
+	bool		is_other_tls = strcmp(move->tls, move->wanted_tls) != 0;
+	int			rc = -1;
+	int			error;
+
+	move->is_asked = false;
+	move->length = 0;
+	move->fd = socket(address->address.ss_family,
+					  SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (move->fd < 0)
+	{
+		note_failure(move, "%s", strerror(errno));
+		return false;
+	}
+
+	/* the library's connections are to be as they were, as long as it can be */
+	if (is_other_tls && !begin_tls(move->wanted_tls, why))
+	{
+		tell_tls(session, now, why);
+		return false;
+	}
+	tls_expect(&move->list, all->all, all->count);
+	rc = connect(move->fd, (const struct sockaddr *) &address->address,
+				 address->length);
+	error = errno;
+	if (is_other_tls)
+		(void) begin_tls(move->tls, why);	/* it could before */
+	tls_expect(names_list(session->names), session->addresses.all,
+			   session->addresses.count);
+	if (rc == 0 || error == EINPROGRESS)
+		return true;
+	note_failure(move, "Server \"%s\" cannot be reached: %s", address->text,
+				 strerror(error));
+	hang_up(move);
+	return false;
+}
+
+/* Connections that are made from now on are to be so. */
+static bool
+begin_tls(const char *text, char why[TLS_WHY_SIZE])
+{
+	if (text[0] != '\0')
+		return tls_begin(text, why);
+	tls_end();
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * The proof
+ * ---------------------------------------------------------------------
+ */
+
+/* Something has happened to the connection. */
+static void
+hear(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+	const char *server = move->tried[move->ntried - 1];
+	int			error = 0;
+	socklen_t	size = sizeof(error);
+	ssize_t		received;
+
+	if (!move->is_asked)
+	{
+		getsockopt(move->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+		move->is_asked = error == 0 && send_request(session);
+		if (move->is_asked)
+			return;
+		note_failure(move, "Server \"%s\" cannot be reached: %s", server,
+					 strerror(error != 0 ? error : EPIPE));
+	}
+	else
+	{
+		received = recv(move->fd, move->answer + move->length,
+						sizeof(move->answer) - move->length, MSG_DONTWAIT);
+		if (received < 0 && (errno == EINTR || errno == EAGAIN))
+			return;
+		if (received > 0)
+			move->length += (size_t) received;
+		if (move->length == sizeof(move->answer))
+		{
+			read_answer(session, now);
+			return;
+		}
+		if (received > 0)
+			return;
+		if (tls_error(move->fd)[0] != '\0')
+			note_failure(move, "%s", tls_error(move->fd));
+		else
+			note_failure(move, "Server \"%s\" closed the connection", server);
+	}
+	hang_up(move);
+	ask_next(session, now);
+}
+
+/*
+ * The request of a client that has a session: its length, the version of the
+ * protocol (0), the last change that it has seen, the timeout, the session's
+ * id, the length of its password, that, and that the client wants no server
+ * that is read-only.  false if it could not be sent.
+ */
+static bool
+send_request(Session *session)
+{
+	const SessionTicket *ticket = &session->status.ticket;
+	unsigned char request[4 + REQUEST_SIZE] = {0};
+	uint32_t	word;
+
+	word = htonl(REQUEST_SIZE);
+	memcpy(request, &word, 4);
+	word = htonl((uint32_t) session->status.session_timeout_ms);
+	memcpy(request + 16, &word, 4);
+	word = htonl((uint32_t) ((uint64_t) ticket->session_id >> 32));
+	memcpy(request + 20, &word, 4);
+	word = htonl((uint32_t) ticket->session_id);
+	memcpy(request + 24, &word, 4);
+	word = htonl(sizeof(ticket->password));
+	memcpy(request + 28, &word, 4);
+	memcpy(request + 32, ticket->password, sizeof(ticket->password));
+	return send(session->move->fd, request, sizeof(request),
+				MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof(request);
+}
+
+/*
+ * The answer: its length, the version of the protocol, the timeout, which is 0
+ * if there is no such session, and the session's id.
+ */
+static void
+read_answer(Session *session, int64_t now)
+{
+	Move	   *move = session->move;
+	const char *server = move->tried[move->ntried - 1];
+	uint32_t	words[5];
+	int64_t		id;
+	int			timeout;
+	char		rest[64];
+
+	for (int i = 0; i < 5; i++)
+	{
+		memcpy(&words[i], move->answer + 4 * i, 4);
+		words[i] = ntohl(words[i]);
+	}
+	timeout = (int) words[2];
+	id = (int64_t) ((uint64_t) words[3] << 32 | words[4]);
+
+	/* what is left unread makes the kernel reset the connection: no harm */
+	(void) recv(move->fd, rest, sizeof(rest), MSG_DONTWAIT);
+	hang_up(move);
+	if (words[0] < ANSWER_SIZE || words[0] > 1000 || timeout < 0 ||
+		(timeout > 0 && id != session->status.ticket.session_id))
+	{
+		note_failure(move, "What answers at \"%s\" is not ZooKeeper", server);
+		ask_next(session, now);
+	}
+	else if (timeout == 0)
+	{
+		tell(session, ZK_MOVE_UNKNOWN, server);
+		move->refused_servers = move->wanted_servers;
+		move->refused_tls = move->wanted_tls;
+		move->wanted_servers = move->wanted_tls = NULL;
+		forget(move);
+	}
+	else
+		adopt(session, now, true);
+}
+
+static void
+note_failure(Move *move, const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(move->said, sizeof(move->said), format, args);
+	va_end(args);
+}
+
+/* Close the connection that proves, without a word. */
+static void
+hang_up(Move *move)
+{
+	if (move->fd >= 0)
+		close(move->fd);
+	move->fd = -1;
+}
+
+/* ---------------------------------------------------------------------
+ * The move
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * What was wanted is what is used from now on: by the next connection, and if
+ * is_cut that is to be made soon.
+ */
+static void
+adopt(Session *session, int64_t now, bool is_cut)
+{
+	Move	   *move = session->move;
+	char		why[TLS_WHY_SIZE];
+
+	if (strcmp(move->tls, move->wanted_tls) != 0 &&
+		!begin_tls(move->wanted_tls, why))
+	{
+		tell_tls(session, now, why);
+		return;
+	}
+	free(move->servers);
+	free(move->tls);
+	move->servers = move->wanted_servers;
+	move->tls = move->wanted_tls;
+	move->wanted_servers = move->wanted_tls = NULL;
+	if (move->names == NULL)
+	{
+		move->names = names_begin(&move->list);
+		names_look_up(move->names, false);
+	}
+	session_adopt(session, move->names);
+	move->names = NULL;
+	forget(move);
+	tell(session, ZK_MOVE_DONE, session->server);
+	if (!is_cut)
+		return;
+	move->phase = MOVE_CUTTING;
+	move->due_at = now + CUT_MS;
+	go_on(session, now);
+}
+
+static void
+tell(Session *session, ZkMove outcome, const char *text)
+{
+	const Move *move = session->move;
+	const Frame frame = {.kind = FRAME_MOVE,.u.move.outcome = outcome};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(text), frame_text(move->servers),
+		frame_text(move->tls[0] != '\0' ? move->tls : NULL)
+	};
+
+	program_put(session, &frame, blobs, true);
+}

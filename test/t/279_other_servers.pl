@@ -1,0 +1,111 @@
+# zklock.servers names other servers while locks are held: those to which an ensemble has been
+# moved, as clients see a reconfiguration. The sessions follow, also of backends that are idle or
+# busy, once the new servers have proved that they know them; those of another ensemble are not
+# used.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new(servers => 3)->start;
+my $other = ZooKeeper->new->start;
+my ($first, @others) = sort { ($a == $zk->leader) <=> ($b == $zk->leader) } $zk->members;
+my ($from, $to) = ($zk->connect_string($first), $zk->connect_string(@others));
+my $node = cluster('main', $zk, servers => $from, shared_preload_libraries => 'zklock');
+my $role = 'of_its_own';
+$node->safe_psql('postgres', "CREATE ROLE $role LOGIN SUPERUSER; ALTER ROLE $role SET zklock.servers = '$to';"
+	  . 'CREATE TABLE done (what text)');
+
+# Which of these servers have a connection of the session?
+sub servers_of ($session_id, $ensemble = $zk, @members)
+{
+	@members = $ensemble->running unless @members;
+	return join ' ', grep { $ensemble->four_letter_word('cons', $_) =~ /\bsid=\Q$session_id\E,/ } @members;
+}
+
+sub holder ($name, %option)
+{
+	my $session = background($node, %option);
+	$session->query_safe("SELECT zk_lock('$name')");
+	return $session;
+}
+
+sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
+
+# Without a word to its backend.
+sub assert_moves ($session_id, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return assert_soon { servers_of($session_id, $zk, @others) && !servers_of($session_id, $zk, $first) } $what;
+}
+
+my ($idle, $busy) = map { holder($_) } qw(idle busy);
+my %id = (idle => session_of($idle), busy => session_of($busy));
+like($id{idle}, qr/^0x[[:xdigit:]]+$/, 'the id of a session');
+my $token = $idle->query_safe(q(SELECT zk_fencing_token('idle')));
+
+subtest 'an ensemble moves' => sub {
+	is(servers_of($id{$_}), $first, "the session of the $_ backend is where it was set to be") foreach sort keys %id;
+	$busy->start_query('SELECT pg_sleep(600)');
+	reconfigure($node, 'zklock.servers' => $to);
+	assert_moves($id{$_}, "that of the $_ backend goes where it is set to be now") foreach sort keys %id;
+	$zk->stop($first);
+	assert_held($idle, 'idle', 'and keeps its lock when the server of before stops');
+	is($idle->query_safe(q(SELECT zk_fencing_token('idle'))), $token, 'with the token that it had');
+	is(session_of($idle), $id{idle}, 'it is the same session');
+	assert_query($idle, q(INSERT INTO done VALUES ('moved')), '00000', 'it commits');
+	ok(!$busy->is_done, 'the busy one goes on');
+	$busy->cancel;
+	assert_ends($busy, '57014', 'until it is canceled');
+	assert_held($busy, 'busy', 'and has its lock');
+	$zk->start($first);
+};
+
+subtest 'the servers of another ensemble' => sub {
+	my $own = holder('own', user => $role);
+	my $id = session_of($own);
+	my $offset = -s $node->logfile;
+	my $unknown = sub ($session_id) {
+		return slurp_file($node->logfile, $offset) =~
+		  /the servers in "zklock.servers" do not know ZooKeeper session \Q$session_id\E, which stays/;
+	};
+	reconfigure($node, 'zklock.servers' => $other->connect_string);
+	assert_soon { $idle->query_safe('SELECT 1') && $unknown->($id{idle}) } 'the log says that they do not know it';
+	assert_held($idle, 'idle', 'it keeps its lock');
+	like(servers_of($id{idle}), qr/^\d$/, 'at the servers of before');
+	my $new = holder('idle');
+	is(servers_of(session_of($new), $other), 1, 'a new session uses the new ones');
+	$new->quit;
+	assert_held($own, 'own', 'servers of its own');
+	ok(!$unknown->($id), 'are not changed by a reload');
+	$own->quit;
+	reconfigure($node, 'zklock.servers' => $to);
+};
+
+subtest 'servers that one session sets' => sub {
+	my $at = servers_of($id{idle});
+	my ($another) = grep { $_ ne $at } @others;
+	$idle->query_safe("SET zklock.servers = '" . $zk->connect_string($another) . "'");
+	assert_becomes { $idle->query_safe('SELECT 1'); servers_of($id{idle}) } $another, 'are used with its next statement';
+	assert_held($idle, 'idle', 'with the lock held');
+	$idle->query_safe('RESET zklock.servers');
+	$idle->query_safe('SELECT 1');
+	reconfigure($node, 'zklock.servers' => $from);
+	assert_becomes { servers_of($id{idle}) } $first, 'and when that is over it follows the configuration';
+	assert_held($idle, 'idle', 'still held');
+};
+
+subtest 'not preloaded' => sub {
+	reconfigure($node, 'zklock.servers' => $from);
+	$node->append_conf('postgresql.conf', q(shared_preload_libraries = ''));
+	$_->quit foreach $idle, $busy;
+	$node->restart;
+	my $session = holder('alone');
+	my $id = session_of($session);
+	is(servers_of($id), $first, 'connected');
+	reconfigure($node, 'zklock.servers' => $to);
+	assert_soon { $session->query_safe('SELECT 1') && servers_of($id, $zk, @others) && !servers_of($id, $zk, $first) }
+	'a session follows with its next statement';
+	assert_held($session, 'alone', 'with its lock');
+	assert_leave_nothing($zk, lock_path('alone'), $session);
+};
+
+done_testing();

@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_program_move.c
+ *	  Unit test of src/program_move.c: a session that lives is given other
+ *	  servers, of which this test is one (fake_library.h has the rest).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "fake_library.h"
+
+#include <arpa/inet.h>
+
+/* A session waits that long before it follows: see drand48() of the library. */
+#define DELAY_MS (TIMEOUT_MS / 10 / 2)
+
+/* The server, the list that names it, and its connection. */
+static int	listener = -1;
+static char ours[SERVERS_ADDRESS_SIZE];
+static int	connection = -1;
+static unsigned char asked[100];
+
+static void
+listen_anywhere(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t	size = sizeof(address);
+
+	/* above the descriptors of the program */
+	listener = fcntl(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), F_DUPFD, 50);
+	ok(bind(listener, (struct sockaddr *) &address, sizeof(address)) == 0 &&
+	   listen(listener, 5) == 0 &&
+	   getsockname(listener, (struct sockaddr *) &address, &size) == 0, "a server");
+	snprintf(ours, sizeof(ours), "127.0.0.1:%d", ntohs(address.sin_port));
+}
+
+/* The backend says that these are the servers. */
+static void
+give(const char *servers, const char *tls)
+{
+	FrameTaken	taken = {.frame.kind = FRAME_SERVERS,.blobs = {servers, tls}};
+
+	ok(request_take(session, &taken), "given %s", servers);
+}
+
+/* What is due, and what has happened to the connection. */
+static void
+turn(int64_t ms)
+{
+	struct pollfd polled[MOVE_NPOLLED];
+
+	boot_ms += ms;
+	session->wake_at = INT64_MAX;
+	move_tick(session, boot_ms);
+	move_poll(session, polled);
+	poll(polled, MOVE_NPOLLED, 20);
+	move_hear(session, polled);
+}
+
+static bool
+is_called(void)
+{
+	if (connection >= 0)
+		close(connection);
+	connection = accept(listener, NULL, NULL);
+	return connection >= 0;
+}
+
+/* Is there a request to connect, over a connection that is taken here? */
+static bool
+is_asked(void)
+{
+	ssize_t		received = -1;
+
+	for (int i = 0; i < 100 && !is_called(); i++)
+		turn(0);
+	for (int i = 0; i < 100 && connection >= 0 && received < 0; i++)
+	{
+		turn(0);
+		received = recv(connection, asked, sizeof(asked), MSG_DONTWAIT);
+	}
+	return received == 49;
+}
+
+/* Answer it: with that timeout, for that session. */
+static void
+grant(int timeout_ms, int64_t id)
+{
+	unsigned char reply[41] = {0};
+	uint32_t	words[] = {
+		htonl(37), 0, htonl((uint32_t) timeout_ms), htonl((uint32_t) (id >> 32)),
+		htonl((uint32_t) id), htonl(16)
+	};
+
+	memcpy(reply, words, sizeof(words));
+	ok(send(connection, reply, sizeof(reply), 0) == sizeof(reply), "the server answers");
+	for (int i = 0; i < 10; i++)
+		turn(0);
+}
+
+/* What is told of it; -1: nothing. */
+static int
+told(void)
+{
+	FrameTaken	frame;
+
+	while ((frame = next_frame()).frame.kind != 0)
+		if (frame.frame.kind == FRAME_MOVE)
+			return frame.frame.u.move.outcome;
+	return -1;
+}
+
+static bool
+uses(const char *host_port)
+{
+	const Server *server = &names_list(session->names)->servers[0];
+	char		text[300];
+
+	snprintf(text, sizeof(text), "%s:%d", server->host, server->port);
+	return strcmp(text, host_port) == 0;
+}
+
+static void
+begin(void)
+{
+	open_and_connect(THREE);
+	(void) count_frames(FRAME_STATUS);
+}
+
+static uint32_t
+word_at(int at)
+{
+	uint32_t	word;
+
+	memcpy(&word, asked + at, sizeof(word));
+	return ntohl(word);
+}
+
+static void
+test_proved(void)
+{
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS - 1);
+	ok(!is_called(), "not at once");
+	turn(1);
+	ok(is_asked(), "the new server is asked");
+	is_int(45, word_at(0), "a request to connect");
+	is_int(TIMEOUT_MS, word_at(16), "with the timeout");
+	is_int(4711, word_at(24), "the id of the session");
+	is_int(16, word_at(28), "the length");
+	ok(memcmp(asked + 32, "0123456789abcde", 16) == 0, "and its password");
+	ok(!session->link.is_left && uses("127.0.0.1:1"), "nothing has changed until it answers");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "when it knows the session the backend is told");
+	ok(uses(ours), "the servers are used");
+	ok(session->link.is_left, "the connection is cut");
+	is_int(0, recv(connection, asked, 1, MSG_DONTWAIT), "the one that has proved it is closed, without a word");
+}
+
+/* What is under way has a second. */
+static void
+test_under_way(void)
+{
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	session->traffic.npending = 1;
+	grant(TIMEOUT_MS, 4711);
+	ok(uses(ours) && !session->link.is_left, "the connection is left to a request");
+	turn(999);
+	ok(!session->link.is_left, "for a second");
+	turn(1);
+	ok(session->link.is_left, "and no longer");
+	session->traffic.npending = 0;
+}
+
+static void
+test_unknown(void)
+{
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	grant(0, 0);
+	is_int(ZK_MOVE_UNKNOWN, told(), "it does not know the session");
+	ok(uses("127.0.0.1:1") && !session->link.is_left, "all stays as it was");
+	is_int(ZK_CLIENT_CONNECTED, session->status.state, "and connected");
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(!is_called(), "the same list is not tried again");
+	give(THREE, NULL);
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "until it was another one meanwhile");
+}
+
+static void
+test_no_answer(void)
+{
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	grant(TIMEOUT_MS, 4712);
+	is_int(-1, told(), "an answer for another session is none");
+	turn(60000);
+	ok(is_asked(), "it is asked again");
+	close(connection);
+	connection = -1;
+	turn(0);
+	is_int(-1, told(), "it closes the connection");
+	turn(60000);
+	ok(is_asked(), "and again");
+	turn(10000);
+	is_int(ZK_MOVE_SILENT, told(), "a third time in vain is told");
+	ok(uses("127.0.0.1:1") && !session->link.is_left, "all stays as it was");
+	turn(60000);
+	ok(is_asked(), "and it is asked again");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "until it knows the session");
+}
+
+static void
+test_tls(void)
+{
+	begin();
+	around.bad_files = "There is no such file";
+	give(ours, "files");
+	turn(DELAY_MS);
+	is_int(ZK_MOVE_TLS, told(), "TLS cannot be had");
+	ok(!is_called(), "and nothing goes without");
+	turn(60000);
+	is_int(-1, told(), "that is told once");
+	around.bad_files = "";
+	around.ntls_ended = 0;
+	turn(60000);
+	ok(is_asked(), "when it can be had the server is asked");
+	is_int(1, around.ntls_ended, "the library goes on without meanwhile");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "it knows the session");
+	is_int(1, around.ntls_ended, "and has TLS from now on");
+	ok(session->link.is_left, "over another connection");
+
+	begin();
+	give(THREE, "files");
+	turn(DELAY_MS);
+	ok(uses("127.0.0.1:1") && told() == -1, "the same server has to prove itself with TLS");
+}
+
+static void
+test_without_proof(void)
+{
+	begin();
+	give("127.0.0.1:9,127.0.0.1:1", NULL);
+	turn(DELAY_MS);
+	is_int(ZK_MOVE_DONE, told(), "a list with the server that is connected");
+	ok(uses("127.0.0.1:9") && !session->link.is_left, "is used, and the connection stays");
+
+	begin();
+	disconnect_now(ZCONNECTIONLOSS);
+	give("127.0.0.1:3,127.0.0.1:9", NULL);
+	turn(0);
+	is_int(ZK_MOVE_DONE, told(), "without a connection a list that has any server of before is used at once");
+
+	open_session(THREE);
+	(void) count_frames(FRAME_STATUS);
+	give(ours, NULL);
+	turn(0);
+	is_int(ZK_MOVE_DONE, told(), "so is any list before there is a session");
+	ok(!is_called() && uses(ours), "and nobody is asked");
+
+	begin();
+	give(THREE, NULL);
+	turn(DELAY_MS);
+	is_int(-1, told(), "the same list is no news");
+}
+
+int
+main(void)
+{
+	listen_anywhere();
+	test_proved();
+	test_under_way();
+	test_unknown();
+	test_no_answer();
+	test_tls();
+	test_without_proof();
+	return done_testing();
+}
