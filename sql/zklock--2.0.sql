@@ -1356,7 +1356,7 @@ BEGIN ATOMIC
 		UNION ALL
 		SELECT 10, 'session', r.*
 		FROM own AS o, LATERAL (VALUES
-			(1, o.session_state = 'none', 'ok',
+			(1, o.session_state = 'none' OR o.session_state = 'idle', 'ok',
 				'this connection has none, and none was opened: zk_check(true) does', NULL),
 			(2, o.session_state = 'connected', 'ok', pg_catalog.concat('this connection has one, at ', o.server), NULL),
 			(3, true, 'warning', 'this connection has one that is not connected',

@@ -339,11 +339,11 @@ zklock_end_transaction(void)
 				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), ZK_WORK_NONE);
 	if (!had_locks)
 		zklock_session_rest();
-	zklock_session_end_use();
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (nheld > 0)
 		zklock_session_interrupt_on_loss(true);
+	zklock_session_end_use();
 }
 
 void

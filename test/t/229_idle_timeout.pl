@@ -44,6 +44,8 @@ subtest 'a pool in the afternoon' => sub {
 		'by another session');
 	is(losses(), $losses, 'none was lost');
 	unlike(substr(slurp_file($node->logfile), $length), qr/lost|WARNING|ERROR/, 'and nothing is in the log');
+	is($pool[1]->query_safe("SELECT state FROM zk_check(false) WHERE item = 'session'"), 'ok',
+		'zk_check() has nothing to say of it');
 	$pool[1]->query_safe('SELECT zk_disconnect()');
 	is($pool[1]->query_safe('SELECT state FROM zk_session'), 'none', 'what is idle can be closed');
 };
