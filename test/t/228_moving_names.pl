@@ -93,8 +93,8 @@ subtest 'slow names' => sub {
 	like($session->query("SELECT zk_lock('one')"), qr/^\d+$/, 'one that is not slow is enough');
 	assert_released($zk, 'one', $session);
 
-	know(map { $_ => "~4000 $place{$_}" } keys %place);
-	$session = background($node, 'zklock.connect_timeout' => '11s');
+	know(map { $_ => "~6000 $place{$_}" } keys %place);
+	$session = background($node, 'zklock.connect_timeout' => '17s');
 	like($session->query("SELECT zk_lock('all')"), qr/^\d+$/, 'they are looked up side by side');
 	assert_released($zk, 'all', $session);
 

@@ -77,6 +77,7 @@ static struct
 	const char *server;
 	bool		is_over;		/* unrecoverable */
 	bool		has_no_room;	/* does not start */
+	bool		has_no_list;	/* takes no other servers */
 	int			refusal;		/* the code with which it takes no request */
 	const char *refused;		/* the one function that takes none; NULL: all do */
 	bool		drops;			/* the connection, as it takes a request */
@@ -114,6 +115,7 @@ static struct
 	int			nkilled;
 	uint32_t	told_loss;		/* what the page and the frames said by then */
 	uint64_t	told_frames;
+	bool		cannot_fork;
 	const char *found;			/* the address of names that end with ".test";
 								 * NULL: they are unknown */
 }			around;
@@ -174,6 +176,16 @@ kill(pid_t pid, int number)
 		return 0;
 	}
 	return (int) syscall(SYS_kill, pid, number);
+}
+
+pid_t
+fork(void)
+{
+	pid_t		(*libc) (void);
+
+	*(void **) &libc = dlsym(RTLD_NEXT, "fork");
+	errno = EAGAIN;
+	return around.cannot_fork ? -1 : libc();
 }
 
 /* Of all names the one "slow.test" is looked up for ever. */
@@ -331,7 +343,7 @@ zoo_set_servers(zhandle_t *zh, const char *hosts)
 	snprintf(library.stand_in, sizeof(library.stand_in), "%s", library.hosts);
 	snprintf(library.hosts, sizeof(library.hosts), "%s", hosts);
 	library.nset++;
-	return ZOK;
+	return library.has_no_list ? ZSYSTEMERROR : ZOK;
 }
 
 int

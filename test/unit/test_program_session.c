@@ -214,6 +214,34 @@ test_first_address(void)
 	names_end(session->names);
 }
 
+/* The kernel has no process, or the library no memory: later it may. */
+static void
+test_names_without_room(void)
+{
+	FrameTaken	opening = opening_of("quick.test:1,127.0.0.1:3");
+
+	begin_session();
+	around.cannot_fork = true;
+	session_open(session, &opening);
+	ok(!names_is_awaited(session->names, 0), "a name that cannot be looked up");
+	is_str("Host \"quick.test\" could not be looked up: Resource temporarily unavailable", session->last_error,
+		   "that is told");
+	is_str("127.0.0.1:3", library.hosts, "the others are used");
+	around.cannot_fork = false;
+	around.parent = getpid();
+	around.found = "192.0.2.9";
+	boot_ms += 1000;
+	session_follow_names(session, boot_ms);
+	take_names();
+	library.has_no_list = true;
+	session_follow_names(session, boot_ms);
+	is_int(1, session->link.naddresses, "a list that the library does not take");
+	library.has_no_list = false;
+	session_follow_names(session, boot_ms);
+	is_int(3, session->link.naddresses, "it gets again");
+	names_end(session->names);
+}
+
 /* When names are looked up again, by the times since the connection broke. */
 static void
 test_looking_up_again(void)
@@ -1321,6 +1349,7 @@ main(void)
 	test_opening();
 	test_refused_opening();
 	test_first_address();
+	test_names_without_room();
 	test_looking_up_again();
 	test_other_servers();
 	test_connection();
