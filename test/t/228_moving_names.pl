@@ -103,13 +103,20 @@ subtest 'slow names' => sub {
 	assert_query($session, "SELECT zk_lock('none')", '08001', 'none comes in time');
 	like($session->error, qr/DETAIL:  Host "zk1\.test" is still being looked up; host "zk2\.test" is still being looked up; .*\nHINT:  .*DNS.*zk_check\(\)/,
 		'and that is said');
-	$session->query_safe("SET zklock.connect_timeout = '2min'");
-	$session->start_query("SELECT zk_lock('none')");
-	my @programs;
-	poll_until { (@programs = session_programs($session->pid)) >= 4 } 'three look-ups';
-	$session->terminate;
-	$session->wait_result;
-	assert_soon { !grep { -d "/proc/$_" } @programs } 'a backend that ends meanwhile leaves no process', 30;
+	$session->quit;
+
+	# The program has a child for each name.
+	foreach my $end (qw(backend program))
+	{
+		$session = background($node, 'zklock.connect_timeout' => '2min');
+		$session->start_query("SELECT zk_lock('none')");
+		my @programs;
+		poll_until { (@programs = session_programs($session->pid)) == 4 } 'three look-ups';
+		my ($program) = grep { slurp_file("/proc/$_/stat") =~ /^\d+ \(.*\) \S (\d+)/ && $1 == $session->pid } @programs;
+		$end eq 'backend' ? $session->terminate : kill KILL => $program;
+		$session->wait_result;
+		assert_soon { !grep { -d "/proc/$_" } @programs } "a $end that ends meanwhile leaves no process", 30;
+	}
 	know(%place);
 };
 
