@@ -1366,7 +1366,7 @@ BEGIN ATOMIC
 		UNION ALL
 		-- All that is found in the ensemble itself; docs/monitoring.md marks these rows.
 		SELECT 10, 'not looked at', 1, true, 'note',
-			'jute.maxbuffer, granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases: only a session tells',
+			'jute.maxbuffer, granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases, containers: only a session tells',
 			'Run zk_check(true), too: after each change of the settings or of the ensemble, and now and then.'
 		FROM own AS o
 		WHERE NOT o.with_session
@@ -1552,6 +1552,16 @@ BEGIN ATOMIC
 			(3, true, 'ok', 'no lease that was looked at is overdue', NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE l.number > 0 AND s.item = 'preloading'
+		UNION ALL
+		SELECT 20, s.item, r.*
+		FROM step AS s, LATERAL (VALUES
+			(1, s.place > 0, 'note',
+				pg_catalog.format('%s of %s znodes of lock names that were looked at have never had a queue node, "%s" among them: ZooKeeper does not remove them',
+					s.place, s.number, s.subject),
+				'Set znode.container.maxNeverUsedIntervalMs of the servers, to 3600000 for instance; or delete them (delete in zkCli.sh).'),
+			(2, true, 'ok', pg_catalog.format('all %s znodes of lock names that were looked at have been used', s.number), NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'containers' AND s.number > 0
 		UNION ALL
 		SELECT 20, 'data', r.*
 		FROM ensemble AS e, (

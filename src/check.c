@@ -39,6 +39,7 @@
 #include "expiry.h"
 #include "lock.h"
 #include "name.h"
+#include "nested.h"
 #include "nodedata.h"
 #include "recipe.h"
 #include "roundtrip.h"
@@ -58,6 +59,9 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 
 /* Most answers: one of the program, five of each address. */
 #define ANSWERS_MAX (1 + 5 * ASK_ALL_MAX)
+
+/* Below how many znodes in the root it is looked for unused ones, too. */
+#define UNUSED_PARENTS 4
 
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160
@@ -101,6 +105,9 @@ static bool put_node(ZkRoundTrip *trip, Check *check, const char *item,
 static bool try_to_make(ZkRoundTrip *trip, Check *check, const char *root);
 static void put_siblings(ZkRoundTrip *trip, const Check *check,
 						 const char *root);
+static void put_unused(ZkRoundTrip *trip, const Check *check, const char *root);
+static int	find_unused(ZkRoundTrip *trip, const Check *check,
+						const char *parent, List **unused, List **used);
 static void put_leases(ZkRoundTrip *trip, const Check *check, const char *root);
 static void put_reply(const Check *check, const char *item,
 					  const char *path, const ZkReply *reply);
@@ -475,6 +482,7 @@ talk(ZkRoundTrip *trip, void *argument)
 		return check->is_late;
 	put_siblings(trip, check, root);
 	put_leases(trip, check, root);
+	put_unused(trip, check, root);
 	return true;
 }
 
@@ -567,6 +575,72 @@ put_siblings(ZkRoundTrip *trip, const Check *check, const char *root)
 						 zklock_nodedata_describe(&who), 0);
 		}
 	}
+}
+
+/*
+ * Of some znodes of locks and what is above them: how many never had a child,
+ * of how many.  A container is one whose maker was killed before the first
+ * child, and the server does not remove it.  One that is being used just now
+ * has its child by the second look.
+ */
+static void
+put_unused(ZkRoundTrip *trip, const Check *check, const char *root)
+{
+	List	   *unused = NIL;
+	List	   *used = NIL;
+	List	   *below = NIL;
+	const char *first = NULL;
+	int			nfound = find_unused(trip, check, root, &unused, &used);
+	int			nunused = 0;
+
+	for (int i = 0; i < Min(list_length(used), UNUSED_PARENTS); i++)
+		nfound += find_unused(trip, check, list_nth(used, i), &unused, &below);
+	foreach_ptr(const char, path, unused)
+	{
+		const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
+
+		if (reply == NULL || reply->result != ZK_OK || reply->nchanges != 0)
+			continue;
+		nunused++;
+		first = path;
+	}
+	put_fact(check, "containers", "counted", nunused,
+			 first == NULL ? NULL : zklock_nodedata_quotable(first), NULL,
+			 nfound);
+}
+
+/*
+ * Add the paths of some znodes below the parent to those that have, or had
+ * children, or to those that never did.  Queue nodes and what zklock has
+ * besides locks are left out.  Result: how many there were.
+ */
+static int
+find_unused(ZkRoundTrip *trip, const Check *check, const char *parent,
+			List **unused, List **used)
+{
+	const ZkSample *sample =
+		zklock_roundtrip_begin_sample(trip, parent,
+									  (int) (check->deadline - protocol_now()));
+	int			nfound = 0;
+
+	for (int i = 0; i < sample->nnodes; i++)
+	{
+		const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+		const char *path = sample->paths[i];
+		const char *name = strrchr(path, '/') + 1;
+		List	  **list;
+
+		if (reply == NULL || reply->result != ZK_OK ||
+			reply->ephemeral_owner != 0 || zklock_name_is_reserved(name) ||
+			strcmp(path, "/zookeeper") == 0 ||
+			(recipe_parse_node(name).style != RECIPE_STYLE_NONE &&
+			 !zklock_nested_is_lock(name, reply)))
+			continue;
+		nfound++;
+		list = reply->nchanges != 0 ? used : unused;
+		*list = lappend(*list, pstrdup(path));
+	}
+	return nfound;
 }
 
 /* Of some locks that have leases the first one: for how long is it over? */

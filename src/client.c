@@ -615,6 +615,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 	memcpy(reply, from, ZK_REPLY_SENT);
 	reply->proof = contact_earlier(from->proof, now);
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
+	reply->nchanges = from->nchanges;
 
 	children = (char **) request->texts;
 	next = request->texts + pointers;

@@ -67,6 +67,7 @@ static const ZkReply *join(Standing *standing);
 static void send_create(Standing *standing);
 static bool take_node(Standing *standing);
 static void make_parents(Standing *standing);
+static void end_parents(Standing *standing);
 static void withdraw(Standing *standing);
 
 /* ---------------------------------------------------------------------
@@ -133,6 +134,7 @@ zklock_contend(ZkContender *contender)
 	end_wait(&standing);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
+	end_parents(&standing);
 
 	/* who handed it over deletes the node that we watch */
 	if (!standing.is_handed_over)
@@ -543,6 +545,7 @@ leave(Standing *standing)
 	zklock_deadlock_end(&standing->detector);
 	zklock_roundtrip_end(&standing->trip);
 	zklock_client_unwatch(zklock_session_client());
+	end_parents(standing);
 	withdraw(standing);
 	end_wait(standing);
 }
@@ -693,15 +696,48 @@ make_parents(Standing *standing)
 	{
 		bool		is_root = end - place->node <= place->root_length;
 		const char *data;
+		ZkRequest  *request;
 
 		strlcpy(parent, place->node, end - place->node + 1);
 		data = is_root ? contender->data : zklock_nodedata_of_parent(parent);
-		zklock_client_free(zklock_client_create(client, parent,
-												is_root ? ZK_PERSISTENT :
-												ZK_CONTAINER, data,
-												data != NULL ? strlen(data) : 0));
+		request = zklock_client_create(client, parent, is_root ? ZK_PERSISTENT :
+									   ZK_CONTAINER, data,
+									   data != NULL ? strlen(data) : 0);
+		if (is_root || standing->nparents == lengthof(standing->parents))
+			zklock_client_free(request);
+		else
+			standing->parents[standing->nparents++] = request;
 	}
 	zklock_client_end_many(client);
+}
+
+/*
+ * The containers that we have made are used, or will not be: if our node is
+ * not known to have been there.
+ */
+static void
+end_parents(Standing *standing)
+{
+	bool		is_used = standing->is_node_known;
+
+	if (!is_used)
+		zklock_roundtrip_unmake(&standing->trip);
+	while (standing->nparents > 0)
+	{
+		ZkRequest  *request = standing->parents[--standing->nparents];
+		const ZkReply *reply = request != NULL ?
+			zklock_client_reply(request) : NULL;
+
+		/* as zklock_roundtrip_unmake(): the lowest one that was made */
+		if (!is_used && reply != NULL && reply->result == ZK_OK)
+		{
+			zklock_client_free(zklock_client_remove(zklock_session_client(),
+													reply->path,
+													ZK_ANY_VERSION));
+			is_used = true;
+		}
+		zklock_client_free(request);
+	}
 }
 
 /* Our node goes, and is not ours any more. */

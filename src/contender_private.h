@@ -15,6 +15,7 @@
 #include "nested.h"
 #include "nodes/pg_list.h"
 #include "portability/instr_time.h"
+#include "recipe.h"
 #include "roundtrip.h"
 #include "stat.h"
 
@@ -29,6 +30,9 @@ typedef struct Standing
 								 * grant; NULL before we joined */
 	bool		is_node_known;	/* place->node holds the full path */
 	int			attempts;		/* to create the node */
+	int			nparents;		/* creates of containers that are above it */
+	ZkRequest  *parents[RECIPE_DEPTH_MAX];	/* the uppermost first; each may be
+											 * NULL */
 
 	/* who is ahead; contender_watch.c */
 	bool		is_next_first;	/* nobody is ahead of the one just ahead */

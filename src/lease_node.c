@@ -484,7 +484,10 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->create = zklock_client_create(zklock_session_client(), path,
 										   ZK_PERSISTENT_SEQUENTIAL,
 										   data, strlen(data));
-	reply = check_reply(zklock_roundtrip_await(trip, leasing->create), leasing);
+	reply = zklock_roundtrip_await(trip, leasing->create);
+	if (reply != NULL && reply->result != ZK_OK)
+		zklock_roundtrip_unmake(trip);
+	reply = check_reply(reply, leasing);
 	if (reply->result == ZK_OK)
 	{
 		leasing->renewed = reply->czxid;

@@ -496,6 +496,7 @@ note_answer(Request *request, int rc, const struct Stat *stat)
 	reply->mtime_ms = stat->mtime;
 	reply->version = stat->version;
 	reply->nbelow = stat->numChildren;
+	reply->nchanges = stat->cversion;
 }
 
 static void

@@ -363,7 +363,8 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	{
 		char	   *parent = pnstrdup(path, end - path);
 		const char *data = zklock_nodedata_of_parent(parent);
-		const ZkReply *reply = end - path <= root_length ?
+		bool		is_root = end - path <= root_length;
+		const ZkReply *reply = is_root ?
 			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0, NULL)) :
 			create(trip, parent, ZK_CONTAINER, data);
 
@@ -375,6 +376,9 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 		switch (reply->result)
 		{
 			case ZK_OK:
+				if (!is_root)
+					trip->made = pstrdup(parent);
+				break;
 			case ZK_NODE_EXISTS:
 				break;
 			case ZK_NO_NODE:	/* an empty one above was removed */
@@ -382,11 +386,22 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 			case ZK_SESSION_LOST:
 				return NULL;
 			default:
+				zklock_roundtrip_unmake(trip);
 				return reply;
 		}
 		pfree(parent);
 	}
 	return NULL;
+}
+
+/* What stands in it by now keeps it; who was about to join makes it anew. */
+void
+zklock_roundtrip_unmake(ZkRoundTrip *trip)
+{
+	if (trip->made != NULL)
+		zklock_client_free(zklock_client_remove(zklock_session_client(),
+												trip->made, ZK_ANY_VERSION));
+	trip->made = NULL;
 }
 
 const ZkReply *

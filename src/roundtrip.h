@@ -56,6 +56,8 @@ typedef struct ZkRoundTrip
 	ZkRequest  *request;		/* the last question; NULL before the first */
 	List	   *looks;			/* those of zklock_roundtrip_look() */
 	struct ZkSample *sample;	/* the last one, palloc'ed; or NULL */
+	char	   *made;			/* path of the lowest container that was made,
+								 * palloc'ed; or NULL */
 } ZkRoundTrip;
 
 /* A znode to be deleted; the first part is the caller's order. */
@@ -200,6 +202,13 @@ extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 extern const ZkReply *zklock_roundtrip_make_parents(ZkRoundTrip *trip,
 													const char *path,
 													int root_length);
+
+/*
+ * What was to be in them is refused: delete the lowest container that was made
+ * on this trip, if it is empty.  The server removes those above it, which have
+ * had a child, but none that never had one.  Nobody waits for the reply.
+ */
+extern void zklock_roundtrip_unmake(ZkRoundTrip *trip);
 
 /*
  * Create a znode, and what is above it if need be, as

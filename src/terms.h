@@ -135,6 +135,8 @@ typedef struct ZkReply
 	int			is_open;		/* get_acl: everybody may create or delete
 								 * something in the node */
 	int			nbelow;			/* get: how many children the node has */
+	int			nchanges;		/* get: how often one was made or deleted;
+								 * may have wrapped around */
 	int			nchildren;		/* list */
 
 	/* as the backend has it */

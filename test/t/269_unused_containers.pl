@@ -1,0 +1,60 @@
+
+# A server does not remove a container that never had a child. One whose queue node or
+# lease is refused does not stay, and zk_check() counts those whose makers were killed in
+# between.
+
+use Liar;
+use ZkLockTest;
+
+# The server looks for empty containers as often as it can.
+my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=200'])->start;
+my $node = cluster('berlin', $zk);
+my $client = $zk->client;
+my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => 1);
+
+# Each of the first requests is refused once, as by a quota. Whatever the statement says to
+# that, nothing stays that never had a child: what had one is the server's to remove.
+my %call = (
+	'a lock' => [ sub ($name) { return "zk_lock('$name')"; }, sub ($name) { return 'zk_unlock_all()'; } ],
+	'a lease' => [ sub ($name) { return "zk_lease('$name', 'app', '60s')"; },
+		sub ($name) { return "zk_lease_release('$name', (zk_leader('$name')).token)"; } ]);
+foreach my $what (sort keys %call)
+{
+	my ($take, $give) = @{ $call{$what} };
+	my $session = background($node, 'zklock.servers' => $liar->address);
+	$session->query_safe("SELECT zk_lock('warm')");
+	my $nrefused = 0;
+	foreach my $depth ('', '/deep')
+	{
+		foreach my $number (1 .. 9)
+		{
+			my $name = "n$number$depth";
+			$liar->refuse($number, -125);
+			$session->query('SELECT ' . $take->($name));
+			if ($session->sqlstate eq '00000')
+			{
+				$session->query_safe('SELECT ' . $give->($name)) if $what eq 'a lease';
+				$session->query_safe("SELECT zk_unlock('$name')") if $what eq 'a lock';
+			}
+			$nrefused += $session->sqlstate eq '53400';
+			$liar->be_honest;
+		}
+	}
+	cmp_ok($nrefused, '>', 1, "$what was refused");
+	$session->query_safe('SELECT zk_unlock_all()');
+	assert_becomes { join ' ', grep { !/^\./ } $client->children(lock_path('') =~ s{/$}{}r) } '', "and no container stays of $what";
+	$session->quit;
+}
+
+subtest 'whose makers were killed' => sub {
+	my $session = background($node, holds => 'used/one');
+	my $row = sub { return $session->query_safe("SELECT state, what FROM zk_check() WHERE item = 'containers'"); };
+	like($row->(), qr/^ok\|all \d+ znodes of lock names that were looked at have been used$/, 'none');
+	$client->create(lock_path($_), '', container => 1) foreach 'never', 'used/never';
+	like($row->(), qr/^note\|2 of \d+ znodes of lock names that were looked at have never had a queue node, "\S+never" among them/, 'are counted');
+	$session->query_safe("SELECT zk_lock('never'), zk_lock('used/never')");
+	like($row->(), qr/^ok\|/, 'not if they are used');
+	$session->quit;
+};
+
+done_testing();
