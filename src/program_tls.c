@@ -194,12 +194,6 @@ tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
 	}
 }
 
-bool
-tls_is_on(void)
-{
-	return is_on;
-}
-
 void
 tls_leave(void)
 {

@@ -57,10 +57,10 @@ extern void tls_end(void);
 extern void tls_expect(const ServerList *list,
 					   const ServerAddress addresses[], int count);
 
-/* Are connections made with TLS from now on? */
-extern bool tls_is_on(void);
-
-/* Was the one that the caller of connect() knows by that descriptor? */
+/*
+ * Was the connection made with TLS that the caller of connect() knows by that
+ * descriptor?
+ */
 extern bool tls_is_used(int fd);
 
 /* In a child process: all connections are left alone, as without TLS. */
