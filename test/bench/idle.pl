@@ -55,6 +55,8 @@ sub run ($dir)
 			settings => $settings{$build},
 			servers => $option{servers},
 			config => { map { split /=/, $_, 2 } split ' ', $option{config} },
+			# Each minute the leader would remove empty locks: requests that no session has sent.
+			java_options => ['-Dznode.container.checkIntervalMs=86400000'],
 			zookeeper => %fleet ? $fleet{ $builds[0] }->zookeeper : undef,
 			size => max(@sizes));
 	}
