@@ -26,7 +26,7 @@ use PostgreSQL::Test::Utils;
 
 my %option = (
 	sizes => '250 500 1000 2000',
-	storms => 'restart leader cut addresses rolling network silence reload',
+	storms => 'restart leader cut named addresses rolling network silence reload',
 	servers => 3,
 	names => 50,
 	baseline => '',

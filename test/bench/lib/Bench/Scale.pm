@@ -59,6 +59,7 @@ my %storm = (
 	leader => 'Storm: the leader is killed',
 	cut => 'Storm: the servers stand still for half a session timeout',
 	long => 'Storm: the servers stand still for 0.7 of a session timeout',
+	named => 'Storm: all servers are killed and started again; their names were looked up',
 	addresses => 'Storm: all servers are killed, and come back at other addresses behind the same names',
 	rolling => 'Storm: each server in turn is killed, and comes back at another address',
 	network => 'Storm: the network is gone for half a session timeout, with all connections',

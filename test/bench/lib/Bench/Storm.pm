@@ -28,8 +28,9 @@ my %kind = (
 	# sessions what the ensemble itself may have given up by then.
 	cut => { raise => sub { return _pause(@_, 0.5) } },
 	long => { raise => sub { return _pause(@_, 0.7) } },
-	# All servers come back at other addresses behind the same names, all at once; one after the
-	# other, each when the one before serves.
+	# As restart, of servers that have names; and all come back at other addresses behind the same
+	# names, at once, or one after the other, each when the one before serves.
+	named => { way => 'names', raise => \&_restart },
 	addresses => { way => 'names', raise => \&_move },
 	rolling => { way => 'names', servers => 3, raise => \&_roll },
 	# The network goes for half a session timeout, and all connections with it; nothing passes
