@@ -119,7 +119,7 @@ program_ask(const FrameTaken *asking)
 		!servers_parse(asking->blobs[0], &list, text))
 		return;
 	names = names_begin(&list);
-	names_look_up(names, true);
+	names_look_up(names);
 	if (tls != NULL && !tls_begin(tls, text))
 	{
 		for (int i = 0; i < list.nservers; i++)

@@ -380,7 +380,7 @@ go_on(Session *session, int64_t now)
 		/* a new round */
 		if (move->names == NULL)
 			move->names = names_begin(&move->list);
-		names_look_up(move->names, false);
+		names_look_up(move->names);
 		move->ntried = 0;
 		move->said[0] = '\0';
 	}
@@ -397,7 +397,7 @@ ask_next(Session *session, int64_t now)
 	bool		is_asking = false;
 
 	move->phase = MOVE_ASKING;
-	if (!names_collect(move->names, &move->list, addresses))
+	if (!names_collect(move->names, addresses))
 		note_failure(move, "%s", addresses->complaint);
 	else if (is_proved(session, addresses))
 	{
@@ -712,7 +712,7 @@ adopt(Session *session, int64_t now, bool is_cut)
 	if (move->names == NULL)
 	{
 		move->names = names_begin(&move->list);
-		names_look_up(move->names, false);
+		names_look_up(move->names);
 	}
 	session_adopt(session, move->names);
 	move->names = NULL;

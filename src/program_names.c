@@ -45,7 +45,6 @@ typedef struct Name
 {
 	char		host[SERVERS_HOST_MAX + 1];
 	HostAddresses known;
-	bool		was_looked_up;
 	pid_t		child;			/* it looks the host up; 0: none does.  The
 								 * rest is valid if there is one */
 	bool		has_answered;
@@ -62,8 +61,7 @@ struct Names
 	int			epoll;			/* on the pipes of all */
 };
 
-static void read_list(Names *names, const ServerList *list);
-static Name *find(const Names *names, const char *host);
+static Name *find(Names *names, const char *host);
 static void begin_look_up(Names *names, Name *name);
 static void look_up(const char *host, int fd, pid_t parent)
 			__attribute__((noreturn));
@@ -80,19 +78,7 @@ names_begin(const ServerList *list)
 	names->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (names->epoll < 0)
 		exit(1);
-	read_list(names, list);
-	return names;
-}
-
-/*
- * The hosts of a list.  Of those that were in another one before everything is
- * taken over, and a look-up under way goes on.
- */
-static void
-read_list(Names *names, const ServerList *list)
-{
 	names->list = *list;
-	names->count = 0;
 	for (int i = 0; i < list->nservers; i++)
 	{
 		const char *host = list->servers[i].host;
@@ -101,22 +87,22 @@ read_list(Names *names, const ServerList *list)
 		if (name == NULL)
 		{
 			name = &names->all[names->count++];
-			memset(name, 0, sizeof(*name));
 			strcpy(name->host, host);
 			if (servers_is_numeric(host))
 				servers_look_up(host, &name->known);
 		}
 		names->places[i] = (int) (name - names->all);
 	}
+	return names;
 }
 
 /* NULL: it is not among them. */
 static Name *
-find(const Names *names, const char *host)
+find(Names *names, const char *host)
 {
 	for (int i = 0; i < names->count; i++)
 		if (strcmp(names->all[i].host, host) == 0)
-			return (Name *) &names->all[i];
+			return &names->all[i];
 	return NULL;
 }
 
@@ -168,26 +154,13 @@ names_known(const Names *names, int server)
 }
 
 bool
-names_collect(const Names *names, const ServerList *list,
-			  ServerAddresses *result)
+names_collect(const Names *names, ServerAddresses *result)
 {
-	static const HostAddresses nothing;
-	HostAddresses numeric[SERVERS_MAX];
 	const HostAddresses *known[SERVERS_MAX];
 
-	for (int i = 0; i < list->nservers; i++)
-	{
-		const char *host = list->servers[i].host;
-		const Name *name = find(names, host);
-
-		known[i] = name != NULL ? &name->known : &nothing;
-		if (name == NULL && servers_is_numeric(host))
-		{
-			servers_look_up(host, &numeric[i]);
-			known[i] = &numeric[i];
-		}
-	}
-	return servers_collect(list, known, result);
+	for (int i = 0; i < names->list.nservers; i++)
+		known[i] = names_known(names, i);
+	return servers_collect(&names->list, known, result);
 }
 
 void
@@ -205,7 +178,7 @@ names_end(Names *names)
  */
 
 void
-names_look_up(Names *names, bool is_first)
+names_look_up(Names *names)
 {
 	for (int i = 0; i < names->count; i++)
 	{
@@ -213,8 +186,7 @@ names_look_up(Names *names, bool is_first)
 
 		if (name->child != 0 && name->has_answered)
 			forget_child(names, name);
-		if (name->child == 0 && !servers_is_numeric(name->host) &&
-			!(is_first && name->was_looked_up))
+		if (name->child == 0 && !servers_is_numeric(name->host))
 			begin_look_up(names, name);
 	}
 }
@@ -226,7 +198,6 @@ begin_look_up(Names *names, Name *name)
 	pid_t		parent = getpid();
 	int			ends[2] = {-1, -1};
 
-	name->was_looked_up = true;
 	name->has_answered = false;
 	name->since = protocol_now();
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -311,7 +282,7 @@ take(Names *names, Name *name)
 	if (nread < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (is_end)
-		note_failure(name, "it took too long");
+		note_failure(name, "no answer");
 	forget_child(names, name);
 	return is_end;
 }

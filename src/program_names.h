@@ -28,11 +28,8 @@ extern Names *names_begin(const ServerList *list);
 /* That list. */
 extern const ServerList *names_list(const Names *names);
 
-/*
- * Look them up, but those that are being looked up.  is_first: only those that
- * never were.
- */
-extern void names_look_up(Names *names, bool is_first);
+/* Look them up, but those that are being looked up. */
+extern void names_look_up(Names *names);
 
 /* Is anything of the list to be looked up, or is all of it numeric? */
 extern bool names_can_change(const Names *names);
@@ -52,12 +49,8 @@ extern int64_t names_awaited_since(const Names *names);
 /* What is known of the host of that server. */
 extern const HostAddresses *names_known(const Names *names, int server);
 
-/*
- * What is known of the hosts of a list, which may be another one, as
- * servers_collect() has it.
- */
-extern bool names_collect(const Names *names, const ServerList *list,
-						  ServerAddresses *result);
+/* What is known of all of them, as servers_collect() has it. */
+extern bool names_collect(const Names *names, ServerAddresses *result);
 
 /* End all look-ups, and forget them. */
 extern void names_end(Names *names);

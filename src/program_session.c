@@ -127,7 +127,7 @@ session_open(Session *session, const FrameTaken *opening)
 		return;
 	}
 	session->names = names_begin(&list);
-	names_look_up(session->names, true);
+	names_look_up(session->names);
 	session->link.look_up_at = protocol_now() + look_up_ms(session);
 	if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
 		lose(session, ZK_LOSS_TLS, why);
@@ -164,7 +164,7 @@ connect_session(Session *session)
 	clientid_t	id = {.client_id = open->ticket.session_id};
 	char		text[SERVERS_TEXT_SIZE];
 
-	if (!names_collect(session->names, list, addresses))
+	if (!names_collect(session->names, addresses))
 	{
 		if (names_awaited_since(session->names) == INT64_MAX)
 			lose(session, ZK_LOSS_RESOLVE, addresses->complaint);
@@ -226,7 +226,7 @@ session_follow_names(Session *session, int64_t now)
 	{
 		if (now >= link->look_up_at)
 		{
-			names_look_up(session->names, false);
+			names_look_up(session->names);
 			if (link->nlook_ups < LOOK_UP_FACTOR_MAX)
 				link->nlook_ups++;
 			link->look_up_at = now + look_up_ms(session) * link->nlook_ups;
@@ -280,7 +280,7 @@ give_list(Session *session)
 	int			count;
 
 	link->is_list_late = false;
-	if (!names_collect(session->names, list, &now))
+	if (!names_collect(session->names, &now))
 		return;					/* not yet: those of before */
 	tls_expect(list, now.all, now.count);
 	if (servers_are_same(&now, &session->addresses))
@@ -310,7 +310,7 @@ bound_again(Session *session, int64_t now)
 	ServerAddresses later;
 
 	if (link->is_cut ||
-		!names_collect(session->names, names_list(session->names), &later) ||
+		!names_collect(session->names, &later) ||
 		servers_are_same(&later, &session->addresses))
 		return;
 	link->naddresses = later.count | 1;

@@ -158,7 +158,7 @@ adopt(const char *servers)
 
 	servers_parse(servers, &list, why);
 	names = names_begin(&list);
-	names_look_up(names, false);
+	names_look_up(names);
 	session_adopt(session, names);
 	take_names();
 }
@@ -337,11 +337,11 @@ test_other_servers(void)
 	take_names();
 	is_int(boot_ms + 100000, session->link.attempt_until, "at the same addresses nothing is cut short");
 	around.found = "192.0.2.9";
-	names_look_up(session->names, false);
+	names_look_up(session->names);
 	take_names();
 	is_int(boot_ms + 3000, session->link.attempt_until, "beside another one an attempt has its part");
 	adopt("quick.test:1");
-	names_look_up(session->names, false);
+	names_look_up(session->names);
 	take_names();
 	is_int(boot_ms, session->link.attempt_until, "and none at who is not in the list");
 	is_int(0, library.nset, "which has to wait for that");
