@@ -1069,17 +1069,18 @@ prove(ZkRoundTrip *trip, void *argument)
 /*
  * Until when all of it must be done: after its term a lease may be another's.
  * Without any answer the session is lost before; who answers heartbeats alone
- * has twice that time.
+ * has twice that time.  The session may be a new one, which has no timeout yet:
+ * the one before was idle, or lost.
  */
 static int64
 proving_deadline(int64 begun_at)
 {
 	ZkClientStatus status;
-	int64		bound_ms = zklock_session_status(&status) ?
-		2 * status.session_timeout_ms : ZK_TERM_MIN;
+	int64		deadline = zklock_session_reply_deadline(begun_at);
 
-	bound_ms = Min(bound_ms, zklock_lease_shortest_ttl());
-	return begun_at + bound_ms;
+	if (zklock_session_status(&status) && status.was_connected)
+		deadline = begun_at + 2 * status.session_timeout_ms;
+	return Min(deadline, begun_at + zklock_lease_shortest_ttl());
 }
 
 /* Find those that are to be renewed now; false: none. */

@@ -184,6 +184,9 @@ zk_lease_worker(Datum argument)
 	pqsignal(SIGTERM, handle_shutdown);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+
+	/* what it remembers from round to round is of one session */
+	SetConfigOption("zklock.idle_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
 	while (!ShutdownRequestPending)
 	{
 		(void) WaitLatch(MyLatch,

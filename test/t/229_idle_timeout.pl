@@ -91,6 +91,17 @@ subtest 'looks and settings' => sub {
 	like($session->query("SELECT zk_run_once('job', '1h')"), qr/^[tf]$/, 'so does a job');
 };
 
+# A lease is no lock of the session, which may end in a transaction that rests on it. The commit
+# asks, by another session.
+subtest 'a lease' => sub {
+	my $session = background($node, 'zklock.idle_timeout' => $idle, 'zklock.commit_guard' => 'quorum');
+	my $token = $session->query_safe("SELECT zk_lease('job', 'app', '1h')");
+	$session->query_safe("BEGIN; CREATE TABLE leased (); SELECT zk_xact_lease('job', $token)");
+	wait_until_ended($session);
+	assert_query($session, 'COMMIT', '00000', 'the transaction commits');
+	is($session->error, '', 'without a word');
+};
+
 # The program decides while the backend begins to use the session. One that has stood still finds
 # that its time is over, and a request.
 subtest 'at the same time' => sub {
