@@ -43,6 +43,7 @@ my %OP = (
 	set_acl => 7,
 	get_children2 => 12,
 	create2 => 15,
+	reconfig => 16,
 	create_container => 19,
 	create_ttl => 21,
 	close => -11,
@@ -329,6 +330,21 @@ sub delete_recursive ($self, $path)
 {
 	$self->delete_recursive("$path/$_") foreach $self->children($path);
 	$self->delete($path);
+	return;
+}
+
+=pod
+
+=head2 remove_servers($number, ...)
+
+These servers of the ensemble are none any more: it needs reconfigEnabled, and skipACL.
+
+=cut
+
+sub remove_servers ($self, @numbers)
+{
+	$self->_call('reconfig', '/zookeeper/config',
+		_buffer(undef) . _buffer(join ',', @numbers) . _buffer(undef) . pack('q>', -1));
 	return;
 }
 

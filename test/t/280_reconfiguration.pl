@@ -1,0 +1,42 @@
+# An ensemble is moved by reconfiguration, as docs/background.md tells it: its first servers are
+# removed from it, the cluster gets the others by a reload, and those of before stop. Who holds a
+# lock keeps it, and who waits for it goes on waiting.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new(
+	servers => 5,
+	config => { reconfigEnabled => 'true', skipACL => 'yes' })->start;
+my @before = (1, 2);
+my @after = (3 .. 5);
+my $node = cluster('main', $zk,
+	servers => $zk->connect_string(@before),
+	shared_preload_libraries => 'zklock');
+my ($holder, $waiter) = map { background($node) } 1 .. 2;
+my $token = $holder->query_safe(q(SELECT zk_lock('moving')));
+my $id = $holder->query_safe('SELECT session_id FROM zk_session');
+start_in_queue($waiter, q(SELECT zk_lock('moving')), $zk, lock_path('moving'), 2);
+my $offset = -s $node->logfile;
+
+# The sessions with a connection to any of these servers.
+sub sessions_at
+{
+	my $clients = join '', map { $zk->four_letter_word('cons', $_) } @_;
+	return scalar(() = $clients =~ /\bsid=0x[0-9a-f]*[1-9a-f]/g);
+}
+
+my $client = $zk->client(member => $after[0]);
+$client->remove_servers(@before);
+$client->close;
+reconfigure($node, 'zklock.servers' => $zk->connect_string(@after));
+assert_becomes { sessions_at(@before) } 0, 'nobody is left at the servers of before';
+assert_becomes { sessions_at(@after) } 2, 'the sessions are at the others';
+$zk->stop(@before);
+assert_held($holder, 'moving', 'the lock is held when those of before have stopped');
+is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'with its token');
+is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
+ok(!$waiter->is_done, 'and waited for');
+assert_passes('moving', $holder, $waiter, 'and it passes');
+unlike(slurp_file($node->logfile, $offset), qr/is lost/, 'no session was lost');
+
+done_testing();
