@@ -284,6 +284,19 @@ zklock_client_move_to(ZkClient *client, const char *servers, const char *tls,
 	flush_unless_many(client);
 }
 
+bool
+zklock_client_uses(const ZkClient *client, const char *servers,
+				   const char *tls)
+{
+	FrameBuffer buffer = client->opening;
+	FrameTaken	opening;
+
+	return frame_take(&buffer, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
+		strcmp(servers, opening.blobs[0]) == 0 &&
+		strcmp(tls != NULL ? tls : "",
+			   opening.blobs[3] != NULL ? opening.blobs[3] : "") == 0;
+}
+
 const char *
 zklock_client_said_of_move(const ZkClient *client)
 {

@@ -110,6 +110,10 @@ extern void zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms);
 extern void zklock_client_move_to(ZkClient *client, const char *servers,
 								  const char *tls, bool follows_configuration);
 
+/* Does it use these, as far as is known? */
+extern bool zklock_client_uses(const ZkClient *client, const char *servers,
+							   const char *tls);
+
 /*
  * What was said of the move in the status: the server that does not know the
  * session; else why it has come to nothing, without a full stop.  Valid until

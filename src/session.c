@@ -184,6 +184,7 @@ static void note_text(char **setting, const char *newval);
 static void note_servers(void);
 static void tell_servers(void);
 static uint64 servers_hash(void);
+static bool uses_servers(void);
 static void count_news(const ZkClientStatus *status,
 					   const NotedSession *before);
 static TimestampTz state_since(const ZkClientStatus *status);
@@ -317,7 +318,7 @@ bool
 zklock_session_is_outdated(void)
 {
 	return MySession.client != NULL &&
-		MySession.opened_with != settings();
+		(MySession.opened_with != settings() || !uses_servers());
 }
 
 void
@@ -745,19 +746,11 @@ choose_auth(ZkClientOptions *options)
 static uint64
 settings(void)
 {
-	char	   *tls = zklock_session_tls();
-	char	   *all = psprintf("%d\n%s\n%s", session_timeout_setting,
-							   servers_setting, tls != NULL ? tls : "");
-	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all),
-										   zklock_auth_hash());
-
-	pfree(all);
-	if (tls != NULL)
-		pfree(tls);
-	return hash;
+	return hash_bytes_uint32_extended((uint32) session_timeout_setting,
+									  zklock_auth_hash());
 }
 
-/* Those that a session that lives can follow. */
+/* The same of the servers, of TLS, and of where they come from. */
 static uint64
 servers_hash(void)
 {
@@ -794,6 +787,26 @@ tell_servers(void)
 						  is_of_configuration);
 	if (tls != NULL)
 		pfree(tls);
+}
+
+/*
+ * Does the session use the servers that are set?  It may have come to them
+ * while it lived; another chroot is for the next one alone.
+ */
+static bool
+uses_servers(void)
+{
+	char	   *tls = zklock_session_tls();
+	bool		is_used = zklock_client_uses(MySession.client, servers_setting,
+											 tls);
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
+
+	if (tls != NULL)
+		pfree(tls);
+	return is_used && (MySession.noted.nmoves == 0 ||
+					   (servers_parse(servers_setting, &list, why) &&
+						strcmp(list.chroot, MySession.chroot) == 0));
 }
 
 /* ---------------------------------------------------------------------
