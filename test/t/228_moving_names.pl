@@ -3,6 +3,7 @@
 # nobody knows yet, or that take long to look up. A session follows them, with its locks,
 # and is held up by none that it does not need.
 
+use Certificates;
 use Preload;
 use ZkLockTest;
 use ZooKeeper qw(poll_until);
@@ -138,6 +139,26 @@ subtest 'zk_check()' => sub {
 	know(places());
 	assert_soon { $other->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is', 30;
 	$other->quit;
+};
+
+# What a server's certificate must be for is known by its address.
+subtest 'over TLS' => sub {
+	Certificates::need_tls();
+	my $authority = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
+	$authority->issue('server', 'DNS:zk1.test');
+	$authority->issue('client');
+	my $single = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both('server') })->start;
+	know('zk1.test' => '127.0.0.1');
+	reconfigure($node, 'zklock.servers' => 'zk1.test:' . $single->secure_port, $authority->settings('client'));
+	my $session = background($node, holds => 'encrypted');
+	my $id = session_of($session);
+	$single->stop;
+	$single->move(1, '127.0.1.1');
+	know('zk1.test' => '127.0.1.1');
+	$single->start;
+	assert_held($session, 'encrypted', 'the lock is held at another address');
+	is(session_of($session), $id, 'in the same session');
+	assert_released($single, 'encrypted', $session);
 };
 
 done_testing();
