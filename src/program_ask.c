@@ -74,6 +74,7 @@ typedef struct Asked
 	int			fd;				/* -1: there is nothing to wait for */
 	bool		is_connected;
 	int32_t		request_bytes;	/* of the long request: its length */
+	int32_t		taken_bytes;	/* of the longest that was taken; 0: none was */
 	size_t		nsent;			/* and how much is sent, the length included */
 	int64_t		started_us;		/* when it was asked */
 	size_t		length;
@@ -87,18 +88,23 @@ static bool is_begun[SERVERS_MAX];	/* its host is known, or that it has no
 									 * address */
 static ServerAddress addresses[ASK_ALL_MAX];
 static int32_t request_bytes;	/* as in FrameAsk */
+static bool are_words_over;		/* only long requests go on */
 static Asked asked[ASK_ALL_MAX];	/* at these */
 static int	nasked;
 
 static void begin_servers(void);
 static void begin(int server);
+static void end_words(void);
 static void start(Asked *one);
 static void serve(void);
 static void go_on(Asked *one);
 static bool is_sending(const Asked *one);
 static bool send_more(Asked *one);
+static bool try_next(Asked *one, bool is_taken);
+static void hang_up(Asked *one);
 static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
+static AskVerdict verdict_of_end(const Asked *one, const char *error_of_tls);
 static const char *pick_counters(const char *reply);
 static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
@@ -129,9 +135,19 @@ program_ask(const FrameTaken *asking)
 	}
 	begin_servers();
 	serve();
+	end_words();
+	deadline = asking->frame.u.ask.requests_until;
+	serve();
 	names_end(names);
+}
+
+/* The time for names and words is over; long requests go on. */
+static void
+end_words(void)
+{
+	are_words_over = true;
 	for (int i = 0; i < nasked; i++)
-		if (asked[i].fd >= 0)
+		if (asked[i].fd >= 0 && words[asked[i].word].text != NULL)
 			finish(&asked[i], !asked[i].is_connected ||
 				   tls_error(asked[i].fd)[0] != '\0' ? ASK_NO_CONNECTION :
 				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
@@ -214,7 +230,8 @@ serve(void)
 	{
 		struct pollfd polled[ASK_ALL_MAX + 1];
 		int64_t		now = protocol_now();
-		bool		is_idle = names_awaited_since(names) == INT64_MAX;
+		bool		is_idle = are_words_over ||
+			names_awaited_since(names) == INT64_MAX;
 
 		for (int i = 0; i < nasked; i++)
 		{
@@ -236,7 +253,8 @@ serve(void)
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
-		if (polled[nasked].revents != 0 && names_take(names))
+		if (polled[nasked].revents != 0 && names_take(names) &&
+			!are_words_over)
 			begin_servers();
 	}
 }
@@ -276,9 +294,21 @@ go_on(Asked *one)
 	if (received > 0)
 		one->length += (size_t) received;
 	if (received <= 0 || one->length == REPLY_MAX)
-		finish(one, one->length > 0 ? ASK_SERVING :
-			   error_of_tls[0] != '\0' ? ASK_UNTRUSTED : ASK_CLOSED,
-			   error_of_tls);
+		finish(one, verdict_of_end(one, error_of_tls), error_of_tls);
+}
+
+/*
+ * The server has closed the connection.  A long request comes behind words that
+ * it has answered: so there is nothing wrong with TLS, and it is too long.
+ */
+static AskVerdict
+verdict_of_end(const Asked *one, const char *error_of_tls)
+{
+	if (one->length > 0)
+		return ASK_SERVING;
+	if (words[one->word].text == NULL || error_of_tls[0] == '\0')
+		return ASK_CLOSED;
+	return ASK_UNTRUSTED;
 }
 
 /* Is there more of a long request to be sent? */
@@ -313,9 +343,9 @@ send_more(Asked *one)
 }
 
 /*
- * End its connection, say what came of it, and ask the next word, or for a
- * shorter request.  SERVING stands for any reply; other verdicts have that
- * text.
+ * End its connection, say what came of it, and ask the next word, or with
+ * another long request.  SERVING stands for any reply; other verdicts have
+ * that text.
  */
 static void
 finish(Asked *one, AskVerdict verdict, const char *text)
@@ -323,7 +353,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	static const char version[] = "Zookeeper version: ";
 	char		tls[TLS_TEXT_SIZE];
 	char		bytes[16];
-	bool		is_too_long;	/* perhaps: the half is tried */
+	bool		is_request = words[one->word].text == NULL;
 
 	one->reply[one->length] = '\0';
 
@@ -331,9 +361,20 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	(void) tls_describe(one->fd, tls, sizeof(tls));
 	if (one->word == 0 && tls[0] != '\0')
 		say(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
-	is_too_long = verdict == ASK_CLOSED && words[one->word].text == NULL &&
-		one->request_bytes / 2 >= ASK_REQUEST_MIN;
-	if (verdict == ASK_SERVING)
+	if (is_request && (verdict == ASK_SERVING || verdict == ASK_CLOSED))
+	{
+		if (try_next(one, verdict == ASK_SERVING))
+		{
+			hang_up(one);
+			if (protocol_now() < deadline)
+				start(one);
+			return;
+		}
+		snprintf(bytes, sizeof(bytes), "%d", (int) one->taken_bytes);
+		verdict = one->taken_bytes > 0 ? ASK_REQUESTS : ASK_PROGRAM;
+		text = bytes;
+	}
+	else if (verdict == ASK_SERVING)
 	{
 		verdict = words[one->word].verdict;
 		if (one->word == 0 &&
@@ -341,27 +382,47 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 			verdict = strstr(one->reply, "not currently serving requests") != NULL ?
 				ASK_IDLE : ASK_STRANGER;
 		text = verdict == ASK_COUNTERS ? pick_counters(one->reply) : one->reply;
-		snprintf(bytes, sizeof(bytes), "%d", (int) one->request_bytes);
-		if (verdict == ASK_REQUESTS)
-			text = bytes;
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
 	if (verdict != ASK_PROGRAM)
 		say(one->address.server, verdict, one->address.text, now_us() - one->started_us, text);
+	hang_up(one);
+	if ((one->word == 0 && verdict != ASK_SERVING) ||
+		one->word + 1 >= NWORDS || protocol_now() >= deadline ||
+		(words[one->word + 1].text == NULL && request_bytes == 0))
+		return;
+	one->word++;
+	start(one);
+}
+
+static void
+hang_up(Asked *one)
+{
 	if (one->fd >= 0)
 		close(one->fd);
 	one->fd = -1;
-	if (protocol_now() >= deadline)
-		return;
-	if (is_too_long)
-		one->request_bytes /= 2;
-	else if ((one->word > 0 || verdict == ASK_SERVING) && one->word + 1 < NWORDS &&
-			 (words[one->word + 1].text != NULL || request_bytes > 0))
-		one->word++;
-	else
-		return;
-	start(one);
+}
+
+/*
+ * Is there another length to be tried?  Half as much, until a request is taken,
+ * and then twice as much again until one is not: a connection may have been
+ * closed for another reason, once.
+ */
+static bool
+try_next(Asked *one, bool is_taken)
+{
+	int64_t		twice = (int64_t) one->request_bytes * 2 + 1;
+
+	if (is_taken)
+	{
+		one->taken_bytes = one->request_bytes;
+		one->request_bytes = twice < request_bytes ?
+			(int32_t) twice : request_bytes;
+		return one->taken_bytes < request_bytes;
+	}
+	one->request_bytes /= 2;
+	return one->taken_bytes == 0 && one->request_bytes >= ASK_REQUEST_MIN;
 }
 
 /*

@@ -236,6 +236,7 @@ typedef ZkReply FrameReply;
 typedef struct FrameAsk
 {
 	int64_t		until;			/* protocol_now() */
+	int64_t		requests_until; /* likewise, for long requests; not earlier */
 	int32_t		request_bytes;	/* are requests of that length taken?  0: that
 								 * is not asked */
 } FrameAsk;
