@@ -56,9 +56,10 @@ struct Names
 {
 	ServerList	list;
 	int			places[SERVERS_MAX];	/* of each server's host in all */
-	int			count;
-	Name		all[SERVERS_MAX];
 	int			epoll;			/* on the pipes of all */
+	int			count;
+	Name		all[];			/* as many as there are servers: each session
+								 * has its own */
 };
 
 static Name *find(Names *names, const char *host);
@@ -73,7 +74,8 @@ static void end_child(Names *names, Name *name);
 Names *
 names_begin(const ServerList *list)
 {
-	Names	   *names = program_need(calloc(1, sizeof(*names)));
+	Names	   *names = program_need(calloc(1, sizeof(*names) +
+												 list->nservers * sizeof(Name)));
 
 	names->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (names->epoll < 0)
