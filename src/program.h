@@ -110,6 +110,9 @@ typedef struct Link
 	int			nunanswered;	/* connections since the last answer */
 	int64_t		unanswered_at;	/* when the first of them was made; valid if
 								 * there are any */
+	unsigned	paused_behind;	/* the number of the last one behind which
+								 * there was a pause of our own */
+	bool		is_paused;		/* that was the last thing done */
 	int			ndemands;		/* connections since the last answer over which
 								 * a server has demanded authentication */
 	unsigned	demanded_over;	/* the number of the last one; valid if there

@@ -120,6 +120,7 @@ static int	prepare_library(Session *session, int64_t now,
 static int	pause_between_rounds(Session *session, int64_t now,
 								 int library_ms);
 static bool is_end_next(const Session *session);
+static bool is_pause_due(const Session *session);
 static int	milliseconds_until_next(Session *session, int64_t now);
 static void read_backend(Session *session);
 static void take_frames(Session *session);
@@ -303,6 +304,16 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 
 	if (now < session->link.pause_until)
 		return (int) (session->link.pause_until - now);
+	if (is_pause_due(session))
+	{
+		session->link.paused_behind = session->link.number;
+		session->link.is_paused = true;
+		session->link.fd = -1;
+		library_ms = pause_between_rounds(session, now,
+										  session->status.session_timeout_ms / 60);
+		session->link.pause_until = now + library_ms;
+		return library_ms;
+	}
 	if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
 		before = protocol_moment();
 	rc = zookeeper_interest(session->zh, &session->link.fd, &interest,
@@ -314,8 +325,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		library_ms = RETRY_MS;
 	session->link.pause_until = 0;
 	if (session->link.fd < 0 && rc == ZOK)
-		library_ms = session->link.is_list_fresh ? 0 :
-			pause_between_rounds(session, now, library_ms);
+		library_ms = session->link.is_list_fresh || session->link.is_paused ?
+			0 : pause_between_rounds(session, now, library_ms);
 	session->link.is_list_fresh = false;
 	if (session->link.fd < 0 || rc != ZOK)
 		session->link.pause_until = now + library_ms;
@@ -339,6 +350,25 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 			library_ms = (int) left_ms;
 	}
 	return library_ms;
+}
+
+/*
+ * Has the library no connection, after so many without an answer that each
+ * server has had its turn?  It does not always pause then by itself: where it
+ * finds that it cannot send it connects again at once, hundreds of times a
+ * second to a server that grants a session and hangs up.
+ */
+static bool
+is_pause_due(const Session *session)
+{
+	const Link *link = &session->link;
+	int			state = zoo_state(session->zh);
+
+	return link->nunanswered > 0 && link->naddresses > 0 &&
+		link->nunanswered % link->naddresses == 0 &&
+		link->paused_behind != link->number && !link->is_list_fresh &&
+		state != ZOO_CONNECTED_STATE && state != ZOO_READONLY_STATE &&
+		state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
 }
 
 /*
@@ -386,6 +416,7 @@ note_attempt(Session *session, Moment before)
 		socket.st_ino == session->link.socket)
 		return;
 	session->link.socket = socket.st_ino;
+	session->link.is_paused = false;
 	session->link.attempt_at = before;
 	session_bound_attempt(session, before.boot_ms);
 }

@@ -49,6 +49,31 @@ isnt("@pauses", join(' ', map { sprintf '%.2f', $_ } pauses(@second)),
 my ($longest) = sort { $b <=> $a } pauses(@first), pauses(@second);
 cmp_ok($longest, '<', 5, 'and no pause is a large part of the session timeout');
 
+# A server that grants a session, as the client asks for it, and hangs up without another word
+# may do so for ever. It has none of the first pauses again only because it takes connections.
+my $port = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1) or die "could not listen: $!";
+my $granted = background($node, 'zklock.servers' => '127.0.0.1:' . $port->sockport, 'zklock.session_timeout' => '15s');
+$granted->start_query("SELECT zk_lock('nowhere', '6s')");
+my $ngrants = 0;
+until ($granted->is_done)
+{
+	next unless IO::Select->new($port)->can_read(0.02);
+	my $client = $port->accept;
+	my $handshake = '';
+	sysread $client, $handshake, 1000;
+	next unless length $handshake >= 44;
+	# Its timeout, a number for it, and a password.
+	syswrite $client, pack 'N N a4 q> N a16 C', 37, 0, substr($handshake, 16, 4), 42, 16, 'secret', 0;
+	sysread $client, my $request, 1000;
+	close $client;
+	$ngrants++;
+}
+assert_ends($granted, '55P03', 'could not obtain lock');
+cmp_ok($ngrants, '>=', 2, 'who is granted a session and hears no more tries again');
+cmp_ok($ngrants, '<=', 16, 'less and less often');
+$granted->quit;
+$port->close;
+
 # One that is silent has its three seconds, and a part of them then, while another one answers.
 # The other one would come twice or thrice otherwise.
 my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50) or die "could not listen: $!";

@@ -294,6 +294,7 @@ const int	ZOO_CONTAINER = 4;
 const int	ZOO_EXPIRED_SESSION_STATE = -112;
 const int	ZOO_AUTH_FAILED_STATE = -113;
 const int	ZOO_CONNECTING_STATE = 1;
+const int	ZOO_ASSOCIATING_STATE = 2;
 const int	ZOO_CONNECTED_STATE = 3;
 const int	ZOO_READONLY_STATE = 5;
 const int	ZOO_DELETED_EVENT = 2;

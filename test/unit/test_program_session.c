@@ -1120,6 +1120,50 @@ test_pauses(void)
 	}
 }
 
+/* Connections that bring nothing: a pause of our own once each server had its turn. */
+static void
+test_pauses_of_our_own(void)
+{
+	struct pollfd polled = {-1, 0, 0};
+	int			ninterests;
+
+	open_and_connect(THREE);
+	session->link.naddresses = 3;
+	library.fd = -1;
+	library.interest_ms = 0;
+	for (int round = 0; round < 2; round++)
+		for (int i = 1; i <= 3; i++)
+		{
+			if (round > 0 || i > 1)
+				connect_now();
+			ok(!is_pause_due(session), "connection %d of round %d is there", i, round);
+			disconnect_now(-4);
+			library.state = ZOO_CONNECTING_STATE;
+			ok(!is_pause_due(session), "nor while the library connects");
+			library.state = ZOO_ASSOCIATING_STATE;
+			ok(!is_pause_due(session), "or shakes hands");
+			library.state = 0;
+			ok(is_pause_due(session) == (i == 3), "connection %d of round %d has brought nothing", i, round);
+			if (i == 3)
+			{
+				ninterests = library.ninterests;
+				is_int(round == 0 ? 200 : 400, prepare_library(session, boot_ms, &polled), "the pause");
+				is_int(ninterests, library.ninterests, "for which the library is left alone");
+				ok(!is_pause_due(session), "there is one");
+				boot_ms = session->link.pause_until;
+				is_int(0, prepare_library(session, boot_ms, &polled), "it is that of the library's own, too");
+				is_int(ninterests + 1, library.ninterests, "which goes on");
+			}
+		}
+
+	/* after an answer there is none */
+	connect_now();
+	session->link.nunanswered = 0;
+	disconnect_now(-4);
+	library.state = 0;
+	ok(!is_pause_due(session), "the first attempt after a connection with answers is made at once");
+}
+
 /* When the library is asked, and how long an attempt may last. */
 static void
 test_library_times(void)
@@ -1365,6 +1409,7 @@ main(void)
 	test_end();
 	test_hearing();
 	test_pauses();
+	test_pauses_of_our_own();
 	test_library_times();
 	test_first_question();
 	test_idle_end();
