@@ -1410,7 +1410,7 @@ BEGIN ATOMIC
 				pg_catalog.format('%s, where this connection''s session is, is behind no name of zklock.servers', m.own),
 				'Look at that server: it may be outdated, or gone from its ensemble. The session goes on at another one by itself when its connection ends: stop that server, or end the connection when its locks are released.'),
 			(2, m.number > 0, 'note',
-				pg_catalog.format('%s other sessions are, as far as their backends know, at servers behind no name of zklock.servers: %s',
+				pg_catalog.format('other backends whose sessions are, as far as they know, at servers behind no name of zklock.servers: %s (%s)',
 					m.number, m.servers),
 				'Look at these servers: they may be outdated, or gone from their ensemble. The sessions go on at others by themselves when their connections end. See zk_backends.'))
 			AS r(nr, applies, state, what, remedy)

@@ -30,7 +30,8 @@ sub name_servers (@of) { return join ',', map { "zk$_.test:" . $zk->port($_) } @
 know(places());
 my $node = cluster('berlin', $zk,
 	servers => name_servers(@members),
-	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file });
+	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file },
+	shared_preload_libraries => 'zklock');
 
 sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 
@@ -134,11 +135,14 @@ subtest 'zk_check()' => sub {
 		$session->query_safe("SELECT state, what, remedy $moved") =~
 		  /^warning\|127\.0\.1\.$server:\d+, where .* behind no name .*by itself/
 	} 'warns of a server that is behind no name any more', 30;
-	$session->quit;
-	my $other = background($node, is_connected => 1);
 	know(places());
-	assert_soon { $other->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is', 30;
-	$other->quit;
+	my $other = background($node, 'zklock.servers' => name_servers(grep { $_ != $server } @members));
+	assert_soon {
+		$other->query_safe("SELECT state, what $moved") =~
+		  /^note\|other backends .*: 1 \(127\.0\.1\.$server:\d+\)$/
+	} 'tells of that of another backend', 30;
+	assert_soon { $session->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is behind a name', 30;
+	$_->quit foreach $session, $other;
 };
 
 # What a server's certificate must be for is known by its address.
