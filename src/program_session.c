@@ -455,6 +455,10 @@ note_connected(Session *session, int state)
 	if (session->standstill.next_check_at == 0)
 		session->standstill.next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+
+	/* its server may hang up before the next tick, as those before did */
+	if (is_unanswered(session, now))
+		session_end(session, ZK_LOSS_UNANSWERED);
 }
 
 /*

@@ -850,6 +850,16 @@ test_unanswered(void)
 				   "%s: when the loop wakes up", cases[i].what);
 	}
 
+	/* the connection that is one too many is noticed as it comes */
+	open_and_connect(THREE);
+	session->link.nunanswered = 3;
+	session->link.unanswered_at = boot_ms - TIMEOUT_MS + 1;
+	connect_now();
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a fourth connection, a millisecond early");
+	session->link.unanswered_at--;
+	connect_now();
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED, "and the next one");
+
 	/* what is watched is not asked for again after a loss */
 	open_and_connect(THREE);
 	session->wait.path = strdup("/a/b");
