@@ -232,11 +232,11 @@ check_servers(Check *check)
 	int64		until = protocol_now() +
 		(!check->has_session ? ANSWER_MS :
 		 Min(ANSWER_FULL_MS, Max(left / 2, 100)));
-	/* a server that answers is given more time for these, a dead one is not */
-	int64		requests_until = !check->has_session ? until :
+	/* a server that answers is given more time, a dead one is not */
+	int64		answered_until = !check->has_session ? until :
 		Max(until, protocol_now() + left / 2);
 	const Frame frame = {
-		.kind = FRAME_ASK,.u.ask = {until, requests_until,
+		.kind = FRAME_ASK,.u.ask = {until, answered_until,
 		check->has_session ? zklock_lock_request_bytes() : 0}
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
@@ -276,7 +276,7 @@ check_servers(Check *check)
 	{
 		zklock_channel_flush(&channel);
 		nanswers = read_answers(check, &channel,
-								requests_until + PROGRAM_EXTRA_MS);
+								answered_until + PROGRAM_EXTRA_MS);
 	}
 	PG_FINALLY();
 	{

@@ -88,13 +88,13 @@ static bool is_begun[SERVERS_MAX];	/* its host is known, or that it has no
 									 * address */
 static ServerAddress addresses[ASK_ALL_MAX];
 static int32_t request_bytes;	/* as in FrameAsk */
-static bool are_words_over;		/* only long requests go on */
+static bool are_first_words_over;		/* only who has answered is asked on */
 static Asked asked[ASK_ALL_MAX];	/* at these */
 static int	nasked;
 
 static void begin_servers(void);
 static void begin(int server);
-static void end_words(void);
+static void end_first_words(void);
 static void start(Asked *one);
 static void serve(void);
 static void go_on(Asked *one);
@@ -135,19 +135,19 @@ program_ask(const FrameTaken *asking)
 	}
 	begin_servers();
 	serve();
-	end_words();
-	deadline = asking->frame.u.ask.requests_until;
+	end_first_words();
+	deadline = asking->frame.u.ask.answered_until;
 	serve();
 	names_end(names);
 }
 
-/* The time for names and words is over; long requests go on. */
+/* The time for names and first words is over; who has answered is asked on. */
 static void
-end_words(void)
+end_first_words(void)
 {
-	are_words_over = true;
+	are_first_words_over = true;
 	for (int i = 0; i < nasked; i++)
-		if (asked[i].fd >= 0 && words[asked[i].word].text != NULL)
+		if (asked[i].fd >= 0 && asked[i].word == 0)
 			finish(&asked[i], !asked[i].is_connected ||
 				   tls_error(asked[i].fd)[0] != '\0' ? ASK_NO_CONNECTION :
 				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
@@ -230,7 +230,7 @@ serve(void)
 	{
 		struct pollfd polled[ASK_ALL_MAX + 1];
 		int64_t		now = protocol_now();
-		bool		is_idle = are_words_over ||
+		bool		is_idle = are_first_words_over ||
 			names_awaited_since(names) == INT64_MAX;
 
 		for (int i = 0; i < nasked; i++)
@@ -254,7 +254,7 @@ serve(void)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
 		if (polled[nasked].revents != 0 && names_take(names) &&
-			!are_words_over)
+			!are_first_words_over)
 			begin_servers();
 	}
 }

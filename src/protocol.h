@@ -236,7 +236,8 @@ typedef ZkReply FrameReply;
 typedef struct FrameAsk
 {
 	int64_t		until;			/* protocol_now() */
-	int64_t		requests_until; /* likewise, for long requests; not earlier */
+	int64_t		answered_until; /* likewise, for servers that have answered; not
+								 * earlier */
 	int32_t		request_bytes;	/* are requests of that length taken?  0: that
 								 * is not asked */
 } FrameAsk;
