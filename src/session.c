@@ -681,6 +681,7 @@ start_session(void)
 	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
 	MySession.started_at = protocol_now();
 	MySession.noted = (NotedSession) {0};
+	MySession.nmoves_shown = 0;
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	MySession.told_servers = servers_hash();
@@ -775,8 +776,14 @@ tell_servers(void)
 {
 	char	   *tls;
 
-	if (!is_servers_news || MySession.client == NULL ||
-		servers_setting[0] == '\0')
+	if (MySession.client == NULL || servers_setting[0] == '\0')
+		return;
+	if (MySession.nmoves_shown != MySession.noted.nmoves && uses_servers())
+	{
+		zklock_board_enter();	/* it has these servers now */
+		MySession.nmoves_shown = MySession.noted.nmoves;
+	}
+	if (!is_servers_news)
 		return;
 	is_servers_news = false;
 	if (servers_hash() == MySession.told_servers)

@@ -51,6 +51,7 @@ typedef struct CurrentSession
 								 * within zklock.connect_timeout */
 
 	NotedSession noted;
+	int			nmoves_shown;	/* on the board, as noted.nmoves */
 	uint64		ncounted;		/* of its requests, by stat.c */
 } CurrentSession;
 

@@ -47,6 +47,12 @@ subtest 'the servers, one after the other' => sub {
 
 subtest 'the clusters, one after the other' => sub {
 	my $token = $holder->query_safe(q(SELECT zk_fencing_token('moving')));
+	my $offset = -s $node{berlin}->logfile;
+	reconfigure($node{berlin}, tls_settings(), 'zklock.ssl_ca_file' => 'missing.crt');
+	assert_soon { is_encrypted($holder) eq 'f'
+		  && slurp_file($node{berlin}->logfile, $offset) =~ /stays with the servers and the TLS of before/ }
+	'without a file a session stays where it is, and the log says so';
+	assert_held($holder, 'moving', 'with its lock');
 	reconfigure($node{berlin}, tls_settings());
 	assert_becomes { plain_clients() } 1, 'a session of an idle backend leaves the plain ports';
 	assert_becomes { is_encrypted($holder) } 't', 'and has TLS';
