@@ -293,6 +293,10 @@ give_list(Session *session)
 		return;
 	}
 	session->addresses = now;
+
+	/* what was said of the others is no reason any more */
+	if (!session->status.was_connected)
+		session_set_error(session, "%s", now.complaint);
 	link->naddresses = count;
 	link->pause_until = 0;
 	link->is_list_fresh = true;
