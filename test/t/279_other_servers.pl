@@ -9,7 +9,8 @@ my $zk = ZooKeeper->new(servers => 3)->start;
 my $other = ZooKeeper->new->start;
 my ($first, @others) = sort { ($a == $zk->leader) <=> ($b == $zk->leader) } $zk->members;
 my ($from, $to) = ($zk->connect_string($first), $zk->connect_string(@others));
-my $node = cluster('main', $zk, servers => $from, shared_preload_libraries => 'zklock');
+my $node = cluster('main', $zk, servers => $from, shared_preload_libraries => 'zklock',
+	'zklock.session_timeout' => '40s');
 my $role = 'of_its_own';
 $node->safe_psql('postgres', "CREATE ROLE $role LOGIN SUPERUSER; ALTER ROLE $role SET zklock.servers = '$to';"
 	  . 'CREATE TABLE done (what text)');
@@ -92,6 +93,15 @@ subtest 'servers that one session sets' => sub {
 	reconfigure($node, 'zklock.servers' => $from);
 	assert_becomes { servers_of($id{idle}) } $first, 'and when that is over it follows the configuration';
 	assert_held($idle, 'idle', 'still held');
+};
+
+subtest 'a reload that comes when the servers of before have stopped' => sub {
+	$zk->stop($first);
+	reconfigure($node, 'zklock.servers' => $to);
+	assert_moves($id{idle}, 'a session without a connection goes over');
+	assert_held($idle, 'idle', 'with its lock');
+	is(session_of($idle), $id{idle}, 'and is the same');
+	$zk->start($first);
 };
 
 subtest 'not preloaded' => sub {
