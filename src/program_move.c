@@ -20,6 +20,11 @@
  *	  cut, so that it makes another one: to a server of that list.
  *	- It does not know it: the servers are another ensemble's.  All stays as it
  *	  was, and the backend says so in the log.
+ *	- It closes the connection, as a server does that has not seen what the
+ *	  session has seen: one that lags, one of an ensemble that was restored from
+ *	  a copy and may know the session, or one of a younger ensemble.  It is
+ *	  asked once more, without saying what was seen: it may not know the
+ *	  session, which is told as above; that it does is no proof then.
  *	- No answer: it is asked again, or another one, with growing pauses.  All
  *	  stays as it was until then.
  * No proof is needed if there is no session yet; nor if the server that we are
@@ -152,6 +157,7 @@ struct Move
 	char		tried[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
 	int			fd;				/* of the connection, -1: there is none */
 	bool		is_asked;		/* the request was sent */
+	bool		is_blind;		/* it does not say what the session has seen */
 	size_t		length;			/* of the answer so far */
 	unsigned char answer[4 + ANSWER_SIZE];
 	char		said[512];		/* why there was none, or "" */
@@ -559,6 +565,7 @@ hear(Session *session, int64_t now)
 	int			error = 0;
 	socklen_t	size = sizeof(error);
 	ssize_t		received;
+	bool		ask_blindly = false;
 
 	if (!move->is_asked)
 	{
@@ -588,8 +595,15 @@ hear(Session *session, int64_t now)
 			note_failure(move, "%s", tls_error(move->fd));
 		else
 			note_failure(move, "Server \"%s\" closed the connection", server);
+		ask_blindly = received == 0 && move->length == 0 && !move->is_blind &&
+			tls_error(move->fd)[0] == '\0' && session->seen_zxid != 0;
 	}
 	hang_up(move);
+	if (ask_blindly)
+	{
+		move->ntried--;			/* the same server again */
+		move->is_blind = true;
+	}
 	ask_next(session, now);
 }
 
@@ -604,10 +618,15 @@ send_request(Session *session)
 {
 	const SessionTicket *ticket = &session->status.ticket;
 	unsigned char request[4 + REQUEST_SIZE] = {0};
+	int64_t		seen = session->move->is_blind ? 0 : session->seen_zxid;
 	uint32_t	word;
 
 	word = htonl(REQUEST_SIZE);
 	memcpy(request, &word, 4);
+	word = htonl((uint32_t) ((uint64_t) seen >> 32));
+	memcpy(request + 8, &word, 4);
+	word = htonl((uint32_t) seen);
+	memcpy(request + 12, &word, 4);
 	word = htonl((uint32_t) session->status.session_timeout_ms);
 	memcpy(request + 16, &word, 4);
 	word = htonl((uint32_t) ((uint64_t) ticket->session_id >> 32));
@@ -633,6 +652,7 @@ read_answer(Session *session, int64_t now)
 	uint32_t	words[5];
 	int64_t		id;
 	int			timeout;
+	bool		was_blind = move->is_blind;
 	char		rest[64];
 
 	for (int i = 0; i < 5; i++)
@@ -660,6 +680,12 @@ read_answer(Session *session, int64_t now)
 		move->wanted_servers = move->wanted_tls = NULL;
 		forget(move);
 	}
+	else if (was_blind)
+	{
+		note_failure(move, "Server \"%s\" has not seen all that the session has seen",
+					 server);
+		ask_next(session, now);
+	}
 	else
 		adopt(session, now, true);
 }
@@ -681,6 +707,7 @@ hang_up(Move *move)
 	if (move->fd >= 0)
 		close(move->fd);
 	move->fd = -1;
+	move->is_blind = false;
 }
 
 /* ---------------------------------------------------------------------

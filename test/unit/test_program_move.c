@@ -221,6 +221,32 @@ test_no_answer(void)
 	is_int(ZK_MOVE_DONE, told(), "until it knows the session");
 }
 
+/* A server that closes the connection may do so for what the session has seen. */
+static void
+test_seen(void)
+{
+	begin();
+	session->seen_zxid = 0x100000002;
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	is_int(1, word_at(8), "with what the session has seen");
+	is_int(2, word_at(12), "all of it");
+	close(connection);
+	connection = -1;
+	ok(is_asked(), "a server that closes the connection is asked again");
+	is_int(0, word_at(12), "without that");
+	grant(TIMEOUT_MS, 4711);
+	ok(told() == -1 && uses("127.0.0.1:1"), "what it grants then is no proof");
+	turn(60000);
+	ok(is_asked() && word_at(12) == 2, "it is asked as at first");
+	close(connection);
+	connection = -1;
+	ok(is_asked() && word_at(12) == 0, "and again");
+	grant(0, 0);
+	is_int(ZK_MOVE_UNKNOWN, told(), "it may not know the session at all");
+}
+
 static void
 test_tls(void)
 {
@@ -284,6 +310,7 @@ main(void)
 	test_under_way();
 	test_unknown();
 	test_no_answer();
+	test_seen();
 	test_tls();
 	test_without_proof();
 	return done_testing();
