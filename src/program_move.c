@@ -488,7 +488,7 @@ is_proved(const Session *session, const ServerAddresses *addresses)
 	const Move *move = session->move;
 	bool		is_shared = false;
 
-	if ((move->tls[0] == '\0') != (move->wanted_tls[0] == '\0'))
+	if (strcmp(move->tls, move->wanted_tls) != 0)
 		return false;
 	if (session->status.state == ZK_CLIENT_CONNECTED)
 		return servers_contain(addresses, session->server);
@@ -530,7 +530,7 @@ ask(Session *session, const ServerAddress *address, const ServerAddresses *all,
 				 address->length);
 	error = errno;
 	if (is_other_tls)
-		(void) begin_tls(move->tls, why);	/* it could before */
+		(void) begin_tls(move->tls, why);	/* the one before: it can */
 	tls_expect(names_list(session->names), session->addresses.all,
 			   session->addresses.count);
 	if (rc == 0 || error == EINPROGRESS)

@@ -47,10 +47,12 @@ typedef enum Setting
 /* What lines are opened with. */
 typedef struct Setup
 {
-	char	   *text;			/* malloc'ed, where the settings are */
+	char	   *text;			/* as begin() was given it, malloc'ed */
+	char	   *copy;			/* the same, where the settings are */
 	const char *settings[PASSPHRASE_COMMAND + 1];
 	uint64_t	files_read;		/* their state when they were read last */
 	SSL_CTX    *context;		/* NULL: no line is opened */
+	char		stale[TLS_WHY_SIZE];	/* why the files of before are used, or "" */
 } Setup;
 
 struct TlsLine
@@ -71,12 +73,18 @@ struct TlsLine
 };
 
 static Setup current;
-static char stale[TLS_WHY_SIZE];	/* why the files of before are used, or "" */
+
+/*
+ * The one before, or all zero.  A program that tries other settings comes back
+ * to it whatever has become of its files, and without its passphrase.
+ */
+static Setup former;
 static const char *fault;		/* why a file is no good; NULL: it may be */
 static int	patience_s;			/* how long the passphrase command may take */
 
 static bool begin(const char *text, int seconds, char why[TLS_WHY_SIZE]);
 static void end(void);
+static void free_setup(Setup *setup);
 static TlsLine *open_line(int socket, const char *address, const char *host,
 						  bool is_numeric, int error);
 static void close_line(TlsLine *line);
@@ -129,9 +137,17 @@ const TlsModule zklock_tls_module = {
 static bool
 begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 {
-	Setup		setup = {.text = strdup(text)};
-	char	   *rest = setup.text;
+	Setup		setup = former;
+	char	   *rest;
 
+	if (former.text != NULL && strcmp(former.text, text) == 0)
+	{
+		former = current;
+		current = setup;
+		return true;
+	}
+	setup = (Setup) {.text = strdup(text),.copy = strdup(text)};
+	rest = setup.copy;
 	for (int i = CA_FILE; i <= PASSPHRASE_COMMAND; i++)
 	{
 		setup.settings[i] = rest == NULL ? "" :
@@ -146,7 +162,7 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 		setup.context = load(&setup, why);
 	if (setup.context == NULL)
 	{
-		free(setup.text);
+		free_setup(&setup);
 		return false;
 	}
 	end();
@@ -154,14 +170,23 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 	return true;
 }
 
-/* The lines have counted the context. */
+/* The lines have counted the context that is freed. */
 static void
 end(void)
 {
-	SSL_CTX_free(current.context);
-	free(current.text);
+	if (current.text == NULL)
+		return;
+	free_setup(&former);
+	former = current;
 	current = (Setup) {0};
-	stale[0] = '\0';
+}
+
+static void
+free_setup(Setup *setup)
+{
+	SSL_CTX_free(setup->context);
+	free(setup->text);
+	free(setup->copy);
 }
 
 /* A context with all that the settings name; NULL with a reason. */
@@ -317,7 +342,7 @@ begin_handshake(TlsLine *line, bool is_numeric)
 	if (state_of_files(&current) != current.files_read)
 	{
 		patience_s = TLS_PATIENCE_CONNECTED_S;
-		newer = load(&current, stale);
+		newer = load(&current, current.stale);
 	}
 	if (newer != NULL)
 	{
@@ -420,7 +445,7 @@ describe(const TlsLine *line, char *text, size_t size)
 	int			length;
 
 	if (subject == NULL)
-		return stale;
+		return current.stale;
 	for (int i = 0; i < sk_X509_num(chain); i++)
 		if (expiry_of(sk_X509_value(chain, i)) < expiry)
 			expiry = expiry_of(sk_X509_value(chain, i));
@@ -430,7 +455,7 @@ describe(const TlsLine *line, char *text, size_t size)
 	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
 					   0, XN_FLAG_RFC2253);
 	read_text(subject, text + length, size - (size_t) length);
-	return stale;
+	return current.stale;
 }
 
 /* ---------------------------------------------------------------------

@@ -42,8 +42,9 @@
  * or empty: it has five seconds, one if anything was connected before.
  * Relative paths lead to the data directory, where the program runs.  Files
  * that are replaced later are read again for the next connection.  May be
- * called again, with another text.  false with a reason in why, and all stays
- * as it was.
+ * called again, with another text; or with the one before that, which cannot
+ * fail: if its files are no good any more those that were read then are used.
+ * false with a reason in why, and all stays as it was.
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 

@@ -26,7 +26,7 @@
  * Counts up with each change of TlsModule.  A program that is running may find
  * the module of another version once its files have been replaced.
  */
-#define TLS_MODULE_VERSION 2
+#define TLS_MODULE_VERSION 3
 
 /*
  * How long the passphrase command may take: a program that has not connected
@@ -49,11 +49,13 @@ typedef struct TlsModule
 
 	/*
 	 * Take these settings for the lines that are opened from now on, as
-	 * tls_begin() says.  The passphrase command has that many seconds.
+	 * tls_begin() says.  The passphrase command has that many seconds.  With
+	 * the settings that were taken before the last ones nothing is read until
+	 * a line is opened, and this does not fail.
 	 */
 	bool		(*begin) (const char *text, int seconds, char why[TLS_WHY_SIZE]);
 
-	/* Forget them: no line is opened until the next begin(). */
+	/* No line is opened until the next begin(). */
 	void		(*end) (void);
 
 	/*

@@ -1,6 +1,6 @@
 # The files of TLS: the passphrase of a key, by a command that does what it should or
 # not; files that are replaced by ones that are no good; and what they cost a session
-# that is connected again.
+# that is connected again. Settings that are no good, which reach a session with a lock.
 
 use Certificates;
 use Proxy;
@@ -102,12 +102,13 @@ subtest 'a passphrase that does not come' => sub {
 	unlike(slurp_file($node->logfile, $from) =~ s/^.*(?:ALTER SYSTEM|SELECT current_setting|parameter "zklock\.ssl_passphrase).*$//mgr, qr/sesame/,
 		'the log has no word of it');
 
-	# zk_check() has less time than the command has.
+	# zk_check(false) has less time than the command has.
 	use_command('exec sleep 4711');
 	foreach my $form ('', 'false')
 	{
 		like($node->safe_psql('postgres', "SELECT what, remedy FROM zk_check($form) WHERE item ~ '^server '"),
-			qr/nothing was heard .*zklock\.ssl_passphrase_command/, "zk_check($form) suspects it");
+			qr/nothing was heard .*zklock\.ssl_passphrase_command|"zklock\.ssl_passphrase_command" is empty, failed or took too long/,
+			"zk_check($form) suspects it");
 	}
 
 	# Who gives up does not wait for it, and a program that is killed leaves nothing.
@@ -198,6 +199,31 @@ subtest 'a session that is connected again' => sub {
 	replace($good->key('secret'), $key);
 	like($reconnect->(), qr/$hint.*failed or took too long/, 'with a command that hangs');
 	poll_until { !processes("sleep\0004711") } 'nothing to be left of it';
+	$session->quit;
+};
+
+# They are tried beside the connection that is there, and not taken.
+subtest 'settings that are no good, while a lock is held' => sub {
+	use_command("echo 'open sesame'");
+	my ($session, $reconnect) = session();
+	my $ca = $good->ca;
+	my %broken = (
+		'another authority' => { 'zklock.ssl_ca_file' => Certificates->new($directory, 'another')->ca },
+		'no TLS, and nobody there' => { 'zklock.ssl' => 'off', 'zklock.servers' => '127.0.0.1:' . ZooKeeper::free_port() });
+	foreach my $what (sort keys %broken)
+	{
+		my $from = -s $node->logfile;
+		# Files of before are not needed any more.
+		rename $ca, "$ca.away" or die "could not rename $ca: $!";
+		reconfigure($node, %{ $broken{$what} });
+		assert_soon { $session->query_safe('SELECT 1')
+			  && slurp_file($node->logfile, $from) =~ /session 0x[0-9a-f]+ stays with the servers of before until one of those/ }
+		"$what: the log says that it stays";
+		ok($reconnect->(), 'it is connected again as before');
+		rename "$ca.away", $ca or die "could not rename $ca: $!";
+		reconfigure($node, %tls, 'zklock.ssl_passphrase_command' => "echo 'open sesame'");
+		ok($reconnect->(), 'and with the settings of before');
+	}
 	$session->quit;
 };
 

@@ -272,6 +272,22 @@ test_tls(void)
 	give(THREE, "files");
 	turn(DELAY_MS);
 	ok(uses("127.0.0.1:1") && told() == -1, "the same server has to prove itself with TLS");
+
+	begin();
+	give(ours, "files");
+	turn(DELAY_MS);
+	ok(is_asked(), "TLS again");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "it has that");
+	strcpy(session->server, ours);
+	session->link.is_left = false;
+	give(ours, "other files");
+	turn(DELAY_MS);
+	is_int(-1, told(), "nor are other files taken from a server that is connected");
+	ok(is_asked(), "without a question");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "when it has answered they are");
+	ok(session->link.is_left, "over another connection");
 }
 
 static void

@@ -274,6 +274,7 @@ test_turns(const char *good, const char *other)
 {
 	char		why[TLS_WHY_SIZE];
 	char		text[TLS_WHY_SIZE];
+	char		away[120];
 	int			plain = open_connection();
 	int			secure;
 	int			fd;
@@ -318,7 +319,22 @@ test_turns(const char *good, const char *other)
 	close(fd);
 	is_str("T", ask_server(secure), "the connection that was there goes on");
 
-	ok(begin(good, why), "the first one again");
+	snprintf(away, sizeof(away), "%s.away", good);
+	ok(rename(good, away) == 0 && begin(good, why), "back to the first one, whose file has gone");
+	fd = open_connection();
+	is_str("T", ask_server(fd), "what was read of it is used");
+	close(fd);
+	tls_end();
+	ok(begin(good, why), "also after connections without TLS");
+	fd = open_connection();
+	is_str("T", ask_server(fd), "which leave it as it was");
+	close(fd);
+	ok(begin(other, why) && begin(good, why) && begin(other, why), "in turns");
+	fd = open_connection();
+	is_str("", ask_server(fd), "those that were set last are used");
+	close(fd);
+	ok(!begin("/nowhere", why) && begin(good, why), "a file that is missing changes none of that");
+	ok(rename(away, good) == 0 && begin(good, why), "the first one again");
 	expect("elsewhere");
 	fd = open_connection();
 	is_str("", ask_server(fd), "and another host");
