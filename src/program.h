@@ -311,6 +311,12 @@ extern int64_t session_cut_at(const Session *session);
 extern void session_leave(Session *session);
 
 /*
+ * Over another connection, which was begun at that time, a server has granted
+ * it that timeout.  A shorter one counts at once.
+ */
+extern void session_shorten(Session *session, int timeout_ms, int64_t since);
+
+/*
  * It will never be of use again.  What is to be repeated or watched may be the
  * reason, and must not be in the way of the close.
  */

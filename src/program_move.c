@@ -56,8 +56,8 @@
  *	  library's connection alone, and of when that was begun.  The connection
  *	  that proves is no contact, though it has touched the session.  It asks
  *	  for the timeout that the session has, for the leader goes by the last one
- *	  that was asked for; servers that grant another one than those of before
- *	  do so to any reconnect.
+ *	  that was granted.  If that is a shorter one (maxSessionTimeout) the
+ *	  session has it from then on, and not only from the next connection.
  *	- The first server forgets the watches with its connection; the library
  *	  sets them again over the next one, as after each reconnect.
  *
@@ -156,6 +156,7 @@ struct Move
 	int			ntried;
 	char		tried[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
 	int			fd;				/* of the connection, -1: there is none */
+	int64_t		asked_at;		/* when that was begun; valid if there is one */
 	bool		is_asked;		/* the request was sent */
 	bool		is_blind;		/* it does not say what the session has seen */
 	size_t		length;			/* of the answer so far */
@@ -509,6 +510,7 @@ ask(Session *session, const ServerAddress *address, const ServerAddresses *all,
 	int			rc = -1;
 	int			error;
 
+	move->asked_at = now;
 	move->is_asked = false;
 	move->length = 0;
 	move->fd = socket(address->address.ss_family,
@@ -687,7 +689,10 @@ read_answer(Session *session, int64_t now)
 		ask_next(session, now);
 	}
 	else
+	{
+		session_shorten(session, timeout, move->asked_at);
 		adopt(session, now, true);
+	}
 }
 
 static void

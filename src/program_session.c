@@ -764,6 +764,22 @@ session_leave(Session *session)
 	shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
 }
 
+void
+session_shorten(Session *session, int timeout_ms, int64_t since)
+{
+	if (timeout_ms >= session->status.session_timeout_ms)
+		return;
+	session->status.session_timeout_ms = timeout_ms;
+	session->is_status_news = true;
+
+	/* of a session that is suspended */
+	since += timeout_ms;
+	if (session->lost_deadline > since)
+		session->lost_deadline = since;
+	if (session->early_deadline > since)
+		session->early_deadline = since;
+}
+
 /*
  * A server that has lost its leader answers the pulses of an idle session.
  * Only the first request to the leader finds that out, and whoever has made

@@ -157,6 +157,27 @@ test_proved(void)
 	is_int(0, recv(connection, asked, 1, MSG_DONTWAIT), "the one that has proved it is closed, without a word");
 }
 
+/* The leader goes by what was granted last. */
+static void
+test_timeout(void)
+{
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	grant(TIMEOUT_MS / 2, 4711);
+	is_int(ZK_MOVE_DONE, told(), "a server grants a shorter timeout");
+	is_int(TIMEOUT_MS / 2, session->status.session_timeout_ms, "the session has it at once");
+
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "asked");
+	grant(TIMEOUT_MS * 2, 4711);
+	is_int(ZK_MOVE_DONE, told(), "another one grants a longer one");
+	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "which it has with the next connection");
+}
+
 /* What is under way has a second. */
 static void
 test_under_way(void)
@@ -323,6 +344,7 @@ main(void)
 {
 	listen_anywhere();
 	test_proved();
+	test_timeout();
 	test_under_way();
 	test_unknown();
 	test_no_answer();
