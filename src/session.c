@@ -950,23 +950,23 @@ check_servers(char **newval, void **extra, GucSource source)
 	ServerList	list;
 	char		why[SERVERS_WHY_SIZE];
 
-	*extra = guc_malloc_compat(sizeof(GucSource));
-	if (*extra == NULL)
-		return false;
-	*(GucSource *) *extra = source;
-	if ((*newval)[0] == '\0')
-		return true;
-	if (!servers_parse(*newval, &list, why))
+	if ((*newval)[0] != '\0' && !servers_parse(*newval, &list, why))
 	{
 		GUC_check_errdetail("%s.", why);
 		return false;
 	}
-	if (list.chroot[0] != '\0' && !recipe_is_root(list.chroot))
+	if ((*newval)[0] != '\0' && list.chroot[0] != '\0' &&
+		!recipe_is_root(list.chroot))
 	{
 		GUC_check_errdetail("\"%s\" is not a valid path for a chroot.",
 							list.chroot);
 		return false;
 	}
+
+	/* without memory it counts as this session's own: see assign_servers() */
+	*extra = guc_malloc_compat(sizeof(GucSource));
+	if (*extra != NULL)
+		*(GucSource *) *extra = source;
 	return true;
 }
 
@@ -978,7 +978,8 @@ check_servers(char **newval, void **extra, GucSource source)
 static void
 assign_servers(const char *newval, void *extra)
 {
-	is_of_configuration = *(GucSource *) extra < PGC_S_GLOBAL;
+	is_of_configuration = extra != NULL &&
+		*(GucSource *) extra < PGC_S_GLOBAL;
 	note_text(&servers_setting, newval);
 }
 
