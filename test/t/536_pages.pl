@@ -82,7 +82,7 @@ subtest 'the checks see what is wrong' => sub {
 		my $x = $page->($_[0]);
 		return scalar broken_links($x, { %pages, 'docs/x.md' => $x });
 	};
-	is($links->("# A `b`: c\n\n[1](#a-b-c) [2](safety.md#fencing) [3](../README.md) [4](bench/scale.svg)\n"), 0, 'links');
+	is($links->("# A `b`: c\n\n[1](#a-b-c) [2](safety.md#fencing) [3](../README.md) [4](bench/depth.svg)\n"), 0, 'links');
 	is($links->("[1](#nowhere)"), 1, 'no anchor here');
 	is($links->("[1](safety.md#nowhere)"), 1, 'no anchor there');
 	is($links->("[1](nowhere.md)"), 1, 'no page');
