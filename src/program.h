@@ -79,6 +79,8 @@ typedef struct Link
 	int64_t		look_up_at;		/* without a connection: when names are looked
 								 * up again */
 	int			nlook_ups;		/* in a row */
+	int64_t		names_until;	/* the first attempt behind a connection waits
+								 * for them until then */
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
@@ -262,6 +264,12 @@ extern bool session_is_opening(const Session *session);
 
 /* Look names up that are due, and give the library what is known by now. */
 extern void session_follow_names(Session *session, int64_t now);
+
+/*
+ * For how many milliseconds is the library not to try again, because names are
+ * being looked up since the connection broke?
+ */
+extern int64_t session_names_ms(const Session *session, int64_t now);
 
 /* A look-up has something to say. */
 extern void session_take_names(Session *session, int64_t now);

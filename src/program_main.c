@@ -304,6 +304,12 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 
 	if (now < session->link.pause_until)
 		return (int) (session->link.pause_until - now);
+	left_ms = session_names_ms(session, now);
+	if (left_ms > 0)
+	{
+		session->link.fd = -1;
+		return (int) left_ms;
+	}
 	if (is_pause_due(session))
 	{
 		session->link.paused_behind = session->link.number;

@@ -48,10 +48,9 @@
 #define ATTEMPT_MS 3000
 
 /*
- * Without a connection names are looked up again after that time, or a tenth of
- * the session timeout if that is less; then after twice and three times as long.
- * The first time it is by chance up to half of it: all sessions have lost their
- * connection at once.
+ * Without a connection names are looked up at once, and again after that time,
+ * or a tenth of the session timeout if that is less; then after twice and three
+ * times as long.  The first attempt to connect waits for so long at most.
  */
 #define LOOK_UP_MS 1000
 #define LOOK_UP_FACTOR_MAX 3
@@ -220,6 +219,8 @@ session_follow_names(Session *session, int64_t now)
 	int64_t		since;
 	bool		is_slow;
 
+	if (session->zh != NULL)
+		session_check_connection(session);
 	if (session->names == NULL || link->is_up || !can_connect)
 		return;
 	if (names_can_change(session->names))
@@ -243,6 +244,24 @@ session_follow_names(Session *session, int64_t now)
 	session->is_slow = is_slow;
 	if (since != INT64_MAX && !is_slow)
 		program_wake_at(session, since + SLOW_MS);
+}
+
+/*
+ * What was found last may be weeks old.  Meanwhile a server of another ensemble
+ * may have got the address of one that has moved: it does not know the session,
+ * and would end it.
+ */
+int64_t
+session_names_ms(const Session *session, int64_t now)
+{
+	const Link *link = &session->link;
+	int			state = zoo_state(session->zh);
+
+	if (link->is_up || now >= link->names_until ||
+		state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE ||
+		names_awaited_since(session->names) == INT64_MAX)
+		return 0;
+	return link->names_until - now;
 }
 
 static int64_t
@@ -549,9 +568,12 @@ note_disconnected(Session *session)
 	int64_t		contact_at = session->link.contact_at;
 	int			timeout = session->status.session_timeout_ms;
 
+	if (session->link.is_up)
+	{
+		session->link.look_up_at = now;
+		session->link.names_until = now + look_up_ms(session);
+	}
 	session->link.is_up = false;
-	session->link.look_up_at = now +
-		(int64_t) (drand48() * (double) look_up_ms(session) / 2);
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)

@@ -34,7 +34,7 @@ my @servers;
 
 =head1 METHODS
 
-=head2 new($serve, at => '127.0.0.1', forks => 0)
+=head2 new($serve, at => '127.0.0.1', port => 0, forks => 0)
 
 Calls $serve with each connection, in a process of its own if forks is true. It stays open
 afterwards if the result is true.
@@ -48,7 +48,7 @@ Reads once, and says that. Instead of a text, code that makes it of what was rea
 sub new ($class, $serve, %option)
 {
 	my $at = $option{at} // '127.0.0.1';
-	my $listener = IO::Socket::IP->new(LocalHost => $at, Listen => 50, ReuseAddr => 1)
+	my $listener = IO::Socket::IP->new(LocalHost => $at, LocalPort => $option{port} // 0, Listen => 50, ReuseAddr => 1)
 	  or die "could not listen: $@";
 	my $pid = fork // die "could not fork: $!";
 	_serve($listener, $serve, %option) if !$pid;

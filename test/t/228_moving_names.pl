@@ -4,6 +4,7 @@
 # and is held up by none that it does not need.
 
 use Certificates;
+use FakeServer;
 use Preload;
 use ZkLockTest;
 use ZooKeeper qw(poll_until);
@@ -143,6 +144,25 @@ subtest 'zk_check()' => sub {
 	} 'tells of that of another backend', 30;
 	assert_soon { $session->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is behind a name', 30;
 	$_->quit foreach $session, $other;
+};
+
+# Of another ensemble, which does not know our sessions.
+subtest 'another server at an address of before' => sub {
+	my ($first, $second) = grep { $_ != $zk->leader } @members;
+	move($second, '127.0.1.9');
+	know(places(), "zk$second.test" => '127.0.1.8');
+	my $session = background($node, 'zklock.servers' => name_servers($first, $second), holds => 'taken');
+	my $id = session_of($session);
+	is(join(' ', server_of($session)), $first, 'connected to the only one that is there');
+	my $unknown = pack 'N N N q> N x16 x', 37, 0, 0, 0, 16;
+	my $other = FakeServer->answering($unknown, at => '127.0.1.8', port => $zk->port($second));
+	know(places());
+	$zk->stop($first);
+	assert_held($session, 'taken', 'the lock is held');
+	is(session_of($session), $id, 'in the same session');
+	is(join(' ', server_of($session)), $second, 'at the address that its name has now');
+	$zk->start($first);
+	assert_released($zk, 'taken', $session);
 };
 
 # What a server's certificate must be for is known by its address.

@@ -246,7 +246,7 @@ test_names_without_room(void)
 static void
 test_looking_up_again(void)
 {
-	static const int expected[] = {250, 1250, 3250, 6250, 9250};
+	static const int expected[] = {0, 1000, 3000, 6000, 9000};
 	int64_t		broken_at;
 
 	open_by_names("quick.test:1,127.0.0.1:3", "192.0.2.9");
@@ -256,21 +256,24 @@ test_looking_up_again(void)
 	session->wake_at = INT64_MAX;
 	session_follow_names(session, boot_ms);
 	is_int(INT64_MAX, session->wake_at, "nothing is looked up while there is a connection");
-	disconnect_now(ZCONNECTIONLOSS);
-	session_follow_names(session, boot_ms);
-	is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "what was found last waited for that");
-	broken_at = boot_ms;
 	around.found = "192.0.2.10";
+	disconnect_now(ZCONNECTIONLOSS);
+	broken_at = boot_ms;
 	for (int i = 0; i < NELEMS(expected); i++)
 	{
-		boot_ms = broken_at + expected[i] - 1;
-		session->wake_at = INT64_MAX;
-		session_follow_names(session, boot_ms);
-		is_int(broken_at + expected[i], session->wake_at, "looked up %d ms after the break", expected[i]);
-		ok(!names_is_awaited(session->names, 0), "and not before");
-		boot_ms++;
+		if (i > 0)
+		{
+			boot_ms = broken_at + expected[i] - 1;
+			session->wake_at = INT64_MAX;
+			session_follow_names(session, boot_ms);
+			is_int(broken_at + expected[i], session->wake_at, "looked up %d ms after the break", expected[i]);
+			ok(!names_is_awaited(session->names, 0), "and not before");
+			boot_ms++;
+		}
 		session_follow_names(session, boot_ms);
 		ok(names_is_awaited(session->names, 0), "but then");
+		if (i == 0)
+			is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "what was found last waited for that");
 		take_names();
 		session_follow_names(session, boot_ms);
 	}
@@ -285,9 +288,8 @@ test_looking_up_again(void)
 	is_int(4, library.nset, "an unknown name stays where it was");
 	connect_now();
 	disconnect_now(ZCONNECTIONLOSS);
-	session->wake_at = INT64_MAX;
 	session_follow_names(session, boot_ms);
-	is_int(boot_ms + 250, session->wake_at, "after a connection it is soon again");
+	ok(names_is_awaited(session->names, 0), "after a connection it is looked up at once again");
 	names_end(session->names);
 
 	suspend_now(ZCONNECTIONLOSS);
@@ -296,6 +298,43 @@ test_looking_up_again(void)
 	session_follow_names(session, boot_ms);
 	is_int(INT64_MAX, session->wake_at, "addresses are never looked up");
 	names_end(session->names);
+}
+
+/* The library must not try an address of before that is another ensemble's by now. */
+static void
+test_waiting_for_names(void)
+{
+	static const char *const servers[] = {"quick.test:1,127.0.0.1:3", "quick.test:1,slow.test:2"};
+
+	for (int i = 0; i < NELEMS(servers); i++)
+	{
+		bool		is_slow = i == 1;
+		struct pollfd polled = {-1, 0, 0};
+
+		open_by_names(servers[i], "192.0.2.9");
+		take_names();
+		connect_now();
+		boot_ms += 100000;
+		around.found = "192.0.2.10";
+		disconnect_now(ZCONNECTIONLOSS);
+		library.state = 0;	/* neither connected nor connecting */
+		library.ninterests = 0;
+		session_follow_names(session, boot_ms);
+		is_int(1000, prepare_library(session, boot_ms, &polled), "%s: a break, and a second for names", servers[i]);
+		is_int(-1, session->link.fd, "without a connection");
+		take_names();
+		session_follow_names(session, boot_ms);
+		ok(strstr(library.hosts, "192.0.2.10:1") != NULL, "what is found by then is used: %s", library.hosts);
+		boot_ms += is_slow ? 999 : 0;
+		(void) prepare_library(session, boot_ms, &polled);
+		is_int(is_slow ? 0 : 1, library.ninterests, "who is found is not waited for");
+		boot_ms++;
+		(void) prepare_library(session, boot_ms, &polled);
+		ok(library.ninterests > 0, "then the library goes on");
+		library.state = ZOO_CONNECTING_STATE;
+		is_int(0, session_names_ms(session, boot_ms), "and is not held up again");
+		names_end(session->names);
+	}
 }
 
 /* The library gets another list without a connection alone, and with R13. */
@@ -1405,6 +1444,7 @@ main(void)
 	test_first_address();
 	test_names_without_room();
 	test_looking_up_again();
+	test_waiting_for_names();
 	test_other_servers();
 	test_connection();
 	test_odd_servers();
