@@ -190,8 +190,8 @@ typedef struct Session
 	Standstill	standstill;
 	Idleness	idleness;
 	Traffic		traffic;
-	int64_t		seen_zxid;		/* the latest change that the session surely has
-								 * seen; 0: none */
+	int64_t		seen_zxid;		/* the latest change that the session has seen,
+								 * as the library knows it; 0: none */
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
 	Wait		wait;			/* program_follow.c */

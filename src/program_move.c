@@ -117,6 +117,9 @@
 #define REQUEST_SIZE 45
 #define ANSWER_SIZE 20
 
+/* Of each message over the library's connection: its length, xid and zxid. */
+#define HEAD_SIZE (4 + 4 + 8)
+
 typedef enum MovePhase
 {
 	MOVE_NONE,					/* nothing else is wanted */
@@ -164,9 +167,25 @@ struct Move
 	char		said[512];		/* why there was none, or "" */
 };
 
+/*
+ * What the library receives.  It keeps the latest change of which any answer
+ * tells for its next request to connect, and shows it to nobody.
+ */
+static struct
+{
+	Session    *session;		/* NULL: nobody listens yet */
+	ino_t		socket;			/* of the connection */
+	int64_t		nmessages;		/* over it */
+	size_t		nhead;			/* bytes of the head of this message so far */
+	unsigned char head[HEAD_SIZE];
+	size_t		left;			/* of it, valid once its length is there */
+}			overheard;
+
 /* The page of the settings; NULL: zklock is not preloaded. */
 static const SettingsPage *page;
 
+static void hear_library(int fd, const void *bytes, size_t length);
+static void note_seen(void);
 static void look_at_page(Session *session, int64_t now);
 static void want(Session *session, const char *servers, const char *tls);
 static bool is_same(const char *servers, const char *tls,
@@ -210,6 +229,8 @@ move_begin(Session *session, const FrameTaken *opening)
 									opening->blobs[3] : ""));
 	move->seen = page != NULL ? settings_page_state(page) - 1 : 0;
 	session->move = move;
+	overheard.session = session;
+	tls_overhear(hear_library);
 }
 
 void
@@ -270,6 +291,69 @@ move_hear(Session *session, const struct pollfd polled[MOVE_NPOLLED])
 		ask_next(session, now);
 	else if (polled[1].revents != 0 && polled[1].fd == move->fd)
 		hear(session, now);
+}
+
+/* ---------------------------------------------------------------------
+ * What the session has seen
+ * ---------------------------------------------------------------------
+ */
+
+/* The library reads each message in parts, as they come. */
+static void
+hear_library(int fd, const void *bytes, size_t length)
+{
+	const Link *link = &overheard.session->link;
+	const unsigned char *at = bytes;
+
+	if (fd != link->fd)
+		return;
+	if (overheard.socket != link->socket)
+	{
+		overheard.socket = link->socket;
+		overheard.nmessages = 0;
+		overheard.nhead = overheard.left = 0;
+	}
+	while (length > 0)
+	{
+		size_t		count = 1;
+
+		if (overheard.nhead < 4)
+			overheard.head[overheard.nhead++] = *at;
+		else
+		{
+			if (overheard.nhead < HEAD_SIZE)
+				overheard.head[overheard.nhead++] = *at;
+			else
+				count = overheard.left < length ? overheard.left : length;
+			overheard.left -= count;
+		}
+		if (overheard.nhead == 4)
+		{
+			uint32_t	word;
+
+			memcpy(&word, overheard.head, 4);
+			overheard.left = ntohl(word);
+		}
+		if (overheard.nhead >= 4 && overheard.left == 0)
+			note_seen();
+		at += count;
+		length -= count;
+	}
+}
+
+/* A message is whole.  The first one is the answer to the request to connect. */
+static void
+note_seen(void)
+{
+	uint32_t	words[2];
+	int64_t		zxid;
+
+	memcpy(words, overheard.head + 8, sizeof(words));
+	zxid = (int64_t) ((uint64_t) ntohl(words[0]) << 32 | ntohl(words[1]));
+	if (overheard.nmessages++ > 0 && overheard.nhead == HEAD_SIZE &&
+		zxid > overheard.session->seen_zxid)
+		overheard.session->seen_zxid = zxid;
+	overheard.nhead = 0;
 }
 
 /* ---------------------------------------------------------------------

@@ -763,9 +763,6 @@ request_complete(Request *request)
 	session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
 	request->is_pending = false;
 	note_lateness(request);
-	if (request->answer.reply.result == ZK_OK &&
-		request->answer.reply.czxid > session->seen_zxid)
-		session->seen_zxid = request->answer.reply.czxid;
 	again = step_after(request) && session->status.state != ZK_CLIENT_LOST;
 	if (!again && !request->is_counted)
 	{

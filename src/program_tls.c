@@ -58,6 +58,9 @@ static struct
 }			expected[ASK_ALL_MAX];
 static int	nexpected;
 
+/* Gets what is received; NULL: nobody does. */
+static void (*overhear) (int fd, const void *bytes, size_t length);
+
 /* Calls of connect() while it is proved that the library does call ours. */
 static int	nproved = -1;
 
@@ -125,13 +128,17 @@ ssize_t
 program_recv(int fd, void *bytes, size_t size, int flags)
 {
 	TlsLine    *line = line_of(fd);
+	bool		is_peek = (flags & MSG_PEEK) != 0;
 	ssize_t		received;
 
 	if (line == NULL)
-		return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
-	received = module->receive(line, bytes, size, (flags & MSG_PEEK) != 0);
-	if (received > 0)
+		received = syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
+	else
+		received = module->receive(line, bytes, size, is_peek);
+	if (received > 0 && line != NULL)
 		connections[fd].received_at = protocol_now();
+	if (received > 0 && !is_peek && overhear != NULL)
+		overhear(fd, bytes, (size_t) received);
 	return received;
 }
 
@@ -173,6 +180,12 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 		return false;
 	is_on = true;
 	return true;
+}
+
+void
+tls_overhear(void (*hear) (int fd, const void *bytes, size_t length))
+{
+	overhear = hear;
 }
 
 void

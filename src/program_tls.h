@@ -48,6 +48,13 @@
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 
+/*
+ * That function gets all that is received from now on, with TLS or without, by
+ * the descriptor that the caller of connect() knows.
+ */
+extern void tls_overhear(void (*hear) (int fd, const void *bytes,
+									   size_t length));
+
 /* Connections that are made from now on are made without TLS. */
 extern void tls_end(void);
 

@@ -1,7 +1,7 @@
 # zklock.servers names other servers while locks are held: those to which an ensemble has been
 # moved, as clients see a reconfiguration. The sessions follow, also of backends that are idle or
-# busy, once the new servers have proved that they know them; those of another ensemble are not
-# used.
+# busy, once the new servers have proved that they know them; those of another ensemble, or of an
+# older copy, are not used.
 
 use ZkLockTest;
 
@@ -80,6 +80,26 @@ subtest 'the servers of another ensemble' => sub {
 	ok(!$unknown->($id), 'are not changed by a reload');
 	$own->quit;
 	reconfigure($node, 'zklock.servers' => $to);
+};
+
+# It knows the session, which is safe only with the ensemble that has seen what the session has.
+subtest 'an older copy of the ensemble' => sub {
+	my $copy = ZooKeeper->new;
+	mkdir $copy->data_dir;
+	system_or_bail('cp', '-r', $zk->data_dir($zk->leader) . '/version-2', $copy->data_dir);
+	$copy->start;
+	my $new = holder('later');
+	my $change = sub ($member) { ($zk->four_letter_word('srvr', $member) =~ /^Zxid: (0x[0-9a-f]+)/m)[0] };
+	poll_until { $change->(servers_of($id{idle})) eq $change->($zk->leader) } "the session's server to have a change that the copy lacks";
+	is($idle->query_safe(q(SELECT count(*) FROM zk_lock_queue('idle'))), 1, 'the session sees it in an answer');
+	my $offset = -s $node->logfile;
+	reconfigure($node, 'zklock.servers' => $copy->connect_string);
+	assert_soon { $idle->query_safe('SELECT 1') && slurp_file($node->logfile, $offset) =~ /session \Q$id{idle}\E(?:, which)? stays with/ }
+	'the log says that the session stays';
+	assert_held($idle, 'idle', 'it keeps its lock');
+	reconfigure($node, 'zklock.servers' => $to);
+	$new->quit;
+	$copy->stop;
 };
 
 subtest 'servers that one session sets' => sub {

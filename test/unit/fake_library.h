@@ -106,6 +106,7 @@ static struct
 {
 	const char *error;
 	const char *bad_files;
+	void		(*overhear) (int fd, const void *bytes, size_t length);
 	int			ntls_ended;
 	const char *stale;
 	int64_t		received_at;
@@ -220,6 +221,12 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
 	snprintf(why, TLS_WHY_SIZE, "%s", around.bad_files);
 	return around.bad_files[0] == '\0';
+}
+
+void
+tls_overhear(void (*hear) (int fd, const void *bytes, size_t length))
+{
+	around.overhear = hear;
 }
 
 void

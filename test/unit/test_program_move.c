@@ -242,6 +242,49 @@ test_no_answer(void)
 	is_int(ZK_MOVE_DONE, told(), "until it knows the session");
 }
 
+/* The library receives an answer with that change, in pieces of that size. */
+static void
+hear(int fd, int64_t zxid, size_t length, size_t piece)
+{
+	unsigned char message[200] = {0};
+	uint32_t	words[] = {
+		htonl((uint32_t) length), htonl(7), htonl((uint32_t) ((uint64_t) zxid >> 32)), htonl((uint32_t) zxid)
+	};
+
+	memcpy(message, words, sizeof(words));
+	for (size_t at = 0; at < 4 + length; at += piece)
+		around.overhear(fd, message + at, 4 + length - at < piece ? 4 + length - at : piece);
+}
+
+/* What the library will say of it when it connects again. */
+static void
+test_overheard(void)
+{
+	begin();
+	session->link.fd = 40;
+	session->link.socket = 1;
+	hear(40, 0x700000000, 36, 40);
+	is_int(0, session->seen_zxid, "the answer to the request to connect tells of no change");
+	hear(40, 0x100000005, 16, 20);
+	is_int(0x100000005, session->seen_zxid, "an answer does");
+	hear(40, 0x100000006, 100, 1);
+	is_int(0x100000006, session->seen_zxid, "byte by byte");
+	hear(40, 0x100000007, 100, 7);
+	hear(40, -1, 60, 64);
+	hear(40, 0x100000004, 16, 3);
+	hear(40, 0, 0, 4);
+	hear(40, 0, 4, 4);
+	is_int(0x100000007, session->seen_zxid, "the latest of all, whatever comes behind it");
+	hear(41, 0x100000009, 16, 20);
+	is_int(0x100000007, session->seen_zxid, "but not by another connection");
+	around.overhear(40, "\0\0", 2);
+	session->link.socket = 2;
+	hear(40, 0x700000000, 36, 40);
+	hear(40, 0x100000008, 16, 20);
+	is_int(0x100000008, session->seen_zxid, "and by the next one of the library's");
+	session->link.fd = -1;
+}
+
 /* A server that closes the connection may do so for what the session has seen. */
 static void
 test_seen(void)
@@ -348,6 +391,7 @@ main(void)
 	test_under_way();
 	test_unknown();
 	test_no_answer();
+	test_overheard();
 	test_seen();
 	test_tls();
 	test_without_proof();
