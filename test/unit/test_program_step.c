@@ -1416,6 +1416,7 @@ test_keep(void)
 	event(ZOO_CHILD_EVENT, "/l");
 	is_int(1, ncalls, "an event while the list is under way");
 	answer_list(last_call(), OWN);
+	ok(!request_is_idle(session), "a session with a kept lock is not idle");
 	event(ZOO_CHILD_EVENT, "/k");
 	is_int(KEEP_KEPT, state_of(kept), "the event of another queue");
 	event(ZOO_CHILD_EVENT, "/l");
@@ -1736,6 +1737,18 @@ test_put_off(void)
 		is_reply(2, ZK_OK, "and the read");
 		is_int(0, session->status.nput_off, "nothing is put off any more");
 	}
+
+	/* and is not asked in vain before the create is */
+	start();
+	ask(create, 1, PREFIX);
+	answer(&calls[0], ZTHROTTLEDOP);
+	wait_for_retry();
+	answer(&calls[1], ZTHROTTLEDOP);
+	ask((FrameRequest) {.kind = REQUEST_GET}, 2, "/l");
+	answer(&calls[2], ZOK);
+	is_int(boot_ms + 2 * 20, session->traffic.retry_at, "a read waits as long as the create");
+	wait_for_retry();
+	is_int(5, ncalls, "both are sent again");
 
 	/* and one behind a delete that nobody waits for */
 	start();
