@@ -79,6 +79,7 @@ static const char *describe_error(const Session *session, char *text,
 								  size_t size);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
+static void note_expired(Session *session);
 static void note_connected(Session *session, int state);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
@@ -414,11 +415,25 @@ session_event(zhandle_t *zh, int type, int state, const char *path,
 	if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
 		note_connected(session, state);
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_EXPIRED);
+		note_expired(session);
 	else if (state == ZOO_AUTH_FAILED_STATE)
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_AUTH);
 	else
 		note_disconnected(session);
+}
+
+/* Which server says so tells whether it is one of ours. */
+static void
+note_expired(Session *session)
+{
+	const char *server = zoo_get_current_server(session->zh);
+
+	if (session->status.state == ZK_CLIENT_LOST)
+		return;
+	session_set_error(session, "Server \"%s\" has said: %s",
+					  server != NULL ? server : "",
+					  code_words(ZSESSIONEXPIRED));
+	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_EXPIRED);
 }
 
 static void

@@ -270,7 +270,8 @@ session_describe_loss(const ZkClientStatus *status, const char *error,
 	else
 		snprintf(text, size, "ZooKeeper ended session 0x%llx.",
 				 (unsigned long long) status->session_id);
-	if (status->loss == ZK_LOSS_SILENCE && error[0] != '\0')
+	if ((status->loss == ZK_LOSS_SILENCE || status->loss == ZK_LOSS_EXPIRED) &&
+		error[0] != '\0')
 		snprintf(text + strlen(text), size - strlen(text), " %s.", error);
 }
 

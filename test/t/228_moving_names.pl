@@ -163,6 +163,19 @@ subtest 'another server at an address of before' => sub {
 	is(join(' ', server_of($session)), $second, 'at the address that its name has now');
 	$zk->start($first);
 	assert_released($zk, 'taken', $session);
+
+	# No name tells of it.
+	undef $other;
+	know(places(), "zk$second.test" => '127.0.1.8');
+	$session = background($node, 'zklock.servers' => name_servers($first, $second), holds => 'taken');
+	$other = FakeServer->answering($unknown, at => '127.0.1.8', port => $zk->port($second));
+	$zk->stop($first);
+	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost';
+	assert_query($session, 'CREATE TABLE written ()', '40001', 'it is lost without a name that has changed');
+	like($session->error, qr/DETAIL: .*ended session \w+\. Server "127\.0\.1\.8:\d+" has said: session expired\./, 'and who says so');
+	$session->quit;
+	$zk->start($first);
+	know(places());
 };
 
 # What a server's certificate must be for is known by its address.

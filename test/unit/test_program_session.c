@@ -497,6 +497,8 @@ test_odd_servers(void)
 	open_and_connect(THREE);
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "a session that has expired");
+	ok(strncmp(session->last_error, "Server \"", 8) == 0 && strstr(session->last_error, "\" has said: ") != NULL,
+	   "who says so: %s", session->last_error);
 	is_int(boot_ms, session->status.suspended_at, "and was not suspended");
 	boot_ms += 100;
 	connect_now();
