@@ -48,9 +48,10 @@
 #define ATTEMPT_MS 3000
 
 /*
- * Without a connection names are looked up at once, and again after that time,
- * or a tenth of the session timeout if that is less; then after twice and three
- * times as long.  The first attempt to connect waits for so long at most.
+ * Without a connection names are looked up at once.  The first attempt to connect
+ * waits for that, for so long at most, or for a tenth of the session timeout if
+ * that is less.  They are looked up again after twice that time, and then after
+ * three times.
  */
 #define LOOK_UP_MS 1000
 #define LOOK_UP_FACTOR_MAX 3
@@ -229,9 +230,10 @@ session_follow_names(Session *session, int64_t now)
 		if (now >= link->look_up_at)
 		{
 			names_look_up(session->names);
-			if (link->nlook_ups < LOOK_UP_FACTOR_MAX)
+			if (link->nlook_ups < LOOK_UP_FACTOR_MAX - 1)
 				link->nlook_ups++;
-			link->look_up_at = now + look_up_ms(session) * link->nlook_ups;
+			link->look_up_at = now +
+				look_up_ms(session) * (1 + link->nlook_ups);
 		}
 		program_wake_at(session, link->look_up_at);
 	}

@@ -246,7 +246,7 @@ test_names_without_room(void)
 static void
 test_looking_up_again(void)
 {
-	static const int expected[] = {0, 1000, 3000, 6000, 9000};
+	static const int expected[] = {0, 2000, 5000, 8000, 11000};
 	int64_t		broken_at;
 
 	open_by_names("quick.test:1,127.0.0.1:3", "192.0.2.9");
@@ -290,6 +290,12 @@ test_looking_up_again(void)
 	disconnect_now(ZCONNECTIONLOSS);
 	session_follow_names(session, boot_ms);
 	ok(names_is_awaited(session->names, 0), "after a connection it is looked up at once again");
+	take_names();
+	boot_ms += 400;
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, NULL, session);
+	session->wake_at = INT64_MAX;
+	session_follow_names(session, boot_ms);
+	is_int(boot_ms + 1600, session->wake_at, "a server that hangs up on an attempt changes nothing");
 	names_end(session->names);
 
 	suspend_now(ZCONNECTIONLOSS);
