@@ -116,7 +116,7 @@ session_open(Session *session, const FrameTaken *opening)
 	move_begin(session, opening);
 
 	/* the server takes a certificate's subject by itself */
-	if (session->has_auth && opening->blobs[2] != NULL &&
+	if (opening->blobs[1] != NULL && opening->blobs[2] != NULL &&
 		strcmp(opening->blobs[1], PROTOCOL_CERTIFICATE) != 0)
 	{
 		session->scheme = program_need(strdup(opening->blobs[1]));
