@@ -534,16 +534,12 @@ static void
 pause_round(Session *session, int64_t now)
 {
 	Move	   *move = session->move;
-	int64_t		pause_ms = (int64_t) PAUSE_MIN_MS <<
-		(move->nrounds < 6 ? move->nrounds : 6);
+	bool		is_urgent = session->status.state == ZK_CLIENT_SUSPENDED;
 
-	if (pause_ms > PAUSE_MAX_MS)
-		pause_ms = PAUSE_MAX_MS;
-	if (session->status.state == ZK_CLIENT_SUSPENDED)
-		pause_ms = PAUSE_SUSPENDED_MS;
 	move->phase = MOVE_PAUSED;
-	move->due_at = now + pause_ms / 2 +
-		(int64_t) (drand48() * (double) pause_ms);
+	move->due_at = now +
+		(is_urgent ? program_pause_ms(PAUSE_SUSPENDED_MS, 0, PAUSE_SUSPENDED_MS) :
+		 program_pause_ms(PAUSE_MIN_MS, move->nrounds, PAUSE_MAX_MS));
 	move->nrounds++;
 }
 
@@ -703,25 +699,20 @@ static bool
 send_request(Session *session)
 {
 	const SessionTicket *ticket = &session->status.ticket;
+	uint64_t	seen = session->move->is_blind ? 0 : (uint64_t) session->seen_zxid;
+	uint64_t	id = (uint64_t) ticket->session_id;
+	const uint32_t words[] = {
+		htonl(REQUEST_SIZE), htonl(0),
+		htonl((uint32_t) (seen >> 32)), htonl((uint32_t) seen),
+		htonl((uint32_t) session->status.session_timeout_ms),
+		htonl((uint32_t) (id >> 32)), htonl((uint32_t) id),
+		htonl(sizeof(ticket->password))
+	};
 	unsigned char request[4 + REQUEST_SIZE] = {0};
-	int64_t		seen = session->move->is_blind ? 0 : session->seen_zxid;
-	uint32_t	word;
 
-	word = htonl(REQUEST_SIZE);
-	memcpy(request, &word, 4);
-	word = htonl((uint32_t) ((uint64_t) seen >> 32));
-	memcpy(request + 8, &word, 4);
-	word = htonl((uint32_t) seen);
-	memcpy(request + 12, &word, 4);
-	word = htonl((uint32_t) session->status.session_timeout_ms);
-	memcpy(request + 16, &word, 4);
-	word = htonl((uint32_t) ((uint64_t) ticket->session_id >> 32));
-	memcpy(request + 20, &word, 4);
-	word = htonl((uint32_t) ticket->session_id);
-	memcpy(request + 24, &word, 4);
-	word = htonl(sizeof(ticket->password));
-	memcpy(request + 28, &word, 4);
-	memcpy(request + 32, ticket->password, sizeof(ticket->password));
+	memcpy(request, words, sizeof(words));
+	memcpy(request + sizeof(words), ticket->password,
+		   sizeof(ticket->password));
 	return send(session->move->fd, request, sizeof(request),
 				MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t) sizeof(request);
 }

@@ -349,9 +349,7 @@ names_take(Names *names)
 	return is_any;
 }
 
-/*
- * Take what a child has said of these hosts; did a look-up end?
- */
+/* Take what a child has said of these hosts; did a look-up end? */
 static bool
 take(Names *names, Child *child, int first, int last)
 {
@@ -389,7 +387,6 @@ take(Names *names, Child *child, int first, int last)
 static void
 share_no_more(Names *names)
 {
-	set_timer(names, 0);
 	if (names->shared.pid == 0)
 		return;
 	end_child(names, &names->shared);
@@ -402,6 +399,8 @@ share_no_more(Names *names)
 static void
 forget_child(Names *names, Child *child)
 {
+	if (child == &names->shared)
+		set_timer(names, 0);
 	epoll_ctl(names->epoll, EPOLL_CTL_DEL, child->fd, NULL);
 	close(child->fd);
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)

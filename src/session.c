@@ -950,13 +950,13 @@ check_servers(char **newval, void **extra, GucSource source)
 	ServerList	list;
 	char		why[SERVERS_WHY_SIZE];
 
+	list.chroot[0] = '\0';
 	if ((*newval)[0] != '\0' && !servers_parse(*newval, &list, why))
 	{
 		GUC_check_errdetail("%s.", why);
 		return false;
 	}
-	if ((*newval)[0] != '\0' && list.chroot[0] != '\0' &&
-		!recipe_is_root(list.chroot))
+	if (list.chroot[0] != '\0' && !recipe_is_root(list.chroot))
 	{
 		GUC_check_errdetail("\"%s\" is not a valid path for a chroot.",
 							list.chroot);
