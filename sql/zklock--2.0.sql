@@ -362,15 +362,19 @@ COMMENT ON FUNCTION zk_is_held(text) IS
 -- with an older token pass (zk_fence, zk_fences). What begins with an underscore
 -- is a part of zk_fence, and nobody's to call.
 CREATE TABLE zk_fences (
-	name pg_catalog.text PRIMARY KEY,
+	root pg_catalog.text,
+	name pg_catalog.text,
 	token bigint NOT NULL CHECK (token OPERATOR(pg_catalog.>) 0::bigint),
 	claimed_by pg_catalog.name NOT NULL,
-	claimed_at pg_catalog.timestamptz NOT NULL
+	claimed_at pg_catalog.timestamptz NOT NULL,
+	PRIMARY KEY (root, name)
 );
 
 COMMENT ON TABLE zk_fences IS
 'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
 
+COMMENT ON COLUMN zk_fences.root IS
+'Chroot of zklock.servers, and zklock.root, as in zk_locks. The same name below another root is another resource.';
 COMMENT ON COLUMN zk_fences.name IS
 'The resource, named like the lock.';
 COMMENT ON COLUMN zk_fences.token IS
@@ -424,31 +428,30 @@ END $$;
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
 'Part of zk_fence(): raises 40001 if newest is greater than token, 22023 for a token that the ensemble cannot have come to yet.';
 
-CREATE FUNCTION _zk_fence_own_token(name text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+CREATE FUNCTION _zk_fence_own_lock(name text, OUT root text, OUT resource text, OUT token bigint)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_fence_own_lock' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION _zk_fence_own_token(text) IS
-'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here exclusively, or is a semaphore.';
+COMMENT ON FUNCTION _zk_fence_own_lock(text) IS
+'Part of zk_fence(): zk_fencing_token(), with root and name of the lock as they were when it was taken. Raises 55000 if the lock is not held here exclusively, or is a semaphore.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
--- transaction no other holder, older or newer, gets past it. If the lock is held
--- here its token is asked for, so that it is not kept (zklock.keep).
-CREATE FUNCTION _zk_fence_claim(name text, token bigint)
+-- transaction no other holder, older or newer, gets past it.
+CREATE FUNCTION _zk_fence_claim(root text, name text, token bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
 	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
-							 pg_catalog.clock_timestamp()),
-			zk_fencing_token(_zk_fence_claim.name)
+							 pg_catalog.clock_timestamp())
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zk_fences AS f
-				ON f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
-	INSERT INTO zk_fences AS f (name, token, claimed_by, claimed_at)
-		VALUES (_zk_fence_claim.name, _zk_fence_claim.token, session_user,
+				ON f.root OPERATOR(pg_catalog.=) _zk_fence_claim.root
+					AND f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
+	INSERT INTO zk_fences AS f (root, name, token, claimed_by, claimed_at)
+		VALUES (_zk_fence_claim.root, _zk_fence_claim.name, _zk_fence_claim.token, session_user,
 				pg_catalog.clock_timestamp())
-		ON CONFLICT (name) DO UPDATE
+		ON CONFLICT (root, name) DO UPDATE
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
@@ -456,11 +459,12 @@ BEGIN ATOMIC
 	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
 							 pg_catalog.clock_timestamp())
 		FROM zk_fences AS f
-		WHERE f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
+		WHERE f.root OPERATOR(pg_catalog.=) _zk_fence_claim.root
+			AND f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
 	SELECT true;
 END;
 
-COMMENT ON FUNCTION _zk_fence_claim(text, bigint) IS
+COMMENT ON FUNCTION _zk_fence_claim(text, text, bigint) IS
 'Part of zk_fence(), which asks before whether the caller may.';
 
 CREATE FUNCTION zk_fence(name text, token bigint)
@@ -468,13 +472,14 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence_claim' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other calls for that name wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
+'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other calls for that name below this root wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT _zk_fence_claim(zk_fence.name, _zk_fence_own_token(zk_fence.name));
+	SELECT _zk_fence_claim(own.root, own.resource, own.token)
+		FROM _zk_fence_own_lock(zk_fence.name) AS own;
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
@@ -2018,7 +2023,7 @@ END $$;
 
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
-	_zk_fence_own_token(text), _zk_fence_claim(text, bigint),
+	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
 	_zk_privileges_changed(), _zk_privileges_of(text, text, text), zk_grant(text, text, text), zk_revoke(text, text, text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),

@@ -92,11 +92,19 @@ extern void zklock_release_session_scope(ZkWork work);
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
 
+/* What a fencing token is a token of. */
+typedef struct ZkTokenOf
+{
+	char	   *root;			/* as it was when the lock was taken, palloc'ed */
+	char	   *name;			/* likewise */
+	bool		is_sole;		/* held exclusively and with one permit */
+} ZkTokenOf;
+
 /*
  * The same for somebody who may use it: no later grant has that token.
- * *is_sole, unless NULL: is it held exclusively and with one permit?
+ * *of, unless NULL or the result is 0, is set.
  */
-extern int64 zklock_tell_token(const char *name, bool *is_sole);
+extern int64 zklock_tell_token(const char *name, ZkTokenOf *of);
 
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?

@@ -55,15 +55,19 @@ zklock_token(const char *name)
 }
 
 int64
-zklock_tell_token(const char *name, bool *is_sole)
+zklock_tell_token(const char *name, ZkTokenOf *of)
 {
 	ZkPlace    *place = good_place(name);
 
 	if (place == NULL)
 		return 0;
 	place->is_token_told = true;
-	if (is_sole != NULL)
-		*is_sole = place->mode == RECIPE_EXCLUSIVE && place->permits == 1;
+	if (of != NULL)
+	{
+		of->root = zklock_name_root_of(place->lock_path, place->root_length);
+		of->name = pstrdup(place->name);
+		of->is_sole = place->mode == RECIPE_EXCLUSIVE && place->permits == 1;
+	}
 	return place->token;
 }
 
@@ -114,8 +118,7 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 												   place->granted_at));
 	zklock_row_add(&row, true, Int32GetDatum(place->permits));
 	zklock_row_add_text(&row,
-						zklock_nodedata_printable(pnstrdup(lock->path,
-														   Max(place->root_length, 1))));
+						zklock_name_root_of(lock->path, place->root_length));
 	zklock_row_put(result, &row);
 }
 

@@ -14,6 +14,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
 
+#include "nodedata.h"
 #include "session.h"
 
 /*
@@ -100,6 +101,22 @@ zklock_name_path(const char *name, int *root_length)
 	if (utf8 != name)
 		pfree(utf8);
 	return path;
+}
+
+char *
+zklock_name_root(void)
+{
+	int			root_length;
+	char	   *path = zklock_name_path("any", &root_length);
+
+	return zklock_name_root_of(path, root_length);
+}
+
+char *
+zklock_name_root_of(const char *path, int root_length)
+{
+	/* the root "/" is none, in a path */
+	return zklock_nodedata_printable(pnstrdup(path, Max(root_length, 1)));
 }
 
 char *

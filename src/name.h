@@ -23,6 +23,15 @@ extern void zklock_name_init(void);
  */
 extern char *zklock_name_path(const char *name, int *root_length);
 
+/*
+ * The root below which the names of this session live, chroot of the server list
+ * and zklock.root, as views and tables show it; palloc'ed.
+ */
+extern char *zklock_name_root(void);
+
+/* The same of a path of a lock, whose root has that length. */
+extern char *zklock_name_root_of(const char *path, int root_length);
+
 /* The style of queue nodes that zklock.node_style asks for. */
 extern RecipeStyle zklock_name_style(void);
 

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -20,6 +21,7 @@
 #include "parser/parse_func.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
@@ -56,7 +58,7 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
-PG_FUNCTION_INFO_V1(zk_fence_own_token);
+PG_FUNCTION_INFO_V1(zk_fence_own_lock);
 PG_FUNCTION_INFO_V1(zk_fence_claim);
 PG_FUNCTION_INFO_V1(zk_release_requested);
 
@@ -231,43 +233,51 @@ zk_is_held(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_fence_own_token(PG_FUNCTION_ARGS)
+zk_fence_own_lock(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
-	bool		is_sole;
-	int64		token = zklock_tell_token(name, &is_sole);
+	ZkTokenOf	of;
+	int64		token = zklock_tell_token(name, &of);
+	ZkRow		row = {0};
 
 	if (token == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
-	if (!is_sole)
+	if (!of.is_sole)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is held in a way that lets others hold it too", name),
 				 errdetail("A fence would refuse all holders but the newest."),
 				 errhint("Take the lock with zk_lock() and one permit for what must not be changed by two at a time.")));
-	PG_RETURN_INT64(token);
+	zklock_row_add_text(&row, of.root);
+	zklock_row_add_text(&row, of.name);
+	zklock_row_add(&row, true, Int64GetDatum(token));
+	return zklock_row_datum(fcinfo, &row);
 }
 
 /*
  * zk_fence(name, token): whether the caller may is asked here, the rest of it
- * runs as the owner of the table.
+ * runs as the owner of the table.  If the lock is held here its token is asked
+ * for, so that it is not kept (zklock.keep).
  */
 Datum
 zk_fence_claim(PG_FUNCTION_ARGS)
 {
-	Oid			types[] = {TEXTOID, INT8OID};
+	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
 	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	int64		token = zklock_args_token(fcinfo, 1);
 
-	pfree(zklock_args_name(fcinfo, ZK_MAY_HOLD));
-	(void) zklock_args_token(fcinfo, 1);	/* raises unless it is one */
-	return OidFunctionCall2Coll(LookupFuncName(list_make2(makeString(get_namespace_name(schema)),
+	(void) zklock_tell_token(name, NULL);	/* the caller has one already */
+	return OidFunctionCall3Coll(LookupFuncName(list_make2(makeString(get_namespace_name(schema)),
 														  makeString("_zk_fence_claim")),
 											   lengthof(types), types, false),
-								PG_GET_COLLATION(), PG_GETARG_DATUM(0),
-								PG_GETARG_DATUM(1));
+								DEFAULT_COLLATION_OID,
+								CStringGetTextDatum(zklock_name_root()),
+								CStringGetTextDatum(name),
+								Int64GetDatum(token));
 }
 
 Datum

@@ -4,11 +4,14 @@
 -- that writes here, and an older one is refused (40001), as the extension does it.
 --
 --   psql -d app -f fence.sql        -- as the role that is to own the table
---   GRANT EXECUTE ON FUNCTION zklock.zk_fence(text, bigint) TO worker;
+--   GRANT EXECUTE ON FUNCTION zklock.zk_fence(text, bigint, text) TO worker;
 --
 -- and in each transaction, first of all:
 --
 --   SELECT zklock.zk_fence('accounts', 4294967311);
+--
+-- If the lock is not held below the root /zklock, say where: zk_fence('accounts',
+-- 4294967311, '/team'). The same name below another root is another resource.
 --
 -- Not for everybody: a token that is too great refuses all holders. Before the extension
 -- can be installed in that schema: DROP SCHEMA zklock CASCADE.
@@ -18,10 +21,12 @@ CREATE SCHEMA zklock;
 GRANT USAGE ON SCHEMA zklock TO PUBLIC;
 
 CREATE TABLE zklock.zk_fences (
-	name text PRIMARY KEY,
-	token bigint NOT NULL CHECK (token > 0),
-	claimed_by name NOT NULL,
-	claimed_at timestamptz NOT NULL
+	root pg_catalog.text,
+	name pg_catalog.text,
+	token bigint NOT NULL CHECK (token > 0::bigint),
+	claimed_by pg_catalog.name NOT NULL,
+	claimed_at pg_catalog.timestamptz NOT NULL,
+	PRIMARY KEY (root, name)
 );
 
 COMMENT ON TABLE zklock.zk_fences IS
@@ -72,7 +77,7 @@ COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, 
 -- A token that cannot be must not get in, so it is looked at first. The row is locked by
 -- the INSERT whether it is changed or not: until the end of the transaction no other
 -- holder, older or newer, gets past it.
-CREATE FUNCTION zklock.zk_fence(name text, token bigint)
+CREATE FUNCTION zklock.zk_fence(name text, token bigint, root text DEFAULT '/zklock')
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -84,25 +89,27 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
 	ELSIF token <= 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
+	ELSIF root IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'root must not be null';
 	END IF;
 	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
 		FROM (VALUES (true)) AS one
-			LEFT JOIN zklock.zk_fences AS f ON f.name = zk_fence.name;
-	INSERT INTO zklock.zk_fences AS f (name, token, claimed_by, claimed_at)
-		VALUES (zk_fence.name, zk_fence.token, session_user, clock_timestamp())
+			LEFT JOIN zklock.zk_fences AS f ON f.root = zk_fence.root AND f.name = zk_fence.name;
+	INSERT INTO zklock.zk_fences AS f (root, name, token, claimed_by, claimed_at)
+		VALUES (zk_fence.root, zk_fence.name, zk_fence.token, session_user, clock_timestamp())
 		ON CONFLICT ON CONSTRAINT zk_fences_pkey DO UPDATE
 			SET token = excluded.token, claimed_by = excluded.claimed_by, claimed_at = excluded.claimed_at
 			WHERE f.token < excluded.token;
 	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
 		FROM zklock.zk_fences AS f
-		WHERE f.name = zk_fence.name;
+		WHERE f.root = zk_fence.root AND f.name = zk_fence.name;
 END $$;
 
-COMMENT ON FUNCTION zklock.zk_fence(text, bigint) IS
-'Raises 40001 if a greater token was here. Other calls for that name wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
+COMMENT ON FUNCTION zklock.zk_fence(text, bigint, text) IS
+'Raises 40001 if a greater token was here. root is the chroot of zklock.servers, and zklock.root, where the lock is held. Other calls for that name and root wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
 
 REVOKE EXECUTE ON FUNCTION
 	zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
-	zklock.zk_fence(text, bigint)
+	zklock.zk_fence(text, bigint, text)
 FROM PUBLIC;
 COMMIT;

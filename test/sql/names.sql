@@ -176,6 +176,7 @@ FROM pg_proc p
 	JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 	JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 WHERE e.extname = 'zklock' AND p.proargtypes[0] = 'text'::regtype AND p.provolatile = 'v'
+	AND p.proname <> '_zk_fence_claim'
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 
 -- A list is not a name. Drivers send one as the text of an array where the type of a

@@ -148,7 +148,7 @@ BEGIN
 		$q$SELECT zk_grant('', 'public', 'all')$q$, $q$SELECT zk_revoke('pay', 'regress_zklock_payroll', 'all')$q$,
 		$q$INSERT INTO zk_privileges VALUES ('', '-', 'lock')$q$, 'DELETE FROM zk_privileges',
 		'TRUNCATE zk_privileges', $q$SELECT _zk_privileges_of('', 'public', 'lock')$q$,
-		'SELECT _zk_privileges_changed()', $q$SELECT _zk_fence_claim('pay', 1)$q$,
+		'SELECT _zk_privileges_changed()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$,
 		'ALTER TABLE zk_privileges DISABLE TRIGGER changed']
 	LOOP
 		BEGIN

@@ -59,6 +59,43 @@ subtest 'an old snapshot is no way around' => sub {
 	$session->query('ROLLBACK');
 };
 
+# Tenants of one database, each with a root of its own, use the same name. A root in the
+# chroot of the servers is another one, too.
+subtest 'tenants' => sub {
+	my %set = (
+		anna => q{SET zklock.root = '/anna'},
+		bert => q{SET zklock.root = '/bert'},
+		carl => q{SET zklock.servers = '} . $zk->connect_string . q{/carl'});
+	foreach my $role (sort keys %set)
+	{
+		$paris->safe_psql('postgres', "CREATE ROLE $role LOGIN; GRANT zklock_operator TO $role; ALTER ROLE $role $set{$role}");
+	}
+	my %tenant = map { ($_ => background($paris, user => $_)) } keys %set;
+	my %token;
+	foreach my $role (sort keys %tenant)
+	{
+		$token{$role} = $tenant{$role}->query_safe("SELECT zk_lock('job')");
+		# Whoever waits for a row of another's fails here, and the test does not hang.
+		assert_query($tenant{$role}, "SET lock_timeout = '20s'; BEGIN; SELECT zk_fence('job')", '00000', "$role waits for nobody");
+	}
+	foreach my $role (sort keys %tenant)
+	{
+		assert_query($tenant{$role}, "SELECT zk_fence('job', $token{$role}); COMMIT", '00000', "$role is refused by nobody");
+		assert_query($tenant{$role}, "SELECT zk_fence('job', $token{$role} - 1)", '40001', 'but by his own');
+	}
+	my $root = $paris->safe_psql('postgres', 'SHOW zklock.root');
+	is($paris->safe_psql('postgres', q{SELECT root, name, token FROM zk_fences WHERE name = 'job' ORDER BY claimed_by}),
+		"/anna|job|$token{anna}\n/bert|job|$token{bert}\n/carl$root|job|$token{carl}", 'a row each');
+
+	my $session = background($paris, first => q{SET zklock.root = '/anna'});
+	$session->query_safe(q{SELECT zk_lock('mine'); SET zklock.root = '/bert'});
+	assert_query($session, q{SELECT zk_fence('mine')}, '55000', 'below another root it is another lock');
+	# "/a/b" and "c" are the znode of "/a" and "b/c": the row is that of the lock as it was taken.
+	$session->query_safe(q{SET zklock.root = '/a/b'; SELECT zk_lock('c'); SET zklock.root = '/a'; SELECT zk_fence('b/c')});
+	is($session->query_safe(q{SELECT l.root, l.name FROM zk_fences NATURAL JOIN zk_locks AS l}), '/a/b|c', 'as zk_locks shows it');
+	$_->quit foreach $session, values %tenant;
+};
+
 # Who owns a database can dump it without being a superuser.
 subtest 'a dump by the owner of the database' => sub {
 	my $dump = $guarded->basedir . '/owner.sql';
@@ -67,6 +104,7 @@ subtest 'a dump by the owner of the database' => sub {
 	  'CREATE DATABASE kept_again OWNER keeper';
 	$guarded->safe_psql('kept', $_)
 	  foreach 'CREATE EXTENSION zklock', "SELECT zk_fence('order', 9)",
+	  "SET zklock.root = '/team'; SELECT zk_fence('order', 5)",
 	  'SET ROLE keeper; CREATE TABLE orders AS SELECT 1 AS n';
 	command_ok([ 'pg_dump', '-f', $dump, '-d', $guarded->connstr('kept') . ' user=keeper' ],
 		'pg_dump');
@@ -74,6 +112,7 @@ subtest 'a dump by the owner of the database' => sub {
 			'-d', $guarded->connstr('kept_again') ], 'restore');
 	my $session = background($guarded, database => 'kept_again');
 	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there');
+	assert_query($session, "SET zklock.root = '/team'; SELECT zk_fence('order', 8)", '00000', 'of each root');
 	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
 	$session->query_safe('SET ROLE keeper');
 	assert_query($session, 'UPDATE zk_fences SET token = 1', '42501',

@@ -92,6 +92,25 @@ foreach my $database (qw(extension script))
 	subtest "zk_fence of the $database" => sub { test($database) };
 }
 
+subtest 'the same table' => sub {
+	my ($extension, $plain) = map { $node->safe_psql($_, <<~'SQL') } qw(extension script);
+		SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
+		WHERE attrelid = 'zklock.zk_fences'::regclass AND attnum > 0 ORDER BY attnum;
+		SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+		WHERE conrelid = 'zklock.zk_fences'::regclass AND contype IN ('c', 'p') ORDER BY conname;
+		SQL
+	is($plain, $extension, 'columns and constraints');
+	like($plain, qr/^zk_fences_pkey\|PRIMARY KEY \(root, name\)$/m, 'a row for each root and name');
+};
+
+subtest 'roots' => sub {
+	my $session = background($node, database => 'script', user => 'worker');
+	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/team')"), 'none', 'the same name below another root');
+	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/zklock')"),
+		'40001 a newer holder of lock "elsewhere" has been here', 'the root that is meant if none is named');
+	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, NULL)"), '22004 root must not be null', 'no root');
+};
+
 subtest 'the same comparison' => sub {
 	my ($extension, $plain) = map {
 		$node->safe_psql($_, q{SELECT prosrc FROM pg_proc WHERE proname = '_zk_fence_compare'}) =~ s/^\s*HINT = .*\n//mgr
