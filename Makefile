@@ -129,9 +129,9 @@ OBJS = \
 	src/expiry.o \
 	src/nested.o \
 	src/roundtrip.o \
-	src/name.o \
 	src/args.o \
 	src/privilege.o \
+	src/name.o \
 	src/session.o \
 	src/session_wait.o \
 	src/session_error.o \

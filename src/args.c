@@ -15,12 +15,13 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "name.h"
 #include "session.h"
 
 char *
 zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 {
-	char	   *name = zklock_args_text(fcinfo, 0, "lock name");
+	char	   *name = zklock_args_spelled(fcinfo, 0, "lock name");
 
 	zklock_privilege_check(fcinfo, name, what);
 	return name;
@@ -42,6 +43,12 @@ zklock_args_text(FunctionCallInfo fcinfo, int number, const char *what)
 {
 	zklock_args_require(fcinfo, number, what, NULL);
 	return text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
+char *
+zklock_args_spelled(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	return zklock_name_spell(what, zklock_args_text(fcinfo, number, what));
 }
 
 int64

@@ -24,9 +24,9 @@
 #define ZK_COLUMNS_MAX 24
 
 /*
- * The name of a lock or job, argument 0, with which the current role may do
- * that (42501).  A NULL raises 22004: a strict function would let the caller
- * go on.
+ * The name of a lock or job, argument 0, in its one spelling (name.h), with
+ * which the current role may do that (42501).  A NULL raises 22004: a strict
+ * function would let the caller go on.
  */
 extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
 
@@ -41,6 +41,10 @@ extern void zklock_args_require(FunctionCallInfo fcinfo, int number,
 /* Likewise another text. */
 extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
 							  const char *what);
+
+/* Likewise a text that becomes part of a path, in its one spelling. */
+extern char *zklock_args_spelled(FunctionCallInfo fcinfo, int number,
+								 const char *what);
 
 /* Likewise a fencing token; raises 22023 unless it is greater than zero. */
 extern int64 zklock_args_token(FunctionCallInfo fcinfo, int number);

@@ -167,7 +167,8 @@ read_names(FunctionCallInfo fcinfo, int modes_argument,
 	for (int i = 0; i < call.nwanted; i++)
 	{
 		Wanted	   *wanted = &call.wanted[i];
-		char	   *name = TextDatumGetCString(names[i]);
+		char	   *name = zklock_name_spell("lock name",
+											 TextDatumGetCString(names[i]));
 		char	   *path = zklock_name_path(name, NULL);
 
 		CHECK_FOR_INTERRUPTS();

@@ -10,6 +10,7 @@
  */
 #include "name.h"
 
+#include "catalog/namespace.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
@@ -39,10 +40,14 @@ static const struct config_enum_entry node_style_options[] = {
 	{NULL, 0, false}
 };
 
+static int	encoding_of_names(void);
+static char *recode(const char *text, int from, int to);
 static char *name_to_utf8(const char *what, const char *name);
 static char *to_server(const char *utf8);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
+pg_noreturn static void raise_no_utf8(const char *what);
+static const char *noun_of(const char *what);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
 									   const char *utf8, RecipeNameError error,
 									   size_t offset);
@@ -74,6 +79,45 @@ zklock_name_style(void)
 }
 
 char *
+zklock_name_spell(const char *what, const char *text)
+{
+	char	   *spelled = zklock_name_try_spell(text);
+
+	if (spelled == NULL)
+		raise_no_utf8(what);
+	return spelled;
+}
+
+/* Of an encoding with one byte a character no two bytes are the same. */
+char *
+zklock_name_try_spell(const char *text)
+{
+	int			encoding = encoding_of_names();
+	char	   *utf8;
+
+	if (encoding == PG_UTF8 || pg_encoding_max_length(encoding) == 1 ||
+		strlen(text) > RECIPE_NAME_MAX)
+		return pstrdup(text);
+	utf8 = recode(text, encoding, PG_UTF8);
+	return utf8 != NULL ? zklock_name_of_utf8(utf8) : NULL;
+}
+
+/* Without the way back it would be the name of another znode. */
+char *
+zklock_name_of_utf8(const char *utf8)
+{
+	int			encoding = encoding_of_names();
+	char	   *name;
+	char	   *back;
+
+	if (!pg_verify_mbstr(PG_UTF8, utf8, strlen(utf8), true))
+		return NULL;
+	name = recode(utf8, PG_UTF8, encoding);
+	back = name != NULL ? recode(name, encoding, PG_UTF8) : NULL;
+	return back != NULL && strcmp(back, utf8) == 0 ? name : NULL;
+}
+
+char *
 zklock_name_path(const char *name, int *root_length)
 {
 	char	   *path = palloc(RECIPE_PATH_SIZE);
@@ -98,8 +142,7 @@ zklock_name_path(const char *name, int *root_length)
 	if (root_length != NULL)
 		*root_length = strlen(root);
 	pfree(root);
-	if (utf8 != name)
-		pfree(utf8);
+	pfree(utf8);
 	return path;
 }
 
@@ -241,8 +284,43 @@ slot_to_utf8(const char *slot)
 }
 
 /*
- * The name in UTF-8, as ZooKeeper wants it, checked: palloc'ed, or the argument
- * itself.  Raises at once if it is too long, for it may have megabytes.
+ * The encoding of this database.  One without an encoding has names of UTF-8,
+ * whose bytes it takes as they are.
+ */
+static int
+encoding_of_names(void)
+{
+	return GetDatabaseEncoding() == PG_SQL_ASCII ? PG_UTF8 :
+		GetDatabaseEncoding();
+}
+
+/*
+ * The text in another encoding, palloc'ed; NULL if a character is not in it.
+ * All encodings that a database can have are ASCII so far as they have it.
+ */
+static char *
+recode(const char *text, int from, int to)
+{
+	int			length = strlen(text);
+	int			size = length * MAX_CONVERSION_GROWTH + 1;
+	char	   *result;
+	Oid			procedure;
+
+	if (from == to || pg_is_ascii(text))
+		return pstrdup(text);
+	procedure = FindDefaultConversionProc(from, to);
+	if (!OidIsValid(procedure))
+		return NULL;
+	result = palloc(size);
+	return pg_do_encoding_conversion_buf(procedure, from, to,
+										 (unsigned char *) unconstify(char *, text),
+										 length, (unsigned char *) result,
+										 size, true) == length ? result : NULL;
+}
+
+/*
+ * The name in UTF-8, as ZooKeeper wants it, checked, palloc'ed.  Raises at once
+ * if it is too long, for it may have megabytes.
  */
 static char *
 name_to_utf8(const char *what, const char *name)
@@ -253,9 +331,9 @@ name_to_utf8(const char *what, const char *name)
 
 	if (strlen(name) > RECIPE_NAME_MAX)
 		raise_bad_name(what, name, "", recipe_check_name(name, &offset), 0);
-	utf8 = GetDatabaseEncoding() == PG_SQL_ASCII ?
-		pg_any_to_server(name, strlen(name), PG_SQL_ASCII) :
-		pg_server_to_any(name, strlen(name), PG_UTF8);
+	utf8 = recode(name, encoding_of_names(), PG_UTF8);
+	if (utf8 == NULL)
+		raise_no_utf8(what);
 	error = recipe_check_name(utf8, &offset);
 	if (error != RECIPE_NAME_OK)
 		raise_bad_name(what, name, utf8, error, offset);
@@ -269,12 +347,28 @@ to_server(const char *utf8)
 	return pg_any_to_server(utf8, strlen(utf8), PG_UTF8);
 }
 
+static void
+raise_no_utf8(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_NAME),
+			 errmsg("invalid %s", what),
+			 errdetail("The %s has a character of encoding \"%s\" that has no equivalent in UTF-8, or none that leads back to it.",
+					   noun_of(what), GetDatabaseEncodingName())));
+}
+
+static const char *
+noun_of(const char *what)
+{
+	return strcmp(what, "slot") == 0 ? "slot" : "name";
+}
+
 /* what is "lock name" or "slot". */
 static void
 raise_bad_name(const char *what, const char *name, const char *utf8,
 			   RecipeNameError error, size_t offset)
 {
-	const char *noun = strcmp(what, "slot") == 0 ? "slot" : "name";
+	const char *noun = noun_of(what);
 	const char *part = utf8 + offset;
 	const char *detail = "";
 	const char *hint = NULL;

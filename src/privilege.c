@@ -33,6 +33,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "name.h"
 #include "recipe.h"
 
 /* A row of the table. */
@@ -150,11 +151,15 @@ read_rows(FunctionCallInfo fcinfo)
 	{
 		TupleDesc	columns = RelationGetDescr(table);
 		bool		is_null;	/* none is */
+		char	   *prefix;
 		Row		   *row;
 
 		caller = MemoryContextSwitchTo(RowContext);
 		row = palloc(sizeof(*row));
-		row->prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
+		prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
+		row->prefix = zklock_name_try_spell(prefix);
+		if (row->prefix == NULL)
+			row->prefix = prefix;	/* which no name begins with */
 		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns, &is_null));
 		row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
 		rows = lappend(rows, row);

@@ -134,7 +134,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	ZkBounds	bounds = zklock_bounds(0);	/* it waits for nobody */
 
 	claim->name = zklock_args_name(fcinfo, ZK_MAY_RUN);
-	claim->slot = zklock_args_text(fcinfo, 1, "slot");
+	claim->slot = zklock_args_spelled(fcinfo, 1, "slot");
 	zklock_args_require(fcinfo, 2, "retention",
 						"To keep all records, give a long interval.");
 	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
@@ -166,7 +166,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 {
 	Claim		claim = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
 
-	claim.slot = zklock_args_text(fcinfo, 1, "slot");
+	claim.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	name_record(&claim);		/* a bad argument needs no connection */
 	zklock_roundtrip_run(forget_slot, NULL, &claim);
 	PG_RETURN_BOOL(claim.record.is_removed);
