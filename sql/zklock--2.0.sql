@@ -1085,7 +1085,7 @@ BEGIN
 				(3, true, 'warning', 'it does not run: leases whose term is over may stay, and no session is told of lost locks (zklock.loss_channel)',
 					'If the log says that there is no slot for it, increase max_worker_processes, and restart. Otherwise the log says why it ended.'))
 				AS v(nr, applies, state, what, remedy)
-		WHERE v.applies AND current_setting('shared_preload_libraries') ~ '\mzklock\M'
+		WHERE v.applies
 		ORDER BY v.nr
 		LIMIT 1;
 
@@ -1257,13 +1257,6 @@ BEGIN ATOMIC
 				NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'program'
-		UNION ALL
-		SELECT 2, s.item, 1, true, CASE WHEN s.fact = 'yes' THEN 'ok' ELSE 'note' END,
-			CASE WHEN s.fact = 'yes' THEN 'zklock is preloaded'
-				ELSE 'zklock is not preloaded: no hand-over of locks through shared memory, and settings are checked late' END,
-			CASE WHEN s.fact <> 'yes' THEN 'Add zklock to shared_preload_libraries, and restart.' END
-		FROM step AS s
-		WHERE s.item = 'preloading'
 		UNION ALL
 		SELECT 5, 'ensemble', r.*
 		FROM ensemble AS e, LATERAL (VALUES
@@ -1547,16 +1540,16 @@ BEGIN ATOMIC
 				pg_catalog.string_agg(pg_catalog.format('"%s" of "%s"', f.subject, f.value), ', '::text)
 					FILTER (WHERE f.number > 60000) AS overdue
 			FROM fact AS f
-			WHERE f.item = 'leases') AS l CROSS JOIN step AS s, LATERAL (VALUES
+			WHERE f.item = 'leases') AS l, LATERAL (VALUES
 			(1, l.overdue IS NOT NULL, 'warning',
 				pg_catalog.concat('leases whose term has been over for more than a minute: ', l.overdue),
 				'See the row "clock", and the log of the lease worker: may it delete there? zk_evict() removes one.'),
-			(2, s.fact <> 'yes' OR pg_catalog.current_setting('zklock.lease_worker'::text) = 'off', 'note',
+			(2, pg_catalog.current_setting('zklock.lease_worker'::text) = 'off', 'note',
 				'there are leases, and no lease worker in this cluster: behind one that is over other clients wait until somebody asks',
-				'Preload zklock, with zklock.lease_worker on, in one cluster at least.'),
+				'Switch zklock.lease_worker on, in one cluster at least.'),
 			(3, true, 'ok', 'no lease that was looked at is overdue', NULL))
 			AS r(nr, applies, state, what, remedy)
-		WHERE l.number > 0 AND s.item = 'preloading'
+		WHERE l.number > 0
 		UNION ALL
 		SELECT 20, s.item, r.*
 		FROM step AS s, LATERAL (VALUES
@@ -1597,7 +1590,7 @@ BEGIN ATOMIC
 		WHERE r.applies
 		ORDER BY r.part, r.item, r.nr)
 		UNION ALL
-		SELECT CASE f.item WHEN 'program' THEN 1 WHEN 'preloading' THEN 2 WHEN 'credentials' THEN 9 ELSE 10 END,
+		SELECT CASE f.item WHEN 'program' THEN 1 WHEN 'credentials' THEN 9 ELSE 10 END,
 			0, f.item, 'error', f.value, f.subject
 		FROM fact AS f
 		WHERE f.fact = 'error'

@@ -130,8 +130,6 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	if (zklock_session_status(&status) && status.nrefused > 0)
 		put_fact(&check, "releases", NULL, 0, NULL, NULL, status.nrefused);
 	zklock_session_interrupt_on_loss(false);
-	put_fact(&check, "preloading", zklock_board_size() > 1 ? "yes" : "no", 0,
-			 NULL, NULL, 0);
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)
@@ -338,9 +336,9 @@ raise_no_answer(const char *program, ZkChannelState state, int status)
 	if (state == ZK_CHANNEL_WRONG_VERSION || state == ZK_CHANNEL_GARBLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" is of another version of zklock than the library that this connection has loaded",
+				 errmsg("\"%s\" is of another version of zklock than the library that this server has loaded",
 						shown),
-				 errhint("The files were replaced under a running server: connect again; if zklock is preloaded, restart the server.")));
+				 errhint("The files were replaced under a running server: restart it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 state == ZK_CHANNEL_OPEN ?

@@ -690,7 +690,7 @@ note_end(ZkClient *client)
 	if (client->status.state == ZK_CLIENT_LOST)
 		return;
 	if (state == ZK_CHANNEL_WRONG_VERSION)
-		set_error(client, "The program \"%s\" is of another version of zklock than this connection's library; connect again, or restart the server if it preloads zklock",
+		set_error(client, "The program \"%s\" is of another version of zklock than this server's library; restart the server",
 				  client->program);
 	else
 		set_error(client, end_texts[state], (int) client->channel.program);

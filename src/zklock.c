@@ -65,6 +65,7 @@ PG_FUNCTION_INFO_V1(zk_release_requested);
 static shmem_request_hook_type previous_request_hook;
 static shmem_startup_hook_type previous_startup_hook;
 
+pg_noreturn static void refuse_late_load(void);
 static void request_memory(void);
 static void make_memory(void);
 static Datum take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
@@ -78,6 +79,8 @@ static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 void
 _PG_init(void)
 {
+	if (!process_shared_preload_libraries_in_progress)
+		refuse_late_load();
 	zklock_session_init();
 	zklock_auth_init();
 	zklock_name_init();
@@ -90,12 +93,27 @@ _PG_init(void)
 	zklock_cancel_init();
 	zklock_lease_worker_init();
 	MarkGUCPrefixReserved("zklock");
-	if (!process_shared_preload_libraries_in_progress)
-		return;
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_memory;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = make_memory;
+}
+
+/*
+ * A library that is loaded late finds values that a client has left at the
+ * door: one that a start-up option gives for a setting that nobody has defined
+ * yet outranks postgresql.conf, and is then thrown away in favour of the
+ * compiled default, because the client may not set it.  So it would undo what
+ * the administrator has set.  Nor is there memory then that backends share.
+ */
+static void
+refuse_late_load(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("zklock must be loaded by shared_preload_libraries"),
+			 errdetail("Loaded later, it could not keep its settings from being overridden by any client."),
+			 errhint("Set shared_preload_libraries = 'zklock' in postgresql.conf, behind what is there already, and restart the server.")));
 }
 
 static void

@@ -160,6 +160,7 @@ sub cluster ($name, $zk, %setting)
 
 	%setting = (
 		'zklock.servers' => $servers,
+		shared_preload_libraries => 'zklock',
 		'zklock.lease_worker' => 'off',
 		'zklock.root' => $root,
 		# A busy machine may stand still for seconds.

@@ -241,7 +241,7 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 subtest 'postgres_fdw notifies on the same cluster' => sub {
 	my @missing = missing_extensions($node, qw(postgres_fdw tcn));
 	plan skip_all => "there is no @missing" if @missing;
-	my $preloaded = cluster('paris', $zk, init => [ allows_streaming => 1 ], shared_preload_libraries => 'zklock');
+	my $preloaded = cluster('paris', $zk, init => [ allows_streaming => 1 ]);
 	my ($host, $port) = ($preloaded->host, $preloaded->port);
 	$preloaded->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
 		CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw

@@ -5,8 +5,7 @@
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-# With quorum an eviction is a loss at once. Not preloaded: the first lock of a
-# session loads the library in the middle of the call.
+# With quorum an eviction is a loss at once.
 my $node = cluster('berlin', $zk,
 	init => [ allows_streaming => 'logical' ],
 	'zklock.commit_guard' => 'quorum');

@@ -18,7 +18,6 @@ my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my %setting = (
 	servers => $proxy->address,
-	'shared_preload_libraries' => 'zklock',
 	'zklock.session_timeout' => '15s',
 	'log_statement' => 'none',
 	'max_connections' => 40);

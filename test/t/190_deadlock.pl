@@ -7,7 +7,7 @@ use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my %setting = ('shared_preload_libraries' => 'zklock', 'deadlock_timeout' => '300ms', 'max_connections' => 40);
+my %setting = ('deadlock_timeout' => '300ms', 'max_connections' => 40);
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 $_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
 	INSERT INTO account SELECT i, 0 FROM generate_series(1, 9) i')
@@ -534,19 +534,6 @@ subtest 'nobody may say anything' => sub {
 	'the log to say so', 30;
 	$other->quit;
 	assert_ends($one, '00000', 'it is granted');
-};
-
-# Of one that is not preloaded.
-subtest 'without shared memory' => sub {
-	my $node = cluster('madrid', $zk, 'deadlock_timeout' => '300ms', 'zklock.root' => '/madrid');
-	$node->safe_psql('postgres', 'CREATE TABLE account (id int, sum int); INSERT INTO account VALUES (1, 0)');
-	my $lock = background($node, first => "BEGIN; SELECT zk_xact_lock('e')");
-	my $row = background($node, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
-	$row->start_query("SELECT zk_xact_lock('e')");
-	poll_until { 2 == (my @queue = $zk->ephemerals('/madrid/e/')) } 'it to wait', 30;
-	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	assert_ends($row, '40P01', 'who waits for ZooKeeper gives way');
-	assert_goes_on($lock, $row);
 };
 
 foreach my $name (sort keys %node)

@@ -6,7 +6,7 @@
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my %node = map { $_ => cluster($_, $zk, 'shared_preload_libraries' => 'zklock', 'max_connections' => 60) } qw(berlin paris);
+my %node = map { $_ => cluster($_, $zk, 'max_connections' => 60) } qw(berlin paris);
 $_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int); INSERT INTO account VALUES (1, 0)')
   foreach values %node;
 

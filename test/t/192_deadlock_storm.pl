@@ -11,7 +11,6 @@ my $rounds = 25;    # transactions of each session
 my $repeats = $ENV{DEADLOCK_REPEATS} // 1;
 my $zk = ZooKeeper->new->start;
 my %setting = (
-	'shared_preload_libraries' => 'zklock',
 	'log_statement' => 'none',
 	'log_min_messages' => 'fatal',
 	'max_connections' => 40);

@@ -5,7 +5,6 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my %setting = (
-	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '300ms');
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 my $berlin = $node{berlin};
@@ -66,7 +65,7 @@ is($berlin->safe_psql('postgres', "SELECT count(*), count(DISTINCT session_id), 
 	FROM zk_waits() WHERE name LIKE 'crowd%'"), '40|20|0', 'a crowd');
 $_->close foreach @crowd;
 
-# Without preloading a process is known by what its queue node says.
+# A process of another cluster is known by what its queue node says.
 my $oslo = cluster('oslo', $zk);
 my $lonely = background($oslo);
 start_in_queue($lonely, "SELECT zk_lock('b')", $zk, lock_path('b'), 3);
@@ -77,7 +76,7 @@ $data =~ s/"host":"[^"]*"/"host":"elsewhere.example.com"/ or die "no host in $da
 $namesake->create(lock_path('b') . '/_c_00000000-0000-4000-8000-000000000000-lock-', $data,
 	ephemeral => 1, sequential => 1);
 is($oslo->safe_psql('postgres', $blocking), $abroad->pid,
-	'not preloaded, nor a process of a cluster of that name on another host');
+	'a waiter of another cluster, and not a process of a cluster of that name on another host');
 like($oslo->safe_psql('postgres', "SELECT location FROM zk_who('b')"), qr{^oslo/postgres\@elsewhere$}m,
 	'which zk_who() names without its domain');
 $namesake->close;

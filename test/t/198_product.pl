@@ -19,7 +19,6 @@ my @timeouts = ('try 0', 'try in time', 'lock in time');
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
 my %setting = (
-	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '100ms',
 	'max_connections' => 80,
 	'zklock.session_timeout' => '12s',

@@ -8,7 +8,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $node = cluster('berlin', $zk, servers => $proxy->address,
-	'shared_preload_libraries' => 'zklock', 'zklock.session_timeout' => '30s');
+	'zklock.session_timeout' => '30s');
 my $address = $proxy->address;
 
 # The lines of that kind, each with its DETAIL.

@@ -141,7 +141,7 @@ subtest 'a lease that was given up' => sub {
 subtest 'the name of a lock that has leases again' => sub {
 	truncate_file();
 	my $worker = cluster('worker', $zk, servers => $proxy->address, extension => undef,
-		shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
+		'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
 	my $name = lock_path('.leases/named');
 	my $lease = "SELECT zk_lease_release('named', zk_lease('named', 'app', '1h'))";
 	assert_soon { scalar of_type(8) } 'the worker looks', 60;    # getChildren

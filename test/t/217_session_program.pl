@@ -2,6 +2,7 @@
 # The session's program: whatever happens to it costs its backend the session and
 # nobody else anything, and whatever happens to the backend leaves nothing behind.
 
+use Builds;
 use ZkLockTest;
 
 # Long for those that are not to be lost, on a busy machine; and what is waited for until it is.
@@ -344,7 +345,7 @@ subtest 'nobody spins while an ensemble refuses connections' => sub {
 
 subtest 'no more processes' => sub {
 	plan skip_all => 'no limit holds for this user' if $> == 0;
-	my $session = background($node, first => "LOAD 'zklock'");
+	my $session = background($node);
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
 	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
@@ -357,25 +358,17 @@ subtest 'no more processes' => sub {
 # The library finds its program wherever both are; and what it finds may be
 # something else, after an upgrade of the files.
 subtest 'a relocated installation' => sub {
-	my $here = background($node, holds => 'here');
-	my ($library) = slurp_file('/proc/' . $here->pid . '/maps') =~ m,\s(/\S*/zklock\.so),;
-	$here->quit;
-	my $moved = $node->basedir . '/moved';
-	mkdir $moved;
-	my $installed = $library =~ s,/zklock\.so$,,r;
-	system_or_bail('cp', map({ "$installed/$_" } qw(zklock.so zklock-session zklock-session-tls.so)), $moved);
-	my $from = ask($other, "SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
-	my $set_library = sub {
-		$other->safe_psql('postgres', "UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
-	};
-	$set_library->("$moved/zklock");
-	my $session = background($other, holds => 'program');
+	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+	my $build = Builds->copy;
+	my $elsewhere = cluster('elsewhere', $zk, $build->settings);
+	my $moved = $build->library_directory;
+	my $session = background($elsewhere, holds => 'program');
 	assert_held($session, 'program', 'works');
 
 	my %bad = (
 		'a program of another version' => [
 			"#!/usr/bin/perl\nopen my \$c, '>&=', 3;\nsyswrite \$c, pack 'LSSx120', 128, 7, 99;\nsleep 1;\n",
-			qr/is of another version of zklock.*connect again/ ],
+			qr/is of another version of zklock.*restart the server/ ],
 		'one that says nothing' => [ "#!/bin/sh\nexit 0\n", qr/has ended/ ],
 		'one that talks nonsense' =>
 		  [ "#!/bin/sh\necho nonsense, and a lot of it, that is no frame at all >&3\n",
@@ -387,19 +380,19 @@ subtest 'a relocated installation' => sub {
 		append_to_file("$moved/zklock-session", $text);
 		chmod 0755, "$moved/zklock-session";
 		assert_held($session, 'program', "$what: sessions that are there go on");
-		my $new = background($other);
+		my $new = background($elsewhere);
 		assert_query($new, "SELECT zk_lock('new')", '08006', "$what: a new one is refused");
 		like($new->error, $message, "$what: with the reason");
 	}
 	unlink "$moved/zklock-session";
-	my $new = background($other);
+	my $new = background($elsewhere);
 	assert_query($new, "SELECT zk_lock('new')", '53000', 'none at all');
 	like($new->error, qr/No such file or directory/, 'is named');
 	kill_program($session);
 	assert_query($session, "DO 'BEGIN PERFORM zk_forget_run(''new'', ''x'');
 		EXCEPTION WHEN insufficient_resources THEN PERFORM zk_lock(''new''); END'", '40001', 'whose error is caught');
 	$_->quit foreach $new, $session;
-	$set_library->($from);
+	$elsewhere->stop;
 };
 
 subtest 'a thousand locks, and a program that does not read' => sub {

@@ -12,8 +12,7 @@ my $reserve = $timeout / 3;    # what a proof leaves at least
 # Followers bear with a leader that stands still for longer than a session.
 my $zk = ZooKeeper->new(servers => 3, config => { syncLimit => 40 })->start;
 my %setting = (
-	'zklock.session_timeout' => "${timeout}s",
-	'shared_preload_libraries' => 'zklock');
+	'zklock.session_timeout' => "${timeout}s");
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 my $follower = ($zk->followers)[0];
 my @others = grep { $_ != $follower } $zk->members;

@@ -20,8 +20,7 @@ my $zk = ZooKeeper->new(
 		return ($to_leader{"$from to $to"} //= Proxy->new($address))->port;
 	})->start;
 my $node = cluster('berlin', $zk,
-	'zklock.session_timeout' => "${timeout}s",
-	'shared_preload_libraries' => 'zklock');
+	'zklock.session_timeout' => "${timeout}s");
 my ($follower, $other) = $zk->followers;
 $node->safe_psql('postgres', 'CREATE TABLE work (i int)');
 my $first_lock = "BEGIN; SELECT zk_xact_lock('first'); INSERT INTO work VALUES (1); COMMIT";

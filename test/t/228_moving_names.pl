@@ -31,8 +31,7 @@ sub name_servers (@of) { return join ',', map { "zk$_.test:" . $zk->port($_) } @
 know(places());
 my $node = cluster('berlin', $zk,
 	servers => name_servers(@members),
-	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file },
-	shared_preload_libraries => 'zklock');
+	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file });
 
 sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 

@@ -6,8 +6,7 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk,
-	'zklock.session_timeout' => '8s',
-	'shared_preload_libraries' => 'zklock');
+	'zklock.session_timeout' => '8s');
 my $idle = 500;    # ms
 my $cycle = "SELECT zk_lock('x') > 0, zk_unlock('x')";
 

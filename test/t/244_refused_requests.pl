@@ -37,7 +37,6 @@ my $nworkers = 6;
 
 my $zk = ZooKeeper->new(tick_time => 250)->start;
 my $node = cluster('berlin', $zk,
-	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '20ms',
 	'zklock.keep' => '0', 'zklock.session_timeout' => '5s');
 $node->safe_psql('postgres', "CREATE TABLE account (id int PRIMARY KEY, sum int);

@@ -11,7 +11,7 @@ my %code = (throttled => -127, 'moved' => -118, 'read-only' => -119);
 my $zk = ZooKeeper->new->start;
 my $liar = Liar->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk, servers => $liar->address,
-	'shared_preload_libraries' => 'zklock', 'deadlock_timeout' => '10s', 'zklock.session_timeout' => '30s');
+	'deadlock_timeout' => '10s', 'zklock.session_timeout' => '30s');
 $node->safe_psql('postgres', 'CREATE TABLE written ()');
 
 # Until no request of that statement is left over, each of them is refused once: it has its result.

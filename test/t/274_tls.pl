@@ -29,7 +29,7 @@ my $zk = ZooKeeper->new(servers => 3, tls => { ca => $good->ca, cert => $good->b
   ->start;
 my %tls = $good->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
-	'session_preload_libraries' => 'zklock', 'zklock.session_timeout' => '8s',
+	'zklock.session_timeout' => '8s',
 	'zklock.connect_timeout' => '1min');
 my $plain = cluster('paris', $zk);
 

@@ -21,8 +21,7 @@ my %tls = (
 	'zklock.servers' => $proxy->address,
 	'zklock.ssl_passphrase_command' => '',
 	'zklock.connect_timeout' => '1min');
-my $node = cluster('berlin', $zk, servers => $proxy->address, %tls,
-	shared_preload_libraries => 'zklock');
+my $node = cluster('berlin', $zk, servers => $proxy->address, %tls);
 my $runs = "$directory/runs";    # a line for each time that a command was run
 
 # With this command; each of its runs is counted.

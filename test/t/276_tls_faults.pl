@@ -21,8 +21,7 @@ my $zk = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both(
 my %tls = $authority->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 	'zklock.session_timeout' => '30s',
-	'zklock.connect_timeout' => '30s',
-	'shared_preload_libraries' => 'zklock');
+	'zklock.connect_timeout' => '30s');
 
 # From where in what the server says it goes wrong: each byte of the first record's head, and
 # then here and there up to what it says when all is encrypted.

@@ -15,8 +15,7 @@ $authority->issue('client');
 
 my $zk = ZooKeeper->new(servers => 3)->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '1min',
-		'zklock.connect_timeout' => '1min',
-		$_ eq 'berlin' ? (shared_preload_libraries => 'zklock') : ()) } qw(berlin paris);
+		'zklock.connect_timeout' => '1min') } qw(berlin paris);
 my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
 $holder->query_safe("SELECT zk_lock('moving')");
 start_in_queue($waiter, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 2);
@@ -62,7 +61,6 @@ subtest 'the clusters, one after the other' => sub {
 	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
 	assert_passes('moving', $holder, $waiter, 'the lock goes to who has no TLS');
 
-	# It is not preloaded.
 	reconfigure($node{paris}, tls_settings());
 	assert_soon { is_encrypted($waiter) eq 't' } 'the other cluster';
 	assert_becomes { plain_clients() } 0, 'nobody is left at the plain ports';

@@ -9,7 +9,7 @@ my $zk = ZooKeeper->new(servers => 3)->start;
 my $other = ZooKeeper->new->start;
 my ($first, @others) = sort { ($a == $zk->leader) <=> ($b == $zk->leader) } $zk->members;
 my ($from, $to) = ($zk->connect_string($first), $zk->connect_string(@others));
-my $node = cluster('main', $zk, servers => $from, shared_preload_libraries => 'zklock',
+my $node = cluster('main', $zk, servers => $from,
 	'zklock.session_timeout' => '40s');
 my $role = 'of_its_own';
 $node->safe_psql('postgres', "CREATE ROLE $role LOGIN SUPERUSER; ALTER ROLE $role SET zklock.servers = '$to';"
@@ -122,21 +122,6 @@ subtest 'a reload that comes when the servers of before have stopped' => sub {
 	assert_held($idle, 'idle', 'with its lock');
 	is(session_of($idle), $id{idle}, 'and is the same');
 	$zk->start($first);
-};
-
-subtest 'not preloaded' => sub {
-	reconfigure($node, 'zklock.servers' => $from);
-	$node->append_conf('postgresql.conf', q(shared_preload_libraries = ''));
-	$_->quit foreach $idle, $busy;
-	$node->restart;
-	my $session = holder('alone');
-	my $id = session_of($session);
-	is(servers_of($id), $first, 'connected');
-	reconfigure($node, 'zklock.servers' => $to);
-	assert_soon { $session->query_safe('SELECT 1') && servers_of($id, $zk, @others) && !servers_of($id, $zk, $first) }
-	'a session follows with its next statement';
-	assert_held($session, 'alone', 'with its lock');
-	assert_leave_nothing($zk, lock_path('alone'), $session);
 };
 
 done_testing();

@@ -11,7 +11,7 @@ my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
 my $guard = cluster('guard', $zk, extension => undef, init => [ allows_streaming => 1 ],
-	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s',
+	'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s',
 	max_connections => 20);
 my $session = background($owner);
 my $client = $zk->client;

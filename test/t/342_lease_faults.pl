@@ -253,7 +253,7 @@ subtest 'a long queue' => sub {
 # The worker deletes the name of a lock without leases, unless somebody may be about to make one.
 subtest 'names that the worker drops' => sub {
 	my $own = Proxy->new($zk->connect_string);
-	my $rome = cluster('rome', $zk, servers => $own->address, shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+	my $rome = cluster('rome', $zk, servers => $own->address, 'zklock.lease_worker' => 'on');
 	my ($name, $made) = (lock_path('.leases/fresh'), time);
 	$stranger->create($name, 'fresh');
 	lease($there, 'old', 'app', "'2s'");

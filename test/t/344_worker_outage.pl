@@ -9,7 +9,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk);
-my @worker = (shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', max_connections => 20);
+my @worker = ('zklock.lease_worker' => 'on', max_connections => 20);
 my $guard = cluster('guard', $zk, @worker, servers => $proxy->address, 'zklock.session_timeout' => '4s');
 my $session = background($owner);
 my $client = $zk->client;

@@ -6,7 +6,7 @@ use PostgreSQL::Test::Utils qw(run_log);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock', init => [ allows_streaming => 1 ]);
+my $node = cluster('berlin', $zk, init => [ allows_streaming => 1 ]);
 
 sub sql { return ask($node, $_[0]); }
 

@@ -7,9 +7,8 @@ use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock',
+my $node = cluster('berlin', $zk,
 	'restart_after_crash' => 'on', 'zklock.session_timeout' => '15s');
-my $alone = cluster('paris', $zk);
 my $monitor = background($node);
 
 sub sql { return $monitor->query_safe($_[0]); }
@@ -292,17 +291,6 @@ subtest 'every row is one row' => sub {
 	$_->wait_result foreach @busy;
 	is(join(' ', map { $_->sqlstate } @busy), '00000 00000 00000 00000', 'all have ended well');
 	is(sql('SELECT sum(lock_count) FROM zk_backends'), 0, 'with nothing');
-};
-
-subtest 'not preloaded' => sub {
-	my ($one, $two) = map { background($alone) } 1 .. 2;
-	is($one->query_safe('SELECT count(*) FROM zk_backends'), 0, 'no session, no row');
-	$_->query_safe("SELECT zk_lock('own/' || pg_backend_pid())") foreach $one, $two;
-	foreach my $session ($one, $two)
-	{
-		is($session->query_safe('SELECT pid, b.state, lock_count, name FROM zk_backends b JOIN zk_backend_locks USING (pid)'),
-			$session->pid . '|connected|1|own/' . $session->pid, 'its own row alone');
-	}
 };
 
 done_testing();

@@ -1,6 +1,6 @@
 
 # zk_stat: after a known workload it has exactly the known numbers, for each
-# database; who may reset it; and what it is without preloading.
+# database; and who may reset it.
 
 use Proxy;
 use ZkLockTest;
@@ -8,7 +8,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $node = cluster('berlin', $zk, servers => $proxy->address,
-	'shared_preload_libraries' => 'zklock', 'zklock.session_timeout' => '15s');
+	'zklock.session_timeout' => '15s');
 my $paris = cluster('paris', $zk, 'zklock.session_timeout' => '15s');
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', 'CREATE EXTENSION zklock');
@@ -113,7 +113,7 @@ subtest 'after a wait' => sub {
 	$second->query_safe("SELECT zk_unlock('told')");
 	$abroad->wait_result;
 	is_deeply(numbers($abroad), { grants_handed_over => 1, sessions => 1, waits => 1 },
-		'handed over to another cluster, which is not preloaded');
+		'handed over to another cluster');
 	$abroad->query_safe("SELECT zk_unlock('told')");
 
 	line_up($zk, 'listed', $abroad, $first);
@@ -274,17 +274,6 @@ subtest 'databases, and starting again' => sub {
 	$node->restart;
 	$monitor = background($node);
 	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing after a restart');
-};
-
-subtest 'not preloaded' => sub {
-	my $other = background($paris);
-	is($other->query_safe('SELECT datname FROM zk_stat'), 'postgres',
-		'a row of its own, before there is anything to count');
-	is_deeply(numbers($other), {}, 'a backend of its own');
-	$other->query_safe("SELECT zk_lock('own')");
-	is_deeply(numbers($other), { grants_at_once => 1, sessions => 1 }, 'counts for itself');
-	$other->query_safe('SELECT zk_stat_reset()');
-	is_deeply(numbers($other), {}, 'and may start again');
 };
 
 done_testing();

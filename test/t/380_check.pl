@@ -102,7 +102,6 @@ subtest 'all is well' => sub {
 		like($rows->{"server $server"}, qr/^(?:ok|note): .* is a standalone server, release \d/, 'the server');
 		like($rows->{'zklock.servers'}, qr/^ok: \Q$server\E, source: configuration file .*conf:\d+/,
 			'a setting and where it is from');
-		like($rows->{preloading}, qr/^note: zklock is not preloaded/, 'not preloaded');
 		like($rows->{program}, qr/^ok: .*zklock-session" runs, protocol [1-9]\d*, .* library 3\.\d/, 'the program');
 		like($rows->{extension}, qr/^ok: version \S+ in this database/, 'the extension');
 		like($rows->{credentials}, qr/^note: zklock.auth is not set/, 'no credentials');
@@ -667,22 +666,15 @@ CONF
 		'postgresql.conf' => [ qr/^error: what stands in .* line \d+ is refused: syntax error/, 'a line that cannot be read' ]);
 };
 
-subtest 'preloading' => sub {
+subtest 'leases' => sub {
 	my $plain = cluster('rome', $zk);
 	my $client = $zk->client;
 	$client->create_path(lock_path('') . '.leases');
 	$client->delete(lock_path('') . ".leases/$_") foreach $client->children(lock_path('') . '.leases');
-	my $rows = check('', 'true', $plain);
-	like($rows->{preloading}, qr/^note/, 'not preloaded');
-	is($rows->{leases}, undef, 'without leases nothing is said of them');
+	is(check('', 'true', $plain)->{leases}, undef, 'without leases nothing is said of them');
 	$plain->safe_psql('postgres', "SELECT zk_lease('leased', 'app', '1 day')");
-	my $note = qr/^note: there are leases, and no lease worker .* -> Preload/;
-	like(check('', 'true', $plain)->{leases}, $note, 'there is no lease worker');
-	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
-	$plain->restart;
-	$rows = check('', 'true', $plain);
-	like($rows->{preloading}, qr/^ok/, 'preloaded');
-	like($rows->{leases}, $note, 'the lease worker is switched off');
+	like(check('', 'true', $plain)->{leases}, qr/^note: there are leases, and no lease worker .* -> Switch zklock.lease_worker on/,
+		'the lease worker is switched off');
 	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');
 	$plain->reload;
 	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'and on';

@@ -62,7 +62,7 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 }
 
 my $guard = cluster('guard', $zk, extension => undef,
-	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+	'zklock.lease_worker' => 'on');
 my ($owner, $second) = @sessions;
 foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock')
 {

@@ -15,7 +15,7 @@ my $docs = abs_path(dirname(__FILE__)) . '/../../docs';
 my $page = slurp_file("$docs/migrating.md");
 my $zk = ZooKeeper->new->start;
 my ($berlin, $paris) = map {
-	cluster($_, $zk, extension => undef, listen_addresses => '127.0.0.1', shared_preload_libraries => 'zklock',
+	cluster($_, $zk, extension => undef, listen_addresses => '127.0.0.1',
 		'zklock.commit_guard' => 'quorum')
 } qw(berlin paris);
 my $path = "$docs/migrating/advisory.sql";

@@ -16,7 +16,7 @@ my $ncomments = () = "$page$queries" =~ /^(?:<!--|--) query: /mg;
 is(scalar keys %query, $ncomments, 'each name has a query of its own');
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock');
+my $node = cluster('berlin', $zk);
 $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor; CREATE ROLE app LOGIN');
 my $exporter = background($node, user => 'exporter');
 my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;

@@ -17,7 +17,7 @@ my $rules = slurp_file("$directory/alerts.yaml");
 my $dashboard = decode_json(slurp_file("$directory/grafana.json"));
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock', listen_addresses => '127.0.0.1');
+my $node = cluster('berlin', $zk, listen_addresses => '127.0.0.1');
 $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
 
 sub squeezed ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr; }

@@ -11,7 +11,7 @@ my $top = "$FindBin::Bin/../..";
 my $page = join '', map { slurp_file("$top/docs/$_.md") } qw(reference decisions/internal-functions);
 my $zk = ZooKeeper->new->start;
 # Preloaded: otherwise pg_settings knows the settings only where the library is in use.
-my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock');
+my $node = cluster('berlin', $zk);
 
 # Rows of a query, each as a hash.
 sub rows ($sql)

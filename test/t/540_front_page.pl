@@ -9,7 +9,7 @@ my $page = slurp_file("$FindBin::Bin/../../README.md");
 my $first_look = slurp_file("$FindBin::Bin/../../docs/using.md");
 # The tokens of an ensemble look like those of the page.
 my $zk = ZooKeeper->new(servers => 3)->start;
-my %node = map { $_ => cluster($_, $zk, shared_preload_libraries => 'zklock') } qw(berlin tokyo);
+my %node = map { $_ => cluster($_, $zk) } qw(berlin tokyo);
 
 # One after the other, as psql shows it: "berlin=# statement", what came of it, an empty
 # line. A statement without an answer waits: the answer comes with the last block of

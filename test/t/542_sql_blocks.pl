@@ -15,7 +15,7 @@ my %elsewhere = (
 	'query docs/monitoring.md' => '520_operations.pl');
 
 my $zk = ZooKeeper->new->start;
-my ($node, $other) = map { cluster($_, $zk, shared_preload_libraries => 'zklock') } qw(berlin paris);
+my ($node, $other) = map { cluster($_, $zk) } qw(berlin paris);
 $node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE fresh; CREATE ROLE etl; CREATE ROLE anna; CREATE ROLE payroll');
 $node->safe_psql('app', <<~'SQL');
 	CREATE EXTENSION zklock;

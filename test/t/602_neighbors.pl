@@ -27,7 +27,6 @@ my %ahead = (
 my $zk = ZooKeeper->new->start;
 my %setting = (
 	'zklock.session_timeout' => '12s',    # long enough for a proof to be fresh
-	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '300ms');
 my $ours = cluster('berlin', $zk, %setting);
 my %build = (paris => [ 'a build that is ahead', edit => \%ahead ]);

@@ -48,22 +48,32 @@ sub row ($session, $item)
 		"SELECT concat_ws(' ', state, what) FROM zk_check(false) WHERE item = '$item' LIMIT 1");
 }
 
-subtest 'the library is loaded by each connection' => sub {
+subtest 'until the restart, and after it' => sub {
 	my ($node, $build) = old_cluster('berlin');
-	my ($has_session, $has_library) = map { background($node) } 1, 2;
+	my ($has_session, $has_used) = map { background($node) } 1, 2;
 	$has_session->query_safe("SELECT zk_lock('here')");
-	$has_library->query_safe("SELECT zk_unlock_all()");
+	$has_used->query_safe("SELECT zk_unlock_all()");
 	install_newer($build);
 
 	assert_held($has_session, 'here', 'a session that is there goes on');
 	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'and takes further locks');
-	assert_query($has_library, "SELECT zk_lock('late')", '08006', 'the old library gets no new session');
-	like($has_library->error, qr/is of another version of zklock.*connect again/, 'and says what to do');
-	like(row($has_library, 'program'), qr/^error .*another version/, 'so does zk_check()');
+	foreach my $late ($has_used, background($node))
+	{
+		assert_query($late, "SELECT zk_lock('late')", '08006', 'the old library, of the server, gets no new session');
+		like($late->error, qr/is of another version of zklock.*restart the server/, 'and says what to do');
+		like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
+		$late->query('ALTER EXTENSION zklock UPDATE');
+		is($late->sqlstate, '42883', 'the old library has not what the new script declares');
+		like($late->error, qr/could not find function "zk_novelty" in file ".*zklock/, 'which is said');
+		is($late->query_safe("SELECT extversion FROM pg_extension WHERE extname = 'zklock'"), $now, 'and nothing is done');
+		$late->quit;
+	}
+	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't', 'it goes on until its end');
+	$has_session->quit;
 
+	$node->restart;
 	my $new = background($node);
-	like($new->query_safe("SELECT zk_lock('new')"), qr/^\d+$/, 'who connects again works, with the old script');
-	is($new->query_safe("SELECT zk_try_lock('here')"), 'f', 'and heeds the locks of before');
+	like($new->query_safe("SELECT zk_lock('new')"), qr/^\d+$/, 'after the restart all works, with the old script');
   SKIP:
 	{
 		# Debian's extension_destdir is none of the places that are listed.
@@ -71,39 +81,9 @@ subtest 'the library is loaded by each connection' => sub {
 		like(row($new, 'extension files'), qr/^warning version \Q$now\E .* files of version \Q$next\E/,
 			'zk_check() knows that the script is old');
 	}
-	$has_library->query('ALTER EXTENSION zklock UPDATE');
-	is($has_library->sqlstate, '42883', 'the old library has not what the new script declares');
-	like($has_library->error, qr/could not find function "zk_novelty" in file ".*zklock/, 'which is said');
-	is($new->query_safe("SELECT extversion FROM pg_extension WHERE extname = 'zklock'"), $now, 'and nothing is done');
 	$new->query_safe('ALTER EXTENSION zklock UPDATE');
-	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new one has it');
-	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't',
-		'the old library works with the new script');
+	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new script, too');
 	is(row($new, 'extension files'), '', 'zk_check() has nothing to say any more') if $build->is_listed($node);
-	$_->quit foreach $has_session, $has_library, $new;
-	$node->stop;
-};
-
-subtest 'the library is preloaded' => sub {
-	my ($node, $build) = old_cluster('paris',
-		'shared_preload_libraries' => 'zklock');
-	my $has_session = background($node, holds => 'preloaded');
-	install_newer($build);
-
-	assert_held($has_session, 'preloaded', 'a session that is there goes on');
-	my $late = background($node);
-	assert_query($late, "SELECT zk_lock('late')", '08006', 'a new connection gets none, for it has the old library');
-	like($late->error, qr/is of another version of zklock.*restart the server if it preloads zklock/,
-		'and says what to do');
-	like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
-	assert_query($late, 'ALTER EXTENSION zklock UPDATE', '42883', 'no update before the restart');
-	$_->quit foreach $has_session, $late;
-
-	$node->restart;
-	my $new = background($node);
-	like($new->query_safe("SELECT zk_lock('preloaded')"), qr/^\d+$/, 'works after it');
-	$new->query_safe('ALTER EXTENSION zklock UPDATE');
-	is($new->query_safe('SELECT zk_novelty()'), 42, 'and is updated');
 	$new->quit;
 	$node->stop;
 };
@@ -112,6 +92,7 @@ subtest 'the library is preloaded' => sub {
 subtest 'an old program beside the new library' => sub {
 	my ($node, $build) = old_cluster('rome');
 	$build->replace_by($newer, 'zklock.so');
+	$node->restart;
 	my $session = background($node);
 	assert_query($session, "SELECT zk_lock('half')", '08006', 'refused');
 	like($session->error, qr/is of another version of zklock/, 'for that reason');

@@ -122,8 +122,7 @@ sub _party ($zk, $build, %option)
 	my $cluster = cluster(
 		$build, $zk,
 		%settings,
-		Bench::Stage::cluster_settings(),
-		shared_preload_libraries => 'zklock');
+		Bench::Stage::cluster_settings());
 	$cluster->safe_psql('postgres', 'CREATE TABLE work (i int)');
 	my @sql = (
 		dir => $option{dir},

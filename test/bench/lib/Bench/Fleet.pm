@@ -67,7 +67,6 @@ sub new ($class, %option)
 			fsync => 'on',
 			log_statement => 'none',
 			max_connections => int($option{size} / 2) + 20,
-			shared_preload_libraries => 'zklock',
 			'zklock.session_timeout' =>
 			  "${Bench::Stage::session_timeout_ms}ms",
 			'zklock.root' => $root,

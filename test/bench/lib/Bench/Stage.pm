@@ -89,8 +89,7 @@ sub set ($self, $variant)
 	my $servers = $self->{zookeeper}->connect_string;
 	if (!$self->{home})
 	{
-		$self->{home} = cluster('home', $self->{zookeeper}, %cluster,
-			shared_preload_libraries => 'zklock');
+		$self->{home} = cluster('home', $self->{zookeeper}, %cluster);
 		$self->{home}->safe_psql('postgres',
 			'CREATE EXTENSION dblink; CREATE TABLE work (i int)');
 		$self->{central} = cluster('central', $self->{zookeeper}, %cluster);

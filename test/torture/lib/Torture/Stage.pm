@@ -126,7 +126,6 @@ sub new
 			'zklock.commit_guard' => $option{guard},
 			'zklock.lease_worker' => 'on',
 			# So backends hand locks to each other, too.
-			'shared_preload_libraries' => 'zklock',
 			'synchronous_commit' => 'local',
 			init => [ allows_streaming => 1 ]);
 	}
