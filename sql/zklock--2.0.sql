@@ -626,16 +626,11 @@ END;
 COMMENT ON FUNCTION zk_waits() IS
 'Who waits for whom, below this session''s root: a row for each waiter and each holder in its way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. Sends one request for each znode below the root and for each contender; lock_timeout bounds each.';
 
-CREATE FUNCTION _zk_process(
-	pid integer,
-	OUT session_id text,
-	OUT cluster text,
-	OUT host text)
-RETURNS record
+CREATE FUNCTION _zk_process(pid integer) RETURNS text
 AS 'MODULE_PATHNAME', 'zk_process' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_process(integer) IS
-'Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if unknown, and what such processes write into their queue nodes.';
+'Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if it has none.';
 
 CREATE FUNCTION zk_blocking(
 	pid integer,
@@ -652,17 +647,12 @@ LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
 BEGIN ATOMIC
 	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_pid,
 		w.blocked_by_usename, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
-	FROM _zk_process(zk_blocking.pid) AS p
-		CROSS JOIN zk_waits() AS w
-	WHERE CASE WHEN p.session_id IS NOT NULL
-		THEN w.session_id OPERATOR(pg_catalog.=) p.session_id
-		ELSE w.pid OPERATOR(pg_catalog.=) zk_blocking.pid
-			AND w.host OPERATOR(pg_catalog.=) p.host
-			AND COALESCE(w.cluster, '') OPERATOR(pg_catalog.=) COALESCE(p.cluster, '') END;
+	FROM _zk_process(zk_blocking.pid) AS p(session_id)
+		JOIN zk_waits() AS w ON w.session_id OPERATOR(pg_catalog.=) p.session_id;
 END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits(). Without preloading it needs zklock.publish_identity = on.';
+'For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits().';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -838,7 +828,7 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend knew last; only the state of its session is always current. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
+'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend knew last; only the state of its session is always current. Other roles'' details need pg_read_all_stats. Asks nobody.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -956,7 +946,7 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose datname is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
+'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose datname is NULL. Asks nobody.';
 
 COMMENT ON COLUMN zk_stat.datname IS
 'The database. NULL: all that have no row of their own.';

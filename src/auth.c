@@ -35,9 +35,6 @@
  */
 static char *auth_setting;
 
-/* Is the setting defined, and what was set before the library came applied? */
-static bool is_defined;
-
 static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
@@ -55,7 +52,6 @@ zklock_auth_init(void)
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
 							   check_auth, NULL, show_auth);
-	is_defined = true;
 }
 
 uint64
@@ -168,15 +164,14 @@ warn_of_readers(const char *path, const struct stat *status)
 }
 
 /*
- * Who was granted to set this may not read files that way.  What was set while
- * this library was not loaded is not of the function that loads it, but of who
- * called it.  ALTER SYSTEM says PGC_S_FILE, as a reload does outside portals.
+ * Who was granted to set this may not read files that way.  ALTER SYSTEM says
+ * PGC_S_FILE, as a reload does outside portals.
  *
  * A bad value is refused without showing it, as the default message would.
  * So are credentials where everybody can read them: pg_db_role_setting and
- * pg_proc.  What was stored there while this library was not loaded is not
- * applied, with a WARNING, as PostgreSQL does with every stored setting that
- * has become invalid; but that of a function comes as that of a SET.
+ * pg_proc.  What was stored there while the server ran without this library is
+ * not applied, with a WARNING, as PostgreSQL does with every stored setting
+ * that has become invalid; but that of a function comes as that of a SET.
  */
 static bool
 check_auth(char **newval, void **extra, GucSource source)
@@ -184,10 +179,9 @@ check_auth(char **newval, void **extra, GucSource source)
 	const char *colon = strchr(*newval, ':');
 
 	if (**newval == '@' && IsTransactionState() &&
-		(source >= PGC_S_CLIENT || (is_defined && ActivePortal != NULL)) &&
+		(source >= PGC_S_CLIENT || ActivePortal != NULL) &&
 		!InitializingParallelWorker &&
-		!has_privs_of_role(is_defined ? GetUserId() : GetOuterUserId(),
-						   ROLE_PG_READ_SERVER_FILES))
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_SERVER_FILES))
 	{
 		GUC_check_errcode(ERRCODE_INSUFFICIENT_PRIVILEGE);
 		GUC_check_errmsg("permission denied to name a file in parameter \"%s\"",

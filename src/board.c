@@ -3,9 +3,8 @@
  * board.c
  *	  What each backend of this cluster says of its session and its locks.
  *
- * A row for each backend in shared memory, or for this one alone if the
- * library was not preloaded.  Only the backend writes to its row, without a
- * lock, by the protocol of PgBackendStatus: a count is odd while it writes. A
+ * A row for each backend in shared memory.  Only the backend writes to its
+ * row, without a lock, by the protocol of PgBackendStatus: a count is odd while it writes. A
  * reader copies the row, and takes the copy if the count was even and is
  * still the same.
  *
@@ -58,17 +57,17 @@ typedef struct Slot
 /* A lock that has no line, for want of room. */
 #define NO_LINE (-1)
 
-/* The row of a backend that has none in shared memory. */
-static Slot private_slot;
+/* In shared memory, by proc number: MaxBackends of them. */
+static Slot *slots;
 
 /*
- * In shared memory, by proc number; or this backend's alone, if the library
- * was not preloaded.
+ * Where this process writes while it has no row there: before its first
+ * session, and at its end, when it has given its row back and still closes the
+ * session.  Nobody reads it.
  */
-static Slot *slots = &private_slot;
-static int	nslots = 1;
+static Slot private_slot;
 
-/* This backend's. */
+/* This process's. */
 static Slot *own = &private_slot;
 
 /* protocol_now() of its awaited_since. */
@@ -128,8 +127,7 @@ zklock_board_enter(void)
 	uint32		servers = zklock_board_servers();
 
 	/* once: what clears it runs when proc_exit_inprogress is set */
-	if (slots != &private_slot && own == &private_slot && !proc_exit_inprogress &&
-		MyProc != NULL && MyProcNumber_compat() < nslots)
+	if (own == &private_slot && !proc_exit_inprogress)
 	{
 		on_shmem_exit(clear_at_exit, 0);
 		own = &slots[MyProcNumber_compat()];
@@ -307,7 +305,7 @@ put_name(char *name, const char *path, int root_length)
 int
 zklock_board_size(void)
 {
-	return nslots;
+	return MaxBackends;
 }
 
 bool
@@ -402,7 +400,7 @@ ask_program(const ZkBoardRow *row)
 bool
 zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
 {
-	for (int i = 0; i < nslots; i++)
+	for (int i = 0; i < MaxBackends; i++)
 	{
 		const volatile ZkBoardRow *live = &slots[i].row;
 
@@ -438,9 +436,8 @@ zklock_board_make_memory(void)
 
 	slots = ShmemInitStruct("zklock board",
 							mul_size(MaxBackends, sizeof(Slot)), &found);
-	nslots = MaxBackends;
 	if (!found)
-		memset(slots, 0, nslots * sizeof(Slot));
+		memset(slots, 0, MaxBackends * sizeof(Slot));
 }
 
 /*

@@ -103,10 +103,7 @@ extern void zklock_board_init(void);
 /* Which ensemble zklock.servers names: a hash of its text. */
 extern uint32 zklock_board_servers(void);
 
-/*
- * For the hooks of shared memory (zklock.c).  Without preloading they are not
- * called, and each backend knows its own row only.
- */
+/* For the hooks of shared memory (zklock.c). */
 extern void zklock_board_request_memory(void);
 extern void zklock_board_make_memory(void);
 

@@ -33,7 +33,6 @@
 #include "args.h"
 #include "ask.h"
 #include "auth.h"
-#include "board.h"
 #include "channel.h"
 #include "compat.h"
 #include "expiry.h"

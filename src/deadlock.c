@@ -167,7 +167,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
-	waiters = deadlock_local_waiters(&detector->trip, place);
+	waiters = deadlock_local_waiters();
 	forget_gone(detector, waiters);
 	is_due = protocol_now() >= detector->cycle_at;
 	is_time = !detector->has_looked && protocol_now() >= detector->timer_at;
@@ -335,7 +335,7 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 		if (!find_cycle(detector, place, true, deadline, &second) ||
 			!is_same(&first, &second))
 			break;
-		forget_gone(detector, deadlock_local_waiters(&detector->trip, place));
+		forget_gone(detector, deadlock_local_waiters());
 		repeat(detector);
 		is_certain = is_said_again(detector, &first, &second);
 		if (zklock_session_await_watch(protocol_now() +

@@ -88,8 +88,6 @@ static void follow_postgres(Reading *reading, int index);
 static bool waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck);
 static bool is_waited_for(void);
 static List *local_candidates(void);
-static List *local_holders(ZkRoundTrip *trip, const ZkPlace *place);
-static List *add_local(List *list, int pid, int64 session);
 static bool waits_for_snapshot(int pid);
 static ArrayType *ask_blockers(int pid);
 
@@ -438,18 +436,15 @@ zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 }
 
 List *
-deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place)
+deadlock_local_waiters(void)
 {
-	List	   *candidates;
 	Bitmapset  *asked = bms_make_singleton(MyProcPid);
 	Bitmapset  *stuck = bms_copy(asked);
 	List	   *waiters = NIL;
 
 	if (!is_waited_for())
 		return NIL;
-	candidates = zklock_board_size() > 1 ? local_candidates() :
-		local_holders(trip, place);
-	foreach_ptr(LocalWaiter, candidate, candidates)
+	foreach_ptr(LocalWaiter, candidate, local_candidates())
 		if (waits_for_us(candidate->pid, &asked, &stuck))
 			waiters = lappend(waiters, candidate);
 	return waiters;
@@ -516,7 +511,7 @@ is_waited_for(void)
 	return false;
 }
 
-/* The backends that hold locks, as far as they are on the board. */
+/* The other backends of this cluster that hold locks: a list of LocalWaiter. */
 static List *
 local_candidates(void)
 {
@@ -524,45 +519,18 @@ local_candidates(void)
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read(i, &row) && row.session_id != 0 &&
-			row.nheld != 0 && row.pid != MyProcPid)
-			candidates = add_local(candidates, row.pid, row.session_id);
-	return candidates;
-}
-
-/*
- * Without shared memory we know only of those that hold the lock that we wait
- * for, by their queue nodes.  Our own says which host and cluster is ours.
- */
-static List *
-local_holders(ZkRoundTrip *trip, const ZkPlace *place)
-{
-	const Graph *graph = deadlock_follow(trip, place, zklock_session_id(), 0,
-										 false);
-	List	   *holders = NIL;
-
-	for (int i = 0; graph != NULL && i < graph->shape.nedges; i++)
 	{
-		const CycleEdge *edge = &graph->shape.edges[i];
-		const ZkNodeData *who = &graph->members[edge->to].who;
+		LocalWaiter *candidate;
 
-		if (edge->from == 0 && who->pid != 0 && who->pid != MyProcPid &&
-			zklock_nodedata_is_here(who))
-			holders = add_local(holders, who->pid,
-								graph->members[edge->to].session);
+		if (!zklock_board_read(i, &row) || row.session_id == 0 ||
+			row.nheld == 0 || row.pid == MyProcPid)
+			continue;
+		candidate = palloc(sizeof(*candidate));
+		candidate->pid = row.pid;
+		candidate->session = row.session_id;
+		candidates = lappend(candidates, candidate);
 	}
-	return holders;
-}
-
-/* The list with one more LocalWaiter. */
-static List *
-add_local(List *list, int pid, int64 session)
-{
-	LocalWaiter *added = palloc(sizeof(*added));
-
-	added->pid = pid;
-	added->session = session;
-	return lappend(list, added);
+	return candidates;
 }
 
 /* Reads the whole lock table. */

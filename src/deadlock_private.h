@@ -103,7 +103,7 @@ extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
  * in PostgreSQL, or for one that does: a list of LocalWaiter.  Raises on
  * interrupts.
  */
-extern List *deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place);
+extern List *deadlock_local_waiters(void);
 
 /* What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing. */
 extern char *deadlock_describe_wait(int pid);

@@ -56,9 +56,8 @@ typedef struct Bucket
 
 /*
  * In shared memory, by proc number: the czxid and the path of the node that
- * somebody waits for; NULL if the library was not preloaded.  The path alone
- * would not do: whoever may create nodes can copy the name into another queue
- * or another ensemble.  The czxid he cannot choose.  It is written last, and a
+ * somebody waits for.  The path alone would not do: whoever may create nodes
+ * can copy the name into another queue or another ensemble.  The czxid he cannot choose.  It is written last, and a
  * waiter is told only if it is the same before and after the path was read.
  */
 static pg_atomic_uint64 *awaited;
@@ -86,7 +85,7 @@ zklock_handover_await(const char *node, int64 czxid)
 	int			own = MyProcNumber_compat();
 
 	zklock_handover_forget();
-	if (awaited == NULL || strlen(node) >= RECIPE_PATH_SIZE)
+	if (strlen(node) >= RECIPE_PATH_SIZE)
 		return;
 	if (!is_registered)
 		on_shmem_exit(forget_at_exit, 0);
@@ -135,7 +134,7 @@ zklock_handover_tell(const char *node, int64 czxid)
 	bool		is_told = false;
 	Bucket	   *bucket;
 
-	if (awaited == NULL || proc_exit_inprogress)
+	if (proc_exit_inprogress)
 		return false;
 	bucket = bucket_of(czxid);
 	for (int i = 0; i < BUCKET_SIZE; i++)

@@ -10,10 +10,7 @@
 
 #include "postgres.h"
 
-/*
- * For the hooks of shared memory (zklock.c).  Without preloading they are not
- * called, and nobody hands over directly.
- */
+/* For the hooks of shared memory (zklock.c). */
 extern void zklock_handover_request_memory(void);
 extern void zklock_handover_make_memory(void);
 

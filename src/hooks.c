@@ -272,6 +272,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	ZkWork		work = is_discard_all ? zklock_hooks_work() : ZK_WORK_NONE;
+	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
+		IsA(pstmt->utilityStmt, NotifyStmt);
 	ErrorContextCallback frame;
 
 	zklock_cancel_enter(&frame);
@@ -279,7 +281,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		guard_prepared(pstmt->utilityStmt);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 						environment, dest, completion);
-	Assert(!IsA(pstmt->utilityStmt, NotifyStmt) || has_notified());
+
+	/* a command that ends its transaction may have freed its own statement */
+	Assert(!is_notify || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(work);
 	zklock_cancel_leave(&frame);

@@ -149,17 +149,12 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 Datum
 zk_process(PG_FUNCTION_ARGS)
 {
-	ZkNodeData	own;
 	ZkBoardRow	backend;
-	ZkRow		row = {0};
 
-	zklock_nodedata_read_own(&own);
-	zklock_row_add_text(&row, !PG_ARGISNULL(0) &&
-						zklock_board_find(PG_GETARG_INT32(0), 0, &backend) ?
-						zklock_args_session_id(backend.session_id) : NULL);
-	zklock_row_add_text(&row, own.cluster);
-	zklock_row_add_text(&row, own.host);
-	return zklock_row_datum(fcinfo, &row);
+	if (PG_ARGISNULL(0) ||
+		!zklock_board_find(PG_GETARG_INT32(0), 0, &backend))
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(zklock_args_session_id(backend.session_id)));
 }
 
 Datum

@@ -67,7 +67,6 @@ typedef struct Roots
 														 * values */
 } Roots;
 
-/* NULL if the library was not preloaded. */
 static Roots *shared;
 
 /* zklock.servers of postgresql.conf; in the worker of a moment. */
@@ -104,9 +103,8 @@ zklock_lease_roots_make_memory(void)
 void
 zklock_lease_roots_note(void)
 {
-	if (shared != NULL)
-		add(GetConfigOption("zklock.root", false, false),
-			zklock_board_servers());
+	add(GetConfigOption("zklock.root", false, false),
+		zklock_board_servers());
 }
 
 /* A root with leases, in that ensemble; 0: the worker's. */

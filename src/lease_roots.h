@@ -12,10 +12,7 @@
 
 #include "nodes/pg_list.h"
 
-/*
- * For the hooks of shared memory (zklock.c).  Without preloading they are not
- * called; then nothing is noted, for nobody reads it.
- */
+/* For the hooks of shared memory (zklock.c). */
 extern void zklock_lease_roots_request_memory(void);
 extern void zklock_lease_roots_make_memory(void);
 

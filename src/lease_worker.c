@@ -4,10 +4,10 @@
  *	  A background worker that deletes leases whose term is over.
  *
  * Contenders of zklock's see to those that are ahead of them.  Another client
- * of ZooKeeper that waits behind one would wait for ever.  So each cluster
- * that has preloaded the library has a worker that looks at the queues of all
- * locks that have leases, below all roots that it knows (lease_roots.c).
- * Several of them do no harm: see expiry.c.
+ * of ZooKeeper that waits behind one would wait for ever.  So each cluster has
+ * a worker that looks at the queues of all locks that have leases, below all
+ * roots that it knows (lease_roots.c).  Several of them do no harm: see
+ * expiry.c.
  *
  * It works in rounds.  First it tells sessions of what they have lost, as far
  * as this cluster knows (loss_notice.c): that needs no ensemble.  Then it looks
@@ -119,8 +119,8 @@ static ZkSessionNumber idle_names_of;
 #define IDLE_NAMES_MAX 100000
 
 /*
- * zklock.lease_worker: has this cluster such a worker?  It needs the library
- * in shared_preload_libraries, and has a ZooKeeper session of its own.
+ * zklock.lease_worker: has this cluster such a worker?  It has a ZooKeeper
+ * session of its own.
  */
 static bool lease_worker;
 
@@ -162,12 +162,10 @@ zklock_lease_worker_init(void)
 
 	DefineCustomBoolVariable("zklock.lease_worker",
 							 "Removes leases whose term is over from queues in which only other clients wait.",
-							 "It needs the library in shared_preload_libraries.",
+							 "It has a ZooKeeper session of its own.",
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-	if (!process_shared_preload_libraries_in_progress)
-		return;
 	RegisterBackgroundWorker(&worker);
 	if (!is_worker_registered_compat(WORKER_NAME))
 		zklock_worker_log_no_slot(WORKER_NAME,

@@ -107,7 +107,6 @@ static const struct config_enum_entry log_locks_options[] = {
 	{NULL, 0, false}
 };
 
-static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
@@ -268,15 +267,6 @@ zklock_nodedata_read_own(ZkNodeData *who)
 	pfree(data);
 }
 
-bool
-zklock_nodedata_is_here(const ZkNodeData *who)
-{
-	ZkNodeData	own;
-
-	zklock_nodedata_read_own(&own);
-	return is_same(who->host, own.host) && is_same(who->cluster, own.cluster);
-}
-
 char *
 zklock_nodedata_describe(const ZkNodeData *who)
 {
@@ -350,12 +340,6 @@ bool
 zklock_nodedata_may_be_shown(void)
 {
 	return has_privs_of_role(GetSessionUserId(), ROLE_PG_MONITOR);
-}
-
-static bool
-is_same(const char *a, const char *b)
-{
-	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
 /*

@@ -105,9 +105,6 @@ extern void zklock_nodedata_parse(const char *data, int length,
 /* What a node of this backend says, as others read it. */
 extern void zklock_nodedata_read_own(ZkNodeData *who);
 
-/* Does it name this host and cluster, or neither, as ours do? */
-extern bool zklock_nodedata_is_here(const ZkNodeData *who);
-
 /*
  * A copy of text that others have written, presumably in UTF-8, that may be
  * shown in this database and to its client.  Characters that are not to be

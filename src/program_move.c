@@ -181,7 +181,7 @@ static struct
 	size_t		left;			/* of it, valid once its length is there */
 }			overheard;
 
-/* The page of the settings; NULL: zklock is not preloaded. */
+/* The page of the settings; NULL: the postmaster could not make it. */
 static const SettingsPage *page;
 
 static void hear_library(int fd, const void *bytes, size_t length);

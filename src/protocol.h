@@ -36,8 +36,8 @@
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
 #define PROTOCOL_PAGE_FD 4
-#define PROTOCOL_SETTINGS_FD 5	/* settings_page.h; only if zklock is
-								 * preloaded */
+#define PROTOCOL_SETTINGS_FD 5	/* settings_page.h; not if the postmaster
+								 * could not make it */
 #define PROTOCOL_LAST_FD PROTOCOL_SETTINGS_FD
 
 /*

@@ -146,7 +146,10 @@ static uint64 canceled_statement;
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
 
-/* In the postmaster that preloads zklock, once all settings are defined. */
+/*
+ * In the postmaster, once all settings are defined.  NULL if it could not be
+ * made, and in a server without a postmaster (postgres --single).
+ */
 static SettingsPage *settings_page;
 
 /*
@@ -1037,8 +1040,7 @@ make_settings_page(void)
 {
 	int			fd;
 
-	if (!process_shared_preload_libraries_in_progress ||
-		!IsPostmasterEnvironment || IsUnderPostmaster)
+	if (!IsPostmasterEnvironment)
 		return;
 	settings_page = settings_page_make(&fd);
 	if (settings_page == NULL)

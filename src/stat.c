@@ -3,9 +3,8 @@
  * stat.c
  *	  Counters of what happens to locks and sessions.
  *
- * In shared memory, for each database; or of this backend alone if the
- * library was not preloaded.  They start with 0 when the server does, and
- * after a crash.  Those of a dropped database stay where they are.
+ * In shared memory, for each database.  They start with 0 when the server
+ * does, and after a crash.  Those of a dropped database stay where they are.
  *
  * The one rule: counting is an addition, and nothing else.  It happens at the
  * end of transactions and of backends, and each time that a lock is taken.
@@ -22,9 +21,10 @@
 
 /*
  * How many databases have counters of their own.  What happens in others is
- * counted together.
+ * counted together, in the entry behind those.
  */
 #define STAT_DATABASES 127
+#define STAT_ENTRIES (STAT_DATABASES + 1)
 
 /* Of one database. */
 typedef struct StatEntry
@@ -40,22 +40,15 @@ static const uint64 bounds[ZK_STAT_WAITS - 1] = {
 	1000000, 3000000, 10000000, 30000000, 100000000, 300000000
 };
 
-/* Of this backend, where there are none in shared memory. */
-static StatEntry private_entry;
-
-/*
- * In shared memory, taken in turn, the one for the rest at the end; or that
- * one, if the library was not preloaded.
- */
-static StatEntry *entries = &private_entry;
-static int	nentries = 1;
+/* In shared memory, STAT_ENTRIES of them, taken in turn. */
+static StatEntry *entries;
 
 /* Where this backend counts; NULL: it has not counted yet. */
 static StatEntry *own;
 
 static StatEntry *own_entry(void);
 static StatEntry *take_entry(Oid database);
-static void make_entry(StatEntry *entry, Oid database);
+static void make_entry(StatEntry *entry);
 
 void
 zklock_stat_add(ZkStat which, uint64 count)
@@ -77,7 +70,7 @@ zklock_stat_wait(uint64 microseconds)
 int
 zklock_stat_size(void)
 {
-	return nentries;
+	return STAT_ENTRIES;
 }
 
 bool
@@ -86,8 +79,6 @@ zklock_stat_read(int number, ZkStatRow *row)
 	StatEntry  *entry = &entries[number];
 	uint64		sum = 0;
 
-	if (entry == &private_entry)
-		(void) own_entry();		/* made here: it may not have counted yet */
 	row->database = pg_atomic_read_u32(&entry->database);
 	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
 	for (int i = 0; i < ZK_NSTATS; i++)
@@ -118,9 +109,7 @@ own_entry(void)
 static StatEntry *
 take_entry(Oid database)
 {
-	if (entries == &private_entry)
-		make_entry(&private_entry, database);
-	for (int i = 0; i < nentries - 1 && database != InvalidOid; i++)
+	for (int i = 0; i < STAT_DATABASES && database != InvalidOid; i++)
 	{
 		uint32		taken_by = InvalidOid;
 
@@ -129,13 +118,13 @@ take_entry(Oid database)
 			taken_by == database)
 			return &entries[i];
 	}
-	return &entries[nentries - 1];
+	return &entries[STAT_DATABASES];
 }
 
 static void
-make_entry(StatEntry *entry, Oid database)
+make_entry(StatEntry *entry)
 {
-	pg_atomic_init_u32(&entry->database, database);
+	pg_atomic_init_u32(&entry->database, InvalidOid);
 	pg_atomic_init_u64(&entry->since, (uint64) GetCurrentTimestamp());
 	for (int i = 0; i < ZK_NSTATS; i++)
 		pg_atomic_init_u64(&entry->counts[i], 0);
@@ -149,7 +138,7 @@ make_entry(StatEntry *entry, Oid database)
 void
 zklock_stat_request_memory(void)
 {
-	RequestAddinShmemSpace((STAT_DATABASES + 1) * sizeof(StatEntry));
+	RequestAddinShmemSpace(STAT_ENTRIES * sizeof(StatEntry));
 }
 
 void
@@ -157,9 +146,8 @@ zklock_stat_make_memory(void)
 {
 	bool		found;
 
-	nentries = STAT_DATABASES + 1;
 	entries = ShmemInitStruct("zklock statistics",
-							  nentries * sizeof(StatEntry), &found);
-	for (int i = 0; !found && i < nentries; i++)
-		make_entry(&entries[i], InvalidOid);
+							  STAT_ENTRIES * sizeof(StatEntry), &found);
+	for (int i = 0; !found && i < STAT_ENTRIES; i++)
+		make_entry(&entries[i]);
 }

@@ -55,10 +55,7 @@ typedef struct ZkStatRow
 	uint64		counts[ZK_NSTATS];
 } ZkStatRow;
 
-/*
- * For the hooks of shared memory (zklock.c).  Without preloading they are not
- * called, and each backend counts for itself.
- */
+/* For the hooks of shared memory (zklock.c). */
 extern void zklock_stat_request_memory(void);
 extern void zklock_stat_make_memory(void);
 

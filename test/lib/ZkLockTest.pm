@@ -523,7 +523,7 @@ sub reconfigure ($node, %setting)
 		push @conditions, defined $value ? "current_setting('$name') = $value"
 		  : "NOT EXISTS (SELECT FROM pg_settings WHERE name = '$name' AND sourcefile LIKE '%.auto.conf')";
 	}
-	ask($node, join '; ', "LOAD 'zklock'", @changes);
+	ask($node, join '; ', @changes);
 	$node->reload;
 	# The postmaster has them before its children: so new sessions have them, too.
 	my $are_there = 'SELECT ' . join ' AND ', @conditions;

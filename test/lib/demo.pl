@@ -192,7 +192,7 @@ sub set_certificate ($certificate, $key)
 	$node{tokyo}->reload;
 	poll_until
 	{
-		session('tokyo 1')->query_safe("LOAD 'zklock'; SHOW zklock.ssl_key_file") eq $key;
+		session('tokyo 1')->query_safe('SHOW zklock.ssl_key_file') eq $key;
 	}
 	'the settings to be read', 30;
 	return;

@@ -2,8 +2,6 @@
 -- The settings of zklock: what they are, which values they refuse, who may set
 -- them; and what happens without a working connection.
 --
-LOAD 'zklock';
-
 SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' ORDER BY name;
 -- Each is described.
@@ -99,13 +97,11 @@ SHOW zklock.auth;
 -- Nor is one that came with the session, whose value it goes back to, in any
 -- column to those who monitor.
 \c -reuse-previous=on "options='-c zklock.auth=digest:user:secret'"
-LOAD 'zklock';
 SET ROLE pg_monitor;
 SHOW zklock.auth;
 SELECT count(*) FROM pg_settings s WHERE s::text LIKE '%user:secret%';
 RESET ROLE;
 \c -reuse-previous=on "options=''"
-LOAD 'zklock';
 -- The name of a file is.
 SET zklock.auth = '@/no/such/file';
 SHOW zklock.auth;

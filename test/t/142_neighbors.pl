@@ -1,5 +1,5 @@
 
-# Backends of a cluster that has zklock preloaded hand locks to each other
+# Backends of one cluster hand locks to each other
 # directly. The ensemble still has the last word: nobody is let in twice, nobody
 # is forgotten, and those who know nothing of it come in their turn.
 

@@ -26,59 +26,55 @@ my @functions = (
 	'CREATE OR REPLACE FUNCTION keeper() RETURNS int LANGUAGE sql SET %s AS $$ SELECT 1 $$',
 	'ALTER FUNCTION keeper() SET %s');
 
-foreach my $preload ('zklock', '')
-{
-	my $node = cluster($preload ? 'preloaded' : 'plain', $zk,
-		shared_preload_libraries => $preload);
-	my $session = background($node, first => "LOAD 'zklock'; CREATE FUNCTION keeper() RETURNS int
-		LANGUAGE sql AS 'SELECT 1'");
+my $stored = cluster('stored', $zk);
+my $session = background($stored, first => "CREATE FUNCTION keeper() RETURNS int
+	LANGUAGE sql AS 'SELECT 1'");
 
-	subtest "stored settings, library preloaded: '$preload'" => sub {
-		my @refused = map { $_->[0] } @of_superuser;
-		foreach my $command (@refused, @functions)
-		{
-			assert_query($session, sprintf($command, "zklock.auth = '$secret'"), '22023', $command);
-			unlike($session->error, qr/nobody-may/, 'and is not shown again');
-			like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'with the way out');
-		}
-		foreach my $command (@refused, @functions)
-		{
-			assert_query($session, sprintf($command, "zklock.auth = '\@/a/file'"), '00000', "a file: $command");
-		}
-		$session->query_safe(sprintf $_->[1], 'zklock.auth') foreach @of_superuser;
-		is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
-			'********', 'in a session it may be set');
-		assert_query($session, sprintf($of_superuser[0][0], 'zklock.auth FROM CURRENT'),
-			'22023', 'but not be stored from there');
-		is( $session->query_safe(
-				"SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'nobody-may'"),
-			0, 'nothing is stored');
-	};
+subtest 'stored settings' => sub {
+	my @refused = map { $_->[0] } @of_superuser;
+	foreach my $command (@refused, @functions)
+	{
+		assert_query($session, sprintf($command, "zklock.auth = '$secret'"), '22023', $command);
+		unlike($session->error, qr/nobody-may/, 'and is not shown again');
+		like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'with the way out');
+	}
+	foreach my $command (@refused, @functions)
+	{
+		assert_query($session, sprintf($command, "zklock.auth = '\@/a/file'"), '00000', "a file: $command");
+	}
+	$session->query_safe(sprintf $_->[1], 'zklock.auth') foreach @of_superuser;
+	is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
+		'********', 'in a session it may be set');
+	assert_query($session, sprintf($of_superuser[0][0], 'zklock.auth FROM CURRENT'),
+		'22023', 'but not be stored from there');
+	is( $session->query_safe(
+			"SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'nobody-may'"),
+		0, 'nothing is stored');
+};
 
-	# Where the library was not loaded nobody has looked at the value.
-	subtest "stored before, library preloaded: '$preload'" => sub {
-		foreach my $store (@of_superuser)
-		{
-			my $command = $store->[0];
-			$session->query_safe(
-				(sprintf $command, "zklock.auth = '\@/a/file'") . '; '
-				  . "SET allow_system_table_mods = on; "
-				  . "UPDATE pg_db_role_setting SET setconfig = ARRAY['zklock.auth=$secret']");
-			my $offset = -s $node->logfile;
-			my $next = background($node, first => "LOAD 'zklock'");
-			is($next->query_safe('SHOW zklock.auth'), '', "not applied: $command");
-			ok($node->log_contains(
-					qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
-					$offset),
-				'with a warning');
-			like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'the rest works');
-			$next->quit;
-			$session->query_safe(sprintf $store->[1], 'zklock.auth');
-		}
-		unlike(slurp_file($node->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
-			qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
-	};
-}
+# Where the server ran without the library nobody has looked at the value.
+subtest 'stored before' => sub {
+	foreach my $store (@of_superuser)
+	{
+		my $command = $store->[0];
+		$session->query_safe(
+			(sprintf $command, "zklock.auth = '\@/a/file'") . '; '
+			  . "SET allow_system_table_mods = on; "
+			  . "UPDATE pg_db_role_setting SET setconfig = ARRAY['zklock.auth=$secret']");
+		my $offset = -s $stored->logfile;
+		my $next = background($stored);
+		is($next->query_safe('SHOW zklock.auth'), '', "not applied: $command");
+		ok($stored->log_contains(
+				qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
+				$offset),
+			'with a warning');
+		like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'the rest works');
+		$next->quit;
+		$session->query_safe(sprintf $store->[1], 'zklock.auth');
+	}
+	unlike(slurp_file($stored->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
+		qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
+};
 
 my $node = cluster('files', $zk);
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
@@ -94,7 +90,6 @@ foreach my $case (
 		foreach my $user (undef, 'ordinary')
 		{
 			my $session = background($node, user => $user);
-			$session->query_safe("LOAD 'zklock'") unless $user;
 			my $offset = -s $node->logfile;
 			$session->query_safe("SELECT zk_lock('file'), zk_unlock('file')");
 			is($session->error =~ /WARNING:  file ".*auth" with the credentials.* has group or world access/ ? 1 : 0,
@@ -121,10 +116,6 @@ subtest 'a file that a delegate names' => sub {
 		assert_query($delegate, $command, '42501', "refused: $command");
 		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'and what it takes');
 	}
-	my $early = background($node, user => 'delegate');
-	$early->query_safe($set);
-	$early->query("SELECT zk_fence('x')");
-	like($early->error, qr/WARNING:  permission denied to name a file/, 'nor where a function of a superuser loads the library');
 	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'credentials of his own are his affair');
 	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";
 	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');

@@ -193,7 +193,7 @@ subtest 'a dump, and a standby' => sub {
 	sql('DROP ROLE stranger; CREATE ROLE owner; CREATE DATABASE copy OWNER owner');
 	my $file = $node->basedir . '/dump';
 	ok(run_log([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $file ]), 'dumped');
-	my $in_copy = background($node, database => 'copy', first => "LOAD 'zklock'");
+	my $in_copy = background($node, database => 'copy');
 	ok(run_log([ 'psql', '-qX', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('copy'), '-f', $file ]), 'restored');
 	is($in_copy->query_safe("SELECT string_agg(concat_ws(' ', prefix, role, privilege), ', ' ORDER BY prefix) FROM zk_privileges"),
 		' - none, pay payroll lock', 'without rows of a dropped role');

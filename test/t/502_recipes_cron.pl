@@ -38,7 +38,7 @@ foreach my $node ($berlin, $paris)
 
 sub with_cron
 {
-	return (shared_preload_libraries => 'zklock') unless $has_pg_cron;
+	return () unless $has_pg_cron;
 	return (
 		shared_preload_libraries => 'zklock, pg_cron',
 		'cron.database_name' => 'app',

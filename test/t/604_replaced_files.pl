@@ -1,7 +1,7 @@
 
-# The files of another version are installed while the server runs: whoever has the old
-# library in his memory goes on with what he has, and gets a clear error for what he
-# cannot have; the next connection, or the next start of the server, has all of it.
+# The files of another version are installed while the server runs: its sessions go on with
+# the old library, and get a clear error for what they cannot have; the next start of the
+# server has all of it.
 
 use Builds;
 use ZkLockTest;
@@ -100,9 +100,11 @@ subtest 'an old program beside the new library' => sub {
 	like($session->query_safe("SELECT zk_lock('half')"), qr/^\d+$/, 'with the whole of it the same backend works');
 	$build->replace_by($old, @files);
 	assert_held($session, 'half', 'the way back: what is there goes on');
+	$session->quit;
+	$node->restart;
 	my $back = background($node);
 	like($back->query_safe("SELECT zk_lock('back')"), qr/^\d+$/, 'and what comes works');
-	$_->quit foreach $session, $back;
+	$back->quit;
 	$node->stop;
 };
 

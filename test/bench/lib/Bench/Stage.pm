@@ -119,7 +119,7 @@ sub use_servers ($servers, @clusters)
 	{
 		$cluster->append_conf('postgresql.conf', "zklock.servers = '$servers'");
 		$cluster->reload;
-		poll_until { $cluster->safe_psql('postgres', q{LOAD 'zklock'; SHOW zklock.servers}) eq $servers }
+		poll_until { $cluster->safe_psql('postgres', 'SHOW zklock.servers') eq $servers }
 		'the settings to be read';
 	}
 	return;

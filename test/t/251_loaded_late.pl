@@ -1,0 +1,101 @@
+
+# zklock is loaded with the server, or refuses: everything else that would load it raises
+# 55000 and says what to set. For a client that is there before the library can leave values
+# of settings behind that it may not set; loaded with the server, these are refused when it
+# connects, and what the administrator has set holds.
+
+use IO::Socket::UNIX;
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+$node->safe_psql('postgres', "CREATE ROLE app LOGIN; CREATE ROLE session_preload LOGIN SUPERUSER;
+	ALTER ROLE session_preload SET session_preload_libraries = 'zklock'");
+
+# How PostgreSQL ends the start of a connection with these parameters, as any client can send
+# them: the fields of its error by their letters; none if it is ready for queries.
+sub startup (%parameter)
+{
+	my $socket = IO::Socket::UNIX->new($node->host . '/.s.PGSQL.' . $node->port) or die "could not connect: $!";
+	$parameter{database} = 'postgres';
+	my $text = join('', map { "$_\0$parameter{$_}\0" } sort keys %parameter) . "\0";
+	print $socket pack 'N N a*', 8 + length $text, 3 << 16, $text;
+	$socket->flush;
+	while (5 == read $socket, my $head, 5)
+	{
+		my ($kind, $length) = unpack 'a N', $head;
+		read $socket, my $message, $length - 4;
+		return () if $kind eq 'Z';
+		return map { substr($_, 0, 1) => substr $_, 1 } split /\0/, $message if $kind eq 'E';
+	}
+	die "the connection ended without a word\n";
+}
+
+subtest 'loaded with the server: settings of others are refused' => sub {
+	my %refused = (
+		'zklock.root' => '/elsewhere', 'ZKLOCK.Root' => '/elsewhere', 'zklock.auth' => 'digest:app:secret', 'zklock.commit_guard' => 'off',
+		'zklock.max_locks' => '100000', 'zklock.session_scope' => 'refuse', 'zklock.servers' => 'elsewhere:2181');
+	foreach my $name (sort keys %refused)
+	{
+		# As psql's PGOPTIONS and a service of libpq, and as JDBC's "options"; and as a parameter of its own.
+		foreach my $parameters ([ options => "-c $name=$refused{$name}" ], [ $name => $refused{$name} ])
+		{
+			my %error = startup(user => 'app', @$parameters);
+			is("$error{S} $error{C}", 'FATAL 42501', "$parameters->[0]: $parameters->[1]");
+		}
+	}
+	is({ startup(user => 'app', options => '-c zklock.nonsense=1') }->{C}, '42602', 'nor is there a placeholder');
+	is_deeply({ startup(user => 'app', options => '-c zklock.connect_timeout=3s') }, {}, 'what a role may set it may set early');
+	is_deeply({ startup(user => 'session_preload', options => '-c zklock.root=/elsewhere') }, {}, 'and so may a superuser');
+
+	my ($root, $servers) = map { $node->safe_psql('postgres', "SHOW zklock.$_") } qw(root servers);
+	my $session = background($node, user => 'app');
+	is($session->query_safe("SELECT current_setting('zklock.root'), current_setting('zklock.servers')"), "$root|$servers",
+		'what postgresql.conf says holds');
+	foreach my $name (sort keys %refused)
+	{
+		assert_query($session, "$_ $name = '$refused{$name}'", '42501', "$_ $name") foreach 'SET', 'ALTER ROLE app SET';
+	}
+	$node->safe_psql('postgres', "ALTER ROLE app SET zklock.root = '/of-app'");
+	$session = background($node, user => 'app');
+	is($session->query_safe('SHOW zklock.root'), '/of-app', 'and what ALTER ROLE says');
+	is({ startup(user => 'app', options => "-c zklock.root=$root") }->{C}, '42501', 'which cannot be taken back either');
+	assert_query($session, 'ALTER ROLE app RESET zklock.root', '42501', 'nor by ALTER ROLE');
+
+	$node->safe_psql('postgres', 'ALTER ROLE app RESET ALL; GRANT SET ON PARAMETER zklock.root TO app');
+	is_deeply({ startup(user => 'app', options => '-c zklock.root=/elsewhere') }, {}, 'unless it was granted');
+};
+
+# The same cluster without it. What is in its databases stays there.
+subtest 'loaded late: refused' => sub {
+	my $hint = qr/zklock must be loaded by shared_preload_libraries\n(?:.*\n)*?HINT:  .*shared_preload_libraries = 'zklock'.*restart/;
+	$node->append_conf('postgresql.conf', q(shared_preload_libraries = ''));
+	$node->restart;
+	$node->safe_psql('postgres', 'CREATE DATABASE empty');
+	foreach my $user ('app', undef)
+	{
+		my $session = background($node, user => $user);
+		foreach my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock('x')", "CALL zk_wait_lock('x')",
+			"SELECT zk_is_held('x')", 'SELECT * FROM zk_session', 'SELECT * FROM zk_locks', "SELECT zk_fence('x')",
+			"SELECT zk_lock(ARRAY['x', 'y'])", $user ? () : ('SELECT * FROM zk_check()', "LOAD 'zklock'"))
+		{
+			foreach my $attempt (1, 2)
+			{
+				assert_query($session, $sql, '55000', "$sql, attempt $attempt");
+				like($session->error, $hint, 'with what to do');
+			}
+		}
+		is($session->query_safe("SELECT current_setting('zklock.commit_guard', true) IS NULL"), 't', 'nothing is defined');
+	}
+	my $empty = background($node, database => 'empty');
+	assert_query($empty, 'CREATE EXTENSION zklock', '55000', 'CREATE EXTENSION');
+	like($empty->error, $hint, 'with what to do');
+	is($empty->query_safe("SELECT count(*) FROM pg_extension WHERE extname = 'zklock'"), 0, 'and there is none');
+
+	my %error = startup(user => 'session_preload');
+	is("$error{S} $error{C}", 'FATAL 55000', 'session_preload_libraries');
+	like($error{H}, qr/shared_preload_libraries = 'zklock'/, 'with what to do');
+};
+
+done_testing();
