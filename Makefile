@@ -139,6 +139,7 @@ OBJS = \
 	src/board.o \
 	src/stat.o \
 	src/auth.o \
+	src/origin.o \
 	src/nodedata.o \
 	src/client.o \
 	src/channel.o \

@@ -25,6 +25,7 @@
 #include "utils/acl.h"
 #include "utils/guc.h"
 
+#include "origin.h"
 #include "protocol.h"
 
 /*
@@ -34,10 +35,12 @@
  * are the certificate that the connection shows by itself.
  */
 static char *auth_setting;
+static Origin auth_origin;
 
 static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
+static void assign_auth(const char *newval, void *extra);
 static const char *show_auth(void);
 static bool has_secret(const char *setting);
 
@@ -51,7 +54,7 @@ zklock_auth_init(void)
 							   PGC_SUSET,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
-							   check_auth, NULL, show_auth);
+							   check_auth, assign_auth, show_auth);
 }
 
 uint64
@@ -59,6 +62,13 @@ zklock_auth_hash(void)
 {
 	return hash_bytes_extended((const unsigned char *) auth_setting,
 							   strlen(auth_setting), 0);
+}
+
+bool
+zklock_auth_is_secret(Origin *origin)
+{
+	*origin = auth_origin;
+	return auth_setting[0] == '@' || has_secret(auth_setting);
 }
 
 void
@@ -190,7 +200,10 @@ check_auth(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	if (!has_secret(*newval))
+	{
+		*extra = zklock_origin_make("zklock.auth", source);
 		return true;
+	}
 
 	/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION */
 	if (source == PGC_S_TEST ||
@@ -203,10 +216,19 @@ check_auth(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	if (colon != NULL && colon != *newval)
+	{
+		*extra = zklock_origin_make("zklock.auth", source);
 		return true;
+	}
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
 	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line, or x509.");
 	return false;
+}
+
+static void
+assign_auth(const char *newval, void *extra)
+{
+	auth_origin = zklock_origin_read(extra);
 }
 
 static const char *

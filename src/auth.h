@@ -11,11 +11,19 @@
 
 #include "postgres.h"
 
+#include "origin.h"
+
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_auth_init(void);
 
 /* A number that is another one when zklock.auth has changed. */
 extern uint64 zklock_auth_hash(void);
+
+/*
+ * Is there a secret to be sent: are credentials set, and not the client's
+ * certificate?  And where does the setting come from?
+ */
+extern bool zklock_auth_is_secret(Origin *origin);
 
 /*
  * The user's credentials, from the setting or the file that it names:

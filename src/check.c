@@ -194,13 +194,17 @@ put_fact(const Check *check, const char *item, const char *fact, int place,
 	zklock_row_put(check->result, &row);
 }
 
-/* Are there any?  Reading them may fail, and that is a fact, too. */
+/*
+ * Are there any?  Reading them may fail, or they must not go to these servers;
+ * that is a fact, too.
+ */
 static void
 check_credentials(Check *check)
 {
 	char	   *scheme = NULL;
 	char	   *credentials = NULL;
 
+	zklock_session_check_secret();
 	zklock_auth_read(&scheme, &credentials);
 	if (scheme != NULL)
 		explicit_bzero(credentials, strlen(credentials));

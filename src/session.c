@@ -29,6 +29,7 @@
 #include "auth.h"
 #include "board.h"
 #include "channel.h"
+#include "origin.h"
 #include "recipe.h"
 #include "settings_page.h"
 #include "stat.h"
@@ -59,11 +60,8 @@
  */
 static char *servers_setting;
 
-/*
- * Is that what the configuration says, or the default?  Not what a role, a
- * database, a client or a session has set.
- */
-static bool is_of_configuration = true;
+/* Who has set it: see origin.h. */
+static Origin servers_origin;
 
 /*
  * zklock.ssl: is all that is said to ZooKeeper to be encrypted?  This and the
@@ -152,6 +150,9 @@ static char program_path[MAXPGPATH];
  */
 static SettingsPage *settings_page;
 
+/* By which its children find that page; -1: there is none. */
+static int	settings_page_fd = -1;
+
 /*
  * May these settings, or where they come from, have changed since the session
  * was told?
@@ -166,6 +167,7 @@ static void pace_sessions(bool is_retry);
 static void start_session(void);
 static void note_chroot(void);
 static void choose_auth(ZkClientOptions *options);
+static bool may_have_secret(const Origin *auth);
 static uint64 settings(void);
 static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
@@ -275,6 +277,8 @@ zklock_session_open(void)
 	MySession.is_retry = false;
 	if (!is_retry)
 		MySession.connect_deadline = protocol_now() + connect_timeout_setting;
+	if (MySession.client != NULL && MySession.is_kept_away)
+		zklock_origin_refuse(&MySession.auth_origin, &servers_origin);
 	if (MySession.client != NULL &&
 		zklock_client_begin_use(MySession.client))
 		return;
@@ -575,6 +579,16 @@ zklock_session_program(void)
 	return program_path;
 }
 
+void
+zklock_session_check_secret(void)
+{
+	Origin		auth;
+
+	if (servers_setting[0] != '\0' && zklock_auth_is_secret(&auth) &&
+		!may_have_secret(&auth))
+		zklock_origin_refuse(&auth, &servers_origin);
+}
+
 char *
 zklock_session_tls(void)
 {
@@ -665,7 +679,7 @@ start_session(void)
 		.servers = servers_setting,
 		.session_timeout_ms = session_timeout_setting,
 		.tls = zklock_session_tls(),
-		.follows_configuration = is_of_configuration
+		.follows_configuration = zklock_origin_is_configuration(&servers_origin)
 	};
 	ZkClientStatus status;
 
@@ -688,6 +702,7 @@ start_session(void)
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	MySession.told_servers = servers_hash();
+	MySession.is_kept_away = false;
 	is_servers_news = false;
 	note_chroot();
 	MySession.client = zklock_client_open(&options);
@@ -724,6 +739,8 @@ choose_auth(ZkClientOptions *options)
 	char	   *scheme = "digest";
 	char	   *credentials = NULL;
 
+	MySession.has_secret = zklock_auth_is_secret(&MySession.auth_origin);
+	zklock_session_check_secret();
 	zklock_auth_read(&scheme, &credentials);
 	if (credentials != NULL && strcmp(scheme, PROTOCOL_CERTIFICATE) == 0 &&
 		(!ssl_setting || ssl_cert_file_setting[0] == '\0'))
@@ -744,6 +761,24 @@ choose_auth(ZkClientOptions *options)
 }
 
 /*
+ * May credentials of that origin go to the servers that are set?  What the
+ * configuration says is in the page of the postmaster's, whatever this session
+ * has set.
+ */
+static bool
+may_have_secret(const Origin *auth)
+{
+	static const SettingsPage *page;
+	static char configured[SETTINGS_TEXT_SIZE];
+
+	if (page == NULL && settings_page_fd >= 0)
+		page = settings_page_map(settings_page_fd);
+	return zklock_origin_allows(auth, &servers_origin, servers_setting,
+								page != NULL && settings_page_read_servers(page, configured) ?
+								configured : NULL);
+}
+
+/*
  * What the settings of the moment come to: sessions with the same result are
  * as good as one another.
  */
@@ -759,7 +794,8 @@ static uint64
 servers_hash(void)
 {
 	char	   *tls = zklock_session_tls();
-	char	   *all = psprintf("%d\n%s\n%s", is_of_configuration,
+	char	   *all = psprintf("%d\n%s\n%s",
+							   zklock_origin_is_configuration(&servers_origin),
 							   servers_setting, tls != NULL ? tls : "");
 	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all), 0);
 
@@ -772,7 +808,9 @@ servers_hash(void)
 /*
  * If the session has been told of other servers, or of another origin of
  * them, tell it.  What becomes of that its program says
- * (session_note_state()).
+ * (session_note_state()).  It would take the secret with it with which it was
+ * opened: where that must not go, it stays with the servers of before until it
+ * is closed, and zklock_session_open() refuses its use.
  */
 static void
 tell_servers(void)
@@ -789,12 +827,14 @@ tell_servers(void)
 	if (!is_servers_news)
 		return;
 	is_servers_news = false;
-	if (servers_hash() == MySession.told_servers)
+	MySession.is_kept_away = MySession.has_secret &&
+		!may_have_secret(&MySession.auth_origin);
+	if (MySession.is_kept_away || servers_hash() == MySession.told_servers)
 		return;
 	MySession.told_servers = servers_hash();
 	tls = zklock_session_tls();
 	zklock_client_move_to(MySession.client, servers_setting, tls,
-						  is_of_configuration);
+						  zklock_origin_is_configuration(&servers_origin));
 	if (tls != NULL)
 		pfree(tls);
 }
@@ -966,10 +1006,7 @@ check_servers(char **newval, void **extra, GucSource source)
 		return false;
 	}
 
-	/* without memory it counts as this session's own: see assign_servers() */
-	*extra = guc_malloc_compat(sizeof(GucSource));
-	if (*extra != NULL)
-		*(GucSource *) *extra = source;
+	*extra = zklock_origin_make("zklock.servers", source);
 	return true;
 }
 
@@ -981,8 +1018,7 @@ check_servers(char **newval, void **extra, GucSource source)
 static void
 assign_servers(const char *newval, void *extra)
 {
-	is_of_configuration = extra != NULL &&
-		*(GucSource *) extra < PGC_S_GLOBAL;
+	servers_origin = zklock_origin_read(extra);
 	note_text(&servers_setting, newval);
 }
 
@@ -1050,6 +1086,7 @@ make_settings_page(void)
 				 errhint("Each of them follows a reload with its next statement.")));
 		return;
 	}
+	settings_page_fd = fd;
 	zklock_channel_hand_on(fd);
 	note_servers();
 }

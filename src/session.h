@@ -56,8 +56,8 @@ extern void zklock_session_init(void);
  * Make sure that there is a session; it need not be connected yet.  To be
  * called after zklock_session_renew(); again, if the session was lost before
  * it was connected and all its requests are freed.  Raises 0A000 in a process
- * that must not hold locks, 55000 without servers, 53000 if its program cannot
- * be started.  A new session has a new number.
+ * that must not hold locks, 55000 without servers, 42501 if the credentials
+ * must not go to these (origin.h), 53000 if its program cannot be started.  A new session has a new number.
  */
 extern void zklock_session_open(void);
 
@@ -246,6 +246,12 @@ extern void zklock_session_hear_at_close(void (*hear) (void));
  * place of the library is not known.
  */
 extern const char *zklock_session_program(void);
+
+/*
+ * Raise 42501 if the credentials that are set must not go to the servers that
+ * are set (origin.h).
+ */
+extern void zklock_session_check_secret(void);
 
 /* How it is to use TLS (program_tls.h), palloc'ed; NULL: not at all. */
 extern char *zklock_session_tls(void);

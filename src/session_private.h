@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "client.h"
+#include "origin.h"
 #include "servers.h"
 #include "session.h"
 
@@ -36,6 +37,10 @@ typedef struct CurrentSession
 	bool		needs_check;	/* it was used since zklock_session_rest() */
 	bool		has_identity;	/* of its own */
 	bool		has_credentials;	/* those of zklock.auth */
+	bool		has_secret;		/* they are one, so not the certificate */
+	Origin		auth_origin;	/* of these credentials */
+	bool		is_kept_away;	/* other servers are set, which its secret
+								 * must not go to: so it was not told */
 	uint64		opened_with;	/* settings() */
 	uint64		told_servers;	/* servers_hash() as it was told last */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */

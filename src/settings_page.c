@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,9 @@
 #ifndef F_SEAL_FUTURE_WRITE		/* Linux 5.1 */
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+
+/* For so many milliseconds a list is waited for that is being written. */
+#define WRITING_MS 100
 
 struct SettingsPage
 {
@@ -166,4 +170,28 @@ settings_page_read(const SettingsPage *page, SettingsRead *settings,
 		return SETTINGS_QUIET_MS;
 	*state = sequence;
 	return is_too_long ? INT64_MAX : 0;
+}
+
+/*
+ * To write takes microseconds: a postmaster that takes longer was not given
+ * the processor meanwhile.
+ */
+bool
+settings_page_read_servers(const SettingsPage *page,
+						   char servers[SETTINGS_TEXT_SIZE])
+{
+	for (int i = 0; i < WRITING_MS; i++)
+	{
+		uint32_t	sequence = atomic_load(&page->sequence);
+		bool		is_too_long;
+
+		atomic_thread_fence(memory_order_seq_cst);
+		is_too_long = page->is_too_long;
+		memcpy(servers, page->settings.servers, SETTINGS_TEXT_SIZE);
+		atomic_thread_fence(memory_order_seq_cst);
+		if (sequence % 2 == 0 && atomic_load(&page->sequence) == sequence)
+			return !is_too_long;
+		poll(NULL, 0, 1);
+	}
+	return false;
 }

@@ -87,4 +87,11 @@ extern uint32_t settings_page_state(const SettingsPage *page);
 extern int64_t settings_page_read(const SettingsPage *page,
 								  SettingsRead *settings, uint32_t *state);
 
+/*
+ * The servers that are there at the moment, whether they have just changed or
+ * not.  false if they are too long, or are being written all the time.
+ */
+extern bool settings_page_read_servers(const SettingsPage *page,
+									   char servers[SETTINGS_TEXT_SIZE]);
+
 #endif							/* ZKLOCK_SETTINGS_PAGE_H */

@@ -69,6 +69,8 @@ test_reading(void)
 	is_int(before, settings_page_state(reader), "the same again is no change");
 
 	settings_page_write(page, "zk3", "");
+	ok(settings_page_read_servers(reader, found.servers), "who cannot wait reads what is there");
+	is_str("zk3", found.servers, "the servers of the moment");
 	now += SETTINGS_QUIET_MS;
 	is_int(0, settings_page_read(reader, &found, &state), "other settings");
 	is_str("zk3", found.servers, "the servers");
@@ -79,6 +81,7 @@ test_reading(void)
 	now += SETTINGS_QUIET_MS;
 	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "what has no room is not there");
 	is_int(settings_page_state(reader), state, "and need not be looked for again");
+	ok(!settings_page_read_servers(reader, found.servers), "nor for who cannot wait");
 	too_long[SETTINGS_TEXT_SIZE - 1] = '\0';
 	settings_page_write(page, "zk3", too_long);
 	now += SETTINGS_QUIET_MS;

@@ -1,0 +1,170 @@
+# Credentials (zklock.auth) go to the servers that they belong to. A role that may set
+# zklock.servers names a proxy of its own, which leads to the same ensemble and writes down all
+# that it hears: the secret of somebody else must not be in it. Who may send it there, does.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $heard = "$directory/heard";
+append_to_file($heard, '');
+my $proxy = Proxy->new($zk->connect_string, heard => sub { append_to_file($heard, $_[0]); });
+my $own_servers = "zklock.servers = '" . $proxy->address . "'";
+my %secret = map { $_ => "digest:$_:secret-of-$_" } qw(configuration file bob);
+my $file = "$directory/file";
+append_to_file($file, "$secret{file}\n");
+chmod 0600, $file or die "could not chmod $file: $!";
+
+# Everybody may make locks below that, whatever the credentials.
+$zk->client->create_path(lock_path('of'));
+my $node = cluster('berlin', $zk, 'zklock.auth' => $secret{configuration});
+$node->safe_psql('postgres', <<"SQL");
+CREATE ROLE admin LOGIN SUPERUSER;
+CREATE ROLE app LOGIN;
+CREATE ROLE bob LOGIN IN ROLE pg_monitor;
+CREATE ROLE alice LOGIN;
+CREATE DATABASE bobs OWNER bob;
+SQL
+$node->safe_psql('bobs', 'CREATE EXTENSION zklock');
+
+# Whose secret has arrived at the proxy since the last question? Undef: nobody has connected.
+my $heard_before = 0;
+sub who_was_heard
+{
+	my $bytes = substr slurp_file($heard), $heard_before;
+	$heard_before += length $bytes;
+	return if $bytes eq '';
+	return join ' ', sort { $a cmp $b } $bytes =~ /secret-of-(\w+)/g;
+}
+
+my $count = 0;
+sub lock_sql { $count++; return "zk_lock('of/$count')"; }
+
+# A test: the lock is refused, and the server has not even got a connection.
+sub assert_refused ($session, $what, @patterns)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	assert_query($session, 'SELECT ' . lock_sql(), '42501', "$what: refused");
+	like($session->error, $_, 'with the reason')
+	  foreach qr/the credentials for ZooKeeper are not sent to the servers in "zklock\.servers"/, @patterns;
+	is(who_was_heard(), undef, 'and nothing was sent');
+	return;
+}
+
+# A test: the lock is taken, and that secret was sent to the proxy. Not all sessions use it.
+sub assert_sent ($session, $whose, $what, $query = 'SELECT ' . lock_sql())
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	assert_query($session, $query, '00000', "$what: allowed") or diag($session->error);
+	# The end of the session is heard, too.
+	$session->query_safe('SELECT zk_disconnect()');
+	is(who_was_heard(), $whose, 'with the secret of ' . ($whose // 'nobody'));
+	return;
+}
+
+# With these words of its own when it connects.
+sub connect_with ($options, $user)
+{
+	local $ENV{PGOPTIONS} = $options;
+	return background($node, user => $user);
+}
+
+subtest 'a superuser' => sub {
+	my $session = background($node, user => 'admin', first => "SET $own_servers");
+	assert_sent($session, 'configuration', 'sets the servers');
+	$session->query_safe('RESET zklock.servers');
+	assert_sent($session, undef, 'resets them');
+
+	# It is the same as if the servers were bob's.
+	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.servers TO bob');
+	$session->query_safe("SET ROLE bob; SET $own_servers; RESET ROLE");
+	assert_refused($session, 'as another role');
+	$node->safe_psql('postgres', 'REVOKE SET ON PARAMETER zklock.servers FROM bob');
+};
+
+# Nobody else may set the servers.
+subtest 'servers that are stored' => sub {
+	$node->safe_psql('postgres', "ALTER ROLE app SET $own_servers");
+	assert_refused(background($node, user => 'app'), 'without credentials',
+		qr/DETAIL:  "zklock\.auth" is that of the configuration, and "zklock\.servers" is stored for a role or a database\.\nHINT/);
+	$node->safe_psql('postgres', "ALTER ROLE app SET zklock.auth = '\@$file'");
+	my $app = background($node, user => 'app');
+	assert_sent($app, 'file', 'with credentials');
+	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.servers TO bob');
+	assert_refused(background($node, user => 'app'), 'where others could have stored them',
+		qr/DETAIL:  .* are stored for a role or a database, and others than superusers may set the latter\.\nHINT:  .*revoke/);
+	assert_sent($app, 'file', 'a session that has begun before');
+};
+
+$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.servers, zklock.auth TO bob, alice');
+
+subtest 'a role that may set them' => sub {
+	my $bob = background($node, user => 'bob', first => "SET $own_servers");
+	assert_refused($bob, 'in its session',
+		qr/DETAIL:  "zklock\.auth" is that of the configuration, and "zklock\.servers" is set in this session by role "bob"\.\nHINT/);
+	like($bob->query_safe(q(SELECT concat_ws('|', state, what) FROM zk_check(true) WHERE item = 'credentials')),
+		qr/^error\|the credentials for ZooKeeper are not sent to the servers/, 'zk_check() says it');
+	who_was_heard();    # it asks servers how they are
+	assert_refused(connect_with("-c " . $own_servers =~ s/[ ']//gr, 'bob'), 'when it connects');
+	$bob->query_safe("RESET zklock.servers; BEGIN; SET $own_servers; ROLLBACK");
+	assert_sent($bob, undef, 'what was rolled back does not count');
+	$bob->query_safe("SET zklock.servers = '" . $zk->connect_string . "/of_bob'");
+	assert_sent($bob, undef, 'another chroot of the same servers');
+
+	# Its own credentials are its own affair.
+	$bob->query_safe("SET $own_servers; SET zklock.auth = '$secret{bob}'");
+	assert_sent($bob, 'bob', 'with credentials of its own');
+	$bob->query_safe('RESET zklock.auth');
+	assert_refused($bob, 'and without them again');
+
+	# What it stores itself; and in its database for whoever connects there.
+	$node->safe_psql('postgres', "ALTER ROLE bob SET $own_servers", extra_params => [ '-U', 'bob' ]);
+	assert_refused(background($node, user => 'bob'), 'stored by itself');
+	$node->safe_psql('postgres', 'ALTER ROLE bob RESET zklock.servers', extra_params => [ '-U', 'bob' ]);
+	$node->safe_psql('bobs', "ALTER DATABASE bobs SET $own_servers", extra_params => [ '-U', 'bob' ]);
+	assert_refused(background($node, user => 'admin', database => 'bobs'), "a superuser in that role's database");
+};
+
+subtest 'functions with settings of their own' => sub {
+	my $define = sub ($name, $owner, $setting, $lock) {
+		$node->safe_psql('postgres', "CREATE FUNCTION $name() RETURNS bigint LANGUAGE sql SECURITY DEFINER
+			SET $setting AS \$\$ SELECT $lock \$\$; ALTER FUNCTION $name() OWNER TO $owner");
+	};
+	$define->('with_secret', 'admin', "zklock.auth = '\@$file'", lock_sql());
+	$define->('of_alice', 'alice', $own_servers, lock_sql());
+	$define->('of_admin', 'admin', $own_servers, lock_sql());
+	my $bob = background($node, user => 'bob', first => "SET $own_servers");
+	assert_query($bob, 'SELECT with_secret()', '42501', "a superuser's secret does not go to servers of who calls");
+	is(who_was_heard(), undef, 'nothing was sent');
+	$bob->query_safe("SET zklock.auth = '$secret{bob}'; RESET zklock.servers");
+	assert_query($bob, 'SELECT of_alice()', '42501', "nor the caller's to those of another role");
+	is(who_was_heard(), undef, 'nothing was sent');
+	$bob->query_safe('RESET zklock.auth');
+	assert_sent($bob, 'configuration', "servers of a superuser's function", 'SELECT of_admin()');
+};
+
+# Its program would move to the servers that are set, with the credentials that it has.
+subtest 'a session that holds a lock' => sub {
+	my $bob = background($node, user => 'bob', holds => 'of/held');
+	my $own = q(SELECT session_id FROM zk_session);
+	my $id = $bob->query_safe($own);
+	$bob->query_safe("SET $own_servers");
+	assert_refused($bob, 'with other servers');
+	$bob->query_safe("SET zklock.auth = ''");
+	assert_refused($bob, 'also without credentials for the next one');
+	is($bob->query_safe($own), $id, 'it is the same session');
+	is($bob->query_safe(q(SELECT zk_unlock('of/held'))), 't', 'its lock can be released');
+	is(who_was_heard(), undef, 'over the servers of before');
+	assert_sent($bob, '', 'the next session has none');
+	$bob->query_safe('RESET zklock.auth; RESET zklock.servers');
+	assert_query($bob, 'SELECT ' . lock_sql(), '00000', 'and with the configuration all is as before');
+	is(who_was_heard(), undef, 'at its servers');
+
+	# Who may do so, moves there.
+	my $admin = background($node, user => 'admin', holds => 'of/admin', first => "SET $own_servers");
+	assert_becomes { $admin->query_safe('SELECT 1'); who_was_heard() // '' } 'configuration', 'a superuser moves a session';
+	assert_held($admin, 'of/admin', 'with its lock');
+};
+
+done_testing();
