@@ -114,6 +114,7 @@ OBJS = \
 	src/cancel.o \
 	src/durable.o \
 	src/lease_node.o \
+	src/lease_binding.o \
 	src/lock.o \
 	src/lock_proof.o \
 	src/released.o \

@@ -1735,12 +1735,12 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
-	data text DEFAULT NULL, place boolean DEFAULT false)
+	data text DEFAULT NULL, place boolean DEFAULT false, bound boolean DEFAULT false)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lease(text, text, interval, interval, text, boolean) IS
-'Takes an exclusive lock for an owner, or renews it: its fencing token, or NULL while others have it, after the timeout. Any session of any cluster may renew it. It ends ttl (2 s to one day) after the last renewal. With place the owner joins the queue, and stays if he calls again within ttl. data: one line for zk_leader(). Not undone by ROLLBACK.';
+COMMENT ON FUNCTION zk_lease(text, text, interval, interval, text, boolean, boolean) IS
+'Takes an exclusive lock for an owner, or renews it: its token, or NULL while others have it, after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. With place the owner joins the queue, and stays if he calls again within ttl. data: a line for zk_leader(). bound: to the current role and this cluster. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_lease_renew(name text, token bigint, ttl interval)
 RETURNS boolean
@@ -1770,12 +1770,13 @@ CREATE FUNCTION zk_leader(
 	OUT since timestamptz,
 	OUT token bigint,
 	OUT expires_at timestamptz,
-	OUT is_overdue boolean)
+	OUT is_overdue boolean,
+	OUT bound_to text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s clock. The owner of another lock is shown to members of pg_monitor.';
+'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s clock. bound_to: the role that it is bound to. The owner of another lock is shown to members of pg_monitor.';
 
 -- Those with timeouts and terms, for strings that have a type: see zk_timeout.
 DO LANGUAGE plpgsql $$

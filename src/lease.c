@@ -50,6 +50,8 @@ zk_lease(PG_FUNCTION_ARGS)
 		leasing.note = read_line(fcinfo, 4, "data",
 								 "Write in one line what others want to know of the owner.");
 	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	zklock_args_require(fcinfo, 6, "bound", NULL);
+	leasing.is_bound = PG_GETARG_BOOL(6);
 	leasing.bounds = zklock_bounds(timeout_ms);
 
 	/* a bad name needs no connection */
@@ -151,6 +153,8 @@ zk_leader(PG_FUNCTION_ARGS)
 				   TimestampTzGetDatum(first->expires));
 	zklock_row_add(&row, first->expires != 0,
 				   BoolGetDatum(first->expires < GetCurrentTimestamp()));
+	zklock_row_add_text(&row,
+						zklock_nodedata_printable(first->who.bound_role));
 	return zklock_row_datum(fcinfo, &row);
 }
 

@@ -28,10 +28,14 @@
 #include "lease_node.h"
 
 #include "access/xact.h"
+#include "common/hashfn.h"
+#include "lib/ilist.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
 #include "contender.h"
+#include "lease_binding.h"
 #include "name.h"
 #include "nested.h"
 #include "recipe.h"
@@ -59,15 +63,25 @@
 /* A lease that this backend has renewed. */
 typedef struct Known
 {
+	int64		token;			/* key */
 	char	   *name;			/* of the lock */
-	ZkLeased	leased;			/* path, token, version, term, owner, note */
+	ZkLeased	leased;			/* path, token, version, term; of who: owner,
+								 * note, binding */
 	bool		is_place;		/* merely one in the queue */
 	bool		is_outdated;	/* its version: a renewal was refused, or its
 								 * outcome is not known */
 	Moment		proof;			/* when the last renewal was sent */
 	bool		is_renewed;		/* by the proof for this commit */
 	SubTransactionId user;		/* what rests on it; Invalid: nothing */
+	dlist_node	use;			/* in used, unless nothing does */
 } Known;
+
+/* Where an owner stands in the queue of a lock. */
+typedef struct Standing
+{
+	uint64		key;			/* hash of the lock's path and the owner */
+	int64		token;			/* of a Known, which may be another's by chance */
+} Standing;
 
 /* A renewal of a commit's. */
 typedef struct Renewal
@@ -87,14 +101,19 @@ typedef struct Proving
 	Renewal    *renewals;		/* palloc'ed */
 } Proving;
 
-/* Of Known, with all of it in KnownContext. */
-static List *all_known;
+/* Of Known and Standing, with all of it in KnownContext; NULL with it. */
+static HTAB *all_known;
+static HTAB *standings;
 static MemoryContext KnownContext;
 
 /* Beyond so many all are forgotten, unless a transaction rests on some. */
 #define KNOWN_MAX 1000
 
-/* How many of them this transaction rests on. */
+/*
+ * Those that this transaction rests on, and how many.  What a subtransaction
+ * uses first is put ahead of all that was used before it began.
+ */
+static dlist_head used = DLIST_STATIC_INIT(used);
 static int	nused;
 
 static bool take(ZkRoundTrip *trip, ZkLeasing *leasing);
@@ -124,12 +143,16 @@ static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static bool renew(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *set(ZkRoundTrip *trip, ZkLeasing *leasing,
 						  const char *path, const char *data, int version);
-static char *build_data(const char *owner, const char *note, int64 ttl_ms);
+static char *build_data(const ZkNodeData *who, const char *note,
+						int64 ttl_ms);
 static const ZkReply *check_reply(const ZkReply *reply,
 								  ZkLeasing *leasing);
 static Known *find_known(int64 token);
+static bool is_renewed_here(const ZkLeased *leased);
 static void guess_place(ZkLeasing *leasing);
 static Known *learn(const ZkLeasing *leasing, Known *former);
+static void forget_all(void);
+static uint64 standing_key(const char *path, int length, const char *owner);
 static void note_text(char **text, const char *value);
 static bool is_fresh(const Known *known);
 static bool prove(ZkRoundTrip *trip, void *argument);
@@ -196,6 +219,8 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 				return false;
 			continue;
 		}
+		if (leasing->is_bound && leasing->mine->who.bound == NULL)
+			zklock_lease_raise_unbound(leasing->name);
 		if ((leasing->renewed != leasing->mine->token ||
 			 protocol_now() >= renewal_due_at(leasing)) &&
 			!renew(trip, leasing))
@@ -269,6 +294,8 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 			if (leasing->mine == NULL)
 				return true;
 		}
+		else
+			zklock_lease_check_binding(leasing->name, &leasing->mine->who);
 		if (!renew(trip, leasing))
 			return false;
 		if (leasing->renewed == leasing->token)
@@ -284,6 +311,7 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 	const ZkLeased *mine;
 	const ZkReply *reply;
 	bool		is_gone = false;
+	bool		is_logged = false;
 
 	while (!is_gone)
 	{
@@ -294,6 +322,12 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 		{
 			leasing->mine = leasing->tried;
 			return true;
+		}
+
+		if (!is_logged && !is_renewed_here(mine))
+		{
+			zklock_lease_log_release(leasing->name, mine, leasing->ttl_ms);
+			is_logged = true;
 		}
 
 		/* without an owner nobody can renew it */
@@ -460,14 +494,17 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	int			root_length;
 	int64		named_at = protocol_now();
 	char		prefix[RECIPE_NODE_SIZE];
-	char	   *data = build_data(leasing->owner, leasing->note,
-								  leasing->ttl_ms);
+	ZkNodeData	who = {.owner = unconstify(char *, leasing->owner)};
+	char	   *data;
 	char	   *path;
 	const ZkReply *reply = note_name(trip, leasing, &root_length);
 	Moment		sent;
 
 	if (reply->result != ZK_OK)
 		return reply->result != ZK_SESSION_LOST;
+	if (leasing->is_bound)
+		zklock_lease_bind(&who);
+	data = build_data(&who, leasing->note, leasing->ttl_ms);
 	zklock_nodedata_make_guid(leasing->guid);
 	recipe_mark(leasing->guid, RECIPE_MARK_LEASE);
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1,
@@ -523,7 +560,8 @@ note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
 
 /*
  * Look for the owner's node, or that with the token, and whether it is first.
- * Others whose term is over are deleted on the way.
+ * Others whose term is over are deleted on the way.  Raises 42501 if mine is
+ * bound to somebody else.
  */
 static bool
 find(ZkRoundTrip *trip, ZkLeasing *leasing)
@@ -548,6 +586,8 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 		times_all = true;
 	} while (is_done && leasing->look_at == 0);
 	MemoryContextSwitchTo(caller);
+	if (is_done && leasing->mine != NULL)
+		zklock_lease_check_binding(leasing->name, &leasing->mine->who);
 	return is_done;
 }
 
@@ -712,7 +752,7 @@ end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 
 		if (one == leasing->mine)
 			continue;
-		if (is_wanted(leasing, one))
+		if (is_wanted(leasing, one) && zklock_lease_may_use(&one->who))
 		{
 			if (!zklock_expiry_remove(trip, one, &is_gone))
 				return false;
@@ -750,8 +790,10 @@ renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeased   *mine = leasing->mine;
 	int64		ttl_ms = Max(leasing->ttl_ms, mine->ttl_ms);
-	char	   *data = build_data(mine->who.owner, leasing->note != NULL ?
+	char	   *data = build_data(&mine->who, leasing->note != NULL ?
 								  leasing->note : mine->who.note, ttl_ms);
+	bool		is_ours = leasing->renewed == mine->token ||
+		is_renewed_here(mine);
 	Moment		sent = protocol_moment();
 	const ZkReply *reply = set(trip, leasing, mine->path, data, mine->version);
 
@@ -762,6 +804,8 @@ renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 		mine->ttl_ms = ttl_ms;
 		leasing->renewed = mine->token;
 		leasing->proof = sent;
+		if (!is_ours)
+			zklock_lease_log_renewal(leasing->name, mine);
 	}
 	return reply->result != ZK_SESSION_LOST;
 }
@@ -777,12 +821,21 @@ set(ZkRoundTrip *trip, ZkLeasing *leasing, const char *path,
 	return check_reply(zklock_roundtrip_ask(trip, request), leasing);
 }
 
-/* Who writes it, the owner and what he adds, and the term. */
+/*
+ * Who writes it, the owner and what he adds, the term, and whom it is bound to.
+ * who: whose owner and binding it is; NULL: nobody's.
+ */
 static char *
-build_data(const char *owner, const char *note, int64 ttl_ms)
+build_data(const ZkNodeData *who, const char *note, int64 ttl_ms)
 {
-	return zklock_nodedata_build(0, "owner", owner, "data", note,
-								 "ttl", psprintf(INT64_FORMAT, ttl_ms), NULL);
+	static const ZkNodeData nobody;
+
+	if (who == NULL)
+		who = &nobody;
+	return zklock_nodedata_build(0, "owner", who->owner, "data", note,
+								 "ttl", psprintf(INT64_FORMAT, ttl_ms),
+								 ZK_BOUND, who->bound,
+								 ZK_BOUND_ROLE, who->bound_role, NULL);
 }
 
 /*
@@ -838,6 +891,7 @@ zklock_lease_note(const ZkLeasing *leasing, bool is_used)
 	if (is_used && known->user == InvalidSubTransactionId)
 	{
 		known->user = GetCurrentSubTransactionId();
+		dlist_push_head(&used, &known->use);
 		nused++;
 	}
 }
@@ -861,10 +915,19 @@ zklock_lease_distrust(int64 token)
 static Known *
 find_known(int64 token)
 {
-	foreach_ptr(Known, known, all_known)
-		if (known->leased.token == token)
-		return known;
-	return NULL;
+	return all_known == NULL ? NULL :
+		hash_search(all_known, &token, HASH_FIND, NULL);
+}
+
+/* Is that version of its data this backend's? */
+static bool
+is_renewed_here(const ZkLeased *leased)
+{
+	const Known *known = find_known(leased->token);
+
+	return known != NULL && !known->is_outdated &&
+		known->leased.version == leased->version &&
+		strcmp(known->leased.path, leased->path) == 0;
 }
 
 /*
@@ -875,17 +938,22 @@ static void
 guess_place(ZkLeasing *leasing)
 {
 	char	   *lock_path = zklock_name_path(leasing->name, NULL);
+	uint64		key = standing_key(lock_path, strlen(lock_path),
+								   leasing->owner);
+	const Standing *standing = standings == NULL ? NULL :
+		hash_search(standings, &key, HASH_FIND, NULL);
+	const Known *known = standing == NULL ? NULL :
+		find_known(standing->token);
+	const char *node;
 
-	foreach_ptr(const Known, known, all_known)
-	{
-		const char *node = strrchr(known->leased.path, '/') + 1;
-
-		if (strcmp(known->leased.who.owner, leasing->owner) != 0 ||
-			strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
-			continue;
-		strlcpy(leasing->place, node, sizeof(leasing->place));
-		strlcpy(leasing->read_to, node, sizeof(leasing->read_to));
-	}
+	if (known == NULL)
+		return;
+	node = strrchr(known->leased.path, '/') + 1;
+	if (strcmp(known->leased.who.owner, leasing->owner) != 0 ||
+		strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
+		return;
+	strlcpy(leasing->place, node, sizeof(leasing->place));
+	strlcpy(leasing->read_to, node, sizeof(leasing->read_to));
 }
 
 /* Copy what was found to an entry, which may be NULL. */
@@ -894,32 +962,70 @@ learn(const ZkLeasing *leasing, Known *known)
 {
 	const ZkLeased *mine = leasing->mine;
 	const char *note = leasing->note != NULL ? leasing->note : mine->who.note;
-	MemoryContext caller;
+	Standing   *standing;
+	uint64		key;
+
+	if (all_known == NULL || (hash_get_num_entries(all_known) >= KNOWN_MAX &&
+							  nused == 0))
+	{
+		forget_all();
+		known = NULL;
+	}
+	if (known == NULL)
+	{
+		Known		fresh = {.token = mine->token,.leased.token = mine->token};
+
+		fresh.name = MemoryContextStrdup(KnownContext, leasing->name);
+		fresh.leased.path = MemoryContextStrdup(KnownContext, mine->path);
+		fresh.leased.who.owner = MemoryContextStrdup(KnownContext,
+													 mine->who.owner);
+		known = hash_search(all_known, &mine->token, HASH_ENTER, NULL);
+		*known = fresh;
+	}
+	key = standing_key(known->leased.path,
+					   strrchr(known->leased.path, '/') - known->leased.path,
+					   known->leased.who.owner);
+	standing = hash_search(standings, &key, HASH_ENTER, NULL);
+	standing->token = known->token;
+	known->leased.version = mine->version;
+	known->leased.ttl_ms = mine->ttl_ms;
+	note_text(&known->leased.who.note, note);
+	note_text(&known->leased.who.bound, mine->who.bound);
+	note_text(&known->leased.who.bound_role, mine->who.bound_role);
+	return known;
+}
+
+/* Begin with empty tables. */
+static void
+forget_all(void)
+{
+	HASHCTL		known_control = {
+		.keysize = sizeof(int64),.entrysize = sizeof(Known)
+	};
+	HASHCTL		standing_control = {
+		.keysize = sizeof(uint64),.entrysize = sizeof(Standing)
+	};
 
 	if (KnownContext == NULL)
 		KnownContext = AllocSetContextCreate(TopMemoryContext, "zklock leases",
 											 ALLOCSET_SMALL_SIZES);
-	if (list_length(all_known) >= KNOWN_MAX && nused == 0)
-	{
-		MemoryContextReset(KnownContext);
-		all_known = NIL;
-		known = NULL;
-	}
-	caller = MemoryContextSwitchTo(KnownContext);
-	if (known == NULL)
-	{
-		known = palloc0(sizeof(*known));
-		known->name = pstrdup(leasing->name);
-		known->leased.path = pstrdup(mine->path);
-		known->leased.token = mine->token;
-		known->leased.who.owner = pstrdup(mine->who.owner);
-		all_known = lappend(all_known, known);
-	}
-	known->leased.version = mine->version;
-	known->leased.ttl_ms = mine->ttl_ms;
-	MemoryContextSwitchTo(caller);
-	note_text(&known->leased.who.note, note);
-	return known;
+	all_known = standings = NULL;
+	MemoryContextReset(KnownContext);
+	known_control.hcxt = standing_control.hcxt = KnownContext;
+	standings = hash_create("zklock places of leases", 64, &standing_control,
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	all_known = hash_create("zklock leases", 64, &known_control,
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* Of the lock with that path, which is as long. */
+static uint64
+standing_key(const char *path, int length, const char *owner)
+{
+	return hash_combine64(hash_bytes_extended((const unsigned char *) path,
+											  length, 0),
+						  hash_bytes_extended((const unsigned char *) owner,
+											  strlen(owner), 0));
 }
 
 /* Replace a text of a Known, or NULL, by a copy. */
@@ -928,6 +1034,8 @@ note_text(char **text, const char *value)
 {
 	char	   *former = *text;
 
+	if (former == value)
+		return;
 	*text = value != NULL ? MemoryContextStrdup(KnownContext, value) : NULL;
 	if (former != NULL)
 		pfree(former);
@@ -948,12 +1056,12 @@ int64
 zklock_lease_shortest_ttl(void)
 {
 	int64		shortest_ms = ZK_TERM_MAX;
+	dlist_iter	iterator;
 
-	foreach_ptr(const Known, known, all_known)
-	{
-		if (known->user != InvalidSubTransactionId)
-			shortest_ms = Min(shortest_ms, known->leased.ttl_ms);
-	}
+	dlist_foreach(iterator, &used)
+		shortest_ms = Min(shortest_ms,
+						  dlist_container(Known, use,
+										  iterator.cur)->leased.ttl_ms);
 	return shortest_ms;
 }
 
@@ -969,9 +1077,11 @@ zklock_lease_prove(bool always_ask)
 bool
 zklock_lease_is_proved(void)
 {
-	foreach_ptr(const Known, known, all_known)
+	dlist_iter	iterator;
+
+	dlist_foreach(iterator, &used)
 	{
-		if (known->user != InvalidSubTransactionId && !is_fresh(known))
+		if (!is_fresh(dlist_container(Known, use, iterator.cur)))
 			return false;
 	}
 	return true;
@@ -980,15 +1090,19 @@ zklock_lease_is_proved(void)
 void
 zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 {
-	if (nused == 0)
-		return;
-	foreach_ptr(Known, known, all_known)
+	dlist_mutable_iter iterator;
+
+	dlist_foreach_modify(iterator, &used)
 	{
-		if (known->user == InvalidSubTransactionId ||
-			(mine != InvalidSubTransactionId && known->user != mine))
-			continue;
+		Known	   *known = dlist_container(Known, use, iterator.cur);
+
+		if (mine != InvalidSubTransactionId && known->user != mine)
+			break;				/* all others were used before it began */
 		known->user = heir;
-		nused -= heir == InvalidSubTransactionId;
+		if (heir != InvalidSubTransactionId)
+			continue;
+		dlist_delete(&known->use);
+		nused--;
 	}
 }
 
@@ -1050,9 +1164,10 @@ static bool
 prove(ZkRoundTrip *trip, void *argument)
 {
 	Proving    *proving = argument;
+	dlist_iter	iterator;
 
-	foreach_ptr(Known, known, all_known)
-		known->is_renewed = false;
+	dlist_foreach(iterator, &used)
+		dlist_container(Known, use, iterator.cur)->is_renewed = false;
 	proving->begun_at = protocol_now();
 	trip->deadline = proving_deadline(proving->begun_at);
 	trip->by = ZK_BY_CALLER;
@@ -1087,16 +1202,19 @@ proving_deadline(int64 begun_at)
 static bool
 choose(Proving *proving)
 {
+	dlist_iter	iterator;
+
 	end_renewals(proving);
 	if (proving->renewals == NULL)
 		proving->renewals = palloc0(nused * sizeof(Renewal));
-	foreach_ptr(Known, known, all_known)
+	dlist_foreach(iterator, &used)
 	{
+		Known	   *known = dlist_container(Known, use, iterator.cur);
+
 		/* not by time: a renewal of the same millisecond came before it */
 		bool		is_asked = !proving->always_ask || known->is_renewed;
 
-		if (known->user != InvalidSubTransactionId &&
-			(!is_asked || !is_fresh(known)))
+		if (!is_asked || !is_fresh(known))
 			proving->renewals[proving->nrenewals++].known = known;
 	}
 	return proving->nrenewals > 0;
@@ -1151,6 +1269,8 @@ note_read(Known *known, const ZkReply *reply)
 	known->leased.version = read.version;
 	known->leased.ttl_ms = read.ttl_ms;
 	note_text(&known->leased.who.note, read.who.note);
+	note_text(&known->leased.who.bound, read.who.bound);
+	note_text(&known->leased.who.bound_role, read.who.bound_role);
 }
 
 /* Send the renewals together, and await all.  Result as read_outdated(). */
@@ -1161,7 +1281,7 @@ renew_all(ZkRoundTrip *trip, Proving *proving)
 	{
 		Renewal    *renewal = &proving->renewals[i];
 		const ZkLeased *leased = &renewal->known->leased;
-		char	   *data = build_data(leased->who.owner, leased->who.note,
+		char	   *data = build_data(&leased->who, leased->who.note,
 									  leased->ttl_ms);
 
 		/* until there is an answer */

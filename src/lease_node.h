@@ -23,6 +23,7 @@ typedef struct ZkLeasing
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
 	bool		has_place;		/* a place in the queue is kept */
+	bool		is_bound;		/* to this role and cluster; false: as it is */
 	ZkBounds	bounds;			/* of the call; not of a renewal at commit */
 
 	bool		is_busy;		/* others were ahead at the last look; false at
@@ -60,7 +61,11 @@ typedef struct ZkLeasing
  *
  * Take a lease for an owner, or renew the one he has: mine, if is_first.
  * Without has_place nothing of this call stays in the queue otherwise.  Raises
- * 08001 if the ensemble does not answer in time.
+ * 08001 if the ensemble does not answer in time, and 55000 with is_bound if the
+ * owner has one that is not.
+ *
+ * All raise 42501 for a lease, or a place, that is bound to another role or
+ * cluster (lease_binding.h).
  */
 extern bool zklock_lease_take(ZkRoundTrip *trip, void *leasing);
 

@@ -107,6 +107,7 @@ static const struct config_enum_entry log_locks_options[] = {
 	{NULL, 0, false}
 };
 
+static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
@@ -267,6 +268,17 @@ zklock_nodedata_read_own(ZkNodeData *who)
 	pfree(data);
 }
 
+bool
+zklock_nodedata_is_by_us(const ZkNodeData *who)
+{
+	ZkNodeData	own;
+
+	zklock_nodedata_read_own(&own);
+	return is_same(who->host, own.host) && is_same(who->cluster, own.cluster) &&
+		is_same(who->database, own.database) &&
+		is_same(who->username, own.username);
+}
+
 char *
 zklock_nodedata_describe(const ZkNodeData *who)
 {
@@ -340,6 +352,13 @@ bool
 zklock_nodedata_may_be_shown(void)
 {
 	return has_privs_of_role(GetSessionUserId(), ROLE_PG_MONITOR);
+}
+
+/* Also where neither says anything. */
+static bool
+is_same(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
 /*
@@ -585,6 +604,10 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->owner = pstrdup(token);
 	else if (strcmp(key, "data") == 0 && type == JSON_TOKEN_STRING)
 		who->note = pstrdup(token);
+	else if (strcmp(key, ZK_BOUND) == 0)
+		who->bound = pstrdup(type == JSON_TOKEN_STRING ? token : "");
+	else if (strcmp(key, ZK_BOUND_ROLE) == 0 && type == JSON_TOKEN_STRING)
+		who->bound_role = pstrdup(token);
 	else if (strcmp(key, "ttl") == 0)
 		who->ttl_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
 	else if (strcmp(key, "retain") == 0)

@@ -44,9 +44,17 @@ typedef struct ZkNodeData
 								 * and not made printable */
 	char	   *note;
 	int64		ttl_ms;			/* of a lease: its term; -1: it does not say */
+	char	   *bound;			/* of a lease that is bound: to which role of
+								 * which cluster (lease_binding.c); "" if that
+								 * is no text */
+	char	   *bound_role;		/* its name, in UTF-8 and not made printable */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;
+
+/* The members of the data that say so. */
+#define ZK_BOUND "bound"
+#define ZK_BOUND_ROLE "bound_role"
 
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_nodedata_init(void);
@@ -104,6 +112,9 @@ extern void zklock_nodedata_parse(const char *data, int length,
 
 /* What a node of this backend says, as others read it. */
 extern void zklock_nodedata_read_own(ZkNodeData *who);
+
+/* Does it name this user, database, cluster and host, as ours do? */
+extern bool zklock_nodedata_is_by_us(const ZkNodeData *who);
 
 /*
  * A copy of text that others have written, presumably in UTF-8, that may be

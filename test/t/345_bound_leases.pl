@@ -1,0 +1,131 @@
+
+# Leases that are bound to a role and a cluster, and what the log says of those who give up or
+# renew what others have taken.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk);
+# Not a copy of the cluster that initdb has made for all tests: those have one system identifier.
+my $paris = cluster('paris', $zk, init => [ extra => ['--data-checksums'] ]);
+foreach my $node ($berlin, $paris)
+{
+	$node->safe_psql('postgres', 'CREATE ROLE app LOGIN; CREATE ROLE deputy LOGIN; GRANT app TO deputy;
+		CREATE ROLE stranger LOGIN; GRANT stranger TO app; CREATE TABLE work (who text); GRANT ALL ON work TO app');
+}
+my ($app, $deputy, $stranger) = map { background($berlin, user => $_) } qw(app deputy stranger);
+my $away = background($paris);    # of a superuser
+
+sub lease ($session, $name, $more = '')
+{
+	return $session->query_safe("SELECT zk_lease('$name', 'mailer', '60s'$more)");
+}
+
+# All that somebody else cannot do with a lease.
+sub assert_refused ($session, $name, $token, $what)
+{
+	foreach my $call ("zk_lease('$name', 'mailer', '60s')", "zk_lease('$name', 'mailer', '60s', bound => true)",
+		"zk_lease_renew('$name', $token, '60s')", "zk_xact_lease('$name', $token)", "zk_lease_release('$name', $token)",
+		"zk_lease_release('$name', $token, '60s')")
+	{
+		assert_query($session, "SELECT $call", '42501', "$what: $call");
+	}
+	like($session->error, qr/DETAIL:  It is bound to role "app" of the cluster whose .* is "\d+"\.\n.*HINT: .* zk_evict\(\)/, "$what: to whom");
+	return;
+}
+
+foreach my $publishes ('on', 'off')
+{
+	subtest "bound, with publish_identity = $publishes" => sub {
+		my $name = "bound $publishes";
+		$berlin->safe_psql('postgres', "ALTER ROLE app SET zklock.publish_identity = $publishes");
+		$app = background($berlin, user => 'app');
+		my $token = lease($app, $name, ', bound => true');
+		cmp_ok($token, '>', 0, 'is taken');
+		is($app->query_safe("SELECT owner, bound_to FROM zk_leader('$name')"), 'mailer|app', 'zk_leader() says to whom');
+		is(lease($deputy, $name), $token, 'a member renews it');
+		is($app->query_safe("SELECT zk_lease_renew('$name', $token, '60s')"), 't', 'and the role itself');
+		assert_refused($stranger, $name, $token, 'another role');
+		assert_refused($away, $name, $token, 'another cluster');
+		$app->query_safe('SET ROLE stranger');
+		assert_refused($app, $name, $token, 'a backend that knows it, as another role');
+		$app->query_safe("RESET ROLE; BEGIN; SET LOCAL ROLE app; SELECT zk_xact_lease('$name', $token); INSERT INTO work VALUES ('x'); COMMIT");
+		assert_refused($stranger, $name, $token, 'after a renewal');
+		is($stranger->query_safe("SELECT zk_lease('$name', 'other', '60s')"), '', 'for another owner it is a lease as any');
+		is($away->query_safe("SELECT zk_evict('$name', $token)"), 't', 'zk_evict() ends it');
+		is($app->query_safe("SELECT zk_lease_renew('$name', $token, '60s')"), 'f', 'for the role, too');
+	};
+}
+$berlin->safe_psql('postgres', 'ALTER ROLE app RESET ALL');
+$app = background($berlin, user => 'app');
+
+# Each renewal writes the data anew, also that of a commit.
+subtest 'the binding stays what it was' => sub {
+	my $token = lease($app, 'stays', ', bound => true');
+	$berlin->safe_psql('postgres', 'ALTER ROLE app SET zklock.commit_guard = quorum');
+	my $owner = background($berlin, user => 'app');
+	$owner->query_safe("BEGIN; SELECT zk_xact_lease('stays', $token); INSERT INTO work VALUES ('x'); COMMIT");
+	assert_refused($stranger, 'stays', $token, 'after a commit');
+	is($owner->query_safe("SELECT zk_lease_release('stays', $token)"), 't', 'given up');
+	$token = lease($app, 'stays');
+	assert_query($app, "SELECT zk_lease('stays', 'mailer', '60s', bound => true)", '55000', 'one that is not bound is not bound later');
+	is(lease($stranger, 'stays'), $token, 'and is that of whoever names its owner');
+	assert_query($app, "SELECT zk_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'perhaps bound');
+};
+
+subtest 'a place in the queue' => sub {
+	my $first = $away->query_safe("SELECT zk_lease('line', 'first', '60s')");
+	is(lease($app, 'line', ', place => true, bound => true'), '', 'is taken');
+	my $place = $away->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
+	assert_refused($stranger, 'line', $place, 'it is nobody else\'s');
+	$away->query_safe("SELECT zk_lease_release('line', $first)");
+	assert_refused($stranger, 'line', $place, 'nor when its turn is there');
+	is(lease($app, 'line'), $place, 'its role has it then');
+};
+
+# What anybody can write that can write there.
+subtest 'a mark that cannot be read' => sub {
+	my $client = $zk->client;
+	lease($app, 'odd');
+	my $path = lock_path('odd') . '/' . (queue_nodes($zk, lock_path('odd')))[0];
+	my $token = $app->query_safe("SELECT (zk_leader('odd')).token");
+	foreach my $bound ('1', '""', '"x"', '"/"', '"1/10"')
+	{
+		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":$bound}));
+		assert_query($away, "SELECT zk_lease_release('odd', $token)", '42501', "$bound: is bound to nobody here");
+	}
+};
+
+subtest 'who gives up what others have' => sub {
+	my $from = -s $berlin->logfile;
+	my $said = sub ($pattern) { scalar(() = slurp_file($berlin->logfile, $from) =~ /$pattern/g) };
+	my $others = qr/that others have taken or renewed/;
+	my $token = lease($app, 'own');
+	my $again = background($berlin, user => 'app');
+	lease($again, 'own');
+	$again->query_safe("SELECT zk_lease_release('own', $token)");
+	is($said->($others), 0, 'nothing is said of one\'s own');
+
+	$token = lease($app, 'other');
+	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_lease_release('other', $token, '60s')");
+	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, keep_for 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
+		1, 'with both roles, and who had it');
+
+	$token = lease($away, 'far');
+	$app->query_safe("SELECT zk_lease_release('far', $token)");
+	is($said->(qr/lock "far" $others\n.* of cluster "paris"/), 1, 'of another cluster');
+
+	my $silent = background($berlin, first => 'SET zklock.publish_identity = off');
+	$token = lease($silent, 'silent');
+	$app->query_safe("SELECT zk_lease_release('silent', $token)");
+	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'of somebody who does not say who he is');
+	$token = lease($silent, 'silent');
+	$silent->query_safe("SELECT zk_lease_release('silent', $token)");
+	is($said->(qr/lock "silent" $others/), 1, 'who gives up his own');
+
+	$token = lease($away, 'renewed');
+	$app->query_safe("SELECT zk_lease_renew('renewed', $token, '60s')") foreach 1 .. 3;
+	is($said->(qr/renews a lease of ZooKeeper lock "renewed" $others/), 1, 'a renewal is said once');
+};
+
+done_testing();
