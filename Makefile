@@ -113,6 +113,7 @@ OBJS = \
 	src/hooks.o \
 	src/cancel.o \
 	src/durable.o \
+	src/grant.o \
 	src/lease_node.o \
 	src/lease_binding.o \
 	src/lock.o \
@@ -132,6 +133,7 @@ OBJS = \
 	src/roundtrip.o \
 	src/args.o \
 	src/privilege.o \
+	src/role.o \
 	src/name.o \
 	src/session.o \
 	src/session_wait.o \

@@ -1812,14 +1812,134 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Privileges by name. The table has roles by their number, as PostgreSQL's own
--- privileges do: a role may be renamed, and one that is made anew inherits nothing. Those
--- of dropped roles are no part of a dump: elsewhere the number may be another role's.
+-- Privileges by name. The type is a role's name for people, dumps and subscribers, and
+-- its OID within: see src/role.c. Comparisons are those of what is stored.
+CREATE TYPE zk_role;
+
+CREATE FUNCTION _zk_role_in(pg_catalog.cstring) RETURNS zk_role
+AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_in(cstring) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_out(zk_role) RETURNS pg_catalog.cstring
+AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_out(zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_recv(pg_catalog.internal) RETURNS zk_role
+AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_recv(internal) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_send(zk_role) RETURNS pg_catalog.bytea
+AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_send(zk_role) IS
+'Part of the type zk_role.';
+
+CREATE TYPE zk_role (
+	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
+	LIKE = pg_catalog.bytea);
+
+COMMENT ON TYPE zk_role IS
+'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
+
+-- Comparisons with texts are those with what is shown.
+CREATE CAST (zk_role AS pg_catalog.text) WITH INOUT AS IMPLICIT;
+
+CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS pg_catalog.int4
+AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE OPERATOR = (
+	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
+	RESTRICT = pg_catalog.eqsel, JOIN = pg_catalog.eqjoinsel, MERGES);
+CREATE OPERATOR < (
+	FUNCTION = _zk_role_lt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >, NEGATOR = >=,
+	RESTRICT = pg_catalog.scalarltsel, JOIN = pg_catalog.scalarltjoinsel);
+CREATE OPERATOR <= (
+	FUNCTION = _zk_role_le, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >=, NEGATOR = >,
+	RESTRICT = pg_catalog.scalarlesel, JOIN = pg_catalog.scalarlejoinsel);
+CREATE OPERATOR >= (
+	FUNCTION = _zk_role_ge, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <=, NEGATOR = <,
+	RESTRICT = pg_catalog.scalargesel, JOIN = pg_catalog.scalargejoinsel);
+CREATE OPERATOR > (
+	FUNCTION = _zk_role_gt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <, NEGATOR = <=,
+	RESTRICT = pg_catalog.scalargtsel, JOIN = pg_catalog.scalargtjoinsel);
+
+CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
+	OPERATOR 1 < (zk_role, zk_role), OPERATOR 2 <= (zk_role, zk_role), OPERATOR 3 = (zk_role, zk_role),
+	OPERATOR 4 >= (zk_role, zk_role), OPERATOR 5 > (zk_role, zk_role),
+	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
+
+-- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
+-- is told by session_user and by the role that it has SET: zk_grant() runs as its owner.
+CREATE TABLE zk_closed (
+	prefix pg_catalog.text PRIMARY KEY,
+	closed_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
+	closed_as pg_catalog.text DEFAULT
+		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
+			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
+	closed_at pg_catalog.timestamptz DEFAULT pg_catalog.now()
+);
+
+COMMENT ON TABLE zk_closed IS
+'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
+
+COMMENT ON COLUMN zk_closed.prefix IS
+'It covers the name that it is, and those below it; empty: all names.';
+COMMENT ON COLUMN zk_closed.closed_by IS
+'The role that had logged in.';
+COMMENT ON COLUMN zk_closed.closed_as IS
+'The role that it had taken by SET ROLE; without one the same.';
+COMMENT ON COLUMN zk_closed.closed_at IS
+'When the transaction began that did it.';
+
 CREATE TABLE zk_privileges (
 	prefix pg_catalog.text,
-	role pg_catalog.regrole,
-	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, evict, or none" CHECK (
-		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict,none}'::text[])),
+	role zk_role,
+	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
+		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
+	granted_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
+	granted_as pg_catalog.text DEFAULT
+		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
+			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
+	granted_at pg_catalog.timestamptz DEFAULT pg_catalog.now(),
 	PRIMARY KEY (prefix, role, privilege)
 );
 
@@ -1829,65 +1949,67 @@ COMMENT ON TABLE zk_privileges IS
 COMMENT ON COLUMN zk_privileges.prefix IS
 'It covers the name that it is, and those below it; empty: all names.';
 COMMENT ON COLUMN zk_privileges.role IS
-'Who has the privilege, and with him the members of the role; - for everybody.';
+'The role that has the privilege, and with it its members; - for everybody; ! for a role that is gone, or was unknown when the row was restored: nobody.';
 COMMENT ON COLUMN zk_privileges.privilege IS
-'share, lock, look, request, run, hold, lease or evict; none gives nothing.';
+'share, lock, look, request, run, hold, lease or evict.';
+COMMENT ON COLUMN zk_privileges.granted_by IS
+'The role that had logged in.';
+COMMENT ON COLUMN zk_privileges.granted_as IS
+'The role that it had taken by SET ROLE; without one the same.';
+COMMENT ON COLUMN zk_privileges.granted_at IS
+'When the transaction began that did it.';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_privileges',
-	'WHERE role::oid = 0 OR EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = role)');
+SELECT pg_catalog.pg_extension_config_dump('zk_closed', '');
+SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
+
+CREATE FUNCTION _zk_privileges_closing()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_closing() IS
+'Part of zk_privileges: keeps the prefixes closed that rows are taken from.';
 
 CREATE FUNCTION _zk_privileges_changed()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Part of zk_privileges: tells all backends that it has changed.';
+'Part of zk_privileges and zk_closed: tells all backends that one of them has changed.';
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON zk_privileges
-	EXECUTE FUNCTION _zk_privileges_changed();
+-- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
+CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
+CREATE TRIGGER closing_all BEFORE TRUNCATE ON zk_privileges
+	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_closing();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_closed
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing_all;
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
-
-CREATE FUNCTION _zk_privileges_of(prefix text, role text, what text)
-RETURNS SETOF zk_privileges
-LANGUAGE sql VOLATILE
-BEGIN ATOMIC
-	SELECT CASE WHEN _zk_privileges_of.prefix OPERATOR(pg_catalog.=) ''::text THEN NULL::bigint
-		ELSE zk_fencing_token(_zk_privileges_of.prefix) END;
-	SELECT _zk_privileges_of.prefix,
-		CASE _zk_privileges_of.role WHEN 'public' THEN '-'
-			ELSE pg_catalog.quote_ident(_zk_privileges_of.role) END::pg_catalog.regrole,
-		pg_catalog.btrim(w)
-	FROM pg_catalog.string_to_table(CASE _zk_privileges_of.what WHEN 'all'
-		THEN 'share,lock,look,request,run,hold,lease,evict' ELSE _zk_privileges_of.what END, ','::text) AS w;
-END;
-
-COMMENT ON FUNCTION _zk_privileges_of(text, text, text) IS
-'Part of zk_grant() and zk_revoke(): the rows that they are about.';
+ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
 
 CREATE FUNCTION zk_grant(prefix text, role text, what text)
 RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-BEGIN ATOMIC
-	INSERT INTO zk_privileges
-		SELECT * FROM _zk_privileges_of(zk_grant.prefix, zk_grant.role, zk_grant.what)
-		ON CONFLICT DO NOTHING;
-END;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, all, or none. Names that are covered are closed to whom no row gives them.';
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
 
 CREATE FUNCTION zk_revoke(prefix text, role text, what text)
 RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-BEGIN ATOMIC
-	SELECT pg_catalog.count(*) FROM _zk_privileges_of(zk_revoke.prefix, zk_revoke.role, zk_revoke.what);
-	DELETE FROM zk_privileges AS p
-		USING _zk_privileges_of(zk_revoke.prefix, zk_revoke.role, zk_revoke.what) AS r
-		WHERE r.* OPERATOR(pg_catalog.=) p.*;
-END;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_revoke(text, text, text) IS
-'Takes away what zk_grant() gave for just that prefix and role; all leaves none. What is held or waited for stays. The last row of a prefix opens its names to everybody: give public none before.';
+'Takes away what zk_grant() gave for just that prefix and role, which may be written as zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without a row; zk_open() opens it.';
+
+CREATE FUNCTION zk_open(prefix text)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+
+COMMENT ON FUNCTION zk_open(text) IS
+'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
@@ -2008,7 +2130,7 @@ END $$;
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
-	_zk_privileges_changed(), _zk_privileges_of(text, text, text), zk_grant(text, text, text), zk_revoke(text, text, text),
+	_zk_privileges_changed(), _zk_privileges_closing(), zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
@@ -2039,7 +2161,7 @@ GRANT EXECUTE ON FUNCTION
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings()
 TO pg_monitor;
 
--- The database's owner reads it for a dump, of which it is part.
-GRANT SELECT ON zk_fences, zk_privileges TO pg_monitor, pg_database_owner;
-GRANT SELECT ON zk_privileges TO zklock_operator;
+-- The database's owner reads them for a dump, of which they are part.
+GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
 GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;

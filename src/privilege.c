@@ -3,12 +3,14 @@
  * privilege.c
  *	  Privileges by name: who may do what below a prefix.
  *
- * The rows are those of the table zk_privileges in this database.  A name that
- * none of them covers is everybody's.  One that some cover is for the roles to
- * which any of these gives what is asked, and for superusers: rows add up.
+ * Two tables of this database say that.  A row of zk_privileges gives a role
+ * something; a row of zk_closed closes a prefix, whatever else is there.  A
+ * name that no row of either covers is everybody's.  One that some cover is for
+ * the roles to which any row of zk_privileges gives what is asked, and for
+ * superusers: rows add up.
  *
- * A backend reads the table when it needs the rows for the first time, and
- * again after a change.  A trigger of the table has the change told by
+ * A backend reads the tables when it needs the rows for the first time, and
+ * again after a change.  Triggers (grant.c) have the change told by
  * PostgreSQL's own messages about relations: to everybody at commit; to the
  * backend itself at once, and again when it is rolled back.  So it is heeded
  * when what GRANT changes is.
@@ -22,7 +24,6 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "commands/trigger.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -35,29 +36,34 @@
 #include "compat.h"
 #include "name.h"
 #include "recipe.h"
+#include "role.h"
 
-/* A row of the table. */
+/* A row of either table. */
 typedef struct Row
 {
 	char	   *prefix;
-	Oid			role;			/* InvalidOid: PUBLIC */
-	char	   *what;
+	char	   *what;			/* NULL: it only closes the prefix */
+	Oid			role;			/* InvalidOid: is_everybody, or nobody */
+	bool		is_everybody;
 } Row;
 
-/* Are the rows those of the table? */
+/* Are the rows those of the tables? */
 static bool is_current;
 
 /* Row, and the context of it all; NULL until they are read. */
 static List *rows;
 static MemoryContext RowContext;
 
-/* The table, and how often we were told that it may have changed. */
-static Oid	table_id;
+/* The tables, and how often we were told that one may have changed. */
+static Oid	privileges_id;
+static Oid	closed_id;
 static uint64 nchanges;
 
-PG_FUNCTION_INFO_V1(zk_privileges_changed);
-
+static bool covers(const Row *row, const char *name);
+static bool gives(const Row *row, Oid role, const char *what);
 static void read_rows(FunctionCallInfo fcinfo);
+static void read_table(Relation table);
+static Row *read_row(Relation table, HeapTuple tuple);
 static void forget_rows(Datum arg, Oid relation);
 
 void
@@ -75,8 +81,8 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for ZooKeeper lock or job \"%.*s\"",
 					pg_mbcliplen(name, strlen(name), RECIPE_NAME_MAX), name),
-			 errdetail("Rows of zk_privileges cover this name, and none gives role \"%s\" the privilege \"%s\".",
-					   role, what),
+			 errdetail("The prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\".",
+					   prefix, role, what),
 			 errhint("The row that is missing: SELECT zk_grant(%s, %s, '%s').",
 					 quote_literal_cstr(prefix), quote_literal_cstr(role),
 					 what)));
@@ -88,47 +94,64 @@ zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 {
 	Oid			role = GetUserId();
 
+	read_rows(fcinfo);
+	foreach_ptr(const Row, row, rows)
+		if (covers(row, name) && gives(row, role, what))
+			return true;
+	return !zklock_privilege_is_closed(fcinfo, name, prefix) ||
+		superuser_arg(role);
+}
+
+bool
+zklock_privilege_is_closed(FunctionCallInfo fcinfo, const char *name,
+						   const char **prefix)
+{
 	*prefix = NULL;
 	read_rows(fcinfo);
 	foreach_ptr(const Row, row, rows)
-	{
-		size_t		length = strlen(row->prefix);
-
-		/* the empty prefix covers all; others that name and those below it */
-		if (length > 0 && (strncmp(row->prefix, name, length) != 0 ||
-						   (name[length] != '\0' && name[length] != '/')))
-			continue;
-		if ((strcmp(row->what, what) == 0 ||
-			 (strcmp(row->what, ZK_MAY_LOCK) == 0 &&
-			  strcmp(what, ZK_MAY_SHARE) == 0)) &&
-			(row->role == InvalidOid || has_privs_of_role(role, row->role)))
-			return true;
-		if (*prefix == NULL || length > strlen(*prefix))
+		if (covers(row, name) &&
+			(*prefix == NULL || strlen(row->prefix) > strlen(*prefix)))
 			*prefix = row->prefix;
-	}
-	return *prefix == NULL || superuser_arg(role);
+	return *prefix != NULL;
 }
 
-/* Every change of the table ends here, also that of a restore. */
-Datum
-zk_privileges_changed(PG_FUNCTION_ARGS)
+/* The empty prefix covers all names; others the name and those below it. */
+static bool
+covers(const Row *row, const char *name)
 {
-	if (CALLED_AS_TRIGGER(fcinfo))
-		CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
-	return PointerGetDatum(NULL);
+	size_t		length = strlen(row->prefix);
+
+	return length == 0 ||
+		(strncmp(row->prefix, name, length) == 0 &&
+		 (name[length] == '\0' || name[length] == '/'));
+}
+
+/* Does the row give that role what it asks for? */
+static bool
+gives(const Row *row, Oid role, const char *what)
+{
+	if (row->what == NULL ||
+		!(row->is_everybody ||
+		  (OidIsValid(row->role) && has_privs_of_role(role, row->role))))
+		return false;
+	return strcmp(row->what, what) == 0 ||
+		(strcmp(row->what, ZK_MAY_LOCK) == 0 &&
+		 strcmp(what, ZK_MAY_SHARE) == 0);
 }
 
 /*
- * Read the table unless that was done.  By a snapshot of this moment, as all
+ * Read the tables unless that was done.  By a snapshot of this moment, as all
  * that PostgreSQL's own privileges rest on: a transaction's own may be old.
+ *
+ * Each has a snapshot of its own.  Whoever takes the last row of a prefix out
+ * of zk_privileges leaves one in zk_closed, so that one is read last.
  */
 static void
 read_rows(FunctionCallInfo fcinfo)
 {
-	MemoryContext caller;
-	Relation	table;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	Oid			schema;
+	Relation	privileges;
+	Relation	closed;
 	uint64		as_of;
 
 	if (is_current)
@@ -142,39 +165,63 @@ read_rows(FunctionCallInfo fcinfo)
 	}
 	rows = NIL;
 	MemoryContextReset(RowContext);
-	table_id = get_relname_relid("zk_privileges",
-								 get_func_namespace(fcinfo->flinfo->fn_oid));
-	table = table_open(table_id, AccessShareLock);
+	schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	privileges_id = get_relname_relid("zk_privileges", schema);
+	closed_id = get_relname_relid("zk_closed", schema);
+	privileges = table_open(privileges_id, AccessShareLock);
+	closed = table_open(closed_id, AccessShareLock);
 	as_of = nchanges;
-	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	read_table(privileges);
+	read_table(closed);
+	table_close(closed, AccessShareLock);
+	table_close(privileges, AccessShareLock);
+	is_current = as_of == nchanges;
+}
+
+/* Add the table's rows to those that we have. */
+static void
+read_table(Relation table)
+{
+	SysScanDesc scan = systable_beginscan(table, InvalidOid, false, NULL, 0,
+										  NULL);
+	HeapTuple	tuple;
+
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		TupleDesc	columns = RelationGetDescr(table);
-		bool		is_null;	/* none is */
-		char	   *prefix;
-		Row		   *row;
+		MemoryContext caller = MemoryContextSwitchTo(RowContext);
 
-		caller = MemoryContextSwitchTo(RowContext);
-		row = palloc(sizeof(*row));
-		prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
-		row->prefix = zklock_name_try_spell(prefix);
-		if (row->prefix == NULL)
-			row->prefix = prefix;	/* which no name begins with */
-		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns, &is_null));
-		row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
-		rows = lappend(rows, row);
+		rows = lappend(rows, read_row(table, tuple));
 		MemoryContextSwitchTo(caller);
 	}
 	systable_endscan(scan);
-	table_close(table, AccessShareLock);
-	is_current = as_of == nchanges;
+}
+
+static Row *
+read_row(Relation table, HeapTuple tuple)
+{
+	TupleDesc	columns = RelationGetDescr(table);
+	Row		   *row = palloc0(sizeof(*row));
+	bool		is_null;		/* none is */
+	char	   *prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns,
+														  &is_null));
+
+	row->prefix = zklock_name_try_spell(prefix);
+	if (row->prefix == NULL)
+		row->prefix = prefix;	/* which no name begins with */
+	if (RelationGetRelid(table) == closed_id)
+		return row;
+	row->role = zklock_role_oid(heap_getattr(tuple, 2, columns, &is_null),
+								&row->is_everybody);
+	row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
+	return row;
 }
 
 /* PostgreSQL calls this, also where nothing may be read or raised. */
 static void
 forget_rows(Datum arg, Oid relation)
 {
-	if (relation != InvalidOid && relation != table_id)
+	if (relation != InvalidOid && relation != privileges_id &&
+		relation != closed_id)
 		return;
 	nchanges++;
 	is_current = false;

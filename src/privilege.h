@@ -39,4 +39,8 @@ extern void zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 extern bool zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 									const char *what, const char **prefix);
 
+/* Is the name closed?  By *prefix, the longest one that covers it, then. */
+extern bool zklock_privilege_is_closed(FunctionCallInfo fcinfo,
+									   const char *name, const char **prefix);
+
 #endif							/* ZKLOCK_PRIVILEGE_H */

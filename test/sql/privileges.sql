@@ -8,6 +8,7 @@ CREATE ROLE regress_zklock_stranger;
 CREATE PROCEDURE only_row(prefix text, role text, privileges text) LANGUAGE plpgsql AS $$
 BEGIN
 	DELETE FROM zk_privileges;
+	DELETE FROM zk_closed;
 	PERFORM zk_grant(prefix, role, privileges);
 END $$;
 
@@ -53,10 +54,19 @@ SELECT zk_grant('p', NULL, 'lock');
 SELECT zk_grant('p', 'regress_zklock_tenant', NULL);
 SELECT zk_grant('a', 'regress_zklock_tenant', 'look') AS again;
 SELECT zk_grant('p', 'nobody there', 'lock');
-\set VERBOSITY terse
 SELECT zk_grant('p', 'regress_zklock_tenant', 'lokc');
-\set VERBOSITY default
+SELECT zk_revoke('a', 'regress_zklock_tenant', 'RUN, lokc');
+SELECT zk_grant('p', 'regress_zklock_tenant', '');
+SELECT zk_grant('p', 'regress_zklock_tenant', 'lock,,look');
+SELECT zk_grant('p', 'regress_zklock_tenant', 'lock look');
+SELECT zk_grant('p', 'regress_zklock_tenant', 'lock, none');
+SELECT zk_revoke('a', 'regress_zklock_tenant', 'none');
 SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/');
+SELECT count(*) FROM zk_closed WHERE prefix IN ('p', 'pay/');
+-- as in GRANT they may be in upper case
+SELECT zk_grant('p', 'regress_zklock_tenant', 'RUN, Lock ,run');
+SELECT privilege FROM zk_privileges WHERE prefix = 'p' ORDER BY privilege;
+SELECT zk_revoke('p', 'regress_zklock_tenant', 'ALL');
 SELECT zk_grant('p', 'public', 'all');
 SELECT string_agg(privilege, ' ' ORDER BY privilege) AS "all" FROM zk_privileges WHERE prefix = 'p';
 SELECT zk_revoke('p', 'public', 'all');
@@ -134,8 +144,74 @@ CREATE ROLE regress_zklock_even;
 SET SESSION AUTHORIZATION regress_zklock_even;
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
--- The row of the dropped one can be seen.
-SELECT count(*) FROM zk_privileges WHERE role::text ~ '^\d+$';
+-- The row of the dropped one is seen, and taken away as it is seen.
+SELECT role::text AS gone FROM zk_privileges WHERE role::text ~ '^!\d+$' \gset
+SELECT zk_revoke('pay', '16', 'lock');
+SELECT zk_revoke('pay', :'gone', 'lock');
+SELECT count(*) FROM zk_privileges WHERE role::text = :'gone';
+
+-- The type: names in, names out; what is not a role's name is nobody, and stays so.
+SELECT shown, shown::zk_role AS is FROM unnest(ARRAY['-', 'regress_zklock_even', 'Regress_Zklock_Even',
+	'"regress_zklock_even"', 'no such role', 'a.b', '"', '', '16', '!regress_zklock_even', '"!regress_zklock_even"']) AS shown;
+SELECT 'regress_zklock_even'::zk_role = 'regress_zklock_even' AS same, 'regress_zklock_even'::zk_role = '-' AS everybody,
+	'regress_zklock_even'::zk_role = 'regress_zklock_even'::text AS as_text;
+INSERT INTO zk_privileges VALUES ('pay', 'regress_zklock_late', 'lock');
+CREATE ROLE regress_zklock_late;
+SET SESSION AUTHORIZATION regress_zklock_late;
+SELECT zk_try_xact_lock('pay');
+RESET SESSION AUTHORIZATION;
+SELECT zk_revoke('pay', '!regress_zklock_late', 'lock');
+SELECT count(*) FROM zk_privileges WHERE role::text ~ 'late';
+DROP ROLE regress_zklock_late;
+
+--
+-- Taking away does not open
+--
+CALL only_row('pay', 'regress_zklock_payroll', 'lock');
+SELECT zk_revoke('pay', 'regress_zklock_payroll', 'look');
+SELECT zk_revoke('pay/a', 'regress_zklock_payroll', 'lock');
+SELECT zk_revoke('pay', 'no such role', 'lock');
+SELECT zk_revoke('pay', 'regress_zklock_payroll', 'lock');
+SET SESSION AUTHORIZATION regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+RESET SESSION AUTHORIZATION;
+SELECT zk_grant('pay/a', 'public', 'lock');
+SELECT zk_open('pay/a');
+SELECT zk_open('pay');
+SELECT zk_open('pay');
+SET SESSION AUTHORIZATION regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay'), zk_try_xact_lock('pay/a');
+RESET SESSION AUTHORIZATION;
+-- nor do changes of the table, also of rows that zk_grant() did not make
+INSERT INTO zk_privileges VALUES ('a', 'regress_zklock_payroll', 'lock'), ('b', '-', 'lock'), ('c', '-', 'lock');
+SELECT prefix FROM zk_closed ORDER BY prefix;
+DELETE FROM zk_privileges WHERE role = 'regress_zklock_payroll';
+UPDATE zk_privileges SET prefix = 'd' WHERE prefix = 'b';
+TRUNCATE zk_privileges;
+SELECT prefix FROM zk_closed ORDER BY prefix;
+SET SESSION AUTHORIZATION regress_zklock_tenant;
+SELECT zk_try_xact_lock('a');
+RESET SESSION AUTHORIZATION;
+-- but that of the other one
+TRUNCATE zk_closed;
+SET SESSION AUTHORIZATION regress_zklock_tenant;
+SELECT zk_try_xact_lock('a');
+RESET SESSION AUTHORIZATION;
+-- Who it was is told, also of somebody to whom a superuser has given it.
+CALL only_row('pay', 'regress_zklock_payroll', 'lock, look');
+GRANT EXECUTE ON FUNCTION zk_grant TO regress_zklock_stranger;
+GRANT regress_zklock_stranger TO regress_zklock_tenant;
+SET SESSION AUTHORIZATION regress_zklock_tenant;
+SET ROLE regress_zklock_stranger;
+SELECT zk_grant('mine', 'regress_zklock_payroll', 'lock');
+RESET SESSION AUTHORIZATION;
+REVOKE regress_zklock_stranger FROM regress_zklock_tenant;
+REVOKE EXECUTE ON FUNCTION zk_grant FROM regress_zklock_stranger;
+SELECT granted_by, granted_as, granted_at = closed_at AS "at once", closed_by, closed_as FROM zk_privileges JOIN zk_closed USING (prefix) WHERE prefix = 'mine';
+SELECT count(*) FROM zk_privileges WHERE prefix = 'pay' AND granted_by = session_user AND granted_as = session_user;
+BEGIN READ ONLY;
+SELECT zk_grant('mine', 'regress_zklock_payroll', 'lock');
+ROLLBACK;
 
 --
 -- Who may grant
@@ -147,8 +223,8 @@ BEGIN
 	FOREACH denied IN ARRAY ARRAY[
 		$q$SELECT zk_grant('', 'public', 'all')$q$, $q$SELECT zk_revoke('pay', 'regress_zklock_payroll', 'all')$q$,
 		$q$INSERT INTO zk_privileges VALUES ('', '-', 'lock')$q$, 'DELETE FROM zk_privileges',
-		'TRUNCATE zk_privileges', $q$SELECT _zk_privileges_of('', 'public', 'lock')$q$,
-		'SELECT _zk_privileges_changed()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$,
+		'TRUNCATE zk_privileges', $q$SELECT zk_open('pay')$q$, 'DELETE FROM zk_closed', 'TRUNCATE zk_closed',
+		'SELECT _zk_privileges_changed()', 'SELECT _zk_privileges_closing()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$,
 		'ALTER TABLE zk_privileges DISABLE TRIGGER changed']
 	LOOP
 		BEGIN
@@ -163,10 +239,12 @@ SET SESSION AUTHORIZATION regress_zklock_tenant;
 CALL deny();
 -- but look
 SELECT count(*) > 0 AS rows FROM zk_privileges;
+SELECT count(*) > 0 AS rows FROM zk_closed;
 RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_zklock_stranger;
 CALL deny();
 SELECT * FROM zk_privileges;
+SELECT * FROM zk_closed;
 RESET SESSION AUTHORIZATION;
 GRANT EXECUTE ON FUNCTION zk_grant TO regress_zklock_stranger;
 SET SESSION AUTHORIZATION regress_zklock_stranger;
@@ -178,6 +256,7 @@ RESET SESSION AUTHORIZATION;
 -- A change is heeded in its transaction at once, and no more when it is rolled back
 --
 DELETE FROM zk_privileges;
+DELETE FROM zk_closed;
 BEGIN;
 SET LOCAL ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');

@@ -56,7 +56,7 @@ SQL
 			is(may($role, $function), !!$may, "$function: $role?");
 		}
 	}
-	is_deeply([ sort keys %missing ], [qw(zk_fences zk_privileges)], 'and nothing that there is not');
+	is_deeply([ sort keys %missing ], [qw(zk_closed zk_fences zk_privileges)], 'and nothing that there is not');
 	foreach my $role (qw(anybody zklock_job zklock_operator pg_monitor))
 	{
 		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'SELECT')"),

@@ -1,0 +1,494 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.c
+ *	  Privileges by name are given and taken: zk_grant(), zk_revoke(),
+ *	  zk_open(), and what follows from any change of their tables.
+ *
+ * What must hold for each change, whoever makes it and however, triggers do:
+ * COPY, a restore and a subscription change the tables, too.  A prefix that
+ * rows of zk_privileges are taken from stays in zk_closed; all backends are
+ * told.  The triggers are fired ALWAYS, and for each row: where a subscription
+ * applies changes no others are fired.
+ *
+ * The row of zk_closed is made ahead of the change that it is for.  So it
+ * comes first to a subscriber, too, whose trigger then finds it there.  For the
+ * same reason no trigger makes one for a row that is inserted: a subscription
+ * that copies both tables would find it in its way.
+ *
+ * Whoever changes something here waits for others who do: what one looks at
+ * before its change, others must not change meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+#include "args.h"
+#include "compat.h"
+#include "name.h"
+#include "nodedata.h"
+#include "privilege.h"
+#include "role.h"
+
+/* The first column of both tables. */
+#define COLUMN_PREFIX 1
+
+/* Most parameters of a command here. */
+#define PARAMETERS_MAX 4
+
+/* How zk_grant() and zk_revoke() call everybody. */
+#define PUBLIC_NAME "public"
+
+/* What stands for all privileges, and for none. */
+#define ALL_WORD "all"
+#define NONE_WORD "none"
+
+static const char *const privileges[] = {
+	ZK_MAY_SHARE, ZK_MAY_LOCK, ZK_MAY_LOOK, ZK_MAY_REQUEST, ZK_MAY_RUN,
+	ZK_MAY_HOLD, ZK_MAY_LEASE, ZK_MAY_EVICT
+};
+
+#define NPRIVILEGES ((int) lengthof(privileges))
+
+/* Parameters of a command that reads or changes the tables. */
+typedef struct Parameters
+{
+	int			number;
+	Oid			types[PARAMETERS_MAX];
+	Datum		values[PARAMETERS_MAX];
+	char		nulls[PARAMETERS_MAX];	/* 'n', or ' ' if there is a value */
+} Parameters;
+
+/* Who somebody is, while somebody else acts. */
+typedef struct Identity
+{
+	Oid			user;
+	int			context;
+} Identity;
+
+PG_FUNCTION_INFO_V1(zk_grant);
+PG_FUNCTION_INFO_V1(zk_revoke);
+PG_FUNCTION_INFO_V1(zk_open);
+PG_FUNCTION_INFO_V1(zk_privileges_closing);
+PG_FUNCTION_INFO_V1(zk_privileges_changed);
+
+static char *read_prefix(FunctionCallInfo fcinfo);
+static Oid	read_role(FunctionCallInfo fcinfo, const char **shown,
+					  bool *is_found);
+static Datum read_privileges(FunctionCallInfo fcinfo, bool may_be_none);
+static bool is_privilege(const char *word);
+pg_noreturn static void refuse_privilege(const char *word, bool may_be_none);
+static Oid	begin_change(FunctionCallInfo fcinfo, const char *function);
+static void lock_changes(Oid schema);
+static void add_parameter(Parameters *parameters, Oid type, Datum value);
+static void add_text(Parameters *parameters, const char *value);
+static void add_role(Parameters *parameters, Oid schema, bool is_known,
+					 Oid role);
+static uint64 run(const char *text, Parameters *parameters);
+static const char *quoted_schema(Oid schema);
+static void close_prefix(Oid schema, const char *prefix);
+static void tell_if_last(Oid schema, const char *prefix);
+static void become_owner(Relation table, Identity *before);
+static void become(const Identity *identity);
+static char *prefix_of(HeapTuple row, Relation table);
+
+/* ---------------------------------------------------------------------
+ * SQL functions
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_grant(PG_FUNCTION_ARGS)
+{
+	char	   *prefix = read_prefix(fcinfo);
+	const char *shown;
+	bool		is_found;
+	Oid			role;
+	Datum		given;
+	Oid			schema;
+	Parameters	parameters = {0};
+
+	role = read_role(fcinfo, &shown, &is_found);
+	given = read_privileges(fcinfo, true);
+	if (!is_found)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role \"%s\" does not exist", shown),
+				 errhint("Write the name of a role as it is, without quotes of its own, or \"public\" for everybody.")));
+	schema = begin_change(fcinfo, "zk_grant()");
+	close_prefix(schema, prefix);
+	add_text(&parameters, prefix);
+	add_role(&parameters, schema, true, role);
+	add_parameter(&parameters, TEXTARRAYOID, given);
+	(void) run(psprintf("INSERT INTO %s.zk_privileges (prefix, role, privilege)"
+						" SELECT $1, $2, p FROM pg_catalog.unnest($3) AS p"
+						" ON CONFLICT DO NOTHING", quoted_schema(schema)),
+			   &parameters);	/* it may be there */
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/*
+ * A row may be called by what the table shows, too: of a role that is gone
+ * there is nothing else.
+ */
+Datum
+zk_revoke(PG_FUNCTION_ARGS)
+{
+	char	   *prefix = read_prefix(fcinfo);
+	const char *shown;
+	bool		is_found;
+	Oid			role = read_role(fcinfo, &shown, &is_found);
+	Datum		taken = read_privileges(fcinfo, false);
+	Oid			schema;
+	const char *name;
+	Parameters	parameters = {0};
+
+	if (!is_found && shown[0] != '!')
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role \"%s\" does not exist", shown),
+				 errhint("A role that is gone is called as zk_privileges shows it, with \"!\" ahead.")));
+	schema = begin_change(fcinfo, "zk_revoke()");
+	name = quoted_schema(schema);
+	add_text(&parameters, prefix);
+	add_role(&parameters, schema, is_found, role);
+	add_text(&parameters, shown[0] == '!' ? shown : NULL);
+	add_parameter(&parameters, TEXTARRAYOID, taken);
+	if (run(psprintf("DELETE FROM %s.zk_privileges AS p"
+					 " WHERE p.prefix OPERATOR(pg_catalog.=) $1"
+					 " AND (p.role OPERATOR(%s.=) $2"
+					 " OR CAST(p.role AS pg_catalog.text) OPERATOR(pg_catalog.=) $3)"
+					 " AND p.privilege OPERATOR(pg_catalog.=) ANY ($4)",
+					 name, name), &parameters) > 0)
+		tell_if_last(schema, prefix);
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING_PRIVILEGE_NOT_REVOKED),
+				 errmsg("no privileges on \"%s\" could be revoked from \"%s\"",
+						prefix, shown),
+				 errdetail("No row of zk_privileges has this prefix, this role and such a privilege."),
+				 errhint("SELECT * FROM zk_privileges shows what there is. A row of a shorter prefix, or of another role, is a row of its own.")));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* The rows first: their trigger would close the prefix again. */
+Datum
+zk_open(PG_FUNCTION_ARGS)
+{
+	char	   *prefix = read_prefix(fcinfo);
+	Oid			schema = begin_change(fcinfo, "zk_open()");
+	const char *name = quoted_schema(schema);
+	const char *covering;
+	Parameters	parameters = {0};
+	uint64		nrows;
+
+	add_text(&parameters, prefix);
+	nrows = run(psprintf("DELETE FROM %s.zk_privileges AS p"
+						 " WHERE p.prefix OPERATOR(pg_catalog.=) $1", name),
+				&parameters);
+	nrows += run(psprintf("DELETE FROM %s.zk_closed AS c"
+						  " WHERE c.prefix OPERATOR(pg_catalog.=) $1", name),
+				 &parameters);
+	if (nrows == 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("prefix \"%s\" was not closed", prefix),
+				 errdetail("No row of zk_privileges or zk_closed has this prefix.")));
+	if (zklock_privilege_is_closed(fcinfo, prefix, &covering))
+		ereport(NOTICE,
+				(errmsg("names below \"%s\" stay closed by the prefix \"%s\"",
+						prefix, covering),
+				 errhint("To open that one, too: SELECT zk_open(%s).",
+						 quote_literal_cstr(covering))));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* ---------------------------------------------------------------------
+ * Triggers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Ahead of what takes rows from zk_privileges: their prefixes stay closed.  It
+ * is done as the table's owner, for whoever may do the one may do the other.
+ */
+Datum
+zk_privileges_closing(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	Relation	table;
+	Oid			schema;
+	Identity	caller;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		return PointerGetDatum(NULL);
+	table = data->tg_relation;
+	schema = RelationGetNamespace(table);
+	lock_changes(schema);
+	SPI_connect();
+	become_owner(table, &caller);
+	if (TRIGGER_FIRED_FOR_ROW(data->tg_event))
+		close_prefix(schema, prefix_of(data->tg_trigtuple, table));
+	else
+	{
+		const char *name = quoted_schema(schema);
+
+		(void) run(psprintf("INSERT INTO %s.zk_closed (prefix)"
+							" SELECT DISTINCT p.prefix FROM %s.zk_privileges AS p"
+							" ON CONFLICT DO NOTHING", name, name),
+				   &(Parameters) {0});	/* it may be there */
+	}
+	become(&caller);
+	SPI_finish();
+	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event) ?
+						   data->tg_newtuple : data->tg_trigtuple);
+}
+
+/* Behind each change of a row of either table. */
+Datum
+zk_privileges_changed(PG_FUNCTION_ARGS)
+{
+	if (CALLED_AS_TRIGGER(fcinfo))
+		CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
+	return PointerGetDatum(NULL);
+}
+
+/* ---------------------------------------------------------------------
+ * Arguments
+ * ---------------------------------------------------------------------
+ */
+
+/* A name, or the empty prefix; raises 42602 if it is neither. */
+static char *
+read_prefix(FunctionCallInfo fcinfo)
+{
+	char	   *prefix = zklock_args_spelled(fcinfo, 0, "prefix");
+
+	if (prefix[0] != '\0')
+		(void) zklock_name_path(prefix, NULL);	/* it raises */
+	return prefix;
+}
+
+/*
+ * The role, or InvalidOid for everybody; if not *is_found, there is none of
+ * that name.
+ */
+static Oid
+read_role(FunctionCallInfo fcinfo, const char **shown, bool *is_found)
+{
+	Oid			role;
+
+	*shown = zklock_args_text(fcinfo, 1, "role");
+	*is_found = strcmp(*shown, PUBLIC_NAME) == 0;
+	if (*is_found)
+		return InvalidOid;
+	role = get_role_oid(*shown, true);
+	*is_found = OidIsValid(role);
+	return role;
+}
+
+/*
+ * The privileges of a list with commas, as an array of texts.  They are words,
+ * as in GRANT: in upper case they are the same.
+ */
+static Datum
+read_privileges(FunctionCallInfo fcinfo, bool may_be_none)
+{
+	const char *list = zklock_args_text(fcinfo, 2, "privilege");
+	List	   *words;
+	const char *first;
+	Datum		found[NPRIVILEGES];
+	int			nfound = 0;
+
+	if (!SplitIdentifierString(pstrdup(list), ',', &words) || words == NIL ||
+		list_length(words) > NPRIVILEGES)
+		refuse_privilege(list, may_be_none);
+	first = linitial(words);
+	if (list_length(words) == 1 && strcmp(first, ALL_WORD) == 0)
+		for (int i = 0; i < NPRIVILEGES; i++)
+			found[nfound++] = CStringGetTextDatum(privileges[i]);
+	else if (list_length(words) > 1 || strcmp(first, NONE_WORD) != 0 ||
+			 !may_be_none)
+		foreach_ptr(const char, word, words)
+		{
+			if (!is_privilege(word))
+				refuse_privilege(word, may_be_none);
+			found[nfound++] = CStringGetTextDatum(word);
+		}
+	return PointerGetDatum(construct_array(found, nfound, TEXTOID, -1, false,
+										   TYPALIGN_INT));
+}
+
+static bool
+is_privilege(const char *word)
+{
+	for (int i = 0; i < NPRIVILEGES; i++)
+		if (strcmp(privileges[i], word) == 0)
+			return true;
+	return false;
+}
+
+static void
+refuse_privilege(const char *word, bool may_be_none)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized privilege \"%s\"", word),
+			 errdetail("The privileges are share, lock, look, request, run, hold, lease and evict."),
+			 may_be_none ?
+			 errhint("Name one, several with commas, \"all\", or \"none\", which only closes the names.") :
+			 errhint("Name one, several with commas, or \"all\". zk_open() opens names that are closed.")));
+}
+
+/* ---------------------------------------------------------------------
+ * Changes
+ * ---------------------------------------------------------------------
+ */
+
+/* The schema of the tables; from here to SPI_finish() SPI can be used. */
+static Oid
+begin_change(FunctionCallInfo fcinfo, const char *function)
+{
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+
+	PreventCommandIfReadOnly(function);
+	lock_changes(schema);
+	SPI_connect();
+	return schema;
+}
+
+/*
+ * To the end of the transaction: nobody else changes the tables.  Reading goes
+ * on, and so do changes that began earlier.
+ */
+static void
+lock_changes(Oid schema)
+{
+	LockRelationOid(get_relname_relid("zk_privileges", schema),
+					ShareUpdateExclusiveLock);
+}
+
+static void
+add_parameter(Parameters *parameters, Oid type, Datum value)
+{
+	int			i = parameters->number++;
+
+	Assert(i < PARAMETERS_MAX);
+	parameters->types[i] = type;
+	parameters->values[i] = value;
+	parameters->nulls[i] = ' ';
+}
+
+/* A text; NULL is a NULL. */
+static void
+add_text(Parameters *parameters, const char *value)
+{
+	add_parameter(parameters, TEXTOID,
+				  value != NULL ? CStringGetTextDatum(value) : (Datum) 0);
+	if (value == NULL)
+		parameters->nulls[parameters->number - 1] = 'n';
+}
+
+/* A zk_role, unless it is known a NULL. */
+static void
+add_role(Parameters *parameters, Oid schema, bool is_known, Oid role)
+{
+	add_parameter(parameters,
+				  GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+								  CStringGetDatum("zk_role"),
+								  ObjectIdGetDatum(schema)),
+				  zklock_role_value(role));
+	if (!is_known)
+		parameters->nulls[parameters->number - 1] = 'n';
+}
+
+/* Run a command; how many rows it has found or changed. */
+static uint64
+run(const char *text, Parameters *parameters)
+{
+	int			result PG_USED_FOR_ASSERTS_ONLY =
+		SPI_execute_with_args(text, parameters->number, parameters->types,
+							  parameters->values, parameters->nulls, false, 0);
+
+	Assert(result >= 0);		/* what fails raises */
+	return SPI_processed;
+}
+
+static const char *
+quoted_schema(Oid schema)
+{
+	return quote_identifier(get_namespace_name(schema));
+}
+
+/* Have a row of zk_closed for the prefix. */
+static void
+close_prefix(Oid schema, const char *prefix)
+{
+	Parameters	parameters = {0};
+
+	add_text(&parameters, prefix);
+	(void) run(psprintf("INSERT INTO %s.zk_closed (prefix) VALUES ($1)"
+						" ON CONFLICT DO NOTHING", quoted_schema(schema)),
+			   &parameters);	/* it may be there */
+}
+
+/* Whoever takes away may believe that all is as it was before. */
+static void
+tell_if_last(Oid schema, const char *prefix)
+{
+	Parameters	parameters = {0};
+
+	add_text(&parameters, prefix);
+	if (run(psprintf("SELECT FROM %s.zk_privileges AS p"
+					 " WHERE p.prefix OPERATOR(pg_catalog.=) $1",
+					 quoted_schema(schema)), &parameters) == 0)
+		ereport(NOTICE,
+				(errmsg("prefix \"%s\" stays closed, and no row gives it to anybody",
+						prefix),
+				 errdetail("Only superusers, and roles to which a row of a shorter prefix gives something, may use these names."),
+				 errhint("To open them to everybody: SELECT zk_open(%s).",
+						 quote_literal_cstr(prefix))));
+}
+
+/* Act as the table's owner; *before is who does otherwise. */
+static void
+become_owner(Relation table, Identity *before)
+{
+	GetUserIdAndSecContext(&before->user, &before->context);
+	SetUserIdAndSecContext(RelationGetForm(table)->relowner,
+						   before->context | SECURITY_LOCAL_USERID_CHANGE);
+}
+
+static void
+become(const Identity *identity)
+{
+	SetUserIdAndSecContext(identity->user, identity->context);
+}
+
+static char *
+prefix_of(HeapTuple row, Relation table)
+{
+	bool		is_null;		/* it is not */
+
+	return TextDatumGetCString(heap_getattr(row, COLUMN_PREFIX,
+											RelationGetDescr(table),
+											&is_null));
+}

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * grant.h
+ *	  Privileges by name are given and taken: what DROP OWNED needs of that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_GRANT_H
+#define ZKLOCK_GRANT_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+/*
+ * Delete what zk_privileges of this database, if there is one, gives to the
+ * roles (a list of OIDs).  The names stay closed.
+ */
+extern void zklock_grant_forget_roles(List *roles);
+
+#endif							/* ZKLOCK_GRANT_H */

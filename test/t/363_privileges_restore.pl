@@ -1,0 +1,91 @@
+
+# Privileges by name on their way to another cluster: a dump, and logical replication. Whatever
+# is lost on it closes names and opens none.
+
+use PostgreSQL::Test::Utils qw(run_log);
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, init => [ allows_streaming => 'logical' ]);
+my $paris = cluster('paris', $zk, extension => undef);
+
+sub berlin ($sql, $database = 'postgres') { return ask($berlin, $sql, $database); }
+sub paris ($sql, $database) { return ask($paris, $sql, $database); }
+
+# May the role take that lock?
+sub takes ($session, $role, $name, $expected, $what)
+{
+	$session->query_safe("SET ROLE $role");
+	assert_query($session, "SELECT zk_try_xact_lock('$name')", $expected ? '00000' : '42501', $what);
+	$session->query_safe('RESET ROLE');
+	return;
+}
+
+subtest 'a dump' => sub {
+	berlin('CREATE ROLE payroll; CREATE ROLE missing; CREATE ROLE bob; CREATE ROLE gone');
+	# others have the numbers of these there
+	$paris->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE robert; CREATE ROLE payroll; CREATE ROLE tenant LOGIN; CREATE DATABASE copy; CREATE DATABASE replica');
+	berlin("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant('miss', 'missing', 'lock'), zk_grant('was_bobs', 'bob', 'lock'),
+		zk_grant('gone', 'gone', 'lock'), zk_grant('shut', 'public', 'none'), zk_grant('free', 'public', 'lock'),
+		zk_grant('taken', 'payroll', 'lock'), zk_revoke('taken', 'payroll', 'lock')");
+	berlin('ALTER ROLE bob RENAME TO robert; CREATE ROLE bob');
+	my $number = berlin("SELECT 'gone'::regrole::oid");
+	berlin('REVOKE USAGE ON TYPE zk_role FROM gone; DROP ROLE gone');
+
+	my $file = $berlin->basedir . '/dump';
+	ok(run_log([ 'pg_dump', '-d', $berlin->connstr('postgres'), '-f', $file ]), 'dumped');
+	ok(run_log([ 'psql', '-qX', '-d', $paris->connstr('copy'), '-f', $file ]), 'restored where a role is missing');
+	is(paris("SELECT string_agg(concat_ws(' ', prefix, role), ', ' ORDER BY prefix) FROM zk_privileges", 'copy'),
+		"free -, gone !$number, miss !missing, pay payroll, was_bobs robert", 'all rows are there, by the names of the roles');
+	is(paris('SELECT granted_by FROM zk_privileges WHERE prefix = \'pay\'', 'copy'), berlin('SELECT session_user'),
+		'with who granted them');
+
+	my $session = background($paris, database => 'copy');
+	takes($session, 'payroll', 'pay', 1, 'who is there has what it had');
+	takes($session, 'tenant', 'free', 1, 'and so has everybody');
+	takes($session, 'robert', 'was_bobs', 1, 'and who was renamed');
+	takes($session, 'bob', 'was_bobs', 0, 'but not who has that name now');
+	takes($session, 'tenant', $_, 0, "closed: $_") foreach qw(miss gone shut taken);
+	paris('CREATE ROLE missing', 'copy');
+	takes($session, 'missing', 'miss', 0, 'one that is made later inherits nothing');
+	paris("SELECT zk_grant('miss', 'missing', 'lock'), zk_revoke('miss', '!missing', 'all'), zk_revoke('gone', '!$number', 'lock')", 'copy');
+	takes($session, 'missing', 'miss', 1, 'until it is granted');
+	is(paris("SELECT count(*) FROM zk_privileges WHERE role::text ~ '^!'", 'copy'), 0, 'and the others can be taken away');
+};
+
+subtest 'logical replication' => sub {
+	berlin('TRUNCATE zk_privileges, zk_closed; CREATE ROLE tenant');
+	berlin("SELECT zk_grant('pay', 'payroll', 'lock')");
+	berlin('CREATE PUBLICATION privileges FOR TABLE zk_privileges, zk_closed');
+	paris('CREATE EXTENSION zklock', 'replica');
+	my $tenant = background($paris, database => 'replica', user => 'tenant');
+	my $may = "SELECT zk_try_xact_lock('pay')";
+	assert_query($tenant, $may, '00000', 'before it all is open');
+
+	# what is seen by others may still be on its way to this session
+	my $heeds = sub ($expected, $what, $sql = $may) {
+		poll_until { $tenant->query($sql); $tenant->sqlstate eq $expected } $what, 180;
+		pass($what);
+	};
+	my $applied = sub ($sql) {
+		berlin($sql);
+		$berlin->wait_for_catchup('privileges');
+	};
+	paris("CREATE SUBSCRIPTION privileges CONNECTION '" . $berlin->connstr . " dbname=postgres' PUBLICATION privileges", 'replica');
+	$heeds->('42501', 'a session that was there heeds the first copy');
+	poll_until { paris("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'", 'replica') eq '0' } 'the copy to be done', 180;
+	$applied->("SELECT zk_grant('pay', 'tenant', 'lock')");
+	$heeds->('00000', 'a grant');
+	$applied->("SELECT zk_revoke('pay', 'tenant', 'lock')");
+	$heeds->('42501', 'a revoke');
+	$applied->("SELECT zk_open('pay')");
+	$heeds->('00000', 'zk_open()');
+	$applied->("INSERT INTO zk_privileges VALUES ('pay', 'payroll', 'lock'); DELETE FROM zk_privileges");
+	$heeds->('42501', 'what is deleted leaves its prefix closed');
+	$applied->("INSERT INTO zk_privileges VALUES ('x', 'payroll', 'lock'); TRUNCATE zk_privileges");
+	$heeds->('42501', 'and what is truncated', "SELECT zk_try_xact_lock('x')");
+	is(paris("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed", 'replica'), 'pay x', 'as where it comes from');
+	paris('DROP SUBSCRIPTION privileges', 'replica');
+};
+
+done_testing();
