@@ -952,9 +952,7 @@ post(Lock *lock)
  * MessageContext, and clears that when it is done and about to be idle: after
  * the commit, or after the abort that an error or a cancellation has led to,
  * and before the client is told that it may go on.  So a callback of that
- * context is where these locks end.  No hook would do: the library may have
- * been loaded in the middle of the call, by the very function that takes the
- * lock.
+ * context is where these locks end: PostgreSQL has no hook there.
  *
  * A call need not be the end of its transaction: in a transaction block, and
  * in the extended protocol before Sync.  What it wrote is not committed then,

@@ -241,9 +241,9 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 subtest 'postgres_fdw notifies on the same cluster' => sub {
 	my @missing = missing_extensions($node, qw(postgres_fdw tcn));
 	plan skip_all => "there is no @missing" if @missing;
-	my $preloaded = cluster('paris', $zk, init => [ allows_streaming => 1 ]);
-	my ($host, $port) = ($preloaded->host, $preloaded->port);
-	$preloaded->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
+	my $paris = cluster('paris', $zk, init => [ allows_streaming => 1 ]);
+	my ($host, $port) = ($paris->host, $paris->port);
+	$paris->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
 		CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
 		OPTIONS (host '$host', port '$port', dbname 'postgres', options '-c lock_timeout=5s');
 		CREATE USER MAPPING FOR CURRENT_USER SERVER here;
@@ -252,14 +252,14 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		FOR EACH ROW EXECUTE FUNCTION triggered_change_notification();
 		CREATE FOREIGN TABLE far (what text) SERVER here OPTIONS (table_name 'told')");
 	my $told = sub {
-		return $preloaded->safe_psql('postgres', "SELECT count(*) FROM told WHERE what = '$_[0]'");
+		return $paris->safe_psql('postgres', "SELECT count(*) FROM told WHERE what = '$_[0]'");
 	};
 	my %order = (
 		'the lock first' => [ "SELECT zk_lock('far')", 'SELECT FROM far' ],
 		'the other connection first' => [ 'SELECT FROM far', "SELECT zk_lock('far')" ]);
 	foreach my $order (sort keys %order)
 	{
-		my $session = background($preloaded);
+		my $session = background($paris);
 		$session->query_safe($_) foreach @{ $order{$order} };
 		$session->query_safe("BEGIN; INSERT INTO far VALUES ('$order'); NOTIFY news");
 		assert_query($session, 'COMMIT', '00000', "$order: committed");
@@ -282,7 +282,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 
 	# What happens there can take time. Then the quorum is asked again, behind the wait
 	# for other notifiers as ever.
-	$preloaded->safe_psql('postgres', q{CREATE TABLE plain (what text);
+	$paris->safe_psql('postgres', q{CREATE TABLE plain (what text);
 		CREATE TABLE slow (what text);
 		CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS
 			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
@@ -290,9 +290,9 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		FOR EACH ROW EXECUTE FUNCTION be_slow();
 		CREATE FOREIGN TABLE far_slow (what text) SERVER here OPTIONS (table_name 'slow');
 		ALTER SERVER here OPTIONS (SET options '-c lock_timeout=30s -c synchronous_commit=local')});
-	my ($first, $session, $gate, $next) = map { background($preloaded) } 1 .. 4;
+	my ($first, $session, $gate, $next) = map { background($paris) } 1 .. 4;
 	my $wait_for_lock = sub ($type, $what) {
-		poll_until { $preloaded->safe_psql('postgres', "SELECT count(*) FROM pg_locks
+		poll_until { $paris->safe_psql('postgres', "SELECT count(*) FROM pg_locks
 			WHERE NOT granted AND locktype = '$type'") eq '1' } $what;
 	};
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
@@ -302,15 +302,15 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		INSERT INTO plain VALUES ('slow'); NOTIFY news");
 	$session->start_query('COMMIT');
 	$wait_for_lock->('advisory', 'the commit there to wait');
-	hold_up_notifiers($first, 'plain', $preloaded);
+	hold_up_notifiers($first, 'plain', $paris);
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	$wait_for_lock->('object', 'the commit here to wait');
 	evict('slow');
 	$next->query_safe("SELECT zk_lock('slow', '10 s')");
-	set_standbys('', $preloaded);
+	set_standbys('', $paris);
 	$_->wait_result foreach $first, $session;
 	is($session->sqlstate, '40001', 'refused, after a long wait there and one here');
-	is(ask($preloaded, "SELECT count(*) FROM plain WHERE what = 'slow'"), '0', 'nothing is written here');
+	is(ask($paris, "SELECT count(*) FROM plain WHERE what = 'slow'"), '0', 'nothing is written here');
 };
 
 # It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble
