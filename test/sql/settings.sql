@@ -74,9 +74,9 @@ RESET zklock.root;
 
 -- Names under different roots are different locks, and one that is held stays
 -- held when the root changes.
-SELECT current_setting('zklock.root') AS root \gset
 SELECT zk_lock('settings/root') > 0 AS token;
-SELECT set_config('zklock.root', rtrim(:'root', '/') || '/elsewhere', false) <> '' AS changed;
+SELECT root FROM zk_locks \gset
+SELECT set_config('zklock.root', rtrim(current_setting('zklock.root'), '/') || '/elsewhere', false) <> '' AS changed;
 SELECT zk_is_held('settings/root');
 SELECT zk_try_lock('settings/root');
 SELECT name, node LIKE rtrim(:'root', '/') || '/settings/root/%' AS old_root FROM zk_locks ORDER BY 2;
