@@ -374,7 +374,7 @@ COMMENT ON TABLE zk_fences IS
 'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
 
 COMMENT ON COLUMN zk_fences.root IS
-'Chroot of zklock.servers, and zklock.root, as in zk_locks. The same name below another root is another resource.';
+'Chroot of zklock.servers, and zklock.root, with escapes for characters that are not ASCII. The same name below another root is another resource.';
 COMMENT ON COLUMN zk_fences.name IS
 'The resource, named like the lock.';
 COMMENT ON COLUMN zk_fences.token IS
@@ -513,6 +513,13 @@ ROWS 10;
 COMMENT ON FUNCTION zk_lock_queue(text) IS
 'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position. An ephemeral znode in the place of the queue is a holder. Of a lease: who renewed it last, its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed.';
 
+CREATE FUNCTION zk_escape(name text)
+RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_escape(text) IS
+'A name as it may be printed: with characters that nobody sees, or that turn text round, as <U+200B>. The name itself is in the views, where it can be compared and given to functions.';
+
 CREATE FUNCTION zk_who(
 	name text,
 	OUT "position" integer,
@@ -524,7 +531,7 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
 BEGIN ATOMIC
 	SELECT q."position", q.state,
-		CASE WHEN q.lease_owner IS NOT NULL THEN pg_catalog."left"(q.lease_owner, 20)
+		CASE WHEN q.lease_owner IS NOT NULL THEN pg_catalog."left"(zk_escape(q.lease_owner), 20)
 			WHEN q.pid IS NOT NULL
 			THEN pg_catalog.concat(pg_catalog."left"(q.usename, 12), ' ', q.pid)
 			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
@@ -571,6 +578,29 @@ ROWS 10;
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
 'Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
 
+-- Each queue that somebody waits in. The names may be escaped; the number tells them apart.
+CREATE FUNCTION _zk_contenders(
+	OUT lock integer,
+	OUT name text,
+	OUT "position" integer,
+	OUT state text,
+	OUT mode text,
+	OUT since timestamptz,
+	OUT session_id text,
+	OUT client text,
+	OUT cluster text,
+	OUT datname text,
+	OUT usename text,
+	OUT application_name text,
+	OUT pid integer,
+	OUT host text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_contenders' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION _zk_contenders() IS
+'Part of zk_waits(): who stands in the queues of locks that somebody waits for.';
+
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
 	OUT datname text,
@@ -593,11 +623,7 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 100
 BEGIN ATOMIC
 	WITH queued AS MATERIALIZED (
-		SELECT l.name, q."position", q.state, q.mode, q.since, q.cluster, q.datname,
-			q.pid, q.usename, q.host, q.session_id, COALESCE(q.client, q.style) AS client
-		FROM zk_all_locks(''::text) AS l
-			CROSS JOIN LATERAL zk_lock_queue(l.name) AS q
-		WHERE l.waiter_count OPERATOR(pg_catalog.>) 0 AND q."position" IS NOT NULL
+		SELECT * FROM _zk_contenders()
 	), known AS (
 		SELECT DISTINCT ON (q.session_id) q.*
 		FROM queued AS q
@@ -606,11 +632,11 @@ BEGIN ATOMIC
 	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, w.session_id, w.client,
 		pg_catalog.format('%s on ZooKeeper lock "%s"',
 			CASE WHEN w.mode OPERATOR(pg_catalog.=) 'shared'::text
-				THEN 'ShareLock' ELSE 'ExclusiveLock' END, w.name),
+				THEN 'ShareLock' ELSE 'ExclusiveLock' END, zk_escape(w.name)),
 		w.name, w.since,
 		b.cluster, b.datname, b.pid, b.usename, b.host, b.session_id, b.client
 	FROM queued AS w
-		JOIN queued AS b ON b.name OPERATOR(pg_catalog.=) w.name
+		JOIN queued AS b ON b.lock OPERATOR(pg_catalog.=) w.lock
 			AND b."position" OPERATOR(pg_catalog.<) w."position"
 	WHERE w.state OPERATOR(pg_catalog.=) 'waiting'::text
 		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'releasing']::text[])
@@ -681,7 +707,7 @@ BEGIN ATOMIC
 		SELECT DISTINCT ON (b.box) b.box,
 			CASE WHEN b.pid IS NOT NULL THEN pg_catalog.concat('process ', b.pid)
 				WHEN b.session_id IS NOT NULL THEN pg_catalog.concat('session ', b.session_id)
-				ELSE pg_catalog.concat('hold of ', b.name) END AS who,
+				ELSE pg_catalog.concat('hold of ', zk_escape(b.name)) END AS who,
 			CASE WHEN b.cluster IS NULL AND b.datname IS NULL THEN b.client
 				ELSE pg_catalog.concat_ws(', ', b.cluster, b.datname) END AS location
 		FROM waits AS w
@@ -698,7 +724,7 @@ BEGIN ATOMIC
 		UNION ALL
 		SELECT 2, pg_catalog.format(E'\t%s %s|"%s"| %s', w.waiter,
 			CASE WHEN w.name IS NULL THEN '-.->' ELSE '-->' END,
-			_zk_mermaid(COALESCE(w.name, w.waits_for)), w.blocker)
+			_zk_mermaid(COALESCE(zk_escape(w.name), w.waits_for)), w.blocker)
 		FROM waits AS w
 	)
 	SELECT pg_catalog.concat(E'flowchart LR\n',
@@ -2135,7 +2161,7 @@ REVOKE EXECUTE ON FUNCTION
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(),
-	_zk_waits_in_postgres(), _zk_process(integer),
+	_zk_contenders(), _zk_waits_in_postgres(), _zk_process(integer),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
 	zk_hold(text, text, interval), zk_release_hold(text, bigint),
@@ -2154,7 +2180,7 @@ TO zklock_operator;
 GRANT EXECUTE ON FUNCTION
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(),
-	_zk_waits_in_postgres(), _zk_process(integer)
+	_zk_contenders(), _zk_waits_in_postgres(), _zk_process(integer)
 TO pg_monitor, zklock_operator;
 
 GRANT EXECUTE ON FUNCTION

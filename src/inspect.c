@@ -23,6 +23,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
@@ -39,6 +40,8 @@
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_all_locks);
+PG_FUNCTION_INFO_V1(zk_contenders);
+PG_FUNCTION_INFO_V1(zk_escape);
 PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_locks);
@@ -48,6 +51,10 @@ PG_FUNCTION_INFO_V1(zk_backend_locks);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
 
+static bool may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock);
+static void put_contenders(ReturnSetInfo *result, const ZkLockCount *lock,
+						   int number);
+static const char *state_of(const ZkQueueEntry *entry);
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
@@ -70,9 +77,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		ZkRow		row = {0};
 
 		zklock_row_add(&row, is_contender, Int32GetDatum(entry->position));
-		zklock_row_add_text(&row, !is_contender ? NULL :
-							entry->is_releasing ? "releasing" :
-							entry->is_holder ? "held" : "waiting");
+		zklock_row_add_text(&row, state_of(entry));
 		zklock_row_add_text(&row, !is_contender ? NULL :
 							zklock_args_mode(entry->parsed.mode));
 		zklock_row_add_text(&row, recipe_style_name(entry->parsed.style));
@@ -86,8 +91,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		zklock_row_add(&row, entry->token != 0, Int64GetDatum(entry->token));
 		zklock_row_add_text(&row, entry->who.text);
 		zklock_row_add(&row, is_contender, Int32GetDatum(entry->parsed.permits));
-		zklock_row_add_text(&row,
-							zklock_nodedata_printable(entry->who.owner));
+		zklock_row_add_text(&row, zklock_name_shown(entry->who.owner));
 		zklock_row_add(&row, entry->expires != 0,
 					   TimestampTzGetDatum(entry->expires));
 		zklock_row_put(result, &row);
@@ -103,20 +107,52 @@ zk_all_locks(PG_FUNCTION_ARGS)
 	foreach_ptr(const ZkLockCount, lock,
 				zklock_count_locks(zklock_args_name(fcinfo, ZK_OWN)))
 	{
-		const char *shown = zklock_nodedata_printable(lock->name);
-		const char *prefix;
 		ZkRow		row = {0};
 
-		/* the rows have the name itself, which may not be fit to be shown */
-		if (!zklock_privilege_allows(fcinfo, GetDatabaseEncoding() == PG_UTF8 ?
-									 lock->name : shown, ZK_MAY_LOOK, &prefix))
+		if (!may_look(fcinfo, lock))
 			continue;
-		zklock_row_add_text(&row, shown);
+		zklock_row_add_text(&row, zklock_name_shown(lock->name));
 		zklock_row_add(&row, true, Int32GetDatum(lock->nholders));
 		zklock_row_add(&row, true, Int32GetDatum(lock->nwaiters));
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
+}
+
+/*
+ * For zk_waits().  By their names the queues could not be told apart, nor read,
+ * if they have characters that this database or its client lacks.
+ */
+Datum
+zk_contenders(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	MemoryContext queue = AllocSetContextCreate(CurrentMemoryContext,
+												"zklock queue",
+												ALLOCSET_DEFAULT_SIZES);
+	int			number = 0;
+
+	foreach_ptr(const ZkLockCount, lock, zklock_count_locks(""))
+	{
+		MemoryContext caller;
+
+		if (lock->nwaiters == 0 || !may_look(fcinfo, lock))
+			continue;
+		caller = MemoryContextSwitchTo(queue);
+		put_contenders(result, lock, ++number);
+		MemoryContextSwitchTo(caller);
+		MemoryContextReset(queue);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_escape(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *utf8 = zklock_nodedata_to_utf8(name);
+
+	PG_RETURN_TEXT_P(cstring_to_text(zklock_nodedata_printable(utf8)));
 }
 
 Datum
@@ -268,6 +304,67 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/*
+ * Is the role to see this lock?  What covers a name that this database cannot
+ * have covers one of those above it, or all names.
+ */
+static bool
+may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock)
+{
+	char	   *above = pstrdup(lock->name);
+	char	   *name;
+	const char *prefix;
+
+	while ((name = zklock_name_of_utf8(above)) == NULL)
+	{
+		char	   *slash = strrchr(above, '/');
+
+		*(slash != NULL ? slash : above) = '\0';
+	}
+	return zklock_privilege_allows(fcinfo, name, ZK_MAY_LOOK, &prefix);
+}
+
+/* Put the rows of zk_contenders() for one lock. */
+static void
+put_contenders(ReturnSetInfo *result, const ZkLockCount *lock, int number)
+{
+	const char *name = zklock_name_shown(lock->name);
+	int			nentries;
+	ZkQueueEntry *entries = zklock_read_queue(NULL, zklock_name_path_of_utf8,
+											  lock->name, false, &nentries);
+
+	for (int i = 0; i < nentries && entries[i].position > 0; i++)
+	{
+		const ZkQueueEntry *entry = &entries[i];
+		ZkRow		row = {0};
+
+		zklock_row_add(&row, true, Int32GetDatum(number));
+		zklock_row_add_text(&row, name);
+		zklock_row_add(&row, true, Int32GetDatum(entry->position));
+		zklock_row_add_text(&row, state_of(entry));
+		zklock_row_add_text(&row, zklock_args_mode(entry->parsed.mode));
+		zklock_row_add(&row, entry->token != 0,
+					   TimestampTzGetDatum(entry->since));
+		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
+							zklock_args_session_id(entry->session_id));
+		zklock_row_add_text(&row, entry->who.client != NULL ? entry->who.client :
+							recipe_style_name(entry->parsed.style));
+		zklock_row_add_who(&row, &entry->who);
+		zklock_row_put(result, &row);
+	}
+}
+
+/* NULL: it is no contender. */
+static const char *
+state_of(const ZkQueueEntry *entry)
+{
+	if (entry->position == 0)
+		return NULL;
+	if (entry->is_releasing)
+		return "releasing";
+	return entry->is_holder ? "held" : "waiting";
+}
+
 /* By the rules of pg_stat_activity. */
 static bool
 may_see(const ZkBoardRow *row)
@@ -299,7 +396,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add(&columns, row->state_since != 0,
 				   TimestampTzGetDatum(row->state_since));
 	zklock_row_add_text(&columns, is_waiting ?
-						zklock_nodedata_printable(row->awaited) : NULL);
+						zklock_name_shown(row->awaited) : NULL);
 	zklock_row_add_text(&columns, is_waiting ?
 						zklock_args_mode(row->awaited_mode) : NULL);
 	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->awaited_permits));
@@ -335,7 +432,7 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 				continue;
 			zklock_row_add(&columns, true, Int32GetDatum(row->pid));
 			zklock_row_add_taken(&columns,
-								 zklock_nodedata_printable(lock->name),
+								 zklock_name_shown(lock->name),
 								 (RecipeMode) mode, state, taken, held->token);
 			zklock_row_add(&columns, true, TimestampTzGetDatum(taken->since));
 			zklock_row_add(&columns, true, Int32GetDatum(held->permits));

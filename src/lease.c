@@ -143,7 +143,7 @@ zk_leader(PG_FUNCTION_ARGS)
 	if (first == NULL)
 		PG_RETURN_NULL();
 	zklock_row_add_text(&row, first->who.owner != NULL ?
-						zklock_nodedata_printable(first->who.owner) :
+						zklock_name_shown(first->who.owner) :
 						zklock_nodedata_may_be_shown() ?
 						zklock_nodedata_describe(&first->who) : NULL);
 	zklock_row_add_text(&row, first->who.text);

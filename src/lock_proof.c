@@ -118,7 +118,8 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 												   place->granted_at));
 	zklock_row_add(&row, true, Int32GetDatum(place->permits));
 	zklock_row_add_text(&row,
-						zklock_name_root_of(lock->path, place->root_length));
+						zklock_nodedata_printable(pnstrdup(lock->path,
+														   Max(place->root_length, 1))));
 	zklock_row_put(result, &row);
 }
 

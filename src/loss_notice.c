@@ -34,6 +34,7 @@
 
 #include "board.h"
 #include "compat.h"
+#include "name.h"
 #include "nodedata.h"
 #include "queue.h"
 #include "roundtrip.h"
@@ -216,7 +217,7 @@ notify_all(void)
 			continue;
 		Async_Notify(row.channel,
 					 psprintf(INT64_FORMAT " %s", lock->held.token,
-							  zklock_nodedata_printable(lock->name)));
+							  zklock_name_shown(lock->name)));
 		sent = lappend(sent, loss);
 	}
 }

@@ -16,6 +16,7 @@
 #include "utils/guc.h"
 
 #include "nodedata.h"
+#include "foreign.h"
 #include "session.h"
 
 /*
@@ -41,6 +42,9 @@ static const struct config_enum_entry node_style_options[] = {
 };
 
 static int	encoding_of_names(void);
+static bool has_control_characters(const char *utf8);
+static bool client_has(const char *text);
+static char *path_below_root(const char *utf8, int *root_length);
 static char *recode(const char *text, int from, int to);
 static char *name_to_utf8(const char *what, const char *name);
 static char *to_server(const char *utf8);
@@ -118,20 +122,55 @@ zklock_name_of_utf8(const char *utf8)
 }
 
 char *
+zklock_name_shown(const char *utf8)
+{
+	char	   *name = utf8 != NULL && !has_control_characters(utf8) ?
+		zklock_name_of_utf8(utf8) : NULL;
+
+	return name != NULL && client_has(name) ? name :
+		zklock_nodedata_printable(utf8);
+}
+
+char *
 zklock_name_path(const char *name, int *root_length)
 {
-	char	   *path = palloc(RECIPE_PATH_SIZE);
 	char	   *utf8 = name_to_utf8("lock name", name);
-	const char *below = strcmp(root_setting, "/") == 0 ? "" : root_setting;
-	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
+	int			length;
+	char	   *path;
 
-	if (root[0] == '\0' &&
+	refuse_reserved(name);
+	path = path_below_root(utf8, &length);
+	if (length == 0 &&
 		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("invalid lock name \"%s\"", name),
 				 errdetail("The znode \"/zookeeper\" is ZooKeeper's own.")));
-	refuse_reserved(name);
+	if (root_length != NULL)
+		*root_length = length;
+	pfree(utf8);
+	return path;
+}
+
+char *
+zklock_name_path_of_utf8(const char *utf8, int *root_length)
+{
+	int			length;
+	char	   *path = path_below_root(utf8, &length);
+
+	if (root_length != NULL)
+		*root_length = length;
+	return path;
+}
+
+/* The path of that znode, palloc'ed; *root_length is that of what is above it. */
+static char *
+path_below_root(const char *utf8, int *root_length)
+{
+	char	   *path = palloc(RECIPE_PATH_SIZE);
+	const char *below = strcmp(root_setting, "/") == 0 ? "" : root_setting;
+	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
+
 	if (strlen(root) > RECIPE_ROOT_MAX ||
 		!recipe_lock_path(path, root, utf8))
 		ereport(ERROR,
@@ -139,10 +178,8 @@ zklock_name_path(const char *name, int *root_length)
 				 errmsg("root of ZooKeeper locks is too long"),
 				 errdetail("The chroot of \"zklock.servers\" and \"zklock.root\" together have more than %d bytes.",
 						   RECIPE_ROOT_MAX)));
-	if (root_length != NULL)
-		*root_length = strlen(root);
+	*root_length = strlen(root);
 	pfree(root);
-	pfree(utf8);
 	return path;
 }
 
@@ -158,8 +195,26 @@ zklock_name_root(void)
 char *
 zklock_name_root_of(const char *path, int root_length)
 {
+	StringInfoData root;
+	size_t		nbytes;
+
+	initStringInfo(&root);
 	/* the root "/" is none, in a path */
-	return zklock_nodedata_printable(pnstrdup(path, Max(root_length, 1)));
+	for (size_t left = Max(root_length, 1); left > 0; path += nbytes, left -= nbytes)
+	{
+		uint32		number;
+		char		escape[FOREIGN_ESCAPE_SIZE];
+
+		nbytes = foreign_take(path, left, &number);
+		if (number < 0x80)
+			appendStringInfoChar(&root, *path);
+		else
+		{
+			foreign_escape(escape, number, (unsigned char) *path);
+			appendStringInfoString(&root, escape);
+		}
+	}
+	return root.data;
 }
 
 char *
@@ -292,6 +347,41 @@ encoding_of_names(void)
 {
 	return GetDatabaseEncoding() == PG_SQL_ASCII ? PG_UTF8 :
 		GetDatabaseEncoding();
+}
+
+static bool
+has_control_characters(const char *utf8)
+{
+	size_t		length = strlen(utf8);
+	size_t		nbytes;
+
+	for (; length > 0; utf8 += nbytes, length -= nbytes)
+	{
+		uint32		number;
+
+		nbytes = foreign_take(utf8, length, &number);
+		if (number < 0x20 || (number >= 0x7F && number < 0xA0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Can the client have this text of the database?  One without an encoding takes
+ * all; a database without one sends bytes as they are, if they are characters
+ * of the client's.
+ */
+static bool
+client_has(const char *text)
+{
+	int			server = GetDatabaseEncoding();
+	int			client = pg_get_client_encoding();
+
+	if (client == server || client == PG_SQL_ASCII)
+		return true;
+	if (server == PG_SQL_ASCII)
+		return pg_verify_mbstr(client, text, strlen(text), true);
+	return recode(text, server, client) != NULL;
 }
 
 /*

@@ -23,9 +23,13 @@ extern void zklock_name_init(void);
  */
 extern char *zklock_name_path(const char *name, int *root_length);
 
+/* The same of a name as znodes have it, in UTF-8, which is not looked at. */
+extern char *zklock_name_path_of_utf8(const char *utf8, int *root_length);
+
 /*
  * The root below which the names of this session live, chroot of the server list
- * and zklock.root, as views and tables show it; palloc'ed.
+ * and zklock.root, as tables have it; palloc'ed.  It is ASCII, with escapes for
+ * all other characters: the same whatever the encodings of database and client.
  */
 extern char *zklock_name_root(void);
 
@@ -53,6 +57,16 @@ extern char *zklock_name_try_spell(const char *text);
  * this database, palloc'ed.  NULL if no name of this database's stands for it.
  */
 extern char *zklock_name_of_utf8(const char *utf8);
+
+/*
+ * What a column has of a name, slot or owner that others may have written,
+ * presumably in UTF-8; palloc'ed, NULL of NULL.  It is the text itself, which
+ * can be compared, and given to functions, also if it has characters that
+ * nobody sees (zk_escape() is for them).  With control characters, and if this
+ * database or its client cannot have it, it is as
+ * zklock_nodedata_printable() shows it, and no name.
+ */
+extern char *zklock_name_shown(const char *utf8);
 
 /* The style of queue nodes that zklock.node_style asks for. */
 extern RecipeStyle zklock_name_style(void);

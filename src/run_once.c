@@ -188,9 +188,9 @@ zk_runs(PG_FUNCTION_ARGS)
 		if (!is_record(runs[i].node))
 			continue;
 		zklock_row_add_text(&row,
-							zklock_nodedata_printable(pnstrdup(runs[i].node,
-															   strlen(runs[i].node) -
-															   strlen(ZK_RUNS_SUFFIX))));
+							zklock_name_shown(pnstrdup(runs[i].node,
+													   strlen(runs[i].node) -
+													   strlen(ZK_RUNS_SUFFIX))));
 		zklock_row_add(&row, runs[i].token != 0,
 					   TimestampTzGetDatum(runs[i].since));
 		zklock_row_add_who(&row, &runs[i].who);

@@ -73,9 +73,12 @@ foreach my $database (sort keys %encoding)
 			  if $database eq 'latin1' || $client eq 'LATIN1';
 			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
 			  if $database ne 'latin1' && $client eq 'UTF8';
-			my $locks = assert_query($session, 'SELECT name FROM zk_all_locks()', '00000', 'so are the names of locks');
+			my $locks = assert_query($session, 'SELECT zk_escape(name) FROM zk_all_locks()', '00000', 'so are the names of locks');
 			unlike($locks, $forbidden, 'which hide nothing');
 			like($locks, qr/^odd<U\+202E>name$/m, 'either');
+			is($session->query_safe("SELECT sum(l.holder_count) - count(*)
+					FROM zk_all_locks('hostile') l, zk_lock_queue(l.name) q WHERE q.state = 'held'"),
+				0, 'and the names themselves are those of the queues');
 
 			# A wait that is logged names the first of them, and goes on.
 			$session->query_safe("SET client_min_messages = log");

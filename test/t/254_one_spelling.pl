@@ -1,7 +1,9 @@
 
 # A name has one spelling, whatever the encoding of the database has for it: in EUC_TW and
 # EUC_JP a character can be two sequences of bytes, which are one in UTF-8, and so one znode.
-# Privileges, fences, records and views must not take them for two names.
+# Privileges, fences, records and views must not take them for two names. And a name with a
+# character that nobody sees is another one than that without it, also in views, which can be
+# joined by the names that they have.
 
 use ZkLockTest;
 
@@ -74,6 +76,18 @@ foreach my $encoding (sort keys %spellings)
 	}
 	$super->query_safe('DELETE FROM zk_privileges');
 
+	subtest "$encoding: fences" => sub {
+		my $guarded = "convert_from('\\x$own', '$encoding')";
+		my $again = "convert_from('\\x$other', '$encoding')";
+		my $token = $super->query_safe("SELECT zk_lock($guarded)");
+		$super->query_safe("SELECT zk_fence($again); SELECT zk_fence($guarded, $token + 1)");
+		assert_query($super, "SELECT zk_fence($again)", '40001', 'the holder is not the newest any more');
+		assert_query($super, "SELECT zk_fence($again, $token)", '40001', 'nor is who has its token');
+		is($super->query_safe("SELECT count(*), bool_and(name = $guarded) FROM zk_fences"),
+			'1|t', 'for it is one resource');
+		$super->query_safe('SELECT zk_unlock_all()');
+	};
+
 	subtest "$encoding: records of runs" => sub {
 		is($super->query_safe("SELECT zk_run_once($as_own, convert_from('\\x$own', '$encoding'))"),
 			't', 'a slot is claimed');
@@ -93,6 +107,91 @@ subtest 'no way to UTF-8, or none back' => sub {
 	like($session->error, qr/ERROR:  invalid lock name\nDETAIL:  The name has a character of encoding "EUC_TW" that has no equivalent in UTF-8, or none that leads back to it\./,
 		'and told so');
 	assert_query($session, "SELECT zk_run_once('job', convert_from('\\xe4b884', 'UTF8'))", '42602', 'nor a slot');
+};
+
+# U+200B and U+00AD are invisible, U+0416 is not in LATIN1. As UTF-8, in octal for bytea.
+my %character = (space => '\342\200\213', hyphen => '\302\255', letter => '\320\226');
+sub named ($what, $before = 'see') { return "convert_from('$before/pay$character{$what}', 'UTF8')"; }
+
+# In a database without an encoding these bytes are the name.
+sub named_in ($database, @what)
+{
+	return named(@what) unless $database eq 'sql_ascii';
+	return named(@what) =~ s/'UTF8'/'SQL_ASCII'/r;
+}
+
+my @plain = map { database($_) } qw(UTF8 LATIN1 SQL_ASCII);
+my $pays = background($node, database => 'utf8', holds => 'see/pay');
+my @waiters;
+foreach my $what (sort keys %character)
+{
+	my $path = lock_path('see/pay' . $character{$what} =~ s/\\(\d{3})/chr oct $1/ger);
+	my ($holder, $waiter) = map { background($node, database => 'utf8') } 1, 2;
+	$holder->query_safe('SELECT zk_lock(' . named($what) . ')');
+	start_in_queue($waiter, 'SELECT zk_lock(' . named($what) . ')', $zk, $path, 2);
+	push @waiters, $holder, $waiter;
+}
+foreach my $database (@plain)
+{
+	my $super = background($node, database => $database);
+	my @has = $database eq 'latin1' ? ('hyphen') : sort keys %character;
+	subtest "$database: names that hide a character" => sub {
+		foreach my $what (@has)
+		{
+			my $name = named_in($database, $what);
+			is($super->query_safe("SELECT holder_count, waiter_count FROM zk_all_locks('see') WHERE name = $name"),
+				'1|1', "the name with a $what is in zk_all_locks()");
+			is($super->query_safe("SELECT state FROM zk_lock_queue($name)"), "held\nwaiting", 'its queue in zk_lock_queue()');
+			is($super->query_safe("SELECT count(*) FROM zk_waits() WHERE name = $name"), 1, 'its waiter in zk_waits()');
+			is($super->query_safe("SELECT waiting_for = $name FROM zk_backends WHERE waiting_for = $name"), 't', 'and in zk_backends');
+			is($super->query_safe("SELECT count(*) FROM zk_backend_locks WHERE name = $name"), 1, 'its holder in zk_backend_locks');
+		}
+		is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') l, zk_lock_queue(l.name) q"),
+			1 + 2 * @has, 'the views can be joined by the name, if the database has it');
+		is($super->query_safe('SELECT count(*), count(DISTINCT name) FROM zk_waits() WHERE pid <> blocked_by_pid'),
+			'3|3', 'zk_waits() finds all of them in any case');
+		is($super->query_safe("SELECT count(*) FROM zk_waits() WHERE waits_for = 'ExclusiveLock on ZooKeeper lock \"see/pay<U+200B>\"'"),
+			1, 'and says what nobody sees');
+		like($super->query_safe('SELECT zk_wait_graph()'), qr/see\/pay#60;U\+00AD#62;/, 'so does the picture');
+		is($super->query_safe("SELECT zk_escape(name) FROM zk_all_locks('see') WHERE name = " . named_in($database, 'hyphen')),
+			'see/pay<U+00AD>', 'and zk_escape()');
+	};
+}
+
+# LATIN1 has the hyphen and lacks the letter.
+subtest 'who may look' => sub {
+	my $super = background($node, database => 'latin1');
+	my $bob = background($node, database => 'latin1', user => 'bob');
+	my $seen = sub { return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0; };
+	is($seen->(), 4, 'all may be seen');
+	$super->query_safe('SELECT zk_grant(' . named('hyphen') . ", 'public', 'none')");
+	is($seen->(), 3, 'but not what a row with such a character covers');
+	$super->query_safe("SELECT zk_grant('see', 'public', 'none')");
+	is($seen->(), 0, 'nor what this database cannot name, below what is covered');
+	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'nor who waits there');
+};
+
+subtest 'a client that lacks a character' => sub {
+	my $super = background($node, database => 'utf8');
+	$super->query_safe("SET client_encoding = 'LATIN1'");
+	is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') WHERE name ~ '<U[+]0416>'"), 1, 'is shown an escape');
+	assert_query($super, 'SELECT * FROM zk_waits()', '00000', 'and no error');
+};
+
+subtest 'fences below a root with such a character' => sub {
+	my $super = background($node, database => 'utf8');
+	$super->query_safe("SELECT set_config('zklock.root', convert_from('/root\\320\\226', 'UTF8'), false)");
+	$super->query_safe("SELECT zk_fence('root', 3)");
+	$super->query_safe("SET client_encoding = 'LATIN1'");
+	assert_query($super, "SELECT zk_fence('root', 2)", '40001', 'are the same for every client');
+	is($super->query_safe("SELECT root, token FROM zk_fences WHERE name = 'root'"), '/root<U+0416>|3', 'and in ASCII');
+};
+
+subtest 'a database without an encoding' => sub {
+	my $super = background($node, database => 'sql_ascii');
+	is($super->query_safe('SELECT zk_try_lock(' . named_in('sql_ascii', 'letter') . ')'), 'f',
+		'names the same znode by the same bytes');
+	assert_query($super, q{SELECT zk_lock(convert_from('\351', 'SQL_ASCII'))}, '42602', 'they must be UTF-8');
 };
 
 done_testing();

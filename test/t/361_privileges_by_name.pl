@@ -58,6 +58,7 @@ my %needs = (
 		qw(zk_unlock zk_unlock_shared zk_unlock_path zk_unlock_path_shared zk_fencing_token zk_is_held zk_fence
 		   zk_release_requested)),
 	'zk_unlock(text[],text[])' => '',
+	'zk_escape(text)' => '',	# of no name's
 	# those who may call them at all may do so for each name
 	(map { ("$_(text,text,text)" => 'superuser') } qw(zk_grant zk_revoke)), 'zk_open(text)' => 'superuser');
 
