@@ -92,6 +92,9 @@ BEGIN
 	ELSIF root IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'root must not be null';
 	END IF;
+	-- Where an encoding has a character twice (EUC_TW, EUC_JP), both are one name.
+	name := convert_from(convert_to(name, 'UTF8'), 'UTF8');
+	root := convert_from(convert_to(root, 'UTF8'), 'UTF8');
 	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zklock.zk_fences AS f ON f.root = zk_fence.root AND f.name = zk_fence.name;

@@ -5,6 +5,7 @@
 # character that nobody sees is another one than that without it, also in views, which can be
 # joined by the names that they have.
 
+use File::Basename qw(dirname);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -72,6 +73,10 @@ foreach my $encoding (sort keys %spellings)
 			$super->query_safe("SELECT zk_grant($granted, 'bob', 'lock')");
 			is($bob->query_safe("SELECT zk_try_lock($as_own), zk_try_lock($as_other), zk_unlock_all()"),
 				't|t|', 'and given for both');
+			$super->query_safe("SELECT zk_revoke($as_own, 'bob', 'lock'); SELECT zk_grant($granted, 'bob', 'look')");
+			assert_query($bob, "SELECT zk_try_lock($as_other)", '42501', 'and taken away for both');
+			$super->query_safe("SELECT zk_open($as_other)");
+			assert_query($bob, "SELECT zk_try_xact_lock($as_own)", '00000', 'and opened for both');
 		};
 	}
 	$super->query_safe('DELETE FROM zk_privileges');
@@ -99,6 +104,16 @@ foreach my $encoding (sort keys %spellings)
 			't', 'and forgotten');
 	};
 }
+
+subtest 'fences without the extension' => sub {
+	$node->safe_psql('postgres',
+		"CREATE DATABASE fences TEMPLATE template0 ENCODING 'EUC_TW' LOCALE 'C'");
+	$node->safe_psql('fences', slurp_file(dirname(__FILE__) . "/../../docs/migrating/fence.sql"));
+	my $super = background($node, database => 'fences');
+	my ($own, $other) = map { text('EUC_TW', $_) } $spellings{EUC_TW}->@[0, 1];
+	$super->query_safe("SELECT zklock.zk_fence($own, 3)");
+	assert_query($super, "SELECT zklock.zk_fence($other, 2)", '40001', 'the name is the same');
+};
 
 # U+4E04 has a sequence of bytes in EUC_TW that has no character in UTF-8.
 subtest 'no way to UTF-8, or none back' => sub {
