@@ -2,8 +2,11 @@
 -- arguments and results, as locks of zklock. A program that uses advisory locks, above all
 -- for its migrations, needs no change but a search_path.
 --
---   psql -d app -f advisory.sql        -- as a superuser, where zklock is installed
---   ALTER ROLE migrator IN DATABASE app SET search_path = public, zklock_advisory, pg_catalog;
+--   psql -X -d app -f advisory.sql     -- as a superuser, where zklock is installed
+--   ALTER ROLE migrator IN DATABASE app SET search_path = shop, zklock_advisory, pg_catalog;
+--
+-- "shop" is the schema of its tables. It comes before all functions and operators, so none but
+-- the migrator, and roles that it trusts, may create in it.
 --
 -- It also takes PostgreSQL's own functions away from everybody but superusers in this
 -- database. Otherwise a program that sets another search_path would lock in this cluster

@@ -23,7 +23,7 @@ func main() {
 	}
 	defer tx.Rollback()
 	var granted bool
-	if err := tx.QueryRow("SELECT zk_try_xact_lock($1, $2)", os.Args[2], os.Args[3]).Scan(&granted); err != nil {
+	if err := tx.QueryRow("SELECT zklock.zk_try_xact_lock($1, $2)", os.Args[2], os.Args[3]).Scan(&granted); err != nil {
 		log.Fatal(err)
 	}
 	if !granted {

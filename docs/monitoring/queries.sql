@@ -2,36 +2,53 @@
 -- queries of the exporter columns with numbers become metrics, named after query and column
 -- (zk_stat_losses); the others are labels.  blocked: backends that wait for zklock now, for a
 -- lock, a connection or an answer.
+--
+-- All names and operators have their schema: that of zklock is "zklock", as README.md installs
+-- it. So nothing that the owner of a database has in other schemas, or in its search_path, runs
+-- as the monitor.
 
 -- query: exporter/zk_stat
-SELECT coalesce(datname::text, 'others') AS datname,
+SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
        grants_at_once, grants_handed_over, grants_told, grants_listed, grants_kept, keeps_given_up,
        tries_in_vain, timeouts, cancels, deadlocks, losses, refused_commits, evictions,
        leases_taken, leases_ended, refused_creates, sessions, reconnects, requests, waits,
        extract(epoch FROM stats_reset) AS reset_time_seconds
-FROM zk_stat;
+FROM zklock.zk_stat;
 
 -- query: exporter/zk_wait_seconds
-SELECT coalesce(s.datname::text, 'others') AS datname, coalesce(b.le::text, '+Inf') AS le,
-       (SELECT sum(n) FROM unnest(s.wait_histogram[1:b.i]) AS n) AS bucket
-FROM zk_stat AS s,
-     unnest(ARRAY[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, NULL]) WITH ORDINALITY AS b(le, i);
+SELECT coalesce(s.datname::pg_catalog.text, 'others') AS datname, coalesce(b.le::pg_catalog.text, '+Inf') AS le,
+       (SELECT pg_catalog.sum(n) FROM pg_catalog.unnest(s.wait_histogram[1:b.i]) AS n) AS bucket
+FROM zklock.zk_stat AS s,
+     pg_catalog.unnest(ARRAY[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, NULL])
+         WITH ORDINALITY AS b(le, i);
 
 -- query: exporter/zk_backends
-SELECT b.datname::text, b.state, count(*) AS backends, sum(b.lock_count) AS locks, count(b.waiting_for) AS waiting,
-       count(*) FILTER (WHERE a.wait_event_type = 'Extension') AS blocked,
-       coalesce(extract(epoch FROM max(now() - b.waiting_since)), 0) AS longest_wait_seconds
-FROM zk_backends AS b LEFT JOIN pg_stat_activity AS a USING (pid) GROUP BY b.datname, b.state;
+SELECT b.datname::pg_catalog.text, b.state, pg_catalog.count(*) AS backends, pg_catalog.sum(b.lock_count) AS locks,
+       pg_catalog.count(b.waiting_for) AS waiting,
+       pg_catalog.count(*) FILTER (WHERE a.wait_event_type OPERATOR(pg_catalog.=) 'Extension') AS blocked,
+       coalesce(extract(epoch FROM pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since)), 0)
+           AS longest_wait_seconds
+FROM zklock.zk_backends AS b
+    LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
+GROUP BY b.datname, b.state;
 
 -- query: alert/now
-SELECT b.pid, b.datname, b.usename, 'session is ' || b.state AS trouble, now() - b.state_since AS since
-FROM zk_backends AS b JOIN pg_stat_activity AS a USING (pid)
-WHERE a.wait_event_type = 'Extension' AND b.state IN ('connecting', 'suspended', 'lost')
-  AND now() - b.state_since > interval '5 s'
+SELECT b.pid, b.datname, b.usename, pg_catalog.concat('session is ', b.state) AS trouble,
+       pg_catalog.now() OPERATOR(pg_catalog.-) b.state_since AS since
+FROM zklock.zk_backends AS b JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
+WHERE a.wait_event_type OPERATOR(pg_catalog.=) 'Extension'
+  AND b.state OPERATOR(pg_catalog.=) ANY ('{connecting,suspended,lost}'::pg_catalog.text[])
+  AND pg_catalog.now() OPERATOR(pg_catalog.-) b.state_since OPERATOR(pg_catalog.>) interval '5 s'
 UNION ALL
-SELECT pid, datname, usename, 'waits for lock ' || waiting_for, now() - waiting_since
-FROM zk_backends WHERE now() - waiting_since > interval '10 min'
+SELECT pid, datname, usename, pg_catalog.concat('waits for lock ', waiting_for),
+       pg_catalog.now() OPERATOR(pg_catalog.-) waiting_since
+FROM zklock.zk_backends
+WHERE pg_catalog.now() OPERATOR(pg_catalog.-) waiting_since OPERATOR(pg_catalog.>) interval '10 min'
 UNION ALL
-SELECT l.pid, b.datname, b.usename, 'holds lock ' || l.name || ' while idle', now() - a.state_change
-FROM zk_backend_locks AS l JOIN zk_backends AS b USING (pid) JOIN pg_stat_activity AS a USING (pid)
-WHERE a.state LIKE 'idle%' AND now() - a.state_change > interval '1 h';
+SELECT l.pid, b.datname, b.usename, pg_catalog.concat('holds lock ', l.name, ' while idle'),
+       pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change
+FROM zklock.zk_backend_locks AS l
+    JOIN zklock.zk_backends AS b ON b.pid OPERATOR(pg_catalog.=) l.pid
+    JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid
+WHERE a.state OPERATOR(pg_catalog.~) '^idle'
+  AND pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change OPERATOR(pg_catalog.>) interval '1 h';

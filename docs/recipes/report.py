@@ -11,7 +11,7 @@ with lock:
     token = client.exists("/zklock/report/" + lock.node).czxid
     connection = psycopg2.connect(database)
     with connection, connection.cursor() as cursor:
-        cursor.execute("SELECT zk_fence('report', %s)", (token,))
+        cursor.execute("SELECT zklock.zk_fence('report', %s)", (token,))
         cursor.execute("CALL report_work()")
     connection.close()
 client.stop()

@@ -13,7 +13,7 @@ def transact(database, work, attempts=5):
             connection = psycopg2.connect(database)
             with connection.cursor() as cursor:
                 work(cursor)
-                cursor.execute("SELECT pg_current_xact_id_if_assigned()::text")
+                cursor.execute("SELECT pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text")
                 xid = cursor.fetchone()[0]
             connection.commit()
             return
@@ -36,7 +36,7 @@ def is_committed(database, xid):
     while True:
         connection = psycopg2.connect(database)
         with connection, connection.cursor() as cursor:
-            cursor.execute("SELECT pg_xact_status(%s::xid8)", (xid,))
+            cursor.execute("SELECT pg_catalog.pg_xact_status(%s::pg_catalog.xid8)", (xid,))
             status = cursor.fetchone()[0]
         connection.close()
         if status != "in progress":

@@ -206,7 +206,7 @@ sub assert_all_taken ($self)
 
 =head2 prepare_database($node)
 
-Makes the database app, with zklock in it and the tables work_done (what, detail,
+Makes the database app, with zklock in it, in the search_path behind public, and the tables work_done (what, detail,
 pid), to which the work adds a row each time it is done, and trouble (what).
 
 =head2 prepare_work($node, $procedure, $parameter)
@@ -219,7 +219,8 @@ work_done, and fails if trouble has its name, or its name and its parameter.
 sub prepare_database ($node)
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
-	$node->safe_psql('app', 'CREATE EXTENSION zklock;
+	$node->safe_psql('app', 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock;
+		ALTER DATABASE app SET search_path = public, zklock;
 		CREATE TABLE work_done (what text, detail text, pid int DEFAULT pg_backend_pid());
 		CREATE TABLE trouble (what text)');
 	return;

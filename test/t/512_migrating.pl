@@ -29,7 +29,7 @@ foreach my $node ($berlin, $paris)
 	foreach my $database (qw(app other))
 	{
 		$node->safe_psql($database, 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC;
-			CREATE EXTENSION zklock SCHEMA zklock; GRANT CREATE ON SCHEMA public TO migrator');
+			CREATE EXTENSION zklock SCHEMA zklock; CREATE SCHEMA shop AUTHORIZATION migrator; GRANT CREATE ON SCHEMA public TO migrator');
 		command_ok([ 'psql', '-X', '-q', '-d', $node->connstr($database), '-f', $path ], "$database: the drop-in");
 	}
 	my ($setting) = $page =~ /^(ALTER ROLE .*;)$/m or die 'the page does not say how to set it';
@@ -99,7 +99,7 @@ subtest 'keys over two clusters' => sub {
 	$there->query_safe('SELECT pg_advisory_lock(9)');
 	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'by that name');
 	assert_query($here, 'SELECT pg_advisory_lock(NULL)', '22004', 'NULL is refused');
-	is($here->query_safe('SELECT current_schema'), 'public', 'tables go where they went');
+	is($here->query_safe('SELECT current_schema'), 'shop', 'tables go where the page says');
 };
 
 # Ten digits at the end look like the number of a queue entry.
@@ -158,9 +158,9 @@ subtest 'who has another path locks nothing' => sub {
 		is($session->query_safe($in_use), "pg_catalog|f|20\npg_catalog|t|1", 'and can be seen');
 	}
 	# and so can somebody's function whose arguments fit better than theirs
-	my $planted = migrator($berlin, first => 'CREATE FUNCTION public.pg_advisory_lock(integer) RETURNS integer LANGUAGE sql RETURN 1');
-	is($planted->query_safe($in_use), "public|t|1\nzklock_advisory|t|21", 'a function that somebody has put in the way');
-	$planted->query_safe('DROP FUNCTION public.pg_advisory_lock(integer)');
+	my $planted = migrator($berlin, first => 'CREATE FUNCTION shop.pg_advisory_lock(integer) RETURNS integer LANGUAGE sql RETURN 1');
+	is($planted->query_safe($in_use), "shop|t|1\nzklock_advisory|t|21", 'a function that somebody has put in the way');
+	$planted->query_safe('DROP FUNCTION shop.pg_advisory_lock(integer)');
 	{
 		local $ENV{PGOPTIONS} = '-c search_path=public';
 		assert_query(migrator($berlin), 'SELECT pg_try_advisory_lock(1)', '42501', 'options of libpq');
@@ -326,7 +326,7 @@ subtest 'an index that is made concurrently' => sub {
 		$waiter->quit;
 		assert_no_nodes($zk, $path);
 	}
-	is($berlin->safe_psql('app', "SELECT count(*) FROM pg_index WHERE indrelid = 'public.indexed'::regclass AND indisvalid"), 2, 'both are made');
+	is($berlin->safe_psql('app', "SELECT count(*) FROM pg_index WHERE indrelid = 'shop.indexed'::regclass AND indisvalid"), 2, 'both are made');
 	$holder->query_safe('DROP TABLE indexed');
 };
 
@@ -382,11 +382,11 @@ subtest 'Rails' => sub {
 		($status, $out) = program('ruby', $script, url($node));
 		# 6.1 and 7.0 lock on a second connection
 		like("$status $out", qr/^0 ([01]) locks here\nmigrated\n$/, 'then it migrates ' . $node->name);
-		is($node->safe_psql('app', "SELECT 'public.migrated'::regclass"), 'migrated', 'in the schema of tables');
+		is($node->safe_psql('app', "SELECT 'shop.migrated'::regclass"), 'shop.migrated', 'in the schema of tables');
 	}
 	# With pg_catalog in the path it took the tables of that for its own.
 	(undef, my $ours) = program('ruby', $script, url($berlin), 'dump');
-	(undef, my $usual) = program('ruby', $script, url($berlin) . '?options=-csearch_path%3Dpublic', 'dump');
+	(undef, my $usual) = program('ruby', $script, url($berlin) . '?options=-csearch_path%3Dshop', 'dump');
 	like($ours, qr/create_table "migrated"/, 'schema.rb has the table');
 	is($ours, $usual, 'and what it had with the usual path');
 };
@@ -417,11 +417,11 @@ subtest 'Alembic' => sub {
 	my $run = start_program('/usr/bin/python3', '-m', 'alembic', '-c', $ini,
 		'-x', 'url=' . url($berlin), 'upgrade', 'head');
 	wait_for_queue($zk, lock_path("advisory/app/(4711)"), 2);
-	is($berlin->safe_psql('app', "SELECT to_regclass('public.alembic_work') IS NULL"), 't',
+	is($berlin->safe_psql('app', "SELECT to_regclass('shop.alembic_work') IS NULL"), 't',
 		'while another cluster migrates it waits');
 	$other->quit;
 	is($run->finish, 0, 'then it goes on');
-	is($berlin->safe_psql('app', "SELECT 'public.alembic_work'::regclass"), 'alembic_work', 'and has migrated');
+	is($berlin->safe_psql('app', "SELECT 'shop.alembic_work'::regclass"), 'shop.alembic_work', 'and has migrated');
 };
 
 # No Debian has it: the one that GOLANG_MIGRATE names, or that is in PATH.
@@ -439,11 +439,11 @@ subtest 'golang-migrate' => sub {
 	my $run = start_program($migrate, '-path', "$directory/go",
 		'-database', $url{berlin}, 'up');
 	wait_for_queue($zk, lock_path("advisory/app/($key)"), 2);
-	is($berlin->safe_psql('app', "SELECT to_regclass('public.go_work') IS NULL"), 't', 'while another cluster migrates it waits');
+	is($berlin->safe_psql('app', "SELECT to_regclass('shop.go_work') IS NULL"), 't', 'while another cluster migrates it waits');
 	$other->quit;
 	is($run->finish, 0, 'then it goes on');
-	is($berlin->safe_psql('app', "SELECT 'public.go_work'::regclass, 'public.go_migrations'::regclass"),
-		'go_work|go_migrations', 'and has migrated, in the schema of tables');
+	is($berlin->safe_psql('app', "SELECT 'shop.go_work'::regclass, 'shop.go_migrations'::regclass"),
+		'shop.go_work|shop.go_migrations', 'and has migrated, in the schema of tables');
 };
 
 subtest 'the tables' => sub {
@@ -451,7 +451,7 @@ subtest 'the tables' => sub {
 	cmp_ok(scalar @statements, '>', 15, 'they have statements');
 	foreach my $statement (@statements)
 	{
-		my $session = background($berlin, database => 'app', first => 'SET search_path = "$user", public, zklock');
+		my $session = background($berlin, database => 'app', first => 'SET search_path = zklock');
 		$session->query_safe("BEGIN; SELECT zk_lock('job')") if $statement =~ /unlock|fenc/;
 		$session->query_safe("DO \$\$ BEGIN IF zk_forget_run('nightly', '2026-11-20') THEN END IF; END \$\$");
 		my $token = '';
@@ -460,7 +460,7 @@ subtest 'the tables' => sub {
 		my ($name) = $statement =~ /(?<!zk)_lock\w*\('(job|etl)'/;
 		if ($name && $statement !~ /unlock|queue/)
 		{
-			my $rival = background($paris, database => 'app', first => 'SET search_path = "$user", public, zklock');
+			my $rival = background($paris, database => 'app', first => 'SET search_path = zklock');
 			is($rival->query_safe("SELECT zk_try_lock('$name')"), $statement =~ /xact/ ? 't' : 'f', 'another cluster')
 			  if $statement !~ /permits/;
 			$rival->quit;
@@ -490,7 +490,7 @@ sub works_as_one ($what, @command)
 	return;
 }
 
-$_->safe_psql('app', 'ALTER DATABASE app SET search_path = "$user", public, zklock; CREATE ROLE service LOGIN')
+$_->safe_psql('app', 'CREATE ROLE service LOGIN')
   foreach $berlin, $paris;
 
 subtest 'JDBC' => sub {

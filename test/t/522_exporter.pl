@@ -17,7 +17,9 @@ my $rules = slurp_file("$directory/alerts.yaml");
 my $dashboard = decode_json(slurp_file("$directory/grafana.json"));
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk, listen_addresses => '127.0.0.1');
+my $node = cluster('berlin', $zk, extension => undef, listen_addresses => '127.0.0.1');
+# As README.md installs it.
+$node->safe_psql('postgres', 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock');
 $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
 
 sub squeezed ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr; }
@@ -85,7 +87,7 @@ subtest 'with Prometheus' => sub {
 		"--web.listen-address=127.0.0.1:$prometheus_port");
 
 	# Some of everything: grants, waits, tries in vain.
-	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my ($holder, $waiter) = map { background($node, search_path => q{zklock}) } 1 .. 2;
 	my $work = sub {
 		$holder->query_safe("SELECT zk_lock('nightly')");
 		$waiter->query_safe("SELECT zk_try_lock('nightly')");
