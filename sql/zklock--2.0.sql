@@ -2000,21 +2000,31 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Part of zk_privileges and zk_closed: tells all backends that one of them has changed.';
+'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did it, and PostgreSQL which roles have rows.';
+
+CREATE FUNCTION _zk_privileges_emptied()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_emptied() IS
+'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
 
 -- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
 CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
 	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
-CREATE TRIGGER closing_all BEFORE TRUNCATE ON zk_privileges
-	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_closing();
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
 	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_closed
 	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
+CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_privileges
+	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
+CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_closed
+	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing_all;
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
 ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER emptied;
+ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER emptied;
 
 CREATE FUNCTION zk_grant(prefix text, role text, what text)
 RETURNS void
@@ -2156,7 +2166,7 @@ END $$;
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
-	_zk_privileges_changed(), _zk_privileges_closing(), zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
+	_zk_privileges_changed(), _zk_privileges_closing(), _zk_privileges_emptied(), zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),

@@ -7,13 +7,18 @@
  * What must hold for each change, whoever makes it and however, triggers do:
  * COPY, a restore and a subscription change the tables, too.  A prefix that
  * rows of zk_privileges are taken from stays in zk_closed; all backends are
- * told.  The triggers are fired ALWAYS, and for each row: where a subscription
- * applies changes no others are fired.
+ * told, and the log says who did what; a role that has rows cannot be dropped.
+ * The triggers are fired ALWAYS, and for each row: where a subscription applies
+ * changes no others are fired.
  *
  * The row of zk_closed is made ahead of the change that it is for.  So it
  * comes first to a subscriber, too, whose trigger then finds it there.  For the
  * same reason no trigger makes one for a row that is inserted: a subscription
  * that copies both tables would find it in its way.
+ *
+ * DROP ROLE asks PostgreSQL's list of what depends on a role, in all databases,
+ * and an extension's rows are not in it.  Privileges for a type are.  So each
+ * role with rows is granted USAGE of the type zk_role, which everybody has.
  *
  * Whoever changes something here waits for others who do: what one looks at
  * before its change, others must not change meanwhile.
@@ -22,7 +27,12 @@
  */
 #include "postgres.h"
 
+#include "grant.h"
+
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
@@ -45,8 +55,10 @@
 #include "privilege.h"
 #include "role.h"
 
-/* The first column of both tables. */
+/* Columns of zk_privileges; the first one is that of zk_closed, too. */
 #define COLUMN_PREFIX 1
+#define COLUMN_ROLE 2
+#define COLUMN_PRIVILEGE 3
 
 /* Most parameters of a command here. */
 #define PARAMETERS_MAX 4
@@ -86,6 +98,7 @@ PG_FUNCTION_INFO_V1(zk_revoke);
 PG_FUNCTION_INFO_V1(zk_open);
 PG_FUNCTION_INFO_V1(zk_privileges_closing);
 PG_FUNCTION_INFO_V1(zk_privileges_changed);
+PG_FUNCTION_INFO_V1(zk_privileges_emptied);
 
 static char *read_prefix(FunctionCallInfo fcinfo);
 static Oid	read_role(FunctionCallInfo fcinfo, const char **shown,
@@ -105,7 +118,23 @@ static void close_prefix(Oid schema, const char *prefix);
 static void tell_if_last(Oid schema, const char *prefix);
 static void become_owner(Relation table, Identity *before);
 static void become(const Identity *identity);
-static char *prefix_of(HeapTuple row, Relation table);
+static Oid	find_schema(void);
+static void delete_rows(Oid schema, Oid role);
+static Oid	role_type(Oid schema);
+static bool is_privileges(Relation table);
+static char *text_of(HeapTuple row, Relation table, int column);
+static Datum role_value_of(HeapTuple row, Relation table);
+static Oid	role_of(HeapTuple row, Relation table);
+static void log_change(HeapTuple row, Relation table, bool is_added);
+static void log_privilege(const char *caller, const char *prefix,
+						  const char *privilege, const char *role,
+						  bool is_added);
+static void depend_on(Relation table, Oid role);
+static void forget_dependency(Relation table, Oid role);
+static bool can_be_dropped(Relation table, Oid role);
+static bool is_depended_on(Relation table, Oid role);
+static bool has_rows(Relation table, Oid role);
+static void run_as_owner(Relation table, const char *text);
 
 /* ---------------------------------------------------------------------
  * SQL functions
@@ -227,7 +256,7 @@ zk_open(PG_FUNCTION_ARGS)
  */
 
 /*
- * Ahead of what takes rows from zk_privileges: their prefixes stay closed.  It
+ * Ahead of what takes a row from zk_privileges: its prefix stays closed.  That
  * is done as the table's owner, for whoever may do the one may do the other.
  */
 Datum
@@ -245,30 +274,145 @@ zk_privileges_closing(PG_FUNCTION_ARGS)
 	lock_changes(schema);
 	SPI_connect();
 	become_owner(table, &caller);
-	if (TRIGGER_FIRED_FOR_ROW(data->tg_event))
-		close_prefix(schema, prefix_of(data->tg_trigtuple, table));
-	else
-	{
-		const char *name = quoted_schema(schema);
-
-		(void) run(psprintf("INSERT INTO %s.zk_closed (prefix)"
-							" SELECT DISTINCT p.prefix FROM %s.zk_privileges AS p"
-							" ON CONFLICT DO NOTHING", name, name),
-				   &(Parameters) {0});	/* it may be there */
-	}
+	close_prefix(schema, text_of(data->tg_trigtuple, table, COLUMN_PREFIX));
 	become(&caller);
 	SPI_finish();
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event) ?
 						   data->tg_newtuple : data->tg_trigtuple);
 }
 
-/* Behind each change of a row of either table. */
+/*
+ * Behind each change of a row of either table.  Of an UPDATE the log says that
+ * the old row is gone, and that the new one is there.
+ */
 Datum
 zk_privileges_changed(PG_FUNCTION_ARGS)
 {
-	if (CALLED_AS_TRIGGER(fcinfo))
-		CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	HeapTuple	gone = NULL;
+	HeapTuple	added = NULL;
+	Relation	table;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		return PointerGetDatum(NULL);
+	table = data->tg_relation;
+	if (TRIGGER_FIRED_BY_INSERT(data->tg_event))
+		added = data->tg_trigtuple;
+	else
+		gone = data->tg_trigtuple;
+	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+		added = data->tg_newtuple;
+
+	CacheInvalidateRelcache(table);
+	if (gone != NULL)
+		log_change(gone, table, false);
+	if (added != NULL)
+		log_change(added, table, true);
+	if (is_privileges(table))
+	{
+		lock_changes(RelationGetNamespace(table));
+		if (added != NULL)
+			depend_on(table, role_of(added, table));
+		if (gone != NULL && !has_rows(table, role_of(gone, table)))
+			forget_dependency(table, role_of(gone, table));
+	}
 	return PointerGetDatum(NULL);
+}
+
+/*
+ * Ahead of a TRUNCATE of either table, of which PostgreSQL itself tells
+ * everybody: what the others do for each row.
+ */
+Datum
+zk_privileges_emptied(PG_FUNCTION_ARGS)
+{
+	Relation	table;
+	Oid			schema;
+	Identity	caller;
+	SysScanDesc scan;
+	HeapTuple	row;
+	List	   *roles = NIL;
+	ListCell   *cell;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		return PointerGetDatum(NULL);
+	table = ((TriggerData *) fcinfo->context)->tg_relation;
+	schema = RelationGetNamespace(table);
+	lock_changes(schema);
+	SPI_connect();
+	become_owner(table, &caller);
+	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(row = systable_getnext(scan)))
+	{
+		log_change(row, table, false);
+		if (!is_privileges(table))
+			continue;
+		close_prefix(schema, text_of(row, table, COLUMN_PREFIX));
+		roles = list_append_unique_oid(roles, role_of(row, table));
+	}
+	systable_endscan(scan);
+	foreach(cell, roles)
+		forget_dependency(table, lfirst_oid(cell));
+	become(&caller);
+	SPI_finish();
+	return PointerGetDatum(NULL);
+}
+
+/* ---------------------------------------------------------------------
+ * DROP OWNED
+ * ---------------------------------------------------------------------
+ */
+
+/* As the owner: whoever may drop what a role has may drop these, too. */
+void
+zklock_grant_forget_roles(List *roles)
+{
+	Oid			schema;
+
+	SPI_connect();
+	schema = find_schema();
+	if (OidIsValid(schema))
+	{
+		Relation	table = table_open(get_relname_relid("zk_privileges", schema),
+									   RowExclusiveLock);
+		Identity	caller;
+		ListCell   *cell;
+
+		lock_changes(schema);
+		become_owner(table, &caller);
+		foreach(cell, roles)
+			delete_rows(schema, lfirst_oid(cell));
+		become(&caller);
+		table_close(table, NoLock);
+	}
+	SPI_finish();
+}
+
+/* That of the extension in this database, or InvalidOid. */
+static Oid
+find_schema(void)
+{
+	bool		is_null;
+
+	if (run("SELECT e.extnamespace FROM pg_catalog.pg_extension AS e"
+			" WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name",
+			&(Parameters) {0}) == 0)
+		return InvalidOid;
+	return DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0],
+										  SPI_tuptable->tupdesc, 1,
+										  &is_null));
+}
+
+static void
+delete_rows(Oid schema, Oid role)
+{
+	const char *name = quoted_schema(schema);
+	Parameters	parameters = {0};
+
+	add_role(&parameters, schema, true, role);
+	(void) run(psprintf("DELETE FROM %s.zk_privileges AS p"
+						" WHERE p.role OPERATOR(%s.=) $1", name, name),
+			   &parameters);	/* it may have none */
 }
 
 /* ---------------------------------------------------------------------
@@ -407,15 +551,11 @@ add_text(Parameters *parameters, const char *value)
 		parameters->nulls[parameters->number - 1] = 'n';
 }
 
-/* A zk_role, unless it is known a NULL. */
+/* A zk_role; a NULL unless it is known. */
 static void
 add_role(Parameters *parameters, Oid schema, bool is_known, Oid role)
 {
-	add_parameter(parameters,
-				  GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
-								  CStringGetDatum("zk_role"),
-								  ObjectIdGetDatum(schema)),
-				  zklock_role_value(role));
+	add_parameter(parameters, role_type(schema), zklock_role_value(role));
 	if (!is_known)
 		parameters->nulls[parameters->number - 1] = 'n';
 }
@@ -483,12 +623,175 @@ become(const Identity *identity)
 	SetUserIdAndSecContext(identity->user, identity->context);
 }
 
+/* ---------------------------------------------------------------------
+ * Rows
+ * ---------------------------------------------------------------------
+ */
+
+static Oid
+role_type(Oid schema)
+{
+	return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+						   CStringGetDatum("zk_role"),
+						   ObjectIdGetDatum(schema));
+}
+
+/* Is it zk_privileges, or zk_closed? */
+static bool
+is_privileges(Relation table)
+{
+	return strcmp(RelationGetRelationName(table), "zk_privileges") == 0;
+}
+
 static char *
-prefix_of(HeapTuple row, Relation table)
+text_of(HeapTuple row, Relation table, int column)
+{
+	bool		is_null;		/* none is */
+
+	return TextDatumGetCString(heap_getattr(row, column,
+											RelationGetDescr(table),
+											&is_null));
+}
+
+static Datum
+role_value_of(HeapTuple row, Relation table)
 {
 	bool		is_null;		/* it is not */
 
-	return TextDatumGetCString(heap_getattr(row, COLUMN_PREFIX,
-											RelationGetDescr(table),
-											&is_null));
+	return heap_getattr(row, COLUMN_ROLE, RelationGetDescr(table), &is_null);
+}
+
+/* Whose row it is: InvalidOid for everybody, and for nobody. */
+static Oid
+role_of(HeapTuple row, Relation table)
+{
+	bool		is_everybody;
+
+	return zklock_role_oid(role_value_of(row, table), &is_everybody);
+}
+
+/*
+ * Who has done that, for whoever reads the log later.  The current role is the
+ * owner of zk_grant(); the one that matters has called it.
+ */
+static void
+log_change(HeapTuple row, Relation table, bool is_added)
+{
+	const char *caller = zklock_nodedata_caller_as(GetOuterUserId());
+	const char *prefix =
+		zklock_nodedata_quotable_own(text_of(row, table, COLUMN_PREFIX));
+
+	if (is_privileges(table))
+		log_privilege(caller, prefix, text_of(row, table, COLUMN_PRIVILEGE),
+					  zklock_nodedata_quotable_own(zklock_role_shown(role_value_of(row, table))),
+					  is_added);
+	else if (is_added)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("%s closes the prefix \"%s\"", caller, prefix),
+				 errhidecontext(true)));
+	else
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("%s opens the prefix \"%s\"", caller, prefix),
+				 errhidecontext(true)));
+}
+
+static void
+log_privilege(const char *caller, const char *prefix, const char *privilege,
+			  const char *role, bool is_added)
+{
+	if (is_added)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("%s grants \"%s\" on \"%s\" to \"%s\"", caller,
+						privilege, prefix, role),
+				 errhidecontext(true)));
+	else
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("%s revokes \"%s\" on \"%s\" from \"%s\"", caller,
+						privilege, prefix, role),
+				 errhidecontext(true)));
+}
+
+/* ---------------------------------------------------------------------
+ * What DROP ROLE knows
+ * ---------------------------------------------------------------------
+ */
+
+/* Have it known that the role has rows. */
+static void
+depend_on(Relation table, Oid role)
+{
+	if (can_be_dropped(table, role) && !is_depended_on(table, role))
+		run_as_owner(table,
+					 psprintf("GRANT USAGE ON TYPE %s.zk_role TO %s",
+							  quoted_schema(RelationGetNamespace(table)),
+							  quote_identifier(GetUserNameFromId(role, false))));
+}
+
+/* The other way round. */
+static void
+forget_dependency(Relation table, Oid role)
+{
+	if (can_be_dropped(table, role) && is_depended_on(table, role))
+		run_as_owner(table,
+					 psprintf("REVOKE USAGE ON TYPE %s.zk_role FROM %s",
+							  quoted_schema(RelationGetNamespace(table)),
+							  quote_identifier(GetUserNameFromId(role, false))));
+}
+
+/* Is there such a role, and is it not kept by what it owns anyway? */
+static bool
+can_be_dropped(Relation table, Oid role)
+{
+	return OidIsValid(role) && role != RelationGetForm(table)->relowner &&
+		GetUserNameFromId(role, true) != NULL;
+}
+
+static bool
+is_depended_on(Relation table, Oid role)
+{
+	Oid			type = role_type(RelationGetNamespace(table));
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	bool		is_null;
+	Datum		list = SysCacheGetAttr(TYPEOID, tuple, Anum_pg_type_typacl,
+									   &is_null);
+	bool		is_found = false;
+
+	if (!is_null)
+	{
+		const Acl  *acl = DatumGetAclP(list);
+		const AclItem *items = ACL_DAT(acl);
+
+		for (int i = 0; i < ACL_NUM(acl) && !is_found; i++)
+			is_found = items[i].ai_grantee == role;
+	}
+	ReleaseSysCache(tuple);
+	return is_found;
+}
+
+/* Has zk_privileges rows for the role, as this statement leaves it? */
+static bool
+has_rows(Relation table, Oid role)
+{
+	SysScanDesc scan;
+	HeapTuple	row;
+	bool		is_found = false;
+
+	CommandCounterIncrement();
+	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	while (!is_found && HeapTupleIsValid(row = systable_getnext(scan)))
+		is_found = role_of(row, table) == role;
+	systable_endscan(scan);
+	return is_found;
+}
+
+static void
+run_as_owner(Relation table, const char *text)
+{
+	Identity	caller;
+
+	SPI_connect();
+	become_owner(table, &caller);
+	(void) run(text, &(Parameters) {0});	/* no rows */
+	become(&caller);
+	SPI_finish();
 }

@@ -24,6 +24,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
+#include "commands/user.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
@@ -34,6 +35,7 @@
 #include "cancel.h"
 #include "compat.h"
 #include "durable.h"
+#include "grant.h"
 #include "lease_node.h"
 #include "lock.h"
 #include "session.h"
@@ -262,6 +264,8 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
  * poolers rely on it.  Only when it has succeeded: it fails in a transaction
  * block, and then nothing may be released.  That it drops temporary tables is
  * a change, but none that relied on a lock.
+ *
+ * DROP OWNED takes privileges away, so it takes privileges by name, too.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
@@ -274,11 +278,14 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	ZkWork		work = is_discard_all ? zklock_hooks_work() : ZK_WORK_NONE;
 	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
 		IsA(pstmt->utilityStmt, NotifyStmt);
+	List	   *disowned = NIL;
 	ErrorContextCallback frame;
 
 	zklock_cancel_enter(&frame);
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
+	if (IsA(pstmt->utilityStmt, DropOwnedStmt))
+		disowned = roleSpecsToIds(((DropOwnedStmt *) pstmt->utilityStmt)->roles);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 						environment, dest, completion);
 
@@ -286,6 +293,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	Assert(!is_notify || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(work);
+	if (disowned != NIL)
+		zklock_grant_forget_roles(disowned);
 	zklock_cancel_leave(&frame);
 }
 

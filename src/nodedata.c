@@ -185,8 +185,14 @@ zklock_nodedata_of_parent(const char *path)
 char *
 zklock_nodedata_caller(void)
 {
+	return zklock_nodedata_caller_as(GetUserId());
+}
+
+char *
+zklock_nodedata_caller_as(Oid acting)
+{
 	const char *user = GetUserNameFromId(GetSessionUserId(), true);
-	const char *role = GetUserNameFromId(GetUserId(), true);
+	const char *role = GetUserNameFromId(acting, true);
 	const char *database = get_database_name(MyDatabaseId);
 	SockAddr	address = MyBEEntry->st_clientaddr;
 	char		host[NI_MAXHOST] = "";
@@ -198,7 +204,7 @@ zklock_nodedata_caller(void)
 	return psprintf("process %d of user \"%s\"%s in database \"%s\"%s%s",
 					MyProcPid,
 					zklock_nodedata_quotable_own(user != NULL ? user : ""),
-					GetUserId() == GetSessionUserId() || role == NULL ? "" :
+					acting == GetSessionUserId() || role == NULL ? "" :
 					psprintf(" as role \"%s\"",
 							 zklock_nodedata_quotable_own(role)),
 					zklock_nodedata_quotable_own(database != NULL ? database : ""),

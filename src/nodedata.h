@@ -99,6 +99,9 @@ extern bool zklock_nodedata_logs(bool each_lock);
  */
 extern char *zklock_nodedata_caller(void);
 
+/* The same of a caller that acts as another role than the current one. */
+extern char *zklock_nodedata_caller_as(Oid acting);
+
 /* Text for what must be unique.  Raises if there is no randomness. */
 extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 

@@ -85,6 +85,8 @@ subtest 'logical replication' => sub {
 	$applied->("INSERT INTO zk_privileges VALUES ('x', 'payroll', 'lock'); TRUNCATE zk_privileges");
 	$heeds->('42501', 'and what is truncated', "SELECT zk_try_xact_lock('x')");
 	is(paris("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed", 'replica'), 'pay x', 'as where it comes from');
+	like(slurp_file($paris->logfile), qr/process \d+ of user ".*" in database "replica" grants "lock" on "pay" to "tenant"/,
+		'and the log has it there, too');
 	paris('DROP SUBSCRIPTION privileges', 'replica');
 };
 

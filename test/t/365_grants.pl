@@ -1,0 +1,118 @@
+
+# Who has let whom in: a line of the log for each change of the privileges by name, whoever makes
+# it and however. And a role that has some cannot be dropped until they are taken away.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+sub sql ($sql, $database = 'postgres') { return ask($node, $sql, $database); }
+
+sql('CREATE ROLE bob; CREATE ROLE carl; CREATE ROLE dba; CREATE ROLE anna LOGIN IN ROLE dba');
+sql("GRANT EXECUTE ON FUNCTION zk_grant, zk_revoke, zk_open TO dba; GRANT ALL ON zk_privileges, zk_closed TO dba");
+sql('CREATE DATABASE other; CREATE DATABASE empty');
+sql('CREATE EXTENSION zklock', 'other');
+
+my $anna = background($node, user => 'anna', first => 'SET ROLE dba');
+
+# The lines of that statement, without who; they all say who.
+sub logged ($sql, @expected)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $from = -s $node->logfile;
+	$anna->query_safe($sql);
+	my $log = substr(slurp_file($node->logfile), $from);
+	my @lines = $log =~ /LOG:  process \d+ of user "anna" as role "dba" in database "postgres" from \[local\] (.*)$/mg;
+	is_deeply([ sort @lines ], [ sort @expected ], $sql) or diag($log);
+	return;
+}
+
+subtest 'the log' => sub {
+	$anna->query_safe('SET client_min_messages = log');
+	logged("SELECT zk_grant('pay', 'bob', 'lock, look')",
+		'closes the prefix "pay"', 'grants "lock" on "pay" to "bob"', 'grants "look" on "pay" to "bob"');
+	unlike($anna->error, qr/process/, 'and not the client');
+	logged("SELECT zk_grant('pay', 'bob', 'lock')");
+	logged("SELECT zk_grant('pay', 'public', 'run')", 'grants "run" on "pay" to "-"');
+	logged("SELECT zk_revoke('pay', 'bob', 'look')", 'revokes "look" on "pay" from "bob"');
+	logged("UPDATE zk_privileges SET prefix = 'p' WHERE privilege = 'run'",
+		'revokes "run" on "pay" from "-"', 'grants "run" on "p" to "-"');
+	logged("INSERT INTO zk_privileges VALUES (U&'x\\000Ay', 'no such role', 'lock')",
+		'grants "lock" on "x<U+000A>y" to "!no such role"');
+	logged("DELETE FROM zk_privileges WHERE privilege = 'run'", 'revokes "run" on "p" from "-"', 'closes the prefix "p"');
+	logged('TRUNCATE zk_privileges', 'revokes "lock" on "pay" from "bob"',
+		'revokes "lock" on "x<U+000A>y" from "!no such role"', 'closes the prefix "x<U+000A>y"');
+	logged("SELECT zk_open('pay')", 'opens the prefix "pay"');
+	logged('TRUNCATE zk_closed', 'opens the prefix "p"', 'opens the prefix "x<U+000A>y"');
+};
+
+# The error of a DROP ROLE, and its DETAIL.
+sub refused ($role, $database, $detail)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $session = background($node, database => $database);
+	assert_query($session, "DROP ROLE $role", '2BP01', "$role cannot be dropped");
+	like($session->error, qr/DETAIL: .*\b$detail/s, "for $detail");
+	$session->quit;
+	return;
+}
+
+subtest 'roles that have privileges' => sub {
+	sql("SELECT zk_grant('pay', 'bob', 'lock, look'), zk_grant('pay', 'carl', 'lock'), zk_revoke('pay', 'bob', 'look')");
+	refused('bob', 'postgres', 'privileges for type zk_role');
+	refused('bob', 'empty', '1 object in database postgres');
+	sql("SELECT zk_grant('pay', 'bob', 'lock')", 'other');
+	sql('ALTER ROLE bob RENAME TO robert');
+	refused('robert', 'empty', '1 object in database other');
+	is(sql("SELECT role FROM zk_privileges WHERE role = 'robert'", 'other'), 'robert', 'one that is renamed is found');
+	sql("SELECT zk_revoke('pay', 'robert', 'all')", 'other');
+	my $from = -s $node->logfile;
+	sql('DROP OWNED BY robert');
+	like(substr(slurp_file($node->logfile), $from), qr/ revokes "lock" on "pay" from "robert"/, 'DROP OWNED takes them away');
+	is(sql('SELECT string_agg(role::text, $$ $$) FROM zk_privileges'), 'carl', 'and no others');
+	is(sql("SELECT prefix FROM zk_closed"), 'pay', 'and opens nothing');
+	sql('DROP OWNED BY robert', 'empty');
+	sql('DROP ROLE robert');
+	pass('then it can be dropped');
+
+	sql("DELETE FROM zk_privileges; SELECT zk_grant('a', 'carl', 'lock')");
+	refused('carl', 'other', '1 object in database postgres');
+	sql("UPDATE zk_privileges SET role = 'dba'");
+	sql('DROP ROLE carl; TRUNCATE zk_privileges');
+	sql("SELECT zk_grant('a', current_user::text, 'lock'), zk_revoke('a', current_user::text, 'lock')");
+	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_role' AND grantee NOT IN (0, typowner)"),
+		0, 'nothing is left of those that have no more');
+};
+
+# Each changes what PostgreSQL notes of the type, which it does not let two do at a time.
+subtest 'at a time' => sub {
+	my ($first, $second) = map { background($node) } 1, 2;
+	sql('CREATE ROLE one; CREATE ROLE two');
+	$first->query_safe("BEGIN; SELECT zk_grant('b', 'one', 'lock')");
+	$second->start_query("SELECT zk_grant('b', 'two', 'lock')");
+	poll_until
+	{
+		sql('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $second->pid) eq 'Lock';
+	}
+	'the second to wait', 120;
+	$first->query_safe('COMMIT');
+	assert_ends($second, '00000', 'the second succeeds');
+	refused($_, 'empty', '1 object in database postgres') foreach qw(one two);
+	# the first takes away one row of a role, the second the other, and neither sees that of the other gone
+	sql("SELECT zk_grant('c', 'one', 'lock')");
+	$first->query_safe("BEGIN; DELETE FROM zk_privileges WHERE prefix = 'b' AND role = 'one'");
+	$second->start_query("DELETE FROM zk_privileges WHERE prefix = 'c' AND role = 'one'");
+	poll_until
+	{
+		sql('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $second->pid) eq 'Lock';
+	}
+	'the second to wait', 120;
+	$first->query_safe('COMMIT');
+	assert_ends($second, '00000', 'so they come one behind the other');
+	sql('DROP ROLE one');
+	pass('and the last one lets go of the role');
+	$_->quit foreach $first, $second;
+};
+
+$anna->quit;
+done_testing();
