@@ -131,6 +131,7 @@ OBJS = \
 	src/expiry.o \
 	src/nested.o \
 	src/roundtrip.o \
+	src/write.o \
 	src/args.o \
 	src/privilege.o \
 	src/role.o \
@@ -140,6 +141,7 @@ OBJS = \
 	src/session_error.o \
 	src/handover.o \
 	src/board.o \
+	src/write_bound.o \
 	src/stat.o \
 	src/auth.o \
 	src/origin.o \
@@ -151,6 +153,7 @@ OBJS = \
 	src/keep_word.o \
 	src/contact.o \
 	src/cycle.o \
+	src/bucket.o \
 	src/recipe.o \
 	src/recipe_node.o \
 	src/recipe_name.o \

@@ -887,7 +887,7 @@ COMMENT ON COLUMN zk_backends.root IS
 COMMENT ON COLUMN zk_backends.max_locks IS
 'zklock.max_locks, when its session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
-'zklock.max_creates, when its session was opened; 0: no bound.';
+'zklock.max_creates, when its session was opened; 0: no bound. What the role has used of it is in zk_stat_roles.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
@@ -1007,7 +1007,7 @@ COMMENT ON COLUMN zk_stat.leases_taken IS
 COMMENT ON COLUMN zk_stat.leases_ended IS
 'Leases given up, or removed after their term; by the lease worker where datname is NULL.';
 COMMENT ON COLUMN zk_stat.refused_creates IS
-'Znodes not made because of zklock.max_creates (53400).';
+'Calls refused because of zklock.max_creates (53400), of all roles.';
 COMMENT ON COLUMN zk_stat.sessions IS
 'Sessions opened.';
 COMMENT ON COLUMN zk_stat.reconnects IS
@@ -1023,12 +1023,47 @@ COMMENT ON COLUMN zk_stat.wait_histogram IS
 COMMENT ON COLUMN zk_stat.stats_reset IS
 'Start of the server, or the last zk_stat_reset().';
 
+CREATE FUNCTION zk_stat_roles(
+	OUT datname name,
+	OUT usename name,
+	OUT writes bigint,
+	OUT refused_writes bigint,
+	OUT max_creates integer,
+	OUT last_writes integer,
+	OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION zk_stat_roles() IS
+'What each role of this cluster has written to ZooKeeper, for the view zk_stat_roles.';
+
+CREATE VIEW zk_stat_roles AS SELECT * FROM zk_stat_roles();
+
+COMMENT ON VIEW zk_stat_roles IS
+'What each role has written to ZooKeeper in each database, since the server started or zk_stat_reset(), and how near it is to its bound (zklock.max_creates). The role is the one that logged in. Asks nobody.';
+
+COMMENT ON COLUMN zk_stat_roles.datname IS
+'The database. NULL: none, which is the lease worker; or, if usename is NULL too, all that have no row of their own.';
+COMMENT ON COLUMN zk_stat_roles.usename IS
+'The role. NULL: the 1001st pair of database and role, and all later ones, share this row and its bound.';
+COMMENT ON COLUMN zk_stat_roles.writes IS
+'Writes that were counted. What only ends a znode is not: its create has paid for that.';
+COMMENT ON COLUMN zk_stat_roles.refused_writes IS
+'Calls refused because of zklock.max_creates (53400).';
+COMMENT ON COLUMN zk_stat_roles.max_creates IS
+'zklock.max_creates of the session that wrote last. 0: no bound.';
+COMMENT ON COLUMN zk_stat_roles.last_writes IS
+'Writes of about the last second, as the bound counts them: it refuses what would be more than max_creates, or than 20 where that is less. NULL without a bound.';
+COMMENT ON COLUMN zk_stat_roles.stats_reset IS
+'Start of the server, or the last zk_stat_reset() in this database.';
+
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat to 0; without a row of its own, those of the shared row.';
+'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own in zk_stat, those of the shared row.';
 
 -- What zk_check() tells. An operator whose operands have just its types is found
 -- in pg_catalog first, whatever others have made.
@@ -2200,4 +2235,4 @@ TO pg_monitor;
 -- The database's owner reads them for a dump, of which they are part.
 GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
-GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat, zk_stat_roles TO PUBLIC;

@@ -43,6 +43,7 @@
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "write.h"
 
 PG_FUNCTION_INFO_V1(zk_check_facts);
 
@@ -528,9 +529,8 @@ try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
 	zklock_nodedata_make_guid(guid);
 	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
 					strcmp(root, "/") == 0 ? "" : root, guid);
-	check->making = zklock_client_create(zklock_session_client(), path,
-										 ZK_EPHEMERAL, data,
-										 (int) strlen(data));
+	check->making = zklock_write_create(ZK_WRITE_BOUNDED, path, ZK_EPHEMERAL,
+										data);
 	reply = zklock_roundtrip_await(trip, check->making);
 	if (is_lost(check, reply))
 		return false;

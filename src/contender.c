@@ -32,6 +32,7 @@
 #include "handover.h"
 #include "keep.h"
 #include "nodedata.h"
+#include "write.h"
 
 /* From this attempt on, parents are created one by one, with their errors. */
 #define CAREFUL_ATTEMPT 2
@@ -228,7 +229,8 @@ stand_in_queue(Standing *standing)
 {
 	ZkWaitEnd	step;
 
-	zklock_session_bound_creates();
+	/* its parents, and once more the node, if they are not there */
+	zklock_write_need(zklock_roundtrip_count_parents(standing->contender->place->lock_path) + 3);
 	do
 	{
 		Survey		survey;
@@ -279,9 +281,8 @@ act_on(Standing *standing, const Survey *survey)
 		 * permits are free.  The deletion of our node wakes it.
 		 */
 		if (contender->place->permits > 1 && is_anybody_behind(standing) &&
-			!zklock_client_announce(zklock_session_client(),
-									contender->place->node, contender->data,
-									strlen(contender->data)))
+			!zklock_write_announce(ZK_WRITE_COUNTED, contender->place->node,
+								   contender->data))
 			zklock_session_raise_memory();
 		standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
 			ZK_STAT_GRANT_AT_ONCE;
@@ -523,9 +524,7 @@ confirm_queued(Standing *standing)
 	if (contact_is_after(place->proof, zklock_session_fresh_since()))
 		return true;
 	reply = zklock_roundtrip_ask(&standing->trip,
-								 zklock_client_check(zklock_session_client(),
-													 place->node,
-													 place->token));
+								 zklock_write_check(place->node, place->token));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
 		reply->result == ZK_SESSION_LOST)
 		return false;
@@ -571,7 +570,10 @@ join(Standing *standing)
 								 standing->contender->place->lock_path);
 }
 
-/* Send the create of our node. */
+/*
+ * Send the create of our node.  Raises past zklock.max_creates; if its parents
+ * were made for it, they were counted together.
+ */
 static void
 send_create(Standing *standing)
 {
@@ -597,11 +599,11 @@ send_create(Standing *standing)
 	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s",
 			 place->lock_path, prefix);
 	standing->is_node_known = false;
-	standing->create = zklock_client_create(zklock_session_client(),
-											place->node,
-											ZK_EPHEMERAL_SEQUENTIAL,
-											contender->data,
-											strlen(contender->data));
+	standing->create = zklock_write_create(standing->is_paid ? ZK_WRITE_PAID :
+										   ZK_WRITE_BOUNDED, place->node,
+										   ZK_EPHEMERAL_SEQUENTIAL,
+										   contender->data);
+	standing->is_paid = false;
 	if (standing->create == NULL)
 		zklock_session_raise_memory();
 }
@@ -675,6 +677,7 @@ make_parents(Standing *standing)
 						zklock_nodedata_quotable(place->lock_path)),
 				 errdetail("It vanished %d times before the lock's queue node was in it.",
 						   PARENT_ATTEMPTS)));
+	standing->is_paid = true;
 	if (standing->attempts >= CAREFUL_ATTEMPT)
 	{
 		const ZkReply *refusal =
@@ -690,6 +693,8 @@ make_parents(Standing *standing)
 		return;
 	}
 
+	zklock_write_claim(zklock_roundtrip_count_parents(place->node) + 1);
+
 	/* the data of our node, which was sent before: who has made the root */
 	zklock_client_begin_many(client);
 	while ((end = strchr(end + 1, '/')) != NULL)
@@ -700,9 +705,8 @@ make_parents(Standing *standing)
 
 		strlcpy(parent, place->node, end - place->node + 1);
 		data = is_root ? contender->data : zklock_nodedata_of_parent(parent);
-		request = zklock_client_create(client, parent, is_root ? ZK_PERSISTENT :
-									   ZK_CONTAINER, data,
-									   data != NULL ? strlen(data) : 0);
+		request = zklock_write_create(ZK_WRITE_PAID, parent, is_root ?
+									  ZK_PERSISTENT : ZK_CONTAINER, data);
 		if (is_root || standing->nparents == lengthof(standing->parents))
 			zklock_client_free(request);
 		else

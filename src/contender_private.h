@@ -30,6 +30,7 @@ typedef struct Standing
 								 * grant; NULL before we joined */
 	bool		is_node_known;	/* place->node holds the full path */
 	int			attempts;		/* to create the node */
+	bool		is_paid;		/* the next one was counted with its parents */
 	int			nparents;		/* creates of containers that are above it */
 	ZkRequest  *parents[RECIPE_DEPTH_MAX];	/* the uppermost first; each may be
 											 * NULL */

@@ -72,6 +72,7 @@
 
 #include "board.h"
 #include "stat.h"
+#include "write.h"
 
 /*
  * How long a wait is not said.  Most are over by then.
@@ -167,6 +168,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
+	detector->trip.terms = ZK_WRITE_COUNTED;	/* the wait goes on */
 	waiters = deadlock_local_waiters();
 	forget_gone(detector, waiters);
 	is_due = protocol_now() >= detector->cycle_at;
@@ -282,8 +284,7 @@ say_looked(ZkDetector *detector)
 	fact->data = data;
 
 	/* without memory for it: who completes a cycle looks at its own time */
-	(void) zklock_client_announce(zklock_session_client(), fact->path, data,
-								  strlen(data));
+	(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path, data);
 }
 
 /* Say who waits for us in PostgreSQL.  Result: is anybody new? */
@@ -726,8 +727,8 @@ repeat(const ZkDetector *detector)
 			continue;
 
 		/* without memory the one before stands there */
-		(void) zklock_client_announce(zklock_session_client(), fact->path,
-									  fact->data, strlen(fact->data));
+		(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path,
+									 fact->data);
 	}
 }
 

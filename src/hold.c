@@ -55,6 +55,7 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
+#include "write.h"
 
 /* How far a hold under way has come. */
 typedef enum HoldStage
@@ -261,13 +262,14 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	data = zklock_nodedata_build(twin->token, "reason",
 								 zklock_nodedata_to_utf8(holding->reason), NULL);
 
+	zklock_write_claim(1);
 	holding->stage = HOLD_SENT;
 	do
 		result = check(holding, holding->hold,
 					   zklock_roundtrip_ask(trip,
-											zklock_client_move(zklock_session_client(),
-															   twin->node, holding->hold,
-															   data, strlen(data))));
+											zklock_write_move(ZK_WRITE_PAID,
+															  twin->node, holding->hold,
+															  data)));
 	while (result == ZK_UNKNOWN_OUTCOME);
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);

@@ -41,6 +41,7 @@
 #include "recipe.h"
 #include "session.h"
 #include "stat.h"
+#include "write.h"
 
 /*
  * A commit may rest on a renewal for that many tenths of the term.  The rest is
@@ -128,7 +129,7 @@ static bool watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
 						int64 *look_at);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *note_name(ZkRoundTrip *trip, ZkLeasing *leasing,
-								int *root_length);
+								ZkWriteTerms terms, const char *pointer);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all);
 static bool read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
@@ -142,7 +143,8 @@ static bool end_others(ZkRoundTrip *trip, ZkLeasing *leasing,
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static bool renew(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *set(ZkRoundTrip *trip, ZkLeasing *leasing,
-						  const char *path, const char *data, int version);
+						  ZkWriteTerms terms, const char *path,
+						  const char *data, int version);
 static char *build_data(const ZkNodeData *who, const char *note,
 						int64 ttl_ms);
 static const ZkReply *check_reply(const ZkReply *reply,
@@ -214,7 +216,6 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 			if (leasing->is_ahead_keeper)
 				deadline = Min(Max(deadline, protocol_now() + ZK_KEEPER_MS),
 							   leasing->bounds.deadline);
-			zklock_session_bound_creates();
 			if (!make_node(trip, leasing))
 				return false;
 			continue;
@@ -277,6 +278,8 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 	ZkLeasing  *leasing = argument;
 	Known	   *known = find_known(leasing->token);
 
+	zklock_write_need(2);		/* a proof that the list is new, and the set */
+
 	/* the same token may be one of another root, or of another name */
 	leasing->lock_path = zklock_name_path(leasing->name, NULL);
 	leasing->mine = known != NULL && !known->is_place &&
@@ -313,6 +316,7 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 	bool		is_gone = false;
 	bool		is_logged = false;
 
+	trip->terms = ZK_WRITE_COUNTED; /* no bound keeps anybody from releasing */
 	while (!is_gone)
 	{
 		if (!find(trip, leasing))
@@ -332,7 +336,7 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 
 		/* without an owner nobody can renew it */
 		reply = leasing->ttl_ms > 0 ?
-			set(trip, leasing, mine->path,
+			set(trip, leasing, ZK_WRITE_PAID, mine->path,
 				build_data(NULL, NULL, leasing->ttl_ms), mine->version) :
 			check_reply(zklock_roundtrip_ask(trip,
 											 zklock_client_remove(zklock_session_client(),
@@ -487,21 +491,28 @@ watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, int64 *look_at)
  * worker that looks for leases whose term is over; and once more, if it may
  * have been dropped before the node was there (lease_worker.c).  If the reply
  * is lost the next look finds what there is.
+ *
+ * Past zklock.max_creates all of it is refused, before anything is made.
  */
 static bool
 make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	int			root_length;
+	int			nparents = 0;
 	int64		named_at = protocol_now();
 	char		prefix[RECIPE_NODE_SIZE];
 	ZkNodeData	who = {.owner = unconstify(char *, leasing->owner)};
 	char	   *data;
+	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
 	char	   *path;
-	const ZkReply *reply = note_name(trip, leasing, &root_length);
+	const ZkReply *reply;
 	Moment		sent;
 
-	if (reply->result != ZK_OK)
-		return reply->result != ZK_SESSION_LOST;
+	/* the name, twice if its parents are not there; the node */
+	if (!leasing->has_parent)
+		nparents = zklock_roundtrip_count_parents(leasing->lock_path) + 1;
+	zklock_write_need(nparents + zklock_roundtrip_count_parents(pointer) + 4);
+	zklock_write_claim(leasing->has_parent ? 2 : 1);
 	if (leasing->is_bound)
 		zklock_lease_bind(&who);
 	data = build_data(&who, leasing->note, leasing->ttl_ms);
@@ -514,13 +525,15 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		zklock_roundtrip_make_parents(trip, path, root_length);
 	if (reply != NULL)
 		return check_reply(reply, leasing)->result != ZK_SESSION_LOST;
+	reply = note_name(trip, leasing, ZK_WRITE_PAID, pointer);
+	if (reply->result != ZK_OK)
+		return reply->result != ZK_SESSION_LOST;
 
 	/* one whose reply was lost may be made yet */
 	zklock_client_withdraw(leasing->create);
 	sent = protocol_moment();
-	leasing->create = zklock_client_create(zklock_session_client(), path,
-										   ZK_PERSISTENT_SEQUENTIAL,
-										   data, strlen(data));
+	leasing->create = zklock_write_create(ZK_WRITE_PAID, path,
+										  ZK_PERSISTENT_SEQUENTIAL, data);
 	reply = zklock_roundtrip_await(trip, leasing->create);
 	if (reply != NULL && reply->result != ZK_OK)
 		zklock_roundtrip_unmake(trip);
@@ -532,21 +545,24 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
 				sizeof(leasing->place));
 		if (protocol_now() - named_at >= NAME_MS)
-			reply = note_name(trip, leasing, &root_length);
+			reply = note_name(trip, leasing, ZK_WRITE_COUNTED, pointer);
 	}
 	return reply->result != ZK_SESSION_LOST;
 }
 
 /*
- * Note it.  *root_length is set to the length of the root.  What all names are
- * below stays for good: its version guards their deletion (lease_worker.c).
+ * Note it, in the znode at pointer.  What all names are below stays for good:
+ * its version guards their deletion (lease_worker.c).
  */
 static const ZkReply *
-note_name(ZkRoundTrip *trip, ZkLeasing *leasing, int *root_length)
+note_name(ZkRoundTrip *trip, ZkLeasing *leasing, ZkWriteTerms terms,
+		  const char *pointer)
 {
-	char	   *pointer = zklock_name_lease_path(leasing->name, root_length);
-	const char *name = leasing->lock_path + *root_length + 1;
-	const ZkReply *reply = set(trip, leasing, pointer, name, ZK_ANY_VERSION);
+	int			root_length;
+	const char *name = zklock_name_path(leasing->name, &root_length) +
+		root_length + 1;
+	const ZkReply *reply = set(trip, leasing, terms, pointer, name,
+							   ZK_ANY_VERSION);
 
 	if (reply->result != ZK_NO_NODE)
 		return reply;
@@ -795,7 +811,8 @@ renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 	bool		is_ours = leasing->renewed == mine->token ||
 		is_renewed_here(mine);
 	Moment		sent = protocol_moment();
-	const ZkReply *reply = set(trip, leasing, mine->path, data, mine->version);
+	const ZkReply *reply = set(trip, leasing, ZK_WRITE_BOUNDED, mine->path,
+							   data, mine->version);
 
 	leasing->renewed = 0;
 	if (reply->result == ZK_OK && reply->czxid == mine->token)
@@ -812,11 +829,10 @@ renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /* Set the data of the node at that path, if it has that version. */
 static const ZkReply *
-set(ZkRoundTrip *trip, ZkLeasing *leasing, const char *path,
-	const char *data, int version)
+set(ZkRoundTrip *trip, ZkLeasing *leasing, ZkWriteTerms terms,
+	const char *path, const char *data, int version)
 {
-	ZkRequest  *request = zklock_client_set(zklock_session_client(), path,
-											data, strlen(data), version);
+	ZkRequest  *request = zklock_write_set(terms, path, data, version);
 
 	return check_reply(zklock_roundtrip_ask(trip, request), leasing);
 }
@@ -1273,10 +1289,14 @@ note_read(Known *known, const ZkReply *reply)
 	note_text(&known->leased.who.bound_role, read.who.bound_role);
 }
 
-/* Send the renewals together, and await all.  Result as read_outdated(). */
+/*
+ * Send the renewals together, and await all.  Result as read_outdated().
+ * Raises past zklock.max_creates, before any is sent.
+ */
 static bool
 renew_all(ZkRoundTrip *trip, Proving *proving)
 {
+	zklock_write_claim(proving->nrenewals);
 	for (int i = 0; i < proving->nrenewals; i++)
 	{
 		Renewal    *renewal = &proving->renewals[i];
@@ -1287,9 +1307,8 @@ renew_all(ZkRoundTrip *trip, Proving *proving)
 		/* until there is an answer */
 		renewal->known->is_outdated = true;
 		renewal->sent = protocol_moment();
-		renewal->request = zklock_client_set(zklock_session_client(),
-											 leased->path, data, strlen(data),
-											 leased->version);
+		renewal->request = zklock_write_set(ZK_WRITE_PAID, leased->path, data,
+											leased->version);
 	}
 	for (int i = 0; i < proving->nrenewals; i++)
 	{

@@ -52,6 +52,7 @@
 #include "session.h"
 #include "stat.h"
 #include "worker.h"
+#include "write.h"
 
 #define WORKER_NAME "zklock lease worker"
 
@@ -626,10 +627,9 @@ drop_names(ZkRoundTrip *trip, const char *root, const List *idle)
 			zklock_roundtrip_advance(guard);
 			break;
 		}
-		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
-														guard, version++,
-														&path, 1,
-														reply->version));
+		zklock_client_free(zklock_write_remove_guarded(guard, version++,
+													   &path, 1,
+													   reply->version));
 	}
 	zklock_roundtrip_end_looks(trip);
 	return is_read;

@@ -23,6 +23,7 @@
 #include "handover.h"
 #include "nodedata.h"
 #include "recall.h"
+#include "write.h"
 
 /* Is anybody to hear that the node had been deleted by somebody else? */
 typedef enum LeaveNews
@@ -82,10 +83,9 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 	zklock_client_begin_many(zklock_session_client());
 
 	/* without memory for the request the exclusive node stays */
-	place->replacing = zklock_client_replace(zklock_session_client(),
-											 place->node, place->czxid,
-											 place->next_node,
-											 place->next_data);
+	place->replacing = zklock_write_replace(place->node, place->czxid,
+											place->next_node,
+											place->next_data);
 	zklock_client_end_many(zklock_session_client());
 }
 
@@ -324,7 +324,7 @@ remove_node(const ZkPlace *place, LeaveNews news)
 	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
 	{
 		/* without memory the one behind looks at the queue, when we are gone */
-		(void) zklock_client_announce(client, place->node, NULL, 0);
+		(void) zklock_write_announce(ZK_WRITE_PAID, place->node, NULL);
 	}
 	switch (news)
 	{
@@ -397,8 +397,7 @@ remove_recall(ZkPlace *place)
 static ZkRequest *
 check_node(const ZkPlace *place)
 {
-	return zklock_client_check(zklock_session_client(), place->node,
-							   place->czxid);
+	return zklock_write_check(place->node, place->czxid);
 }
 
 /*

@@ -145,6 +145,10 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
 	reading->nentries = 0;
+
+	/* who reads all of the newest queue is about to remove one of it */
+	if (!reading->is_first)
+		trip->terms = ZK_WRITE_COUNTED;
 	list = reading->is_newest ?
 		zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path) :
 		zklock_roundtrip_read(trip, ZK_LIST, reading->path);

@@ -36,6 +36,7 @@
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "write.h"
 
 /*
  * Most requests of one root.  Clients in Java can read a list of that length.
@@ -165,6 +166,7 @@ count_requests(ZkRoundTrip *trip, void *argument)
 
 	root[root_length] = '\0';
 	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
+	zklock_write_need(zklock_roundtrip_count_parents(parent) + 4);
 	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
@@ -187,7 +189,6 @@ static bool
 ask_holder(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
-	ZkClient   *client = zklock_session_client();
 	int			root_length;
 	char	   *lock_path = zklock_name_path(asking->name, &root_length);
 	char		path[ZK_RECALL_PATH_SIZE];
@@ -205,17 +206,16 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 						   asking->nrequests,
 						   zklock_nodedata_quotable(pnstrdup(path, strrchr(path, '/') - path))),
 				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
-	zklock_session_bound_creates();
+	zklock_write_need(zklock_roundtrip_count_parents(path) + 2);
 	do
 	{
 		reply = zklock_roundtrip_create(trip, path, root_length,
 										ZK_PERSISTENT, asking->data);
 		if (reply->result == ZK_NODE_EXISTS)
 			reply = zklock_roundtrip_ask(trip,
-										 zklock_client_set(client, path,
-														   asking->data,
-														   strlen(asking->data),
-														   ZK_ANY_VERSION));
+										 zklock_write_set(ZK_WRITE_BOUNDED,
+														  path, asking->data,
+														  ZK_ANY_VERSION));
 	} while (reply->result == ZK_UNKNOWN_OUTCOME);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)

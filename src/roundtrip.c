@@ -44,8 +44,9 @@ typedef struct Look
 pg_noreturn static void raise_in_the_way(const ZkReply *reply,
 										 const char *found);
 static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
-static const ZkReply *create(ZkRoundTrip *trip, const char *path,
-							 ZkNodeKind kind, const char *data);
+static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
+							 const char *path, ZkNodeKind kind,
+							 const char *data);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 					 void *argument);
 
@@ -105,6 +106,7 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		/* whatever an attempt before has made of it */
 		trip.deadline = bounds->deadline;
 		trip.by = bounds->by;
+		trip.terms = ZK_WRITE_BOUNDED;
 		zklock_session_renew(is_again);
 		zklock_session_open();
 		PG_TRY();
@@ -113,6 +115,9 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		}
 		PG_CATCH();
 		{
+			/* a container that was made for what was refused */
+			if (zklock_session_client() != NULL)
+				zklock_roundtrip_unmake(&trip);
 			end_talk(&trip, forget, argument);
 			if (!was_used)
 				zklock_session_end_use();
@@ -155,10 +160,13 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 	const ZkReply *reply;
 
 	do
+	{
+		if (read == ZK_CHECK)
+			zklock_write_note(trip->terms, 1);
 		reply = zklock_roundtrip_ask(trip,
 									 zklock_client_read(zklock_session_client(),
 														read, path));
-	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
+	} while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
 	return reply;
 }
 
@@ -353,24 +361,36 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
 }
 
+int
+zklock_roundtrip_count_parents(const char *path)
+{
+	int			count = 0;
+
+	while ((path = strchr(path + 1, '/')) != NULL)
+		count++;
+	return count;
+}
+
 const ZkReply *
 zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 							  int root_length)
 {
 	const char *end = path;
 
+	zklock_write_note(trip->terms, zklock_roundtrip_count_parents(path) + 1);
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
 		const char *data = zklock_nodedata_of_parent(parent);
 		bool		is_root = end - path <= root_length;
 		const ZkReply *reply = is_root ?
-			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0, NULL)) :
-			create(trip, parent, ZK_CONTAINER, data);
+			create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
+				   zklock_nodedata_build(0, NULL)) :
+			create(trip, ZK_WRITE_PAID, parent, ZK_CONTAINER, data);
 
 		/* where the server knows no containers, a znode that stays */
 		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
-			reply = create(trip, parent, ZK_PERSISTENT, data);
+			reply = create(trip, ZK_WRITE_COUNTED, parent, ZK_PERSISTENT, data);
 		if (reply == NULL)
 			return NULL;
 		switch (reply->result)
@@ -408,14 +428,14 @@ const ZkReply *
 zklock_roundtrip_create(ZkRoundTrip *trip, const char *path, int root_length,
 						ZkNodeKind kind, const char *data)
 {
-	const ZkReply *reply = create(trip, path, kind, data);
+	const ZkReply *reply = create(trip, trip->terms, path, kind, data);
 
 	for (int attempts = 0; reply != NULL && reply->result == ZK_NO_NODE &&
 		 attempts < PARENT_ATTEMPTS; attempts++)
 	{
 		reply = zklock_roundtrip_make_parents(trip, path, root_length);
 		if (reply == NULL)
-			reply = create(trip, path, kind, data);
+			reply = create(trip, ZK_WRITE_PAID, path, kind, data);
 	}
 	return reply;
 }
@@ -475,6 +495,7 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 {
 	ZkClient   *client = zklock_session_client();
 
+	trip->terms = ZK_WRITE_COUNTED; /* no bound keeps anybody from removing */
 	for (;;)
 	{
 		const ZkReply *reply;
@@ -510,11 +531,10 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 		reply = zklock_roundtrip_ask(trip, guard == NULL ?
 									 zklock_client_remove(client, removal->path,
 														  ZK_ANY_VERSION) :
-									 zklock_client_remove_guarded(client,
-																  removal->guard,
-																  guard->version,
-																  &removal->path, 1,
-																  ZK_ANY_VERSION));
+									 zklock_write_remove_guarded(removal->guard,
+																 guard->version,
+																 &removal->path, 1,
+																 ZK_ANY_VERSION));
 		switch (reply->result)
 		{
 			case ZK_OK:
@@ -537,8 +557,8 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 void
 zklock_roundtrip_advance(const char *guard)
 {
-	zklock_client_free(zklock_client_set(zklock_session_client(), guard,
-										 "", 0, ZK_ANY_VERSION));
+	zklock_client_free(zklock_write_set(ZK_WRITE_COUNTED, guard, "",
+										ZK_ANY_VERSION));
 }
 
 void
@@ -563,11 +583,9 @@ end_talk(ZkRoundTrip *trip, void (*forget) (void *argument), void *argument)
 }
 
 static const ZkReply *
-create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind, const char *data)
+create(ZkRoundTrip *trip, ZkWriteTerms terms, const char *path,
+	   ZkNodeKind kind, const char *data)
 {
-	ZkRequest  *request = zklock_client_create(zklock_session_client(), path,
-											   kind, data,
-											   data != NULL ? strlen(data) : 0);
-
-	return zklock_roundtrip_ask(trip, request);
+	return zklock_roundtrip_ask(trip,
+								zklock_write_create(terms, path, kind, data));
 }

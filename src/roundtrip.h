@@ -14,6 +14,7 @@
 #include "compat.h"
 #include "nodes/pg_list.h"
 #include "session.h"
+#include "write.h"
 
 /*
  * How often parents are made anew when they vanish between their creation and
@@ -58,6 +59,7 @@ typedef struct ZkRoundTrip
 	struct ZkSample *sample;	/* the last one, palloc'ed; or NULL */
 	char	   *made;			/* path of the lowest container that was made,
 								 * palloc'ed; or NULL */
+	ZkWriteTerms terms;			/* of its creates and checks; 0 is BOUNDED */
 } ZkRoundTrip;
 
 /* A znode to be deleted; the first part is the caller's order. */
@@ -193,11 +195,16 @@ extern void zklock_roundtrip_ask_ahead(ZkRoundTrip *trip, ZkRequest *request);
 /* The reply to it, until another one is sent ahead; NULL if there is none. */
 extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 
+/* How many znodes are above the one of that path. */
+extern int	zklock_roundtrip_count_parents(const char *path);
+
 /*
  * Create what is above the znode of that path: its first root_length bytes
- * for good, with our name as data (see zk_check_facts()), the rest as containers, of which the server removes those that
- * are empty.  The reply to one that is refused, else NULL: whether all are
- * there the next create tells.
+ * for good, with our name as data (see zk_check_facts()), the rest as
+ * containers, of which the server removes those that are empty.  The reply to
+ * one that is refused, else NULL: whether all are there the next create tells.
+ * All of them, whether they are there or not, and what is to be made in them,
+ * which is ZK_WRITE_PAID then, count on the trip's terms.
  */
 extern const ZkReply *zklock_roundtrip_make_parents(ZkRoundTrip *trip,
 													const char *path,

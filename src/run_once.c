@@ -64,6 +64,7 @@
 #include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "write.h"
 
 /* Most records of one name. */
 #define RECORDS_MAX 100000
@@ -243,9 +244,9 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	const char *path;
 	char	   *data;
 
-	zklock_session_bound_creates();
 	name_record(claim);
 	path = claim->record.path;
+	zklock_write_need(zklock_roundtrip_count_parents(path) + 3);
 	data = begin_claim(claim);
 	for (int attempts = 0;; attempts++)
 	{
@@ -257,12 +258,12 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 			return false;
 		if (version == ZK_ANY_VERSION)
 			continue;
+		zklock_write_claim(1);
 		claim->may_be_there = true;
 		zklock_roundtrip_ask_ahead(trip,
-								   zklock_client_create_guarded(client, path,
-																claim->record.guard,
-																version, data,
-																strlen(data)));
+								   zklock_write_create_guarded(ZK_WRITE_PAID, path,
+															   claim->record.guard,
+															   version, data));
 		record = zklock_roundtrip_ask(trip, zklock_client_read(client, ZK_GET,
 															   path));
 		made = zklock_roundtrip_reply_ahead(trip);
@@ -426,11 +427,10 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	if (reply->version == ZK_ANY_VERSION)
 		zklock_roundtrip_advance(claim->record.guard);
 	else
-		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
-														claim->record.guard,
-														reply->version,
-														old, nold,
-														ZK_ANY_VERSION));
+		zklock_client_free(zklock_write_remove_guarded(claim->record.guard,
+													   reply->version,
+													   old, nold,
+													   ZK_ANY_VERSION));
 }
 
 /*

@@ -33,6 +33,7 @@
 #include "recipe.h"
 #include "settings_page.h"
 #include "stat.h"
+#include "write_bound.h"
 
 /* The session's program, which is installed beside this library. */
 #define PROGRAM_NAME "zklock-session"
@@ -111,13 +112,6 @@ static int	connect_timeout_setting;
  * not used and has no locks; 0: never.
  */
 static int	idle_timeout_setting;
-
-/*
- * zklock.max_creates: how many znodes this backend may have made in a second;
- * 0: any number.  Leases stay when their maker is gone, so no other bound of a
- * role's is of use for them.
- */
-static int	max_creates_setting;
 
 /*
  * Every session without credentials of the user's has an identity of its own,
@@ -254,11 +248,6 @@ zklock_session_init(void)
 							&connect_timeout_setting, 10000, 100, 3600000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_creates",
-							"Most queue nodes, leases, records and requests that one backend may make in a second.",
-							"0 is no bound.",
-							&max_creates_setting, 0, 0, 10000, PGC_SUSET, 0,
-							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.idle_timeout",
 							"Time without use and without locks after which a ZooKeeper session is closed.",
 							"The next lock opens another one. 0 turns this off.",
@@ -286,6 +275,7 @@ zklock_session_open(void)
 	do
 	{
 		zklock_session_close(0);	/* it was ended as idle */
+		zklock_write_claim(1);
 		start_session();
 	} while (!zklock_client_begin_use(MySession.client));
 }
@@ -367,32 +357,6 @@ zklock_session_count_requests(void)
 		return;
 	zklock_stat_add(ZK_STAT_REQUEST, now - MySession.ncounted);
 	MySession.ncounted = now;
-}
-
-void
-zklock_session_bound_creates(void)
-{
-	static int64 second_began;
-	static int	ncreates;
-
-	if (max_creates_setting == 0)
-		return;
-	if (protocol_now() - second_began >= 1000)
-	{
-		second_began = protocol_now();
-		ncreates = 0;
-	}
-	if (ncreates++ < max_creates_setting)
-		return;
-	zklock_stat_count(ZK_STAT_REFUSED_CREATE);
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many new znodes in one second"),
-			 errdetail("A session of role \"%s\" may make %d.",
-					   GetUserNameFromId(GetSessionUserId(), false),
-					   max_creates_setting),
-			 errhint("Go on in a second, or have a superuser increase \"%s\" for the role.",
-					 "zklock.max_creates")));
 }
 
 bool

@@ -100,12 +100,6 @@ extern void zklock_session_rest(void);
 extern void zklock_session_count_requests(void);
 
 /*
- * Ahead of each queue node, lease, record and request that is to be made, and
- * where it may be refused: raise 53400 past zklock.max_creates.
- */
-extern void zklock_session_bound_creates(void);
-
-/*
  * Has the session an identity of its own, so that nobody else can write to
  * the queue nodes that it makes from now on?
  */

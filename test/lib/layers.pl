@@ -6,7 +6,8 @@
 # - a private header is its family's alone;
 # - no circle of includes;
 # - no module without a layer, and none that the map, src/README.md, leaves out;
-# - which session it is, session.c decides: only its family and the client's know client.h.
+# - which session it is, session.c decides: only its family and the client's know client.h;
+# - what ZooKeeper must log is sent by write.c alone, which counts it. Deletes are not.
 # Usage: layers.pl SOURCE-TREE
 
 use v5.36;
@@ -37,6 +38,10 @@ foreach my $path (glob "$top/src/*.[ch]")
 	  if $file =~ /\.c$/ && $map !~ /`\Q$file\E`/;
 	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
 	check_includes($file, $module);
+	push @findings, "$file calls $1, which is for write.c"
+	  if $module !~ /^(?:client|write)$/
+	  && $text =~ /\b(zklock_client_(?:create|create_guarded|set|move|replace|announce|check|remove_guarded))\(/
+	  && $file =~ /\.c$/;
 }
 check_for_circle($_) foreach sort keys %includes;
 print map { "$_\n" } uniq @findings;

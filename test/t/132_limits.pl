@@ -206,44 +206,6 @@ subtest 'long names, with many locks allowed' => sub {
 	poll_until { !$zk->ephemerals(lock_path('long/')) } 'nodes to go with the session', 60;
 };
 
-subtest 'what a role may make in a second' => sub {
-	$node->safe_psql('postgres', 'ALTER ROLE ordinary SET zklock.max_creates = 5');
-	$node->safe_psql('postgres', "GRANT zklock_job TO ordinary");
-	my $session = background($node, user => 'ordinary');
-	my $holder = background($node, holds => 'asked');
-	$session->query_safe("SELECT zk_lock('flood/first')");
-	my $flood = 'FROM generate_series(1, 1000) AS i';
-	foreach my $call (
-		"zk_lock('flood/' || i) $flood", "zk_try_xact_lock('flood/' || i) $flood",
-		"zk_lock(ARRAY(SELECT 'flood/' || i $flood))", "zk_lease('flood/' || i, 'app', '60s') $flood",
-		"zk_run_once('flood', clock_timestamp()::text) $flood", "zk_request_release('asked') $flood")
-	{
-		$session->query_safe('SELECT pg_sleep(1.1)');
-		assert_query($session, "SELECT $call", '53400', $call);
-		like($session->error, qr/too many new znodes in one second\nDETAIL:  A session of role "ordinary" may make 5\.\nHINT:  .*zklock\.max_creates/,
-			'is told what, how many and whose');
-		$session->query_safe('SELECT zk_unlock_all()');
-	}
-	is($session->query_safe('SELECT pg_sleep(1.1), zk_try_lock(ARRAY(SELECT \'flood/x\' || i FROM generate_series(1, 5) AS i))'),
-		'|t', 'a second later it goes on');
-	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role cannot raise it');
-	is($session->query_safe('SELECT max_locks, max_creates FROM zk_backends WHERE pid = pg_backend_pid()'), '1000|5', 'its bounds are shown');
-	is($session->query_safe('SELECT refused_creates FROM zk_stat'), 6, 'the refusals are counted');
-	assert_soon {
-		$session->query("SELECT pg_sleep(1.1), zk_unlock_all(); SELECT zk_try_lock(ARRAY(SELECT 'flood/x' || i FROM generate_series(1, 6) AS i))");
-		$session->sqlstate eq '53400'
-	} 'not with one more than it may';
-	$session->query_safe('SELECT zk_unlock_all()');
-	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
-	assert_query($session, "SELECT as_owner('flood/x' || i) $flood", '53400', 'nor may it in a function of a superuser');
-	like($session->error, qr/A session of role "ordinary" may make 5/, 'which is told as its own');
-	$session->quit;
-	$holder->query_safe("SELECT zk_unlock('asked')");
-	$node->safe_psql('postgres', "SELECT zk_evict(name, (zk_leader(name)).token)
-		FROM (SELECT 'flood/' || i AS name FROM generate_series(1, 50) AS i) AS lease WHERE (zk_leader(name)).token IS NOT NULL");
-	assert_nodes($zk, lock_path("flood/$_"), 0, 'nothing is left') foreach 'first', 1 .. 6;
-};
-
 subtest 'more than there can be' => sub {
 	my $session = background($node);
 	my $before = -s $node->logfile;

@@ -1,0 +1,190 @@
+
+# What a role may write to the ensemble in a second (zklock.max_creates), all its backends
+# together, whatever they write, and whether they connect anew. The judge is the ensemble's own
+# transaction log, and the bound is by the time that has passed: a slow machine only has more.
+
+use FindBin;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+use lib "$FindBin::RealBin/../torture/lib";
+use Torture::TransactionLog;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+$node->safe_psql('postgres', "CREATE ROLE flood LOGIN; CREATE ROLE other LOGIN; CREATE TABLE work (i int);
+	ALTER ROLE flood SET zklock.max_creates = 50; ALTER ROLE flood SET zklock.commit_guard = quorum;
+	GRANT zklock_operator TO flood; GRANT INSERT, SELECT ON work TO flood; CREATE DATABASE second");
+$node->safe_psql('second', 'CREATE EXTENSION zklock');
+my $admin = background($node, holds => 'asked');
+my $token = $admin->query_safe("SELECT zk_lease('held', 'app', '10min')");
+
+sub last_zxid { return hex($zk->four_letter_word('srvr') =~ /^Zxid: 0x([0-9a-f]+)/m ? $1 : die 'no zxid'); }
+
+# What the ensemble has logged in between, but for what ends a znode or a session.
+sub writes_between ($first, $last)
+{
+	my %count;
+	foreach my $path (glob $zk->data_dir . '/version-2/log.*')
+	{
+		Torture::TransactionLog::read_file(
+			$path,
+			sub ($transaction) {
+				return if $transaction->{zxid} <= $first || $transaction->{zxid} > $last;
+				$count{ join ' ', sort map { $_->{kind} } @{ $transaction->{changes} } }++;
+			});
+	}
+	note(join ', ', map { "$count{$_} $_" } sort keys %count);
+	my $sum = 0;
+	$sum += $count{$_} foreach grep { !/^(?:delete|close)$/ } keys %count;
+	return $sum;
+}
+
+# A statement that makes this call again and again for so many seconds.
+sub again ($seconds, $call)
+{
+	return "DO \$do\$ DECLARE until timestamptz := clock_timestamp() + '$seconds s'; i int := 0;
+		BEGIN
+			WHILE clock_timestamp() < until LOOP
+				i := i + 1;
+				BEGIN
+					$call;
+				EXCEPTION WHEN configuration_limit_exceeded THEN
+					PERFORM pg_sleep(0.002);
+				END;
+			END LOOP;
+		END \$do\$";
+}
+
+# Whatever room there is, this takes more. Nothing of it stays.
+my $too_many = "SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 100) AS i))";
+
+sub ask_roles ($columns, $where) { return ask($node, "SELECT $columns FROM zk_stat_roles WHERE $where"); }
+
+my $of_flood = "usename = 'flood' AND datname = 'postgres'";
+
+subtest 'whatever is written, by all backends of a role together' => sub {
+	my %call = (
+		'locks' => "PERFORM zk_lock('locks'); PERFORM zk_unlock('locks')",
+		'containers' => "PERFORM zk_try_lock('new/' || i || '/a/b/c'); PERFORM zk_unlock('new/' || i || '/a/b/c')",
+		'leases' => "PERFORM zk_lease('lease/' || i, 'app', '60s')",
+		'places in line' => "PERFORM zk_lease('held', 'app' || i, '60s', place => true)",
+		'renewals' => "PERFORM zk_lease_renew('held', $token, '10min')",
+		'what is not there' => "PERFORM zk_lease_renew('held', 1, '10min')",
+		'leaders' => "PERFORM zk_leader('held')",
+		'runs' => "PERFORM zk_run_once('job', i::text)",
+		'requests' => "PERFORM zk_request_release('asked')",
+		'holds' => "PERFORM zk_hold('hold/' || i, 'flood', '1s')",
+		'proofs' => "PERFORM zk_try_lock('mine'), zk_is_held('mine')",
+		'sessions' => "PERFORM zk_disconnect(); PERFORM count(*) FROM zk_lock_queue('held')");
+	my ($begun, $first) = (clock_gettime(CLOCK_MONOTONIC), last_zxid());
+	my %session = map { $_ => background($node, user => 'flood') } sort keys %call;
+	$session{$_}->start_query(again(4, $call{$_})) foreach sort keys %call;
+	for my $i (1 .. 8)
+	{
+		my $session = background($node, user => 'flood');
+		$session->query("SELECT zk_lock('again/$i')");
+		$session->quit;
+	}
+	foreach my $what (sort keys %session)
+	{
+		$session{$what}->wait_result;
+		is($session{$what}->sqlstate, '00000', $what) or diag($session{$what}->error);
+	}
+	my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $begun;
+	my $writes = writes_between($first, last_zxid());
+	cmp_ok($writes, '<=', 50 + 50 * $elapsed, sprintf 'as many as it may write in %.1f s', $elapsed);
+	cmp_ok($writes, '>=', 50, 'but it does write');
+	cmp_ok($writes, '<=', ask_roles('writes', $of_flood), 'all of them are counted');
+	is(ask_roles('refused_writes > 100, max_creates, last_writes BETWEEN 0 AND 100', $of_flood), 't|50|t', 'so are the refusals');
+	is(ask($node, "SELECT s.refused_creates = sum(r.refused_writes) FROM zk_stat AS s JOIN zk_stat_roles AS r USING (datname)
+			WHERE datname = 'postgres' GROUP BY s.refused_creates"),
+		't', 'in both views');
+	is(ask($node, "SELECT DISTINCT max_locks, max_creates FROM zk_backends WHERE usename = 'flood'"), '1000|50', 'and each backend shows its bounds');
+	$_->quit foreach values %session;
+};
+
+subtest 'what is refused' => sub {
+	# So many may be written at once, also with a smaller bound: 20.
+	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 5');
+	my $session = background($node, user => 'flood');
+	assert_query($session, $too_many, '53400', 'is told');
+	like($session->error,
+		qr/too many writes to ZooKeeper in one second\nDETAIL:  All sessions of role "flood" in database "postgres" may make 5 a second together\.\nHINT:  .*zklock\.max_creates/,
+		'what, how many and whose');
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'leaves no lock');
+	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'and no znode';
+	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'and cannot be allowed by the role itself');
+
+	# Room for less than a lease.
+	$session->query_safe(again(1, "PERFORM zk_is_held('nothing'); PERFORM zk_request_release('asked')"));
+	my $client = $zk->client;
+	for (1 .. 5)
+	{
+		my $name = "left$_";
+		$session->query("SELECT zk_lease('$name', 'app', '60s'), zk_lease('$name/b', 'app', '60s'), zk_lease('$name/c', 'app', '60s')");
+		next if $session->sqlstate ne '53400';
+		is(join(' ', grep { !/[bc]$/ && !grep { /^_c_/ } $client->children(lock_path($name)) } eval { $client->children(lock_path($name)) }),
+			'', 'a lease is whole or not there');
+	}
+	$client->close;
+	$session->query(again(1, "PERFORM zk_lease_renew('held', $token, '10min')"));
+	is($admin->query_safe("SELECT owner, token FROM zk_leader('held')"), "app|$token", 'a lease whose renewal is refused is held');
+	$session->quit;
+};
+
+subtest 'what releases is never refused' => sub {
+	my ($session, $fellow) = map { background($node, user => 'flood') } 1 .. 2;
+	my $lease;
+	assert_soon { ($lease) = $session->query("SELECT zk_lease('own', 'app', '10min')") =~ /^(\d+)$/ } 'a lease';
+	assert_soon { $session->query("SELECT zk_try_lock('own lock')"); $session->query('SELECT count(*) FROM zk_locks') eq '1' } 'a lock';
+	assert_soon
+	{
+		$session->query("BEGIN");
+		$session->query("SELECT zk_xact_lease('own', $lease)");
+		my $is_taken = $session->sqlstate eq '00000';
+		$session->query('ROLLBACK') if !$is_taken;
+		$is_taken
+	}
+	'a transaction that rests on the lease';
+	$session->query_safe('INSERT INTO work VALUES (1)');
+	$fellow->start_query(again(3, "PERFORM zk_lease_renew('held', $token, '10min'); $_"))
+	  foreach $too_many =~ s/^SELECT/PERFORM/r;
+	assert_soon { ask_roles('last_writes >= 20', $of_flood) eq 't' } 'the other one writes all there may be';
+	assert_query($session, 'COMMIT', '53400', 'a commit that would renew a lease is');
+	is($session->query_safe('SELECT count(*) FROM work'), 0, 'and commits nothing');
+	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock');
+	is($session->query_safe("SELECT zk_lease_release('own', $lease)"), 't', 'a lease, which is still held');
+	$fellow->wait_result;
+	$_->quit foreach $session, $fellow;
+};
+
+subtest 'others' => sub {
+	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 1');
+	my $session = background($node, user => 'flood');
+	assert_query($session, $too_many, '53400', 'a role at its bound');
+	my $other = background($node, user => 'other');
+	is($other->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
+	my $elsewhere = background($node, user => 'flood', database => 'second');
+	is($elsewhere->query_safe("SELECT zk_try_lock(ARRAY['d', 'e', 'f'])"), 't', 'nor it in another database');
+	assert_query($session, $too_many, '53400', 'it still is');
+	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
+	assert_query($session, "SELECT as_owner('many/' || i) FROM generate_series(1, 100) AS i", '53400', "also in a superuser's function");
+	my $before = ask_roles('writes', "usename = 'postgres' OR usename = current_user");
+	$admin->query_safe('SET SESSION AUTHORIZATION flood');
+	is($admin->query_safe("SELECT zk_try_lock('by whom')"), 't', 'a superuser');
+	$admin->query_safe('RESET SESSION AUTHORIZATION');
+	cmp_ok(ask_roles('writes', "usename = 'postgres' OR usename = current_user"), '>', $before, 'counts as who has logged in');
+	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'everybody sees them');
+	$admin->query_safe('SET zklock.max_creates = 0');
+	is($admin->query_safe("SELECT zk_try_lock(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'without a bound');
+	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'as the view says');
+	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
+	is(ask_roles('writes, refused_writes', $of_flood), '0|0', 'zk_stat_reset() begins anew');
+	is(ask_roles('writes > 0', "usename = 'flood' AND datname = 'second'"), 't', 'in its own database');
+	assert_query($session, $too_many, '53400', 'and sets no bound back');
+	$_->quit foreach $session, $other, $elsewhere;
+};
+
+$admin->quit;
+done_testing;
