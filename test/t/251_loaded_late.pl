@@ -98,4 +98,16 @@ subtest 'loaded late: refused' => sub {
 	like($error{H}, qr/shared_preload_libraries = 'zklock'/, 'with what to do');
 };
 
+# It has no postmaster, and leaves shared memory before it closes its session.
+subtest 'a server for a single user, loaded with it' => sub {
+	$node->append_conf('postgresql.conf', 'shared_preload_libraries = zklock');
+	$node->stop;
+	my ($out, $err) = ('', '');
+	my @server = ($node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres');
+	ok(IPC::Run::run(\@server, '<', \"SELECT zk_try_lock('single')\nSELECT state FROM zk_backend_locks\n", '>', \$out, '2>', \$err),
+		'ends well') or diag($err);
+	like($out, qr/zk_try_lock = "t".*state = "held"/s, 'has locks');
+	assert_no_nodes($zk, lock_path('single'), 'and leaves nothing behind');
+};
+
 done_testing();

@@ -2,8 +2,9 @@
  * sql.c: drives many backends at once, for what pgbench cannot do: queues of
  * waiting backends, statements timed one by one, new connections.
  *
- * Usage: sql CONNECTION-STRING; commands on standard input, see README.md. SQL
- * in commands stands on one line. One thread; libpq never blocks while somebody
+ * Usage: sql CONNECTION-STRING...; commands on standard input, see README.md.
+ * With several clusters the sessions take turns. SQL in commands stands on one
+ * line. One thread; libpq never blocks while somebody
  * else's answer may come.
  */
 
@@ -29,7 +30,9 @@ typedef struct Session
 	Cycles		cycles;
 } Session;
 
-static const char *connection_string;
+/* Of the clusters, in which the sessions take turns. */
+static char **connection_strings;
+static int	nclusters;
 static Session sessions[MAX_SESSIONS];
 
 static void
@@ -39,10 +42,11 @@ must(bool fine, PGconn *connection, const char *what)
 		die(what, PQerrorMessage(connection));
 }
 
+/* In the cluster of the session of that number. */
 static PGconn *
-connect_now(void)
+connect_now(int number)
 {
-	PGconn	   *connection = PQconnectdb(connection_string);
+	PGconn	   *connection = PQconnectdb(connection_strings[number % nclusters]);
 
 	must(PQstatus(connection) == CONNECTION_OK, connection, "connect");
 	return connection;
@@ -56,7 +60,7 @@ open_sessions(int count)
 	for (int i = 0; i < count; i++)
 		if (!sessions[i].connection)
 		{
-			sessions[i].connection = connect_now();
+			sessions[i].connection = connect_now(i);
 			sessions[i].number = i;
 		}
 }
@@ -269,7 +273,7 @@ fresh(int count, const char *file)
 	need_line(unlock);
 	for (int i = 0; i < count; i++)
 	{
-		PGconn	   *connection = connect_now();
+		PGconn	   *connection = connect_now(0);
 		Cycle		cycle;
 
 		if (before[0])
@@ -332,9 +336,10 @@ main(int argc, char **argv)
 	int			number;
 	struct rlimit files;
 
-	if (argc != 2)
-		die("start", "usage: sql CONNECTION-STRING");
-	connection_string = argv[1];
+	if (argc < 2)
+		die("start", "usage: sql CONNECTION-STRING...");
+	connection_strings = argv + 1;
+	nclusters = argc - 1;
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);

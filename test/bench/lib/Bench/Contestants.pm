@@ -69,8 +69,8 @@ sub all ($stage, %option)
 	# Class, name (the report has its title), what it can do, and what else its class wants to know.
 	my @contestants = (
 		[ 'Pgbench', 'zklock', \@loops, @home, script => \@cycle ],
-		[ 'Pgbench', 'unloaded', ['contenders'], @home, cluster => $stage->central, script => \@cycle ],
-		[ 'Backends', 'unloaded', ['depth'], command => [ "$bin/sql", $central ] ],
+		[ 'Pgbench', 'between', ['contenders'], @home, other => $stage->central, script => \@cycle ],
+		[ 'Backends', 'between', ['depth'], command => [ @sql, $central ] ],
 		[ 'Backends', 'zklock', [qw(depth fresh try release)], command => \@sql ],
 		[ 'Backends', 'used', ['fresh'], command => \@sql, before => q{SELECT zk_fencing_token('none')} ],
 		[ 'Backends', 'reopened', ['fresh'], command => \@sql, is_reopened => 1 ],
@@ -95,7 +95,7 @@ sub all ($stage, %option)
 
 For the release of a lock whose holder goes: a list of {name, holder,
 waiter}. zklock's waiter is in the other cluster: a backend that is killed takes
-its whole cluster down. Only home has zklock preloaded.
+its whole cluster down.
 
 =cut
 
@@ -117,7 +117,6 @@ sub pairs ($stage, %option)
 		]);
 	return (
 		{ name => 'zklock', holder => $home, waiter => $central },
-		{ name => 'unloaded', holder => $central, waiter => $home },
 		map { { name => $_, holder => $made{$_}[0], waiter => $made{$_}[1] } } sort keys %made);
 }
 

@@ -32,9 +32,9 @@ my $extra_seconds = 0.3;
 
 =pod
 
-=head2 new(..., cluster => ..., settings => "options", script => [lines], init => [lines], root => path)
+=head2 new(..., cluster => ..., other => ..., settings => "options", script => [lines], init => [lines], root => path)
 
-settings are those of the connections, as in "-c zklock.keep=1min", or none. In
+other is a second cluster, of which half of the sessions are, or none. settings are those of the connections, as in "-c zklock.keep=1min", or none. In
 the script, LOCK stands for an expression that is the lock's name. init is run
 once by each client. root is where the locks are, if they are in ZooKeeper.
 
@@ -75,55 +75,63 @@ sub start_loop ($self, %loop)
 	print $script map { "$_\n" } $self->_script(%loop);
 	close $script;
 
-	my @command = (
-		'setpriv', '--pdeathsig', 'KILL',
-		'pgbench', '-n', '-M', 'prepared', '-j', 1,
-		'-c', $loop{sessions},
-		'-T', ceil($loop{seconds} + $extra_seconds),
-		'-D', 'opened=0',
-		'-f', "$base.sql",
-		'-l', "--log-prefix=$base.log",
-		$self->{cluster}->connstr('postgres')
-		  . ' application_name=pgbench'
-		  . ($self->{settings} ? " options='$self->{settings}'" : ''));
+	my @clusters = grep { defined } @{$self}{qw(cluster other)};
+	my $sessions = $loop{sessions} / @clusters;
 	my $begin = time();
-	$self->{pid} = fork // die "could not fork: $!";
-	if ($self->{pid} == 0)
-	{
-		open STDIN, '<', '/dev/null';
-		{ no warnings 'exec'; exec @command; }
-		POSIX::_exit(127);
-	}
+	$self->{pids} = [ map { $self->_start_pgbench($clusters[$_], "$base.log.$_", $sessions, %loop) } keys @clusters ];
 	# Those of the last measurement may still be on their way out.
 	my $connected = "SELECT count(*) FROM pg_stat_activity
 		WHERE application_name = 'pgbench'
 		  AND backend_start >= to_timestamp($begin)";
-	poll_until
+	foreach my $cluster (@clusters)
 	{
-		$self->{cluster}->safe_psql('postgres', $connected) >=
-		  $loop{sessions};
+		poll_until { $cluster->safe_psql('postgres', $connected) >= $sessions } 'pgbench to connect';
 	}
-	'pgbench to connect';
 	return;
+}
+
+# It ends with us.
+sub _start_pgbench ($self, $cluster, $log, $sessions, %loop)
+{
+	my @command = (
+		'setpriv', '--pdeathsig', 'KILL',
+		'pgbench', '-n', '-M', 'prepared', '-j', 1,
+		'-c', $sessions,
+		'-T', ceil($loop{seconds} + $extra_seconds),
+		'-D', 'opened=0',
+		'-f', "$self->{dir}/$self->{name}.sql",
+		'-l', "--log-prefix=$log",
+		$cluster->connstr('postgres')
+		  . ' application_name=pgbench'
+		  . ($self->{settings} ? " options='$self->{settings}'" : ''));
+	my $pid = fork // die "could not fork: $!";
+	return $pid if $pid;
+	open STDIN, '<', '/dev/null';
+	{ no warnings 'exec'; exec @command; }
+	POSIX::_exit(127);
 }
 
 sub finish_loop ($self)
 {
 	my $base = "$self->{dir}/$self->{name}";
-	waitpid $self->{pid}, 0;
-	$self->{pid} = undef;
-	croak "pgbench failed for $self->{name}; see the log" if $?;
+	foreach my $pid (@{ $self->{pids} })
+	{
+		waitpid $pid, 0;
+		croak "pgbench failed for $self->{name}; see the log" if $?;
+	}
 
 	my @logs = glob "$base.log.*";
 	open my $out, '>', $self->{file} or die "could not write a log: $!";
 	foreach my $log (@logs)
 	{
 		open my $in, '<', $log or die "could not read $log: $!";
+		# Each pgbench counts its clients from 0.
+		my ($cluster) = $log =~ /\.log\.(\d+)\./;
 		while (my $line = readline $in)
 		{
 			my ($client, undef, $took, undef, $second, $us) = split ' ', $line;
 			my $end = $second * 1_000_000 + $us;
-			print $out join(' ', $client, $end - $took, $end, $end, $end), "\n";
+			print $out join(' ', 2 * $client + $cluster, $end - $took, $end, $end, $end), "\n";
 		}
 	}
 	close $out or die "could not write a log: $!";

@@ -16,14 +16,14 @@ use Bench::Stats qw(median);
 
 # The same colour for the same contestant everywhere.
 my %line = (
-	zklock => [ 'zklock, preloaded', '#c0392b' ],
+	zklock => [ 'zklock, in one cluster', '#c0392b' ],
 	block => [ 'the same, DO block', '#e67e22' ],
-	unloaded => [ 'zklock, not preloaded', '#8e44ad' ],
+	between => [ 'zklock, between two', '#8e44ad' ],
 	floor => [ 'C client, create + delete', '#7f8c8d' ],
 	curator => [ 'Curator', '#2c3e50' ],
 	kazoo => [ 'Kazoo', '#2980b9' ],
 	golock => [ 'go-zookeeper', '#27ae60' ]);
-my @order = qw(zklock block unloaded floor curator kazoo golock);
+my @order = qw(zklock block between floor curator kazoo golock);
 
 sub _gnuplot (@commands)
 {

@@ -16,11 +16,11 @@ use Bench::Stats qw(median percentile);
 use Bench::Targets;
 
 my @order =
-  qw(zklock unloaded used reopened block spawned forked floor curator kazoo golock
+  qw(zklock between used reopened block spawned forked floor curator kazoo golock
   advisory table kept local none);
 my %title = (
 	zklock => 'zklock, SQL',
-	unloaded => 'zklock, not preloaded',
+	between => 'zklock, between two clusters',
 	used => 'zklock, backend that ran a statement before',
 	reopened => 'zklock, backend that had a session before',
 	block => 'zklock, DO block',
