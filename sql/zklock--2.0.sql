@@ -1065,6 +1065,215 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_stat_reset() IS
 'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own in zk_stat, those of the shared row.';
 
+-- Privileges by name. The type is a role's name for people, dumps and subscribers, and
+-- its OID within: see src/role.c. Comparisons are those of what is stored.
+CREATE TYPE zk_role;
+
+CREATE FUNCTION _zk_role_in(pg_catalog.cstring) RETURNS zk_role
+AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_in(cstring) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_out(zk_role) RETURNS pg_catalog.cstring
+AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_out(zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_recv(pg_catalog.internal) RETURNS zk_role
+AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_recv(internal) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_send(zk_role) RETURNS pg_catalog.bytea
+AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_send(zk_role) IS
+'Part of the type zk_role.';
+
+CREATE TYPE zk_role (
+	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
+	LIKE = pg_catalog.bytea);
+
+COMMENT ON TYPE zk_role IS
+'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
+
+-- Comparisons with texts are those with what is shown.
+CREATE CAST (zk_role AS pg_catalog.text) WITH INOUT AS IMPLICIT;
+
+CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS pg_catalog.bool
+AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS pg_catalog.int4
+AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
+'Part of the type zk_role.';
+
+CREATE OPERATOR = (
+	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
+	RESTRICT = pg_catalog.eqsel, JOIN = pg_catalog.eqjoinsel, MERGES);
+CREATE OPERATOR < (
+	FUNCTION = _zk_role_lt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >, NEGATOR = >=,
+	RESTRICT = pg_catalog.scalarltsel, JOIN = pg_catalog.scalarltjoinsel);
+CREATE OPERATOR <= (
+	FUNCTION = _zk_role_le, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >=, NEGATOR = >,
+	RESTRICT = pg_catalog.scalarlesel, JOIN = pg_catalog.scalarlejoinsel);
+CREATE OPERATOR >= (
+	FUNCTION = _zk_role_ge, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <=, NEGATOR = <,
+	RESTRICT = pg_catalog.scalargesel, JOIN = pg_catalog.scalargejoinsel);
+CREATE OPERATOR > (
+	FUNCTION = _zk_role_gt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <, NEGATOR = <=,
+	RESTRICT = pg_catalog.scalargtsel, JOIN = pg_catalog.scalargtjoinsel);
+
+CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
+	OPERATOR 1 < (zk_role, zk_role), OPERATOR 2 <= (zk_role, zk_role), OPERATOR 3 = (zk_role, zk_role),
+	OPERATOR 4 >= (zk_role, zk_role), OPERATOR 5 > (zk_role, zk_role),
+	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
+
+-- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
+-- is told by session_user and by the role that it has SET: zk_grant() runs as its owner.
+CREATE TABLE zk_closed (
+	prefix pg_catalog.text PRIMARY KEY,
+	closed_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
+	closed_as pg_catalog.text DEFAULT
+		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
+			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
+	closed_at pg_catalog.timestamptz DEFAULT pg_catalog.now()
+);
+
+COMMENT ON TABLE zk_closed IS
+'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
+
+COMMENT ON COLUMN zk_closed.prefix IS
+'It covers the name that it is, and those below it; empty: all names.';
+COMMENT ON COLUMN zk_closed.closed_by IS
+'The role that had logged in.';
+COMMENT ON COLUMN zk_closed.closed_as IS
+'The role that it had taken by SET ROLE; without one the same.';
+COMMENT ON COLUMN zk_closed.closed_at IS
+'When the transaction began that did it.';
+
+CREATE TABLE zk_privileges (
+	prefix pg_catalog.text,
+	role zk_role,
+	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
+		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
+	granted_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
+	granted_as pg_catalog.text DEFAULT
+		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
+			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
+	granted_at pg_catalog.timestamptz DEFAULT pg_catalog.now(),
+	PRIMARY KEY (prefix, role, privilege)
+);
+
+COMMENT ON TABLE zk_privileges IS
+'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. Part of a dump.';
+
+COMMENT ON COLUMN zk_privileges.prefix IS
+'It covers the name that it is, and those below it; empty: all names.';
+COMMENT ON COLUMN zk_privileges.role IS
+'The role that has the privilege, and with it its members; - for everybody; ! for a role that is gone, or was unknown when the row was restored: nobody.';
+COMMENT ON COLUMN zk_privileges.privilege IS
+'share, lock, look, request, run, hold, lease or evict.';
+COMMENT ON COLUMN zk_privileges.granted_by IS
+'The role that had logged in.';
+COMMENT ON COLUMN zk_privileges.granted_as IS
+'The role that it had taken by SET ROLE; without one the same.';
+COMMENT ON COLUMN zk_privileges.granted_at IS
+'When the transaction began that did it.';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_closed', '');
+SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
+
+CREATE FUNCTION _zk_privileges_closing()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_closing() IS
+'Part of zk_privileges: keeps the prefixes closed that rows are taken from.';
+
+CREATE FUNCTION _zk_privileges_changed()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_changed() IS
+'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did it, and PostgreSQL which roles have rows.';
+
+CREATE FUNCTION _zk_privileges_emptied()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_emptied() IS
+'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
+
+-- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
+CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_closed
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
+CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_privileges
+	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
+CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_closed
+	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
+ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER emptied;
+ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER emptied;
+
+CREATE FUNCTION zk_grant(prefix text, role text, what text)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+
+COMMENT ON FUNCTION zk_grant(text, text, text) IS
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
+
+CREATE FUNCTION zk_revoke(prefix text, role text, what text)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+
+COMMENT ON FUNCTION zk_revoke(text, text, text) IS
+'Takes away what zk_grant() gave for just that prefix and role, which may be written as zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without a row; zk_open() opens it.';
+
+CREATE FUNCTION zk_open(prefix text)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
+
+COMMENT ON FUNCTION zk_open(text) IS
+'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
+
 -- What zk_check() tells. An operator whose operands have just its types is found
 -- in pg_catalog first, whatever others have made.
 CREATE FUNCTION _zk_check_facts(
@@ -1632,6 +1841,46 @@ BEGIN ATOMIC
 			(3, true, 'ok', 'nothing is seen that would lose it', NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
+		UNION ALL
+		SELECT 21, 'privileges', r.*
+		FROM (SELECT pg_catalog.count(*) AS number,
+				pg_catalog.count(*) FILTER (WHERE pg_catalog.left(p.role::text, 1) = '!'::text) AS dead,
+				pg_catalog.min(pg_catalog.format('"%s" of role "%s"', p.prefix, p.role))
+					FILTER (WHERE pg_catalog.left(p.role::text, 1) = '!'::text) AS first
+			FROM zk_privileges AS p) AS p, LATERAL (VALUES
+			(1, p.dead > 0, 'warning',
+				pg_catalog.format('%s of %s rows of zk_privileges give nobody anything, for their roles are gone, or were unknown when they were restored: %s among them',
+					p.dead, p.number, p.first),
+				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
+			(2, true, 'ok', pg_catalog.format('%s rows of zk_privileges, all of roles that there are', p.number), NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE p.number > 0
+		UNION ALL
+		SELECT 21, 'closed prefixes', 1, true, 'note',
+			pg_catalog.format('%s closed prefixes are for superusers alone, for no row gives a name of theirs to anybody: "%s" among them',
+				c.number, c.first),
+			'Give them to roles with zk_grant(), or open them to everybody with zk_open().'
+		FROM (SELECT pg_catalog.count(*) AS number, pg_catalog.min(c.prefix) AS first
+			FROM zk_closed AS c
+			WHERE NOT EXISTS (
+				SELECT FROM zk_privileges AS p
+				WHERE pg_catalog.left(p.role::text, 1) <> '!'::text
+					AND (p.prefix = ''::text OR c.prefix = ''::text OR p.prefix = c.prefix
+						OR pg_catalog.starts_with(c.prefix, pg_catalog.concat(p.prefix, '/'))
+						OR pg_catalog.starts_with(p.prefix, pg_catalog.concat(c.prefix, '/'))))) AS c
+		WHERE c.number > 0
+		UNION ALL
+		SELECT 21, 'triggers', 1, true, 'warning',
+			pg_catalog.concat('triggers of zk_privileges and zk_closed are not always fired: ', t.names),
+			pg_catalog.format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET role = role, so that DROP ROLE knows of all rows.',
+				t.commands)
+		FROM (SELECT pg_catalog.string_agg(t.tgname::text, ', '::text ORDER BY t.tgname, t.tgrelid) AS names,
+				pg_catalog.string_agg(pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I',
+					t.tgrelid::pg_catalog.regclass, t.tgname), '; '::text ORDER BY t.tgname, t.tgrelid) AS commands
+			FROM pg_catalog.pg_trigger AS t
+			WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass]::oid[])
+				AND NOT t.tgisinternal AND t.tgenabled <> 'A'::"char") AS t
+		WHERE t.names IS NOT NULL
 	), line(part, place, item, state, what, remedy) AS (
 		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
 		FROM _zk_check_settings() WITH ORDINALITY AS t(item, state, what, remedy, ordinal)
@@ -1872,215 +2121,6 @@ BEGIN
 			pg_catalog.format('%s, for a timeout that is a text, as drivers may send a string.', twin.original));
 	END LOOP;
 END $$;
-
--- Privileges by name. The type is a role's name for people, dumps and subscribers, and
--- its OID within: see src/role.c. Comparisons are those of what is stored.
-CREATE TYPE zk_role;
-
-CREATE FUNCTION _zk_role_in(pg_catalog.cstring) RETURNS zk_role
-AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_in(cstring) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_out(zk_role) RETURNS pg_catalog.cstring
-AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_out(zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_recv(pg_catalog.internal) RETURNS zk_role
-AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_recv(internal) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_send(zk_role) RETURNS pg_catalog.bytea
-AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_send(zk_role) IS
-'Part of the type zk_role.';
-
-CREATE TYPE zk_role (
-	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
-	LIKE = pg_catalog.bytea);
-
-COMMENT ON TYPE zk_role IS
-'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
-
--- Comparisons with texts are those with what is shown.
-CREATE CAST (zk_role AS pg_catalog.text) WITH INOUT AS IMPLICIT;
-
-CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS pg_catalog.bool
-AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS pg_catalog.bool
-AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS pg_catalog.bool
-AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS pg_catalog.bool
-AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS pg_catalog.bool
-AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS pg_catalog.int4
-AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
-'Part of the type zk_role.';
-
-CREATE OPERATOR = (
-	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
-	RESTRICT = pg_catalog.eqsel, JOIN = pg_catalog.eqjoinsel, MERGES);
-CREATE OPERATOR < (
-	FUNCTION = _zk_role_lt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >, NEGATOR = >=,
-	RESTRICT = pg_catalog.scalarltsel, JOIN = pg_catalog.scalarltjoinsel);
-CREATE OPERATOR <= (
-	FUNCTION = _zk_role_le, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >=, NEGATOR = >,
-	RESTRICT = pg_catalog.scalarlesel, JOIN = pg_catalog.scalarlejoinsel);
-CREATE OPERATOR >= (
-	FUNCTION = _zk_role_ge, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <=, NEGATOR = <,
-	RESTRICT = pg_catalog.scalargesel, JOIN = pg_catalog.scalargejoinsel);
-CREATE OPERATOR > (
-	FUNCTION = _zk_role_gt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <, NEGATOR = <=,
-	RESTRICT = pg_catalog.scalargtsel, JOIN = pg_catalog.scalargtjoinsel);
-
-CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
-	OPERATOR 1 < (zk_role, zk_role), OPERATOR 2 <= (zk_role, zk_role), OPERATOR 3 = (zk_role, zk_role),
-	OPERATOR 4 >= (zk_role, zk_role), OPERATOR 5 > (zk_role, zk_role),
-	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
-
--- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
--- is told by session_user and by the role that it has SET: zk_grant() runs as its owner.
-CREATE TABLE zk_closed (
-	prefix pg_catalog.text PRIMARY KEY,
-	closed_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
-	closed_as pg_catalog.text DEFAULT
-		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
-			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
-	closed_at pg_catalog.timestamptz DEFAULT pg_catalog.now()
-);
-
-COMMENT ON TABLE zk_closed IS
-'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
-
-COMMENT ON COLUMN zk_closed.prefix IS
-'It covers the name that it is, and those below it; empty: all names.';
-COMMENT ON COLUMN zk_closed.closed_by IS
-'The role that had logged in.';
-COMMENT ON COLUMN zk_closed.closed_as IS
-'The role that it had taken by SET ROLE; without one the same.';
-COMMENT ON COLUMN zk_closed.closed_at IS
-'When the transaction began that did it.';
-
-CREATE TABLE zk_privileges (
-	prefix pg_catalog.text,
-	role zk_role,
-	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
-		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
-	granted_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
-	granted_as pg_catalog.text DEFAULT
-		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
-			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
-	granted_at pg_catalog.timestamptz DEFAULT pg_catalog.now(),
-	PRIMARY KEY (prefix, role, privilege)
-);
-
-COMMENT ON TABLE zk_privileges IS
-'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. Part of a dump.';
-
-COMMENT ON COLUMN zk_privileges.prefix IS
-'It covers the name that it is, and those below it; empty: all names.';
-COMMENT ON COLUMN zk_privileges.role IS
-'The role that has the privilege, and with it its members; - for everybody; ! for a role that is gone, or was unknown when the row was restored: nobody.';
-COMMENT ON COLUMN zk_privileges.privilege IS
-'share, lock, look, request, run, hold, lease or evict.';
-COMMENT ON COLUMN zk_privileges.granted_by IS
-'The role that had logged in.';
-COMMENT ON COLUMN zk_privileges.granted_as IS
-'The role that it had taken by SET ROLE; without one the same.';
-COMMENT ON COLUMN zk_privileges.granted_at IS
-'When the transaction began that did it.';
-
-SELECT pg_catalog.pg_extension_config_dump('zk_closed', '');
-SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
-
-CREATE FUNCTION _zk_privileges_closing()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_closing() IS
-'Part of zk_privileges: keeps the prefixes closed that rows are taken from.';
-
-CREATE FUNCTION _zk_privileges_changed()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did it, and PostgreSQL which roles have rows.';
-
-CREATE FUNCTION _zk_privileges_emptied()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_emptied() IS
-'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
-
--- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
-CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_closed
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
-CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_privileges
-	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
-CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_closed
-	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
-ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER emptied;
-ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER emptied;
-
-CREATE FUNCTION zk_grant(prefix text, role text, what text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
-
-CREATE FUNCTION zk_revoke(prefix text, role text, what text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_revoke(text, text, text) IS
-'Takes away what zk_grant() gave for just that prefix and role, which may be written as zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without a row; zk_open() opens it.';
-
-CREATE FUNCTION zk_open(prefix text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_open(text) IS
-'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
