@@ -1605,7 +1605,9 @@ BEGIN ATOMIC
 		UNION ALL
 		SELECT 9, s.item, 1, s.fact <> 'error', CASE WHEN s.fact = 'none' THEN 'note' ELSE 'ok' END,
 			CASE WHEN s.fact = 'none'
-				THEN 'zklock.auth is not set: everybody who reaches the ensemble may delete what is made'
+				THEN pg_catalog.concat('zklock.auth is not set: everybody who reaches the ensemble may delete what is made',
+					CASE WHEN pg_catalog.current_setting('zklock.publish_identity'::text) OPERATOR(pg_catalog.=) 'on'::text
+						THEN ', and read by which user, host and process (zklock.publish_identity)' END)
 				ELSE pg_catalog.format('zklock.auth has credentials of scheme "%s"', s.subject) END,
 			CASE WHEN s.fact = 'none'
 				THEN 'Set zklock.auth where others reach the ensemble whom you do not trust.' END
