@@ -23,9 +23,9 @@ FROM zklock.zk_stat AS s,
          WITH ORDINALITY AS b(le, i);
 
 -- query: exporter/zk_stat_roles
-SELECT coalesce(datname::text, 'others') AS datname, coalesce(usename::text, 'others') AS usename,
+SELECT coalesce(datname::pg_catalog.text, 'others') AS datname, coalesce(usename::pg_catalog.text, 'others') AS usename,
        writes, refused_writes, max_creates
-FROM zk_stat_roles;
+FROM zklock.zk_stat_roles;
 
 -- query: exporter/zk_backends
 SELECT b.datname::pg_catalog.text, b.state, pg_catalog.count(*) AS backends, pg_catalog.sum(b.lock_count) AS locks,

@@ -38,7 +38,7 @@ sub metrics ($name)
 {
 	my $sql = $query{"exporter/$name"} or die "there is no query $name";
 	$sql =~ s/;\s*$//;
-	my %is_label = map { $_ => 1 } qw(datname state le);
+	my %is_label = map { $_ => 1 } qw(datname usename state le);
 	return map { "${name}_$_" } grep { !$is_label{$_} } split /\n/,
 	  $exporter->query_safe("SELECT DISTINCT k FROM ($sql) AS q, json_object_keys(row_to_json(q)) AS k");
 }
@@ -80,6 +80,7 @@ subtest 'exporter' => sub {
 	my @stat = run('exporter/zk_stat');
 	is(scalar @stat, 1, 'a row for the database');
 	is("@{$stat[0]}[0, 1]", 'postgres 2', 'with its numbers');
+	is(join(' ', map { "@$_[0, 3, 4]" } run('exporter/zk_stat_roles')), 'postgres 0 5000', 'what its role may write');
 	my $sql = $query{'exporter/zk_backends'};
 	my @backends = run('exporter/zk_backends');
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
