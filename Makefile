@@ -106,7 +106,6 @@ OBJS = \
 	src/lease.o \
 	src/lease_worker.o \
 	src/loss_notice.o \
-	src/lease_roots.o \
 	src/worker.o \
 	src/recall_ask.o \
 	src/check.o \
@@ -129,6 +128,7 @@ OBJS = \
 	src/queue.o \
 	src/recall.o \
 	src/expiry.o \
+	src/lease_roots.o \
 	src/nested.o \
 	src/roundtrip.o \
 	src/write.o \

@@ -36,6 +36,7 @@
 #include "compat.h"
 #include "contender.h"
 #include "lease_binding.h"
+#include "lease_roots.h"
 #include "name.h"
 #include "nested.h"
 #include "recipe.h"
@@ -564,14 +565,18 @@ note_name(ZkRoundTrip *trip, ZkLeasing *leasing, ZkWriteTerms terms,
 	const ZkReply *reply = set(trip, leasing, terms, pointer, name,
 							   ZK_ANY_VERSION);
 
-	if (reply->result != ZK_NO_NODE)
-		return reply;
-	reply = zklock_roundtrip_create(trip, pointer,
-									strrchr(pointer, '/') - pointer,
-									ZK_PERSISTENT, name);
-	if (reply != NULL)
-		zklock_roundtrip_refuse_ephemeral(reply, pointer);
-	return check_reply(reply, leasing);
+	if (reply->result == ZK_NO_NODE)
+	{
+		reply = zklock_roundtrip_create(trip, pointer,
+										strrchr(pointer, '/') - pointer,
+										ZK_PERSISTENT, name);
+		if (reply != NULL)
+			zklock_roundtrip_refuse_ephemeral(reply, pointer);
+		reply = check_reply(reply, leasing);
+	}
+	if (reply->result == ZK_OK)
+		zklock_lease_roots_wake();
+	return reply;
 }
 
 /*

@@ -1,91 +1,113 @@
 /*-------------------------------------------------------------------------
  *
  * lease_roots.c
- *	  Below which roots the lease worker looks for leases.
+ *	  Below which roots the lease worker looks for leases, and when it begins.
  *
- * Its own root is that of postgresql.conf.  ALTER ROLE and ALTER DATABASE can
- * name others.  The catalog that has these settings can be read in a database
- * only, and the lease worker has none, so that it stands in nobody's way.  So
- * another worker, of a moment, connects to some database and reads it.
- * Superusers can SET a root in their session: each backend that takes a lease
- * notes its root.  Both are kept in shared memory until the next restart.  A
- * root that nobody uses any more costs one request a round.
+ * A cluster in which nobody has ever asked for a lease needs no worker with a
+ * session.  So each backend notes its root before it makes a lease: that of
+ * postgresql.conf, or what its role, database or session has instead.  The
+ * worker looks below these roots and no others.  They stand in shared memory,
+ * and in a file of the data directory: a lease outlives a restart of the
+ * server.  The file is written before the lease is made.
+ *
+ * Where no names of locks are (lease_worker.c), the root is idle.  When all are
+ * the worker sleeps, without a session, until a backend has written a name and
+ * wakes it.  A look of the worker's that began before a backend's note says
+ * nothing of what came behind the note, and a look behind the wake sees the
+ * name.
+ *
+ * There is room for ROOTS_MAX.  A new root takes the place of an idle one if all
+ * are taken.  A role that may set zklock.root has no more than ROOTS_PER_ROLE
+ * of them, unless it is a superuser: others need theirs.
  *
  * The worker has one ensemble, that of postgresql.conf.  Leases in another
- * one, and below more roots than there is room for, are not looked after: the
- * log says so, once.
+ * one, and below roots that have found no room, are not looked after: the log
+ * says so, once.
  *
  *-------------------------------------------------------------------------
  */
 #include "lease_roots.h"
 
-#include "access/heapam.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
-#include "catalog/pg_database.h"
-#include "executor/spi.h"
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
 #include "board.h"
 #include "compat.h"
-#include "name.h"
 #include "nodedata.h"
-#include "protocol.h"
 #include "recipe.h"
 #include "session.h"
-#include "worker.h"
 
-/* Room for so many other roots. */
+/* Room for so many roots, and for so many of one role. */
 #define ROOTS_MAX 64
+#define ROOTS_PER_ROLE 8
 
-/* How long after they were read settings are read again. */
-#define REFRESH_MS 30000
+/*
+ * The file, and what it is written to at first.  A line for each root: the OID
+ * of the role that was the first to note it, a space, and the root.
+ */
+#define ROOTS_FILE PGSTAT_STAT_PERMANENT_DIRECTORY "/zklock_lease_roots"
+#define ROOTS_FILE_NEW ROOTS_FILE ".new"
 
-/* What is not looked after, and was said. */
+/* OID, space, root, newline and NUL. */
+#define LINE_SIZE (10 + 1 + RECIPE_ROOT_MAX + 2)
+
+/* What the log says once. */
 typedef enum Untold
 {
 	UNTOLD_ROOT,				/* there is no room for a root */
-	UNTOLD_SERVERS				/* another ensemble */
+	UNTOLD_SERVERS,				/* another ensemble */
+	UNTOLD_FILE					/* it could not be written */
 } Untold;
-#define NUNTOLD 2
+#define NUNTOLD 3
+
+typedef struct Root
+{
+	Oid			role;			/* that has logged in, and noted it first */
+	uint64		noted;			/* how often it was noted, or waked for */
+	bool		is_idle;
+	char		root[RECIPE_ROOT_MAX + 1];	/* a value of zklock.root */
+} Root;
 
 /* In shared memory. */
 typedef struct Roots
 {
-	slock_t		mutex;			/* for all that follows */
+	LWLock	   *lock;			/* for all that follows */
 	uint32		servers;		/* zklock_board_servers() of the worker; 0: it
 								 * has not run yet */
+	Latch	   *worker;			/* NULL: it does not run */
+	bool		is_asleep;		/* the next name is to wake it */
 	bool		is_said[NUNTOLD];
+	bool		is_saved;		/* the file has all roots */
 	int			count;
-	char		roots[ROOTS_MAX][RECIPE_ROOT_MAX + 1];	/* zklock.root's
-														 * values */
+	Root		roots[ROOTS_MAX];
 } Roots;
 
 static Roots *shared;
 
-/* zklock.servers of postgresql.conf; in the worker of a moment. */
-static char *own_servers;
+/* This process is the worker, and takes back its latch when it ends. */
+static bool is_worker;
 
-/* When settings were read, protocol_now(); 0: they are to be read now. */
-static int64 refreshed_at;
-
-static void add(const char *root, uint32 servers);
-static void say(Untold what, const char *value);
-static Oid	choose_database(void);
-static void read_settings(void);
-
-PGDLLEXPORT void zk_lease_roots(Datum argument);
+static void read_file(void);
+static void save(void);
+static bool write_file(void);
+static Root *find_root(const char *root);
+static Root *choose_place(void);
+static bool say_once(Untold what);
+static void forget_worker(int code, Datum arg);
 
 void
 zklock_lease_roots_request_memory(void)
 {
 	RequestAddinShmemSpace(sizeof(Roots));
+	RequestNamedLWLockTranche("zklock_lease_roots", 1);
 }
 
 void
@@ -97,189 +119,285 @@ zklock_lease_roots_make_memory(void)
 	if (found)
 		return;
 	memset(shared, 0, sizeof(Roots));
-	SpinLockInit(&shared->mutex);
+	shared->lock = &GetNamedLWLockTranche("zklock_lease_roots")->lock;
+	read_file();
 }
+
+/* ---------------------------------------------------------------------
+ * Backends
+ * ---------------------------------------------------------------------
+ */
 
 void
 zklock_lease_roots_note(void)
 {
-	add(GetConfigOption("zklock.root", false, false),
-		zklock_board_servers());
-}
-
-/* A root with leases, in that ensemble; 0: the worker's. */
-static void
-add(const char *root, uint32 servers)
-{
+	const char *value = GetConfigOption("zklock.root", false, false);
+	uint32		servers = zklock_board_servers();
 	bool		is_elsewhere;
-	bool		is_known = false;
-	bool		is_full = false;
+	Root	   *root;
 
-	SpinLockAcquire(&shared->mutex);
-	is_elsewhere = servers != 0 && shared->servers != 0 &&
-		servers != shared->servers;
-	for (int i = 0; i < shared->count && !is_known; i++)
-		is_known = strcmp(shared->roots[i], root) == 0;
-	is_full = shared->count == ROOTS_MAX || strlen(root) > RECIPE_ROOT_MAX;
-	if (!is_elsewhere && !is_known && !is_full)
-		strcpy(shared->roots[shared->count++], root);
-	SpinLockRelease(&shared->mutex);
-	if (is_elsewhere)
-		say(UNTOLD_SERVERS, root);
-	else if (!is_known && is_full)
-		say(UNTOLD_ROOT, root);
-}
-
-/* For the log, once for all of this cluster. */
-static void
-say(Untold what, const char *value)
-{
-	bool		was_said;
-
-	SpinLockAcquire(&shared->mutex);
-	was_said = shared->is_said[what];
-	shared->is_said[what] = true;
-	SpinLockRelease(&shared->mutex);
-	if (was_said)
-		return;
-	if (what == UNTOLD_ROOT)
-		ereport(LOG,
-				(errmsg("the lease worker does not look after leases below znode \"%s\"",
-						zklock_nodedata_quotable_own(value)),
-				 errdetail("It has room for %d other roots than that of postgresql.conf.",
-						   ROOTS_MAX),
-				 errhint("Let other clusters with that \"%s\" have a lease worker.",
-						 "zklock.root")));
-	else
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	is_elsewhere = shared->servers != 0 && servers != shared->servers;
+	root = is_elsewhere ? NULL : find_root(value);
+	if (root == NULL && !is_elsewhere && strlen(value) <= RECIPE_ROOT_MAX &&
+		(root = choose_place()) != NULL)
+	{
+		*root = (Root) {.role = GetSessionUserId()};
+		strcpy(root->root, value);
+		shared->is_saved = false;
+	}
+	if (root != NULL)
+	{
+		root->noted++;
+		root->is_idle = false;
+		if (!shared->is_saved)
+			save();
+	}
+	LWLockRelease(shared->lock);
+	if (is_elsewhere && say_once(UNTOLD_SERVERS))
 		ereport(LOG,
 				(errmsg("the lease worker does not look after leases in other ensembles than that of postgresql.conf"),
 				 errdetail("Some session, role or database has another \"%s\".",
 						   "zklock.servers"),
 				 errhint("Let a cluster whose postgresql.conf names these servers have a lease worker.")));
+	else if (!is_elsewhere && root == NULL && say_once(UNTOLD_ROOT))
+		ereport(LOG,
+				(errmsg("the lease worker does not look after leases below znode \"%s\"",
+						zklock_nodedata_quotable_own(value)),
+				 errdetail("It has room for %d roots, and for %d of one role that is no superuser.",
+						   ROOTS_MAX, ROOTS_PER_ROLE),
+				 errhint("Let another cluster take leases below that \"%s\", which has a lease worker.",
+						 "zklock.root")));
 }
+
+void
+zklock_lease_roots_wake(void)
+{
+	Root	   *root;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	root = find_root(GetConfigOption("zklock.root", false, false));
+	if (root != NULL)
+	{
+		root->noted++;
+		root->is_idle = false;
+	}
+	if (root != NULL && shared->is_asleep)
+	{
+		shared->is_asleep = false;
+		if (shared->worker != NULL)
+			SetLatch(shared->worker);
+	}
+	LWLockRelease(shared->lock);
+}
+
+/* Under the lock.  NULL: it was not noted. */
+static Root *
+find_root(const char *root)
+{
+	for (int i = 0; i < shared->count; i++)
+		if (strcmp(shared->roots[i].root, root) == 0)
+			return &shared->roots[i];
+	return NULL;
+}
+
+/* Under the lock: where a new root of this role can stand; NULL: nowhere. */
+static Root *
+choose_place(void)
+{
+	Oid			role = GetSessionUserId();
+	Root	   *idle = NULL;
+	Root	   *own_idle = NULL;
+	int			nown = 0;
+
+	for (int i = 0; i < shared->count; i++)
+	{
+		Root	   *root = &shared->roots[i];
+
+		if (root->is_idle)
+			idle = root;
+		if (root->role != role)
+			continue;
+		nown++;
+		if (root->is_idle)
+			own_idle = root;
+	}
+	if (nown >= ROOTS_PER_ROLE && !superuser_arg(role))
+		return own_idle;
+	if (shared->count < ROOTS_MAX)
+		return &shared->roots[shared->count++];
+	return idle;
+}
+
+/* Is it to be said now, by all of this cluster for the first time? */
+static bool
+say_once(Untold what)
+{
+	bool		was_said;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	was_said = shared->is_said[what];
+	shared->is_said[what] = true;
+	LWLockRelease(shared->lock);
+	return !was_said;
+}
+
+/* ---------------------------------------------------------------------
+ * The file
+ * ---------------------------------------------------------------------
+ */
+
+/* At the start of the server.  What is no line of ours is left out. */
+static void
+read_file(void)
+{
+	FILE	   *file = AllocateFile(ROOTS_FILE, "r");
+	char		line[LINE_SIZE + 1];
+	bool		is_good = true;
+
+	if (file == NULL)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(),
+					 errmsg("could not read file \"%s\": %m", ROOTS_FILE)));
+		return;
+	}
+	shared->is_saved = true;
+	while (fgets(line, sizeof(line), file) != NULL)
+	{
+		char	   *end;
+		Oid			role = strtoul(line, &end, 10);
+		char	   *newline = strchr(line, '\n');
+
+		if (newline != NULL)
+			*newline = '\0';
+		if (newline == NULL || *end != ' ' || !recipe_is_root(end + 1) ||
+			shared->count == ROOTS_MAX || find_root(end + 1) != NULL)
+		{
+			is_good = false;
+			continue;
+		}
+		shared->roots[shared->count].role = role;
+		strcpy(shared->roots[shared->count++].root, end + 1);
+	}
+	if (ferror(file) || !is_good)
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("could not read all of file \"%s\"", ROOTS_FILE),
+				 errdetail("Below which roots there may be leases stands in it.")));
+	if (FreeFile(file) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", ROOTS_FILE)));
+}
+
+/*
+ * Under the lock: write the file.  If that fails the lease is taken all the
+ * same, and the next one tries again.
+ */
+static void
+save(void)
+{
+	shared->is_saved = write_file() &&
+		durable_rename(ROOTS_FILE_NEW, ROOTS_FILE, LOG) == 0;
+	if (!shared->is_saved && !shared->is_said[UNTOLD_FILE])
+		ereport(LOG,
+				(errmsg("the lease worker may not look after leases when this server has restarted"),
+				 errdetail("File \"%s\" could not be written.", ROOTS_FILE)));
+	shared->is_said[UNTOLD_FILE] = !shared->is_saved;
+}
+
+/* false: it could not be done, as the log says. */
+static bool
+write_file(void)
+{
+	FILE	   *file = AllocateFile(ROOTS_FILE_NEW, "w");
+	bool		is_written = file != NULL;
+
+	for (int i = 0; i < shared->count && is_written; i++)
+		is_written = fprintf(file, "%u %s\n", shared->roots[i].role,
+							 shared->roots[i].root) > 0;
+	is_written = is_written && fflush(file) == 0 && pg_fsync(fileno(file)) == 0;
+	if (!is_written && !shared->is_said[UNTOLD_FILE])
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", ROOTS_FILE_NEW)));
+	if (file != NULL && FreeFile(file) != 0)
+		is_written = false;
+	return is_written;
+}
+
+/* ---------------------------------------------------------------------
+ * The worker
+ * ---------------------------------------------------------------------
+ */
 
 List *
 zklock_lease_roots(void)
 {
-	int			length;
-	char	   *own = zklock_name_path("any", &length);
 	const char *chroot = zklock_session_chroot();
+	uint32		servers = zklock_board_servers();
 	List	   *roots = NIL;
+	Root	   *copy = palloc(sizeof(Root) * ROOTS_MAX);
 	int			count;
 
-	own[length] = '\0';
-	roots = lappend(roots, own);
-	SpinLockAcquire(&shared->mutex);
-	shared->servers = zklock_board_servers();
+	if (!is_worker)
+		before_shmem_exit(forget_worker, (Datum) 0);
+	is_worker = true;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->worker = MyLatch;
+	shared->servers = servers;
 	count = shared->count;
-	SpinLockRelease(&shared->mutex);
-
-	/* those that are there do not change */
+	memcpy(copy, shared->roots, count * sizeof(Root));
+	LWLockRelease(shared->lock);
 	for (int i = 0; i < count; i++)
 	{
-		const char *root = shared->roots[i];
-		char	   *path = psprintf("%s%s", chroot,
-									strcmp(root, "/") == 0 ? "" : root);
+		ZkLeaseRoot *root = palloc(sizeof(*root));
 
-		if (strcmp(path, own) != 0 && recipe_is_root(root) &&
-			strlen(path) <= RECIPE_ROOT_MAX)
-			roots = lappend(roots, path);
+		root->root = copy[i].root;
+		root->path = psprintf("%s%s", chroot,
+							  strcmp(root->root, "/") == 0 ? "" : root->root);
+		root->noted = copy[i].noted;
+		root->is_idle = copy[i].is_idle;
+		if (recipe_is_root(root->root) && strlen(root->path) <= RECIPE_ROOT_MAX)
+			roots = lappend(roots, root);
+		else
+			zklock_lease_roots_tell(root, true);	/* nobody can have a lease there */
 	}
 	return roots;
 }
 
 void
-zklock_lease_roots_forget(void)
+zklock_lease_roots_tell(const ZkLeaseRoot *root, bool is_idle)
 {
-	refreshed_at = 0;
+	Root	   *entry;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	entry = find_root(root->root);
+	if (entry != NULL && entry->noted == root->noted)
+		entry->is_idle = is_idle;
+	LWLockRelease(shared->lock);
 }
 
-/* If there is no room for a worker, a later round tries again. */
-void
-zklock_lease_roots_refresh(void)
+bool
+zklock_lease_roots_sleep(void)
 {
-	static ZkWorker reader = {
-		.name = "zklock lease roots",
-		.function = "zk_lease_roots",
-		.purpose = "leases below the roots of roles and databases may stay when their term is over",
-		.is_on_standby = true
-	};
-	Oid			database;
+	bool		is_idle = true;
 
-	if ((refreshed_at != 0 && protocol_now() < refreshed_at + REFRESH_MS) ||
-		zklock_worker_runs(&reader))
-		return;
-	database = choose_database();
-	if (database != InvalidOid &&
-		zklock_worker_start(&reader, ObjectIdGetDatum(database)))
-		refreshed_at = protocol_now();
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->count; i++)
+		is_idle = is_idle && shared->roots[i].is_idle;
+	shared->is_asleep = is_idle;
+	LWLockRelease(shared->lock);
+	return is_idle;
 }
 
-/* Some database that can be connected to: "postgres", if it is there. */
-static Oid
-choose_database(void)
-{
-	Relation	relation;
-	TableScanDesc scan;
-	Oid			chosen = InvalidOid;
-	bool		is_good = false;
-	HeapTuple	tuple;
-
-	/* the transaction's first snapshot, ahead of the scan's: see snapmgr.c */
-	(void) GetTransactionSnapshot();
-	relation = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(relation, 0, NULL);
-	while (!is_good && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
-
-		/* -2: a DROP DATABASE was interrupted */
-		if (!database->datallowconn || database->datconnlimit == -2)
-			continue;
-		is_good = strcmp(NameStr(database->datname), "postgres") == 0;
-		if (is_good || chosen == InvalidOid || !database->datistemplate)
-			chosen = database->oid;
-	}
-	table_endscan(scan);
-	table_close(relation, AccessShareLock);
-	return chosen;
-}
-
-/* The worker of a moment. */
-void
-zk_lease_roots(Datum argument)
-{
-	/* ahead of the settings of that database */
-	own_servers = MemoryContextStrdup(TopMemoryContext,
-									  GetConfigOption("zklock.servers", false, false));
-	zklock_worker_serve(argument, 0, read_settings, NULL);
-}
-
-/* Read the settings of roles and databases. */
+/* It ends. */
 static void
-read_settings(void)
+forget_worker(int code, Datum arg)
 {
-	uint64		nrows = 0;
-
-	SetConfigOption("search_path", "", PGC_USERSET, PGC_S_SESSION);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_connect();
-	if (SPI_execute("SELECT DISTINCT lower(split_part(c.line, '='::text, 1)), substr(c.line, strpos(c.line, '='::text) + 1)"
-					" FROM pg_db_role_setting AS s, unnest(s.setconfig) AS c(line)"
-					" WHERE lower(split_part(c.line, '='::text, 1)) IN ('zklock.root', 'zklock.servers')",
-					true, 0) == SPI_OK_SELECT)
-		nrows = SPI_processed;
-	for (uint64 i = 0; i < nrows; i++)
-	{
-		HeapTuple	row = SPI_tuptable->vals[i];
-		const char *name = SPI_getvalue(row, SPI_tuptable->tupdesc, 1);
-		const char *value = SPI_getvalue(row, SPI_tuptable->tupdesc, 2);
-
-		if (strcmp(name, "zklock.root") == 0)
-			add(value, 0);
-		else if (strcmp(value, own_servers) != 0)
-			say(UNTOLD_SERVERS, value);
-	}
-	SPI_finish();
-	PopActiveSnapshot();
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->worker = NULL;
+	LWLockRelease(shared->lock);
 }

@@ -4,15 +4,23 @@
  *	  A background worker that deletes leases whose term is over.
  *
  * Contenders of zklock's see to those that are ahead of them.  Another client
- * of ZooKeeper that waits behind one would wait for ever.  So each cluster has
- * a worker that looks at the queues of all locks that have leases, below all
- * roots that it knows (lease_roots.c).  Several of them do no harm: see
- * expiry.c.
+ * of ZooKeeper that waits behind one would wait for ever.  So each cluster
+ * has a worker that looks at the queues of all locks that have leases, its own
+ * and those of others, below all roots that this cluster has ever asked for a
+ * lease below (lease_roots.c).  Several of them do no harm: see expiry.c.
  *
  * It works in rounds.  First it tells sessions of what they have lost, as far
  * as this cluster knows (loss_notice.c): that needs no ensemble.  Then it looks
  * at leases, then it asks for more losses, each for a while: whatever there is
- * to do, the next round begins soon, and goes on where this one stopped.
+ * to do, the next round begins soon, and goes on where this one stopped.  Each
+ * root has its share of that while, and its own progress: many leases below one
+ * do not keep the worker from those below another.
+ *
+ * It has a session as long as there is something to ask: names of locks below
+ * a root, or locks of sessions with a zklock.loss_channel.  Where no names are
+ * left the root is idle.  Then a backend of this cluster wakes the worker when
+ * it has written a name.  What others write nobody tells: so it looks at idle
+ * roots now and then, in a session of a moment.
  *
  * Who makes a lease names its lock below <root>/.leases first.  The worker
  * deletes such a name when there is no lease in the queue and the name was not
@@ -60,6 +68,9 @@
 #define ROUND_MS 5000
 #define ROUND_MIN_MS 500
 
+/* How long after a look at an idle root the next one is. */
+#define LOOK_MS 300000
+
 /* How long a round looks at leases, and how long it asks for losses. */
 #define SLICE_MS 1500
 
@@ -99,15 +110,26 @@ typedef struct Step
 } Step;
 
 /*
- * How far all leases are looked at, in steps of several rounds.  Both NULL: it
- * begins.  In TopMemoryContext.
+ * How far all leases below a root are looked at: one pass over them, in steps
+ * of several rounds.
  */
-static struct
+typedef struct Sweep
 {
-	char	   *root;			/* of the last name that was looked at */
-	char	   *name;			/* that */
+	ZkLeaseRoot root;			/* as it was when the pass began */
+	char	   *name;			/* of the last lock that was looked at; "": it
+								 * begins */
 	int64		look_at;		/* when the next lease may be over */
-}			Progress = {.look_at = ZK_NO_DEADLINE};
+	int64		due_at;			/* protocol_now(): when to go on, or the next
+								 * pass is to begin */
+	bool		is_known;		/* the root still is one */
+} Sweep;
+
+/* Of Sweep, one for each root, with all of it in SweepContext. */
+static List *sweeps;
+static MemoryContext SweepContext;
+
+/* With which of them the next step begins: the one behind the last. */
+static int	next_sweep;
 
 /* The log knows that something went wrong, and no round has gone well since. */
 static bool is_failing;
@@ -127,22 +149,30 @@ static bool lease_worker;
 
 static void handle_shutdown(SIGNAL_ARGS);
 static int64 do_round(void);
+static int64 next_round_at(void);
+static bool has_leases(void);
 static bool do_step(void (*work) (Step *step), Step *step);
 static void report_failure(void);
 static void tell_known(Step *step);
 static void look_at_leases(Step *step);
 static void ask_for_losses(Step *step);
+static void read_roots(void);
+static void begin_anew(void);
+static bool is_due(const Sweep *sweep);
 static bool sweep_all(ZkRoundTrip *trip, void *argument);
-static bool sweep_root(ZkRoundTrip *trip, const char *root, Step *step);
+static bool sweep_root(ZkRoundTrip *trip, Sweep *sweep, Step *step);
+static void end_pass(Sweep *sweep, bool is_idle);
 static List *list_names(const ZkReply *list, const char *behind);
 static int	compare_names(const ListCell *a, const ListCell *b);
-static void note_progress(const char *root, const char *name);
-static bool sweep_locks(ZkRoundTrip *trip, const char *root,
-						const List *names, Step *step);
+static void note_progress(Sweep *sweep, const char *name);
+static bool sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names,
+						Step *step);
 static bool list_leases(ZkRoundTrip *trip, const char *root,
 						const List *names, List **leases, List **idle);
-static bool end_leases(ZkRoundTrip *trip, const List *leases, Step *step);
-static bool end_overdue(ZkRoundTrip *trip, const List *leases, Step *step);
+static bool end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases,
+					   Step *step);
+static bool end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases,
+						Step *step);
 static void free_removals(void *argument);
 static bool drop_names(ZkRoundTrip *trip, const char *root, const List *idle);
 static int64 idle_since(const ZkReply *name);
@@ -163,7 +193,7 @@ zklock_lease_worker_init(void)
 
 	DefineCustomBoolVariable("zklock.lease_worker",
 							 "Removes leases whose term is over from queues in which only other clients wait.",
-							 "It has a ZooKeeper session of its own.",
+							 "It has a ZooKeeper session while there are leases.",
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
@@ -173,7 +203,7 @@ zklock_lease_worker_init(void)
 								  "leases whose term is over may stay, and no session is told of locks that it has lost");
 }
 
-/* Without a database: of catalogs it reads pg_database alone. */
+/* Without a database: it stands in the way of no DROP DATABASE. */
 void
 zk_lease_worker(Datum argument)
 {
@@ -199,7 +229,7 @@ zk_lease_worker(Datum argument)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-			zklock_lease_roots_forget();
+			begin_anew();
 		}
 		if (lease_worker &&
 			GetConfigOption("zklock.servers", false, false)[0] != '\0')
@@ -207,6 +237,7 @@ zk_lease_worker(Datum argument)
 		else
 		{
 			zklock_session_close(CLOSE_MS);
+			begin_anew();
 			wait_ms = IDLE_MS;
 		}
 	}
@@ -233,15 +264,15 @@ do_round(void)
 	bool		is_well;
 	Step		known = {.until = ZK_NO_DEADLINE};
 	Step		sweep = {.until = protocol_now() + SLICE_MS};
-	Step		losses = {.until = 0};
-	int64		next_at;
+	Step		losses = {.is_over = true};
 
 	is_well = do_step(tell_known, &known);
 	is_well = do_step(look_at_leases, &sweep) && is_well;
 	if (sweep.is_silent)
 		return RETRY_MIN_MS;
 	losses.until = protocol_now() + SLICE_MS;
-	is_well = is_well && do_step(ask_for_losses, &losses);
+	if (is_well && zklock_loss_notice_is_wanted())
+		is_well = do_step(ask_for_losses, &losses);
 	if (!is_well)
 	{
 		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
@@ -249,11 +280,38 @@ do_round(void)
 	}
 	retry_ms = RETRY_MIN_MS;
 	is_failing = false;
-	if (!sweep.is_over || !losses.is_over)
+	if (!losses.is_over)
 		return ROUND_MIN_MS;
-	next_at = Progress.look_at;
-	Progress.look_at = ZK_NO_DEADLINE;
-	return Max(ROUND_MIN_MS, Min(ROUND_MS, next_at - protocol_now()));
+	if (!has_leases())
+	{
+		if (!zklock_lease_roots_sleep())
+			return ROUND_MIN_MS;	/* a root was noted meanwhile */
+		if (!zklock_loss_notice_is_wanted())
+			zklock_session_close(CLOSE_MS);
+	}
+	return Max(ROUND_MIN_MS,
+			   Min(ROUND_MS, next_round_at() - protocol_now()));
+}
+
+/* When the first of them is to be gone on with. */
+static int64
+next_round_at(void)
+{
+	int64		at = ZK_NO_DEADLINE;
+
+	foreach_ptr(const Sweep, sweep, sweeps)
+		at = Min(at, sweep->due_at);
+	return at;
+}
+
+/* Is any root not idle, as far as this worker knows? */
+static bool
+has_leases(void)
+{
+	foreach_ptr(const Sweep, sweep, sweeps)
+		if (!sweep->root.is_idle)
+		return true;
+	return false;
 }
 
 /*
@@ -311,13 +369,18 @@ static void
 tell_known(Step *step)
 {
 	step->is_over = zklock_loss_notice_send(false, step->until);
-	zklock_lease_roots_refresh();
 }
 
 static void
 look_at_leases(Step *step)
 {
-	zklock_roundtrip_run(sweep_all, free_removals, step);
+	bool		has_work = false;
+
+	read_roots();
+	foreach_ptr(const Sweep, sweep, sweeps)
+		has_work |= is_due(sweep);
+	if (has_work)
+		zklock_roundtrip_run(sweep_all, free_removals, step);
 }
 
 static void
@@ -331,50 +394,136 @@ ask_for_losses(Step *step)
  * ---------------------------------------------------------------------
  */
 
-/* Go on with all leases below all roots.  false if the session was lost. */
+/*
+ * Have a sweep for each root, and none for others.  One that was idle and has
+ * been noted since is due.
+ */
+static void
+read_roots(void)
+{
+	List	   *roots = zklock_lease_roots();
+
+	if (SweepContext == NULL)
+		SweepContext = AllocSetContextCreate(TopMemoryContext, "zklock lease worker",
+											 ALLOCSET_SMALL_SIZES);
+	foreach_ptr(Sweep, sweep, sweeps)
+		sweep->is_known = false;
+	foreach_ptr(const ZkLeaseRoot, root, roots)
+	{
+		Sweep	   *mine = NULL;
+		MemoryContext caller;
+
+		foreach_ptr(Sweep, sweep, sweeps)
+			if (strcmp(sweep->root.root, root->root) == 0 &&
+				strcmp(sweep->root.path, root->path) == 0)
+			mine = sweep;
+		if (mine == NULL)
+		{
+			caller = MemoryContextSwitchTo(SweepContext);
+			mine = palloc0(sizeof(*mine));
+			mine->root.root = pstrdup(root->root);
+			mine->root.path = pstrdup(root->path);
+			mine->name = pstrdup("");
+			mine->look_at = ZK_NO_DEADLINE;
+			sweeps = lappend(sweeps, mine);
+			MemoryContextSwitchTo(caller);
+		}
+		if (mine->root.is_idle && mine->root.noted != root->noted)
+			mine->due_at = 0;
+		if (mine->name[0] == '\0')
+			mine->root.noted = root->noted;
+		mine->root.is_idle = root->is_idle;
+		mine->is_known = true;
+	}
+	for (int i = list_length(sweeps) - 1; i >= 0; i--)
+	{
+		Sweep	   *sweep = list_nth(sweeps, i);
+
+		if (sweep->is_known)
+			continue;
+		sweeps = list_delete_nth_cell(sweeps, i);
+		pfree(sweep->root.root);
+		pfree(sweep->root.path);
+		pfree(sweep->name);
+		pfree(sweep);
+	}
+}
+
+/* All are to be looked at in the next round. */
+static void
+begin_anew(void)
+{
+	foreach_ptr(Sweep, sweep, sweeps)
+		sweep->due_at = 0;
+}
+
+static bool
+is_due(const Sweep *sweep)
+{
+	return sweep->due_at <= protocol_now();
+}
+
+/*
+ * Go on with all leases below the roots that are due: each has an equal share
+ * of the time that is left.  false if the session was lost.
+ */
 static bool
 sweep_all(ZkRoundTrip *trip, void *argument)
 {
 	Step	   *step = argument;
-	List	   *roots = zklock_lease_roots();
-	int			first = 0;
+	int64		until = step->until;
+	int			ndue = 0;
+	int			count = list_length(sweeps);
 
-	for (int i = 0; Progress.root != NULL && i < list_length(roots); i++)
-		if (strcmp(list_nth(roots, i), Progress.root) == 0)
-			first = i;
 	trip->by = ZK_BY_CALLER;
-	for (int i = first; i < list_length(roots); i++)
+	foreach_ptr(const Sweep, sweep, sweeps)
+		ndue += is_due(sweep);
+	for (int n = 0; n < count && ndue > 0; n++)
 	{
-		if (!sweep_root(trip, list_nth(roots, i), step))
+		Sweep	   *sweep = list_nth(sweeps, next_sweep % count);
+		bool		is_swept;
+
+		next_sweep = (next_sweep + 1) % count;
+		if (!is_due(sweep))
+			continue;
+		step->until = protocol_now() +
+			Max(0, until - protocol_now()) / ndue--;
+		is_swept = sweep_root(trip, sweep, step);
+		step->until = until;
+		if (!is_swept)
 			return step->is_silent || zklock_session_live() != 0;
-		note_progress(NULL, NULL);
-		if (i + 1 < list_length(roots))
-			note_progress(list_nth(roots, i + 1), "");
 	}
-	step->is_over = true;
 	return true;
 }
 
 /*
- * Go on with the leases below one root.  false if there is no time left, or no
+ * Go on with the leases below one root, until that time.  false if there is no
  * session, or no answer.
  */
 static bool
-sweep_root(ZkRoundTrip *trip, const char *root, Step *step)
+sweep_root(ZkRoundTrip *trip, Sweep *sweep, Step *step)
 {
+	char	   *path = psprintf("%s/" ZK_LEASES_NAME, sweep->root.path);
 	const ZkReply *list;
 	List	   *names;
 	List	   *batch = NIL;
 
 	trip->deadline = zklock_worker_deadline();
-	list = zklock_roundtrip_read(trip, ZK_LIST,
-								 psprintf("%s/" ZK_LEASES_NAME, root));
+	list = zklock_roundtrip_read(trip, ZK_LIST, path);
+
+	/* a server that lags may not have a name that was just written */
+	if (list != NULL && list->result != ZK_SESSION_LOST &&
+		list->nchildren == 0)
+		list = zklock_roundtrip_read_newest(trip, ZK_LIST, path);
 	step->is_silent = list == NULL;
 	if (list == NULL || list->result == ZK_SESSION_LOST)
 		return false;
-	names = list->result != ZK_OK ? NIL :
-		list_names(list, Progress.root != NULL &&
-				   strcmp(Progress.root, root) == 0 ? Progress.name : "");
+	if (list->result != ZK_OK || list->nchildren == 0)
+	{
+		end_pass(sweep, true);
+		return true;
+	}
+	names = list_names(list, sweep->name);
 	foreach_ptr(char, name, names)
 	{
 		batch = lappend(batch, name);
@@ -383,16 +532,31 @@ sweep_root(ZkRoundTrip *trip, const char *root, Step *step)
 		CHECK_FOR_INTERRUPTS();
 
 		/* what cannot be read in time does not keep the worker from others */
-		if (!sweep_locks(trip, root, batch, step) &&
+		if (!sweep_locks(trip, sweep, batch, step) &&
 			zklock_session_live() == 0)
 			return false;
-		note_progress(root, name);
-		if (protocol_now() >= step->until)
-			return false;
+		note_progress(sweep, name);
+		if (protocol_now() >= step->until && name != llast(names))
+			return true;
 		list_free(batch);
 		batch = NIL;
 	}
+	end_pass(sweep, false);
 	return true;
+}
+
+/* All is looked at.  When is the next pass?  That of an idle root is far off. */
+static void
+end_pass(Sweep *sweep, bool is_idle)
+{
+	int64		now = protocol_now();
+
+	zklock_lease_roots_tell(&sweep->root, is_idle);
+	sweep->root.is_idle = is_idle;
+	sweep->due_at = is_idle ? now + LOOK_MS :
+		Max(now + ROUND_MIN_MS, Min(now + ROUND_MS, sweep->look_at));
+	sweep->look_at = ZK_NO_DEADLINE;
+	note_progress(sweep, "");
 }
 
 /* The names in that list that come behind that one, in order. */
@@ -414,21 +578,13 @@ compare_names(const ListCell *a, const ListCell *b)
 	return strcmp(lfirst(a), lfirst(b));
 }
 
-/* Both NULL: all is done. */
 static void
-note_progress(const char *root, const char *name)
+note_progress(Sweep *sweep, const char *name)
 {
-	char	   *former_root = Progress.root;
-	char	   *former_name = Progress.name;
+	char	   *former = sweep->name;
 
-	Progress.root = root == NULL ? NULL :
-		MemoryContextStrdup(TopMemoryContext, root);
-	Progress.name = name == NULL ? NULL :
-		MemoryContextStrdup(TopMemoryContext, name);
-	if (former_root != NULL)
-		pfree(former_root);
-	if (former_name != NULL)
-		pfree(former_name);
+	sweep->name = MemoryContextStrdup(SweepContext, name);
+	pfree(former);
 }
 
 /*
@@ -436,15 +592,15 @@ note_progress(const char *root, const char *name)
  * lost, or if they could not be read in time.
  */
 static bool
-sweep_locks(ZkRoundTrip *trip, const char *root, const List *names,
-			Step *step)
+sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Step *step)
 {
+	const char *root = sweep->root.path;
 	List	   *leases;
 	List	   *idle;
 
 	trip->deadline = zklock_worker_deadline();
 	return list_leases(trip, root, names, &leases, &idle) &&
-		end_leases(trip, leases, step) &&
+		end_leases(trip, sweep, leases, step) &&
 		drop_names(trip, root, idle);
 }
 
@@ -499,7 +655,7 @@ list_leases(ZkRoundTrip *trip, const char *root, const List *names,
 
 /* Read them, and delete those whose term is over. */
 static bool
-end_leases(ZkRoundTrip *trip, const List *leases, Step *step)
+end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Step *step)
 {
 	List	   *batch = NIL;
 
@@ -514,7 +670,7 @@ end_leases(ZkRoundTrip *trip, const List *leases, Step *step)
 		if (!zklock_expiry_read_paths(trip, batch, &read))
 			return false;
 		trip->deadline = zklock_worker_deadline();
-		if (!end_overdue(trip, read, step))
+		if (!end_overdue(trip, sweep, read, step))
 			return false;
 		list_free(batch);
 		batch = NIL;
@@ -527,7 +683,7 @@ end_leases(ZkRoundTrip *trip, const List *leases, Step *step)
  * meanwhile keeps it.  What is not answered in time, or refused, is found again.
  */
 static bool
-end_overdue(ZkRoundTrip *trip, const List *leases, Step *step)
+end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Step *step)
 {
 	List	   *overdue = NIL;
 	ListCell   *lease_cell;
@@ -540,7 +696,7 @@ end_overdue(ZkRoundTrip *trip, const List *leases, Step *step)
 
 		if (protocol_now() < lease->over_at)
 		{
-			Progress.look_at = Min(Progress.look_at, lease->over_at);
+			sweep->look_at = Min(sweep->look_at, lease->over_at);
 			continue;
 		}
 		if (lease->version == ZK_ANY_VERSION)
@@ -568,8 +724,8 @@ end_overdue(ZkRoundTrip *trip, const List *leases, Step *step)
 			zklock_stat_count(ZK_STAT_LEASE_END);
 
 		/* renewed meanwhile, or refused: in a term again, which may be forged */
-		Progress.look_at = is_gone ? 0 :
-			Min(Progress.look_at,
+		sweep->look_at = is_gone ? 0 :
+			Min(sweep->look_at,
 				protocol_now() + Max(lease->ttl_ms, ZK_TERM_MIN));
 	}
 	free_removals(step);

@@ -87,6 +87,21 @@ zklock_loss_notice_send(bool asks, int64 until)
 	return is_over;
 }
 
+bool
+zklock_loss_notice_is_wanted(void)
+{
+	uint32		servers = zklock_board_servers();
+	ZkBoardRow	row;
+
+	if (RecoveryInProgress())
+		return false;
+	for (int slot = 0; slot < zklock_board_size(); slot++)
+		if (zklock_board_read(slot, &row) && row.channel[0] != '\0' &&
+			row.servers == servers && row.nheld > 0)
+			return true;
+	return false;
+}
+
 /*
  * Note the losses that are to be told, and choose the next database in which
  * there are any; Invalid: none.  Who asks goes on where the last one had to

@@ -18,4 +18,7 @@
  */
 extern bool zklock_loss_notice_send(bool asks, int64 until);
 
+/* Are there any such locks, so that asking is worth a session?  Never raises. */
+extern bool zklock_loss_notice_is_wanted(void);
+
 #endif							/* ZKLOCK_LOSS_NOTICE_H */

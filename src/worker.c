@@ -36,8 +36,7 @@ zklock_worker_start(ZkWorker *worker, Datum argument)
 {
 	BackgroundWorker order = {
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-		.bgw_start_time = worker->is_on_standby ?
-		BgWorkerStart_ConsistentState : BgWorkerStart_RecoveryFinished,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 		.bgw_library_name = "zklock",
 		.bgw_main_arg = argument

@@ -18,7 +18,6 @@ typedef struct ZkWorker
 	const char *name;
 	const char *function;
 	const char *purpose;		/* for the log: completes "without it, ..." */
-	bool		is_on_standby;
 
 	BackgroundWorkerHandle *handle; /* NULL: none was started */
 	bool		is_refused;		/* there was no slot, as the log says */

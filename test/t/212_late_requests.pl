@@ -140,8 +140,10 @@ subtest 'a lease that was given up' => sub {
 # same version.
 subtest 'the name of a lock that has leases again' => sub {
 	truncate_file();
-	my $worker = cluster('worker', $zk, servers => $proxy->address, extension => undef,
+	my $worker = cluster('worker', $zk, servers => $proxy->address,
 		'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
+	$worker->safe_psql('postgres', "SELECT zk_lease('awake', 'worker', '1 day')");
+	truncate_file();
 	my $name = lock_path('.leases/named');
 	my $lease = "SELECT zk_lease_release('named', zk_lease('named', 'app', '1h'))";
 	assert_soon { scalar of_type(8) } 'the worker looks', 60;    # getChildren

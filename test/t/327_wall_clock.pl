@@ -79,8 +79,8 @@ subtest 'set while a lock is held that nobody takes away' => sub {
 # no while if it is only that of a clock.
 subtest 'the worker whose clock is a day ahead' => sub {
 	set_clock(86400);
-	my $guard = cluster('guard', $zk, extension => undef, environment => { LD_PRELOAD => $shim },
-		'zklock.lease_worker' => 'on');
+	my $guard = cluster('guard', $zk, environment => { LD_PRELOAD => $shim }, 'zklock.lease_worker' => 'on');
+	$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
 	my $names = lock_path('') . '.leases';
 	my $session = background($berlin);
 	my $round = sub {

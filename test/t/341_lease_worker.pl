@@ -10,12 +10,15 @@ my $far = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
-my $guard = cluster('guard', $zk, extension => undef, init => [ allows_streaming => 1 ],
+my $guard = cluster('guard', $zk, init => [ allows_streaming => 1 ],
 	'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s',
 	max_connections => 20);
 my $session = background($owner);
 my $client = $zk->client;
 my $names = lock_path('') . '.leases';
+
+# The worker looks as long as there are leases below a root where its cluster has asked for one.
+$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
 
 sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
 
@@ -29,7 +32,7 @@ foreach my $name ('dead', 'deep/100%/name')
 }
 
 my $living = lease('living', '60s');
-assert_soon { join(',', $client->children($names)) eq 'living' } 'names without leases are dropped', 60;
+assert_soon { join(',', sort $client->children($names)) eq 'awake,living' } 'names without leases are dropped', 60;
 is($session->query_safe("SELECT zk_lease_renew('living', $living, '60s')"), 't', 'one that lives stays');
 
 # A name that was dropped before its lease was there is noted again.
@@ -50,7 +53,6 @@ assert_nodes($zk, lock_path('after'), 0, 'names that nobody can have do no harm'
 # An idle session runs nothing that could tell it. Somebody else listens here, so that it
 # stays idle.
 subtest 'an idle session that loses a lock is told' => sub {
-	$guard->safe_psql('postgres', 'CREATE EXTENSION zklock');
 	$guard->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 	$guard->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
 	my $listener = background($guard);

@@ -254,6 +254,7 @@ subtest 'a long queue' => sub {
 subtest 'names that the worker drops' => sub {
 	my $own = Proxy->new($zk->connect_string);
 	my $rome = cluster('rome', $zk, servers => $own->address, 'zklock.lease_worker' => 'on');
+	$rome->safe_psql('postgres', "SELECT zk_lease('awake', 'rome', '1 day')");
 	my ($name, $made) = (lock_path('.leases/fresh'), time);
 	$stranger->create($name, 'fresh');
 	lease($there, 'old', 'app', "'2s'");

@@ -1,7 +1,7 @@
 
 # The lease worker is quick when it matters: what its cluster knows is told without the
-# ensemble, after an outage it goes on at once, many leases do not keep it from all else, it
-# looks below all roots that it can know of, and that it cannot run is said.
+# ensemble, after an outage it goes on at once, many leases do not keep it from all else, also
+# not from those below other roots, and that it cannot run is said.
 
 use Proxy;
 use ZkLockTest;
@@ -29,6 +29,13 @@ sub listener ($node)
 	};
 }
 
+# A worker looks below the roots where its cluster has asked for a lease.
+sub has_leased ($node, @setting)
+{
+	return background($node, @setting)->query_safe("SELECT zk_lease('awake', 'worker', '1 day')");
+}
+
+has_leased($guard);
 my $hears = listener($guard);
 my $holder = background($guard, 'zklock.loss_channel' => 'losses');
 my $token = $holder->query_safe("SELECT zk_lock('held')");
@@ -55,23 +62,18 @@ subtest 'an outage' => sub {
 
 subtest 'roots of others' => sub {
 	my $from = -s $guard->logfile;
-	$guard->safe_psql('postgres', "CREATE ROLE app; ALTER ROLE app SET zklock.root = '$root-role';
-		ALTER DATABASE postgres SET zklock.root = '$root-database'");
-	$guard->reload;
-	foreach my $other ("$root-role", "$root-database")
+	$guard->safe_psql('postgres', "CREATE ROLE app LOGIN; ALTER ROLE app SET zklock.root = '$root-role'");
+	has_leased($guard, user => 'app');
+	has_leased($guard, first => "SET zklock.root = '$root-session'");
+	foreach my $other ("$root-role", "$root-session")
 	{
 		$session->query_safe("SET zklock.root = '$other'; SELECT zk_lease('there', 'app', '2s'); RESET zklock.root");
 		assert_soon { !queue_nodes($zk, "$other/there") } "leases below $other are looked after", 90;
 	}
-	my $inside = background($guard, first => "SET zklock.root = '$root-session'");
-	$inside->query_safe("SELECT zk_lease('there', 'app', '2s')");
-	assert_soon { !queue_nodes($zk, "$root-session/there") } 'and those of a session that has its own', 90;
 	my $unseen = qr/does not look after leases in other ensembles/;
 	ok(!$guard->log_contains($unseen, $from), 'nothing else is there');
-	$guard->safe_psql('postgres', "ALTER ROLE app SET zklock.servers = 'elsewhere:2181'");
-	$guard->reload;
-	assert_soon { $guard->log_contains($unseen, $from) } 'what cannot be looked after is said', 90;
-	$guard->safe_psql('postgres', 'ALTER ROLE app RESET ALL; ALTER DATABASE postgres RESET ALL');
+	has_leased($guard, first => "SET zklock.servers = '" . $zk->connect_string . "'");
+	ok($guard->log_contains($unseen, $from), 'what cannot be looked after is said');
 };
 $guard->stop;
 
@@ -88,6 +90,8 @@ subtest 'many leases' => sub {
 		$client->create("$root/.leases/many$number", "many$number");
 	}
 	my $far = cluster('far', $zk, @worker, servers => $slow->address, 'zklock.session_timeout' => '30s');
+	has_leased($far);
+	has_leased($far, first => "SET zklock.root = '$root-role'");
 	my $told = listener($far);
 	my $idle = background($far, 'zklock.loss_channel' => 'losses');
 	lease('round', '2s');
@@ -99,6 +103,8 @@ subtest 'many leases' => sub {
 	my $took = time - $since;
 	cmp_ok($took, '<', 25, 'though there are many leases');
 	note(sprintf 'after %.1f s', $took);
+	$session->query_safe("SET zklock.root = '$root-role'; SELECT zk_lease('few', 'app', '2s'); RESET zklock.root");
+	assert_soon { !queue_nodes($zk, "$root-role/few") } 'one below another root goes, too', 60;
 	$far->stop;
 	$client->delete("$root/.leases/many$_") foreach 1 .. 600;
 };
@@ -112,7 +118,9 @@ subtest 'no slot for it' => sub {
 	my $from = -s $few->logfile;
 	$few->restart;
 	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|it runs, as process \d+/ } 'with a slot it runs';
-	assert_soon { $few->log_contains(qr/LOG:  there is no slot for the background worker "zklock lease roots"/, $from) }
+	my $holder = background($few, 'zklock.loss_channel' => 'losses', holds => 'lost');
+	$client->delete(lock_path('lost') . '/' . (queue_nodes($zk, lock_path('lost')))[0]);
+	assert_soon { $few->log_contains(qr/LOG:  there is no slot for the background worker "zklock loss notice"/, $from) }
 		'those that it starts have none', 60;
 	$few->append_conf('postgresql.conf', 'zklock.lease_worker = off');
 	$few->reload;

@@ -61,8 +61,8 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
 }
 
-my $guard = cluster('guard', $zk, extension => undef,
-	'zklock.lease_worker' => 'on');
+my $guard = cluster('guard', $zk, 'zklock.lease_worker' => 'on');
+$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
 my ($owner, $second) = @sessions;
 foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock')
 {
