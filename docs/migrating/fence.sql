@@ -17,6 +17,7 @@
 -- can be installed in that schema: DROP SCHEMA zklock CASCADE.
 \set ON_ERROR_STOP on
 BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE SCHEMA zklock;
 GRANT USAGE ON SCHEMA zklock TO PUBLIC;
 

@@ -44,6 +44,23 @@ sub long_lines
 	  grep { !$_->{is_code} && $_->{text} !~ /^\s*\|/ && length $_->{text} > $width } @{ $page->{lines} };
 }
 
+# With zklock in a search_path none but who is trusted may create in any of its schemas: the
+# function that fits best is called, wherever it stands. In public the database's owner may, and
+# "$user" may be a schema that another role has made.
+sub open_paths
+{
+	my ($page) = @_;
+	my @open;
+	while ($page->{text} =~ /\bsearch_path(?:\s*(?:=|\bTO\b)\s*|%3[Dd])([^;`\n]+)/g)
+	{
+		my $path = $1;
+		my $line = 1 + (substr($page->{text}, 0, $-[0]) =~ tr/\n//);
+		push @open, "$page->{name}:$line: $path"
+		  if $path =~ /\bzklock/ && $path =~ /\bpublic\b|\$user/;
+	}
+	return @open;
+}
+
 # A table begins behind an empty line or a heading with a header and its rule, has as many cells in each
 # row, and ends with an empty line: whatever stands there at once is another row.
 sub broken_tables
@@ -100,10 +117,18 @@ subtest 'the checks see what is wrong' => sub {
 	is(scalar broken_tables($page->("text\n$table")), 1, 'text above');
 	is(scalar broken_tables($page->("${table}text\n")), 1, 'text below');
 	ok(!eval { $page->("```\ncode\n"); 1 }, 'a block without an end');
+	my @paths = ('SET search_path = "$user", public, zklock;', 'set `search_path TO zklock, public`',
+		"ALTER ROLE x SET\nsearch_path =\n  public, zklock_advisory, pg_catalog");
+	is(scalar open_paths($page->(join "\n", @paths)), 3, 'paths in which others may create');
+	is(scalar open_paths($page->("SET search_path = app, zklock;\n`SET search_path = public`")), 0, 'and those in which they may not');
 };
 
 is(join("\n", map { broken_links($_, \%pages) } @pages), '', 'links lead somewhere');
 is(join("\n", map { broken_tables($_) } @pages), '', 'tables are tables');
+my @shipped = map { my $name = $_; { name => $name, text => Pages::slurp("$top/$name") } }
+  map { s{^\Q$top\E/}{}r } glob "$top/docs/*/*.{sql,yaml,json,py,go,java} $top/docs/recipes/{migrate,run-once} $top/compose.yaml";
+cmp_ok(scalar @shipped, '>', 10, 'and files beside them');
+is(join("\n", map { open_paths($_) } @pages, @shipped), '', 'no search_path has zklock beside a schema in which others may create');
 is(join("\n", map { long_lines($_) } @pages), '', "no line of prose has more than $width columns");
 
 subtest 'the front page' => sub {
