@@ -1915,13 +1915,14 @@ BEGIN ATOMIC
 						(4, 'certificate has expired', 'Renew that certificate, and restart the server if it does not read it anew; or set the clock of this machine if it is wrong.'),
 						(5, 'not yet valid', 'Set the clock of this machine (NTP), or wait until that certificate is valid.'),
 						(6, 'certificate revoked', 'Give the server a new certificate, or correct the list in the file that zklock.ssl_crl_file names.'),
-						(7, 'is not for "', 'Name the server in zklock.servers as its certificate does, or issue one for that name.'),
-						(8, 'is not good', 'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s certificate.'),
-						(9, ' alert |right after the TLS handshake', 'The server may want a client certificate of an authority that it knows: see zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
-						(10, 'closed the connection', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers, or set zklock.ssl to off. Or its maxClientCnxns or maxCnxns are reached: raise them.'),
-						(11, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
-						(12, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
-						(13, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
+						(7, 'it has no subjectAltName', 'Issue the server a certificate that has its name or address, as it stands in zklock.servers, as subjectAltName: its CN is not looked at.'),
+						(8, 'is not for "', 'Name the server in zklock.servers as its certificate does, or issue one for that name.'),
+						(9, 'is not good', 'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s certificate.'),
+						(10, ' alert |right after the TLS handshake', 'The server may want a client certificate of an authority that it knows: see zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
+						(11, 'closed the connection', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers, or set zklock.ssl to off. Or its maxClientCnxns or maxCnxns are reached: raise them.'),
+						(12, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
+						(13, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
+						(14, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
 					WHERE a.value ~ t.pattern
 					ORDER BY t.nr
 					LIMIT 1)

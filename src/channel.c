@@ -73,7 +73,8 @@ static Child children[CHILDREN_MAX];
 
 /*
  * What of the environment the program is to have: how it is loaded, how names
- * are looked up, what time it is, and nothing else.  NULL until it is kept.
+ * are looked up, what time it is, what the command of a passphrase needs, and
+ * nothing else.  NULL until it is kept.
  */
 static char **environment;
 
@@ -105,6 +106,7 @@ zklock_channel_keep_environment(void)
 {
 	static const char *const prefixes[] = {
 		"LD_", "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=", "FAKETIME",
+		"HOME=", "PATH=",
 		"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="
 	};
 	extern char **environ;

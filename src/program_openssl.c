@@ -12,11 +12,14 @@
 #include "program_tls_module.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,9 +32,9 @@
 
 /*
  * What runs the passphrase command, for so many seconds at most.  Who goes on
- * behind it has no pipe of ours, and nobody has the channel and the page.
+ * behind it has no pipe of ours.
  */
-#define RUN_COMMAND "exec timeout -s KILL %d sh -c 'said=$(eval \"$COMMAND\") && printf %%s \"$said\"' 3>&- 4>&-"
+#define RUN_COMMAND "exec timeout -s KILL %d sh -c 'said=$(eval \"$COMMAND\") && printf %%s \"$said\"'"
 
 /* What the text of begin() holds; the first are files. */
 typedef enum Setting
@@ -101,6 +104,7 @@ static bool load_file(SSL_CTX *made, Setting file, const char *path,
 					  char why[TLS_WHY_SIZE]);
 static int	ask_passphrase(char *phrase, int size, int is_writing,
 						   void *command);
+static pid_t start_command(const char *command, int *said);
 static const char *complaint_of_key(const struct stat *status);
 static bool begin_handshake(TlsLine *line, bool is_numeric);
 static void move(TlsLine *line);
@@ -255,6 +259,8 @@ load_file(SSL_CTX *made, Setting file, const char *path,
 								 X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
 	else if ((fault = complaint_of_key(&status)) == NULL)
 		rc = SSL_CTX_use_PrivateKey_file(made, path, SSL_FILETYPE_PEM);
+	if (fault == NULL && ERR_SYSTEM_ERROR(ERR_peek_error()))
+		fault = strerror(ERR_GET_REASON(ERR_peek_error()));
 	if (fault == NULL)
 		fault = ERR_reason_error_string(ERR_peek_error());
 	if (rc != 1)
@@ -285,24 +291,82 @@ complaint_of_key(const struct stat *status)
 static int
 ask_passphrase(char *phrase, int size, int is_writing, void *command)
 {
-	char		run[sizeof(RUN_COMMAND)];
-	FILE	   *said;
+	int			said;
+	int			length = 0;
+	int			status = -1;
+	ssize_t		received;
+	pid_t		pid;
 
 	if (fault != NULL)
 		return -1;
 	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
-	setenv("COMMAND", command, 1);
-	snprintf(run, sizeof(run), RUN_COMMAND, patience_s);
-	said = popen(run, "re");
-	if (said == NULL)
+	pid = start_command(command, &said);
+	if (pid < 0)
 		return -1;
-	setvbuf(said, NULL, _IONBF, 0); /* no copy */
-	phrase[fread(phrase, 1, (size_t) size - 1, said)] = '\0';
-	if (pclose(said) == 0 && phrase[0] != '\0')
+	while (length < size - 1)
+	{
+		received = read(said, phrase + length, (size_t) (size - 1 - length));
+		if (received == 0 || (received < 0 && errno != EINTR))
+			break;
+		length += received > 0 ? (int) received : 0;
+	}
+	phrase[length] = '\0';
+	close(said);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status == 0 && phrase[0] != '\0')
 		fault = "what \"zklock.ssl_passphrase_command\" says is not its passphrase";
 	else
 		OPENSSL_cleanse(phrase, (size_t) size);
 	return (int) strcspn(phrase, "\r\n");
+}
+
+/*
+ * In a shell, as PostgreSQL runs its own: with HOME and PATH of the server
+ * (channel.c), and with signals as they are for a new program.  It has
+ * standard input and error, which lead nowhere, and its output leads to said:
+ * nothing else, neither the channel nor a connection, nor the file of the key,
+ * which OpenSSL is reading.  Result: its pid, -1 if it could not be started.
+ */
+static pid_t
+start_command(const char *command, int *said)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t	signals;
+	char		run[sizeof(RUN_COMMAND)];
+	char	   *arguments[] = {"sh", "-c", run, NULL};
+	int			ends[2];
+	pid_t		pid;
+	int			error;
+
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return -1;
+	setenv("COMMAND", command, 1);
+	snprintf(run, sizeof(run), RUN_COMMAND, patience_s);
+	posix_spawnattr_init(&attributes);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
+							 POSIX_SPAWN_SETSIGDEF);
+	sigemptyset(&signals);
+	posix_spawnattr_setsigmask(&attributes, &signals);
+	sigfillset(&signals);
+	posix_spawnattr_setsigdefault(&attributes, &signals);
+	error = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+	if (error == 0)
+		error = posix_spawn_file_actions_addclosefrom_np(&actions,
+														 STDERR_FILENO + 1);
+	if (error == 0)
+		error = posix_spawn(&pid, "/bin/sh", &actions, &attributes, arguments,
+							environ);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attributes);
+	unsetenv("COMMAND");
+	close(ends[1]);
+	if (error != 0)
+		close(ends[0]);
+	*said = ends[0];
+	return error == 0 ? pid : -1;
 }
 
 /* ---------------------------------------------------------------------
@@ -353,7 +417,8 @@ begin_handshake(TlsLine *line, bool is_numeric)
 	if (line->ssl == NULL || SSL_set_fd(line->ssl, line->socket) != 1)
 		return false;
 	SSL_set_app_data(line->ssl, line);
-	SSL_set_hostflags(line->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	SSL_set_hostflags(line->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+					  X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	return is_numeric ?
 		X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(line->ssl),
 									  line->host) == 1 :
@@ -576,10 +641,12 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 
 	if (text == NULL)
 		return is_good;
+	names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
 	BIO_printf(text, "The certificate of server \"%s\" is not ", line->address);
 	if (error == X509_V_ERR_HOSTNAME_MISMATCH ||
 		error == X509_V_ERR_IP_ADDRESS_MISMATCH)
-		BIO_printf(text, "for \"%s\"", line->host);
+		BIO_printf(text, "for \"%s\"%s", line->host,
+				   names < 0 ? ", because it has no subjectAltName" : "");
 	else
 		BIO_printf(text, "good: %s", X509_verify_cert_error_string(error));
 	BIO_printf(text, "; it is that of ");
@@ -592,7 +659,6 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
 	BIO_printf(text, " until ");
 	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
-	names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
 	if (names >= 0)
 		BIO_printf(text, ", for ");	/* last: there may be too many */
 	if (names >= 0)

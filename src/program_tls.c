@@ -90,10 +90,7 @@ int			program_close(int fd) IN_PLACE_OF("close");
  * ---------------------------------------------------------------------
  */
 
-/*
- * Whatever else connects, for example to a local name service, is left alone.
- * The passphrase command does not inherit a connection.
- */
+/* Whatever else connects, for example to a local name service, is left alone. */
 int
 program_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
@@ -108,7 +105,6 @@ program_connect(int fd, const struct sockaddr *address, socklen_t length)
 		has_connected = true;
 		if (is_on)
 			return make_line(fd, address, length);
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	}
 	return (int) syscall(SYS_connect, fd, address, length);
 }

@@ -305,6 +305,8 @@ session_connection_hint(const char *error)
 		return errhint("Renew that certificate, or set the clock of this machine if it is wrong. zk_check() looks at each server.");
 	if (strstr(error, "certificate has expired") != NULL)
 		return errhint("Renew the certificate that the DETAIL describes, or set the clock of this machine if it is wrong. zk_check() looks at each server.");
+	if (strstr(error, "it has no subjectAltName") != NULL)
+		return errhint("Issue the server a certificate that has its name or address, as it stands in \"zklock.servers\", as subjectAltName: its CN is not looked at. zk_check() looks at each server.");
 	if (strstr(error, "The certificate of server") != NULL)
 		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must be in date and have the names that stand in \"zklock.servers\". If \"zklock.ssl_crl_file\" is set, it must have a list in date of each authority. zk_check() looks at each server.");
 	if (strstr(error, " alert ") != NULL ||

@@ -153,6 +153,23 @@ sub revoke ($self, @names)
 
 =pod
 
+=head2 old_list
+
+The file of a list that should have been followed by another one long ago.
+
+=cut
+
+sub old_list ($self)
+{
+	my $list = $self->_file('old-crl.pem');
+	$self->_configure;
+	_openssl(qw(ca -config), $self->_file('ca.conf'),
+		qw(-gencrl -crl_lastupdate 20200101000000Z -crl_nextupdate 20200102000000Z -out), $list);
+	return $list;
+}
+
+=pod
+
 =head2 make_all($directory)
 
 What the tests find there that ZKLOCK_TEST_TLS tells to use TLS: test-ca.pem, and of

@@ -21,7 +21,8 @@ my %tls = (
 	'zklock.servers' => $proxy->address,
 	'zklock.ssl_passphrase_command' => '',
 	'zklock.connect_timeout' => '1min');
-my $node = cluster('berlin', $zk, servers => $proxy->address, %tls);
+my %environment = (HOME => "$directory/home", PATH => "$ENV{PATH}:$directory/bin");
+my $node = cluster('berlin', $zk, servers => $proxy->address, %tls, environment => \%environment);
 my $runs = "$directory/runs";    # a line for each time that a command was run
 
 # With this command; each of its runs is counted.
@@ -53,12 +54,14 @@ subtest 'a passphrase' => sub {
 	my $prompt = "$directory/prompt";
 	like(error_of_lock(), qr/DETAIL:  Could not load file .*: it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, /,
 		'without a command');
-	my $inherited = "$directory/inherited";
-	use_command("echo '%p 100%%' >$prompt; readlink /proc/self/fd/3 /proc/self/fd/4 >$inherited; echo 'open sesame'");
+	my ($inherited, $environment) = ("$directory/inherited", "$directory/environment");
+	use_command("echo '%p 100%%' >$prompt; readlink \$(seq -f /proc/self/fd/%%g 3 100) >$inherited; "
+		  . "echo \"\$HOME \$PATH\" >$environment; echo 'open sesame'");
 	is(error_of_lock(), '', 'the right one');
 	is(runs(), 1, 'it was run once');
 	is(slurp_file($prompt), "Enter passphrase of the key for ZooKeeper: 100%\n", 'with a prompt');
-	is(slurp_file($inherited), '', "and without the program's channel and page");
+	is(slurp_file($inherited), '', 'and with no descriptor of the program, nor of the key');
+	is(slurp_file($environment), "@environment{qw(HOME PATH)}\n", "with the server's HOME and PATH");
 	my $check;
 	poll_until { $check = $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'); $check =~ /speaks TLSv1/ }
 	'zk_check() to ask for it, too';
