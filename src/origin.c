@@ -13,6 +13,7 @@
 #include "origin.h"
 
 #include "access/htup_details.h"
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "catalog/pg_parameter_acl.h"
 #include "miscadmin.h"
@@ -33,7 +34,8 @@ static const char *describe(const Origin *origin);
  * In a session the current role has set it: of a function that runs with its
  * owner's rights, PostgreSQL takes these before it applies the function's own
  * settings.  What is stored for a role or a database is applied without a look
- * at who has stored it, so all that counts is who might have.
+ * at who has stored it, so all that counts is who might have.  A parallel worker
+ * gets the values of its leader, and opens no session.
  */
 void *
 zklock_origin_make(const char *setting, GucSource source)
@@ -44,7 +46,7 @@ zklock_origin_make(const char *setting, GucSource source)
 	if (origin == NULL)
 		return NULL;
 	*origin = (Origin) {.source = source,.role = InvalidOid};
-	if (!IsTransactionState())
+	if (!IsTransactionState() || InitializingParallelWorker)
 		return origin;
 	if (is_of_session(origin))
 	{
