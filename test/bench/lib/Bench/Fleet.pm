@@ -72,6 +72,8 @@ sub new ($class, %option)
 			'zklock.root' => $root,
 			# Opening is measured, not tested: nobody is to give up.
 			'zklock.connect_timeout' => '60s',
+			# A crowd is not a flood.
+			'zklock.max_creates' => 0,
 			environment => $self->{environment} // {},
 			%{ $option{settings} || {} });
 		$self->{crowd}{$name} = Bench::Program->new(
