@@ -1213,6 +1213,15 @@ COMMENT ON COLUMN zk_privileges.granted_at IS
 'When the transaction began that did it.';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_closed', '');
+
+-- A dump has the rows of a table as a whole, so they may all be lost where one of them cannot
+-- be read, in a database of another encoding. It has the privileges of a type in any case.
+CREATE DOMAIN _zk_unclosed AS boolean;
+
+COMMENT ON DOMAIN _zk_unclosed IS
+'Part of zk_closed: while that has rows, PUBLIC has no USAGE of this type. If it has none then, they were lost, and all names are closed.';
+
+GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
 
 CREATE FUNCTION _zk_privileges_closing()

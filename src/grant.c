@@ -20,6 +20,10 @@
  * and an extension's rows are not in it.  Privileges for a type are.  So each
  * role with rows is granted USAGE of the type zk_role, which everybody has.
  *
+ * Where a restore cannot read one row of zk_closed it loses all of them.  So
+ * that it opens nothing then, PUBLIC has no USAGE of the type _zk_unclosed while
+ * the table has rows, which is part of a dump, too (privilege.c).
+ *
  * Whoever changes something here waits for others who do: what one looks at
  * before its change, others must not change meanwhile.
  *
@@ -134,6 +138,9 @@ static void forget_dependency(Relation table, Oid role);
 static bool can_be_dropped(Relation table, Oid role);
 static bool is_depended_on(Relation table, Oid role);
 static bool has_rows(Relation table, Oid role);
+static void mark_closed(Relation table, bool is_closed);
+static bool is_empty(Relation table);
+static bool are_lost(Oid schema);
 static void run_as_owner(Relation table, const char *text);
 
 /* ---------------------------------------------------------------------
@@ -232,6 +239,8 @@ zk_open(PG_FUNCTION_ARGS)
 	nrows = run(psprintf("DELETE FROM %s.zk_privileges AS p"
 						 " WHERE p.prefix OPERATOR(pg_catalog.=) $1", name),
 				&parameters);
+	if (prefix[0] == '\0' && are_lost(schema))
+		close_prefix(schema, "");
 	nrows += run(psprintf("DELETE FROM %s.zk_closed AS c"
 						  " WHERE c.prefix OPERATOR(pg_catalog.=) $1", name),
 				 &parameters);
@@ -308,9 +317,11 @@ zk_privileges_changed(PG_FUNCTION_ARGS)
 		log_change(gone, table, false);
 	if (added != NULL)
 		log_change(added, table, true);
-	if (is_privileges(table))
+	lock_changes(RelationGetNamespace(table));
+	if (!is_privileges(table))
+		mark_closed(table, added != NULL || !is_empty(table));
+	else
 	{
-		lock_changes(RelationGetNamespace(table));
 		if (added != NULL)
 			depend_on(table, role_of(added, table));
 		if (gone != NULL && !has_rows(table, role_of(gone, table)))
@@ -353,6 +364,8 @@ zk_privileges_emptied(PG_FUNCTION_ARGS)
 	systable_endscan(scan);
 	foreach(cell, roles)
 		forget_dependency(table, lfirst_oid(cell));
+	if (!is_privileges(table))
+		mark_closed(table, false);
 	become(&caller);
 	SPI_finish();
 	return PointerGetDatum(NULL);
@@ -578,12 +591,17 @@ quoted_schema(Oid schema)
 	return quote_identifier(get_namespace_name(schema));
 }
 
-/* Have a row of zk_closed for the prefix. */
+/*
+ * Have a row of zk_closed for the prefix.  If the rows were lost, it is not to
+ * look as if this were the only one: what was closed for that stays so.
+ */
 static void
 close_prefix(Oid schema, const char *prefix)
 {
 	Parameters	parameters = {0};
 
+	if (prefix[0] != '\0' && are_lost(schema))
+		close_prefix(schema, "");
 	add_text(&parameters, prefix);
 	(void) run(psprintf("INSERT INTO %s.zk_closed (prefix) VALUES ($1)"
 						" ON CONFLICT DO NOTHING", quoted_schema(schema)),
@@ -782,6 +800,50 @@ has_rows(Relation table, Oid role)
 		is_found = role_of(row, table) == role;
 	systable_endscan(scan);
 	return is_found;
+}
+
+/* Have a dump say whether zk_closed, which is the table, has rows. */
+static void
+mark_closed(Relation table, bool is_closed)
+{
+	Oid			schema = RelationGetNamespace(table);
+
+	if (zklock_privilege_is_marked(schema) != is_closed)
+		run_as_owner(table,
+					 psprintf(is_closed ?
+							  "REVOKE USAGE ON TYPE %s." ZK_CLOSED_MARK " FROM PUBLIC" :
+							  "GRANT USAGE ON TYPE %s." ZK_CLOSED_MARK " TO PUBLIC",
+							  quoted_schema(schema)));
+}
+
+/* Has it no row, whatever the transaction's snapshot, as this statement leaves it? */
+static bool
+is_empty(Relation table)
+{
+	SysScanDesc scan;
+	bool		is_found;
+
+	CommandCounterIncrement();
+	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	is_found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	return !is_found;
+}
+
+/* Had zk_closed rows that were lost? */
+static bool
+are_lost(Oid schema)
+{
+	Relation	closed;
+	bool		is_lost;
+
+	if (!zklock_privilege_is_marked(schema))
+		return false;
+	closed = table_open(get_relname_relid("zk_closed", schema),
+						AccessShareLock);
+	is_lost = is_empty(closed);
+	table_close(closed, NoLock);
+	return is_lost;
 }
 
 static void

@@ -9,13 +9,16 @@
  * the roles to which any row of zk_privileges gives what is asked, and for
  * superusers: rows add up.
  *
+ * If zk_closed was emptied without its triggers, by a restore that failed, all
+ * names are closed.
+ *
  * A backend reads the tables when it needs the rows for the first time, and
  * again after a change.  Triggers (grant.c) have the change told by
  * PostgreSQL's own messages about relations: to everybody at commit; to the
  * backend itself at once, and again when it is rolled back.  So it is heeded
  * when what GRANT changes is.
  *
- * The one rule: where there are no rows, a check is one test.
+ * The one rule: where there are no rows, a check is a look into a cache.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +27,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -32,6 +36,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "name.h"
@@ -57,6 +62,8 @@ static MemoryContext RowContext;
 /* The tables, and how often we were told that one may have changed. */
 static Oid	privileges_id;
 static Oid	closed_id;
+static Oid	schema_id;			/* where they are */
+static int	nclosed;			/* rows of the second */
 static uint64 nchanges;
 
 static bool covers(const Row *row, const char *name);
@@ -65,6 +72,7 @@ static void read_rows(FunctionCallInfo fcinfo);
 static void read_table(Relation table);
 static Row *read_row(Relation table, HeapTuple tuple);
 static void forget_rows(Datum arg, Oid relation);
+static bool are_lost(void);
 
 void
 zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
@@ -76,6 +84,13 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 	if (what == ZK_OWN ||
 		zklock_privilege_allows(fcinfo, name, what, &prefix))
 		return;
+	if (are_lost())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for ZooKeeper lock or job \"%.*s\"",
+						pg_mbcliplen(name, strlen(name), RECIPE_NAME_MAX), name),
+				 errdetail("Names were closed in this database, and the rows of zk_closed are lost, as in a restore that failed. So all names are closed."),
+				 errhint("Restore the rows, or grant what is wanted and then open all other names: SELECT zk_open('').")));
 	role = GetUserNameFromId(GetUserId(), false);
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -112,7 +127,43 @@ zklock_privilege_is_closed(FunctionCallInfo fcinfo, const char *name,
 		if (covers(row, name) &&
 			(*prefix == NULL || strlen(row->prefix) > strlen(*prefix)))
 			*prefix = row->prefix;
+	if (*prefix == NULL && are_lost())
+		*prefix = "";
 	return *prefix != NULL;
+}
+
+bool
+zklock_privilege_is_marked(Oid schema)
+{
+	HeapTuple	type = SearchSysCache2(TYPENAMENSP,
+									   CStringGetDatum(ZK_CLOSED_MARK),
+									   ObjectIdGetDatum(schema));
+	bool		is_default;
+	Datum		list;
+	bool		is_everybodys;
+
+	if (!HeapTupleIsValid(type))
+		return false;			/* of a former script */
+	list = SysCacheGetAttr(TYPENAMENSP, type, Anum_pg_type_typacl, &is_default);
+	is_everybodys = is_default;
+	if (!is_default)
+	{
+		const Acl  *acl = DatumGetAclP(list);
+		const AclItem *items = ACL_DAT(acl);
+
+		for (int i = 0; i < ACL_NUM(acl); i++)
+			is_everybodys |= items[i].ai_grantee == ACL_ID_PUBLIC &&
+				(ACLITEM_GET_PRIVS(items[i]) & ACL_USAGE) != 0;
+	}
+	ReleaseSysCache(type);
+	return !is_everybodys;
+}
+
+/* Had zk_closed rows that were lost? */
+static bool
+are_lost(void)
+{
+	return nclosed == 0 && zklock_privilege_is_marked(schema_id);
 }
 
 /* The empty prefix covers all names; others the name and those below it. */
@@ -149,9 +200,9 @@ gives(const Row *row, Oid role, const char *what)
 static void
 read_rows(FunctionCallInfo fcinfo)
 {
-	Oid			schema;
 	Relation	privileges;
 	Relation	closed;
+	int			nprivileges;
 	uint64		as_of;
 
 	if (is_current)
@@ -165,14 +216,16 @@ read_rows(FunctionCallInfo fcinfo)
 	}
 	rows = NIL;
 	MemoryContextReset(RowContext);
-	schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-	privileges_id = get_relname_relid("zk_privileges", schema);
-	closed_id = get_relname_relid("zk_closed", schema);
+	schema_id = get_func_namespace(fcinfo->flinfo->fn_oid);
+	privileges_id = get_relname_relid("zk_privileges", schema_id);
+	closed_id = get_relname_relid("zk_closed", schema_id);
 	privileges = table_open(privileges_id, AccessShareLock);
 	closed = table_open(closed_id, AccessShareLock);
 	as_of = nchanges;
 	read_table(privileges);
+	nprivileges = list_length(rows);
 	read_table(closed);
+	nclosed = list_length(rows) - nprivileges;
 	table_close(closed, AccessShareLock);
 	table_close(privileges, AccessShareLock);
 	is_current = as_of == nchanges;

@@ -43,4 +43,13 @@ extern bool zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 extern bool zklock_privilege_is_closed(FunctionCallInfo fcinfo,
 									   const char *name, const char **prefix);
 
+/*
+ * Do privileges that a dump has say that zk_closed had rows (grant.c)?  schema is
+ * that of the extension.  If it has none, they were lost.
+ */
+extern bool zklock_privilege_is_marked(Oid schema);
+
+/* The type that has these privileges. */
+#define ZK_CLOSED_MARK "_zk_unclosed"
+
 #endif							/* ZKLOCK_PRIVILEGE_H */

@@ -1,0 +1,82 @@
+
+# Privileges by name and fences on their way into a database of another encoding, by a dump,
+# and into one that is made from a template. Names stay closed in each case, also where the
+# other database has no characters for some of them.
+
+use PostgreSQL::Test::Utils qw(run_log);
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, extension => undef);
+$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN; CREATE ROLE payroll');
+
+sub database ($name, $encoding)
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE template0 ENCODING '$encoding' LOCALE 'C'");
+	return;
+}
+
+# The rows of one database in another, which is made for them; what fails there fails.
+sub restore ($from, $to, $encoding)
+{
+	my $file = $node->basedir . "/$from.sql";
+	ok(run_log([ 'pg_dump', '-d', $node->connstr($from), '-f', $file ]), "$from is dumped");
+	database($to, $encoding);
+	ok(run_log([ 'psql', '-qX', '-d', $node->connstr($to), '-f', $file ]), "and restored in $encoding");
+	return;
+}
+
+# U+FF13, which has two spellings in EUC_TW.
+my $three = "convert_from('\\xefbc93', 'UTF8')";
+database('tw', 'EUC_TW');
+$node->safe_psql('tw', 'CREATE EXTENSION zklock');
+my $writer = background($node, database => 'tw');
+$writer->query_safe("SELECT zk_grant($three, 'payroll', 'lock'), zk_grant('open', 'bob', 'lock'), zk_fence($three, 3)");
+subtest 'from EUC_TW to UTF8' => sub {
+	restore('tw', 'tw_utf8', 'UTF8');
+	my ($super, $bob) = map { background($node, database => 'tw_utf8', user => $_) } 'postgres', 'bob';
+	assert_query($bob, "SELECT zk_try_xact_lock($three)", '42501', 'the name is closed');
+	assert_query($bob, "SELECT zk_try_xact_lock('open')", '00000', 'what was given is given');
+	assert_query($super, "SELECT zk_fence($three, 2)", '40001', 'and a token that was old is old');
+	is($super->query_safe("SELECT count(*) FROM zk_fences"), 1, 'of one resource');
+};
+
+# The rows are loaded as a whole, or not at all.
+subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
+	database('letters', 'UTF8');
+	$node->safe_psql('letters', 'CREATE EXTENSION zklock');
+	$writer = background($node, database => 'letters');
+	$writer->query_safe("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant(convert_from('\\xd096', 'UTF8'), 'public', 'none')");
+	restore('letters', 'latin', 'LATIN1');
+	my ($super, $bob) = map { background($node, database => 'latin', user => $_) } 'postgres', 'bob';
+	is($super->query_safe('SELECT count(*) FROM zk_closed'), 0, 'the rows are not there');
+	assert_query($bob, "SELECT zk_try_xact_lock('$_')", '42501', "but $_ is closed") foreach qw(pay other);
+	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'for that reason');
+	$super->query_safe("SELECT zk_grant('pay', 'bob', 'lock')");
+	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'what is given anew can be had');
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'and all else is closed as before');
+	$super->query_safe("SELECT zk_open('')");
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'until it is opened');
+};
+
+subtest 'what was opened is open' => sub {
+	$writer->query_safe("SELECT zk_open('pay'), zk_open(prefix) FROM zk_closed WHERE prefix <> 'pay'");
+	is($writer->query_safe('SELECT count(*) FROM zk_closed'), 0, 'no row is left');
+	restore('letters', 'opened', 'LATIN1');
+	my $bob = background($node, database => 'opened', user => 'bob');
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'and nothing was lost');
+	$writer->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM zk_closed");
+	$node->safe_psql('letters', "SELECT zk_grant('pay', 'payroll', 'lock')");
+	$writer->query_safe("SELECT zk_grant('pay/a', 'payroll', 'lock'); COMMIT");
+	is($writer->query_safe("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed"), 'pay pay/a',
+		'nor for a transaction with an older snapshot');
+};
+
+subtest 'a template' => sub {
+	$writer->quit;
+	$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE letters');
+	my $bob = background($node, database => 'copy', user => 'bob');
+	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '42501', 'has its rows');
+};
+
+done_testing();
