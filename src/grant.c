@@ -107,6 +107,7 @@ PG_FUNCTION_INFO_V1(zk_privileges_emptied);
 static char *read_prefix(FunctionCallInfo fcinfo);
 static Oid	read_role(FunctionCallInfo fcinfo, const char **shown,
 					  bool *is_found);
+static bool is_as_shown(const char *role);
 static Datum read_privileges(FunctionCallInfo fcinfo, bool may_be_none);
 static bool is_privilege(const char *word);
 pg_noreturn static void refuse_privilege(const char *word, bool may_be_none);
@@ -130,6 +131,7 @@ static char *text_of(HeapTuple row, Relation table, int column);
 static Datum role_value_of(HeapTuple row, Relation table);
 static Oid	role_of(HeapTuple row, Relation table);
 static void log_change(HeapTuple row, Relation table, bool is_added);
+static const char *role_called(HeapTuple row, Relation table);
 static void log_privilege(const char *caller, const char *prefix,
 						  const char *privilege, const char *role,
 						  bool is_added);
@@ -195,7 +197,7 @@ zk_revoke(PG_FUNCTION_ARGS)
 	const char *name;
 	Parameters	parameters = {0};
 
-	if (!is_found && shown[0] != '!')
+	if (!is_found && !is_as_shown(shown))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role \"%s\" does not exist", shown),
@@ -204,7 +206,7 @@ zk_revoke(PG_FUNCTION_ARGS)
 	name = quoted_schema(schema);
 	add_text(&parameters, prefix);
 	add_role(&parameters, schema, is_found, role);
-	add_text(&parameters, shown[0] == '!' ? shown : NULL);
+	add_text(&parameters, shown);
 	add_parameter(&parameters, TEXTARRAYOID, taken);
 	if (run(psprintf("DELETE FROM %s.zk_privileges AS p"
 					 " WHERE p.prefix OPERATOR(pg_catalog.=) $1"
@@ -462,6 +464,13 @@ read_role(FunctionCallInfo fcinfo, const char **shown, bool *is_found)
 	return role;
 }
 
+/* May zk_privileges show a role so that is not called so? */
+static bool
+is_as_shown(const char *role)
+{
+	return role[0] != '\0' && strchr("!-\"", role[0]) != NULL;
+}
+
 /*
  * The privileges of a list with commas, as an array of texts.  They are words,
  * as in GRANT: in upper case they are the same.
@@ -554,14 +563,10 @@ add_parameter(Parameters *parameters, Oid type, Datum value)
 	parameters->nulls[i] = ' ';
 }
 
-/* A text; NULL is a NULL. */
 static void
 add_text(Parameters *parameters, const char *value)
 {
-	add_parameter(parameters, TEXTOID,
-				  value != NULL ? CStringGetTextDatum(value) : (Datum) 0);
-	if (value == NULL)
-		parameters->nulls[parameters->number - 1] = 'n';
+	add_parameter(parameters, TEXTOID, CStringGetTextDatum(value));
 }
 
 /* A zk_role; a NULL unless it is known. */
@@ -701,8 +706,7 @@ log_change(HeapTuple row, Relation table, bool is_added)
 
 	if (is_privileges(table))
 		log_privilege(caller, prefix, text_of(row, table, COLUMN_PRIVILEGE),
-					  zklock_nodedata_quotable_own(zklock_role_shown(role_value_of(row, table))),
-					  is_added);
+					  role_called(row, table), is_added);
 	else if (is_added)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("%s closes the prefix \"%s\"", caller, prefix),
@@ -711,6 +715,18 @@ log_change(HeapTuple row, Relation table, bool is_added)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("%s opens the prefix \"%s\"", caller, prefix),
 				 errhidecontext(true)));
+}
+
+/* The row's role as zk_grant() calls it. */
+static const char *
+role_called(HeapTuple row, Relation table)
+{
+	Datum		value = role_value_of(row, table);
+	bool		is_everybody;
+
+	(void) zklock_role_oid(value, &is_everybody);	/* its name says more */
+	return is_everybody ? PUBLIC_NAME :
+		zklock_nodedata_quotable_own(zklock_role_shown(value));
 }
 
 static void

@@ -158,6 +158,11 @@ SELECT shown, shown::zk_role AS is FROM unnest(ARRAY['-', 'regress_zklock_even',
 	'"regress_zklock_even"', 'no such role', 'a.b', '"', '', '16', '!regress_zklock_even', '"!regress_zklock_even"']) AS shown;
 SELECT 'regress_zklock_even'::zk_role = 'regress_zklock_even' AS same, 'regress_zklock_even'::zk_role = '-' AS everybody,
 	'regress_zklock_even'::zk_role = 'regress_zklock_even'::text AS as_text;
+-- whatever the table shows is known, quotes too
+ALTER ROLE regress_zklock_even RENAME TO "regress_zklock EVEN";
+INSERT INTO zk_privileges VALUES ('pay', '"regress_zklock EVEN"', 'look'), ('pay', '-', 'look');
+SELECT zk_revoke('pay', role::text, 'look') AS "as shown" FROM zk_privileges WHERE prefix = 'pay' AND privilege = 'look' AND role::text ~ '^[-"]';
+ALTER ROLE "regress_zklock EVEN" RENAME TO regress_zklock_even;
 INSERT INTO zk_privileges VALUES ('pay', 'regress_zklock_late', 'lock');
 CREATE ROLE regress_zklock_late;
 SET SESSION AUTHORIZATION regress_zklock_late;

@@ -71,7 +71,7 @@ subtest 'logical replication' => sub {
 		berlin($sql);
 		$berlin->wait_for_catchup('privileges');
 	};
-	paris("CREATE SUBSCRIPTION privileges CONNECTION '" . $berlin->connstr . " dbname=postgres' PUBLICATION privileges", 'replica');
+	paris("CREATE SUBSCRIPTION privileges CONNECTION '" . $berlin->connstr . " dbname=postgres' PUBLICATION privileges WITH (binary = true)", 'replica');
 	$heeds->('42501', 'a session that was there heeds the first copy');
 	poll_until { paris("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'", 'replica') eq '0' } 'the copy to be done', 180;
 	$applied->("SELECT zk_grant('pay', 'tenant', 'lock')");

@@ -33,13 +33,13 @@ subtest 'the log' => sub {
 		'closes the prefix "pay"', 'grants "lock" on "pay" to "bob"', 'grants "look" on "pay" to "bob"');
 	unlike($anna->error, qr/process/, 'and not the client');
 	logged("SELECT zk_grant('pay', 'bob', 'lock')");
-	logged("SELECT zk_grant('pay', 'public', 'run')", 'grants "run" on "pay" to "-"');
+	logged("SELECT zk_grant('pay', 'public', 'run')", 'grants "run" on "pay" to "public"');
 	logged("SELECT zk_revoke('pay', 'bob', 'look')", 'revokes "look" on "pay" from "bob"');
 	logged("UPDATE zk_privileges SET prefix = 'p' WHERE privilege = 'run'",
-		'revokes "run" on "pay" from "-"', 'grants "run" on "p" to "-"');
+		'revokes "run" on "pay" from "public"', 'grants "run" on "p" to "public"');
 	logged("INSERT INTO zk_privileges VALUES (U&'x\\000Ay', 'no such role', 'lock')",
 		'grants "lock" on "x<U+000A>y" to "!no such role"');
-	logged("DELETE FROM zk_privileges WHERE privilege = 'run'", 'revokes "run" on "p" from "-"', 'closes the prefix "p"');
+	logged("DELETE FROM zk_privileges WHERE privilege = 'run'", 'revokes "run" on "p" from "public"', 'closes the prefix "p"');
 	logged('TRUNCATE zk_privileges', 'revokes "lock" on "pay" from "bob"',
 		'revokes "lock" on "x<U+000A>y" from "!no such role"', 'closes the prefix "x<U+000A>y"');
 	logged("SELECT zk_open('pay')", 'opens the prefix "pay"');
