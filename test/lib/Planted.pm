@@ -72,9 +72,11 @@ SQL
 
 my $relations = <<'SQL';
 SELECT format('CREATE VIEW public.%I AS SELECT %s WHERE public.ring(%L);', c.relname,
-	string_agg(format('NULL::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum),
+	string_agg(format('NULL::%s AS %I', CASE t.typnamespace WHEN 'pg_catalog'::regnamespace
+		THEN format_type(a.atttypid, a.atttypmod) ELSE 'text' END, a.attname), ', ' ORDER BY a.attnum),
 	'relation ' || c.relname)
 FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	JOIN pg_type AS t ON t.oid = a.atttypid
 WHERE c.relkind IN ('r', 'v') AND c.relnamespace IN ('pg_catalog'::regnamespace, 'zklock'::regnamespace)
 GROUP BY c.relname
 SQL

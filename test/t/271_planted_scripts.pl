@@ -112,10 +112,32 @@ foreach my $file (@files)
 }
 cmp_ok(scalar keys %run, '>', 12, 'some have SQL: ' . keys %run);
 
-# The functions that any of them calls get some of each name that fit better.
-my @pages = grep { $_->{text} =~ /^SET search_path = zklock;/m } Pages::all();
-is(join(' ', map { $_->{name} } @pages), 'README.md docs/monitoring.md docs/operations.md docs/privileges.md',
-	'the pages for superusers, operators and monitors');
+# What is not for everybody is called by those who trust no owner: behind that line, or by its
+# schema. In a procedure it is the procedure's caller who calls.
+my $line = qr/^\s*SET search_path = zklock;/m;
+my $guarded = join '|', split /\n/, $node->safe_psql('postgres', <<~'SQL');
+	SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'zklock'::regnamespace
+		AND NOT has_function_privilege('worker', oid, 'EXECUTE') AND NOT has_function_privilege('zklock_job', oid, 'EXECUTE')
+		AND proname NOT IN (SELECT proname FROM pg_proc WHERE has_function_privilege('worker', oid, 'EXECUTE'))
+	SQL
+sub unguarded ($page)
+{
+	my (@wrong, $is_set);
+	foreach my $block (grep { $_->{language} eq 'sql' } Pages::blocks($page))
+	{
+		$is_set ||= $block->{code} =~ $line;
+		push @wrong, "$page->{name}:$block->{line}: $1" if !$is_set && $block->{code} =~ /(?<![.\w])($guarded)\(/ && $block->{code} !~ /^CREATE PROCEDURE/;
+	}
+	return @wrong;
+}
+is(scalar unguarded(Pages::page('x.md', "```sql\nSELECT zk_hold('a', 'b');\n```\n\n```sql\nSELECT zklock.zk_evict('a', 1);\nSET search_path = zklock;\nSELECT zk_check();\n```\n")), 1,
+	'a call for operators before that line');
+is(join("\n", map { unguarded($_) } Pages::all()), '', 'there is none');
+
+# The pages for superusers, operators and monitors. The functions that any file or page calls get
+# some of each name that fit better.
+my @pages = grep { grep { $_->{language} eq 'sql' && $_->{code} =~ $line } Pages::blocks($_) } Pages::all();
+cmp_ok(scalar @pages, '>=', 5, 'pages: ' . join ' ', map { $_->{name} } @pages);
 my %called;
 $called{$_} = 1 foreach map { /\b([a-z_0-9]+)\(/g } map { $_->{sql} } values %run;
 $called{$_} = 1 foreach map { /\b([a-z_0-9]+)\(/g } map { map { $_->{code} } Pages::blocks($_) } @pages;
@@ -179,14 +201,14 @@ foreach my $page (@pages)
 {
 	subtest $page->{name} => sub {
 		my $sql = join "\n", map { $_->{code} =~ s/\b4711\b/1/gr } grep { $_->{language} eq 'sql' } Pages::blocks($page);
-		# What README shows first is a program's.
-		$sql =~ s/\A.*?(?=^CREATE SCHEMA zklock)//ms;
+		# What stands before is a program's.
+		$sql =~ s/\A.*?(?=^CREATE SCHEMA zklock|^SET search_path = zklock)//ms;
 		foreach my $path (@Planted::paths)
 		{
 			my ($alarm, undef, $output) = try($page->{name}, $path, $sql);
 			is($alarm, '', "$path: nothing of the owner's") or diag($output);
 		}
-		my ($alarm) = try($page->{name}, $Planted::paths[0], $sql =~ s/^SET search_path = zklock;.*$//mr);
+		my ($alarm) = try($page->{name}, $Planted::paths[0], $sql =~ s/$line.*//gr);
 		isnt($alarm, '', 'which is heard without the first line');
 	};
 }
