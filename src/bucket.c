@@ -31,7 +31,7 @@
 
 typedef struct State
 {
-	uint64_t	date;			/* in microseconds, without its high bits */
+	uint64_t	date;			/* in microseconds; the high bits do not count */
 	int			level;
 } State;
 
@@ -94,7 +94,6 @@ drain(Bucket bucket, int64_t now_us, int bound)
 
 	/* rounded up: never more than the bound */
 	state.date += (drained * SECOND_US + bound - 1) / bound;
-	state.date &= DATE_MASK;
 	return state;
 }
 

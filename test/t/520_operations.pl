@@ -52,7 +52,7 @@ poll_until
 'it to wait', 30;
 
 subtest 'rules' => sub {
-	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends);
+	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_stat_roles zk_wait_seconds zk_backends);
 	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
 	$rules =~ s/#.*//g;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;

@@ -110,6 +110,8 @@ test_clock(void)
 		{0, 0, "it is full"},
 		{0, -1, "a process that is slower by a microsecond"},
 		{0, -30 * SECOND, "a process that has stood still for half a minute"},
+		{0, -60 * SECOND, "one that has for a minute"},
+		{100, -60 * SECOND - 1, "earlier than that is long ago"},
 		{0, 9999, "not yet one more"},
 		{1, 10000, "one more"},
 		{50, SECOND / 2, "half a second"},
@@ -129,6 +131,23 @@ test_clock(void)
 			   pour_all(&bucket, START + cases[i].later_us, 100, 1, 1000),
 			   "%s", cases[i].what);
 	}
+}
+
+/* What is less than one runs on, but not once the bucket is empty. */
+static void
+test_parts(void)
+{
+	Bucket		bucket = 0;
+
+	is_int(20, pour_all(&bucket, START, 3, 1, 100), "all at once");
+	is_int(1, pour_all(&bucket, START + SECOND / 2, 3, 1, 100), "one and a half");
+	is_int(1, pour_all(&bucket, START + SECOND * 7 / 10, 3, 1, 100), "two and a bit");
+	bucket = 0;
+	is_int(20, pour_all(&bucket, START, 3, 1, 100), "all at once");
+	is_int(20, pour_all(&bucket, START + SECOND * 69 / 10, 3, 1, 100),
+		   "it has just run empty");
+	is_int(0, pour_all(&bucket, START + SECOND * 71 / 10, 3, 1, 100),
+		   "nothing is saved from before that");
 }
 
 /* The date of a bucket starts anew with 0 in the middle of a second. */
@@ -198,6 +217,7 @@ test_force(void)
 static void
 test_room(void)
 {
+	Bucket		nearly_half = 0;
 	static const int bounds[] = {1, 19, 20, 21, 50, 5000};
 	static const int parents[] = {1, 2, 5, 8, 9, 10, 11, 12, 24, 25, 26, 100, 3000};
 
@@ -217,6 +237,10 @@ test_room(void)
 			ok(is_whole && ncalls > 0, "bound %d, %d parents: %d calls",
 			   bounds[i], parents[j], ncalls);
 		}
+	bucket_force(&nearly_half, START, 20, 9);
+	ok(bucket_has_room(nearly_half, START, 20, 1000), "half and one more are enough for any");
+	bucket_force(&nearly_half, START, 20, 1);
+	ok(!bucket_has_room(nearly_half, START, 20, 1000), "but not less");
 }
 
 int
@@ -225,6 +249,7 @@ main(void)
 	test_at_once();
 	test_rate();
 	test_clock();
+	test_parts();
 	test_wrap();
 	test_bounds();
 	test_force();
