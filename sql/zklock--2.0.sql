@@ -1860,15 +1860,15 @@ BEGIN ATOMIC
 					FILTER (WHERE pg_catalog.left(p.role::text, 1) = '!'::text) AS first
 			FROM zk_privileges AS p) AS p, LATERAL (VALUES
 			(1, p.dead > 0, 'warning',
-				pg_catalog.format('%s of %s rows of zk_privileges give nobody anything, for their roles are gone, or were unknown when they were restored: %s among them',
+				pg_catalog.format('rows of zk_privileges that give nobody anything, for their roles are gone, or were unknown when they were restored: %s of %s, %s among them',
 					p.dead, p.number, p.first),
 				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
-			(2, true, 'ok', pg_catalog.format('%s rows of zk_privileges, all of roles that there are', p.number), NULL))
+			(2, true, 'ok', pg_catalog.format('rows of zk_privileges: %s, all of roles that there are', p.number), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE p.number > 0
 		UNION ALL
 		SELECT 21, 'closed prefixes', 1, true, 'note',
-			pg_catalog.format('%s closed prefixes are for superusers alone, for no row gives a name of theirs to anybody: "%s" among them',
+			pg_catalog.format('closed prefixes that are for superusers alone, for no row gives a name of theirs to anybody: %s, "%s" among them',
 				c.number, c.first),
 			'Give them to roles with zk_grant(), or open them to everybody with zk_open().'
 		FROM (SELECT pg_catalog.count(*) AS number, pg_catalog.min(c.prefix) AS first

@@ -121,10 +121,10 @@ subtest 'zk_check' => sub {
 	sql('TRUNCATE zk_privileges; TRUNCATE zk_closed');
 	is($rows->(), '', 'nothing of nothing');
 	sql("SELECT zk_grant('', 'public', 'none'), zk_grant('pay/a', 'dba', 'lock'), zk_grant('pay', 'dba', 'none')");
-	is($rows->(), 'privileges: ok: 1 rows of zk_privileges, all of roles that there are', 'nothing of what is as it is meant');
+	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that there are', 'nothing of what is as it is meant');
 	sql("INSERT INTO zk_privileges VALUES ('lost', 'no such role', 'lock'); SELECT zk_open(''), zk_grant('lost', 'public', 'none')");
-	like($rows->(), qr/^privileges: warning: 1 of 2 rows .* "lost" of role "!no such role" among them: .*zk_revoke/m, 'rows of nobody');
-	like($rows->(), qr/^closed prefixes: note: 1 closed prefixes .* "lost" among them: .*zk_open/m, 'and what they close');
+	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'rows of nobody');
+	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'and what they close');
 	sql('DELETE FROM zk_privileges; ALTER TABLE zk_privileges DISABLE TRIGGER ALL; INSERT INTO zk_privileges VALUES ($$late$$, $$dba$$, $$look$$); ALTER TABLE zk_privileges ENABLE TRIGGER ALL');
 	my ($remedy) = $rows->() =~ /^triggers: warning: .*: changed, closing, emptied: .*? leaves them so\. (.*), so that/m;
 	ok($remedy, 'and triggers that are not always fired');
