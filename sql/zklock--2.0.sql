@@ -1867,9 +1867,15 @@ BEGIN ATOMIC
 			AS r(nr, applies, state, what, remedy)
 		WHERE p.number > 0
 		UNION ALL
-		SELECT 21, 'closed prefixes', 1, true, 'note',
+		SELECT 21, 'closed prefixes', 1, true, 'error',
+			'names were closed, and the rows of zk_closed are lost, as in a restore that failed: all names are closed',
+			'Restore the rows; or give what is wanted to roles with zk_grant(), and then open all other names: SELECT zk_open('''').'
+		WHERE NOT EXISTS (SELECT FROM zk_closed)
+			AND NOT pg_catalog.has_type_privilege('public'::pg_catalog.name, '_zk_unclosed'::pg_catalog.regtype::oid, 'USAGE'::text)
+		UNION ALL
+		SELECT 21, 'closed prefixes', 2, true, 'note',
 			pg_catalog.format('closed prefixes that are for superusers alone, for no row gives a name of theirs to anybody: %s, "%s" among them',
-				c.number, c.first),
+				c.number, zk_escape(c.first)),
 			'Give them to roles with zk_grant(), or open them to everybody with zk_open().'
 		FROM (SELECT pg_catalog.count(*) AS number, pg_catalog.min(c.prefix) AS first
 			FROM zk_closed AS c

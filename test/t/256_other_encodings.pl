@@ -52,7 +52,10 @@ subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
 	is($super->query_safe('SELECT count(*) FROM zk_closed'), 0, 'the rows are not there');
 	assert_query($bob, "SELECT zk_try_xact_lock('$_')", '42501', "but $_ is closed") foreach qw(pay other);
 	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'for that reason');
+	my $closed = "SELECT state FROM zk_check(false) WHERE item = 'closed prefixes'";
+	is($super->query_safe($closed), 'error', 'zk_check() says so, too');
 	$super->query_safe("SELECT zk_grant('pay', 'bob', 'lock')");
+	is($super->query_safe($closed), '', 'until that is no accident any more');
 	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'what is given anew can be had');
 	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'and all else is closed as before');
 	$super->query_safe("SELECT zk_open('')");
