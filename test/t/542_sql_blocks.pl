@@ -16,7 +16,7 @@ my %elsewhere = (
 
 my $zk = ZooKeeper->new->start;
 my ($node, $other) = map { cluster($_, $zk, extension => undef) } qw(berlin paris);
-$node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE fresh; CREATE ROLE etl; CREATE ROLE anna; CREATE ROLE payroll');
+$node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE fresh; CREATE ROLE etl; CREATE ROLE anna; CREATE ROLE payroll; CREATE ROLE billing');
 
 # As README.md installs it, and in the path of each role.
 my $install = 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock';
