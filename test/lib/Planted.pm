@@ -176,6 +176,7 @@ A copy.
 sub make ($self, $database)
 {
 	$self->{node}->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE garden OWNER $owner");
+	ask($self->{node}, 'SELECT', $database);
 	return;
 }
 
@@ -224,11 +225,12 @@ What has rung since the last time, and who has become superuser: empty if nothin
 
 sub alarm ($self, $database)
 {
-	# Nothing in these that he could have planted.
-	my (undef, $rang) = $self->run($database, sql => 'SELECT is_called FROM public.alarm; ALTER SEQUENCE public.alarm RESTART;');
+	# Nothing in these that he could have planted, and in a session from before.
+	my $rang = ask($self->{node}, 'SELECT is_called FROM public.alarm', $database);
+	ask($self->{node}, 'ALTER SEQUENCE public.alarm RESTART', $database) if $rang eq 't';
 	my $is_super = ask($self->{node}, "SELECT rolsuper FROM pg_roles WHERE rolname = '$owner'");
 	ask($self->{node}, "ALTER ROLE $owner NOSUPERUSER") if $is_super eq 't';
-	return join ', ', ($rang eq "f\n" ? () : 'something was run'), ($is_super eq 'f' ? () : 'the owner is superuser');
+	return join ', ', ($rang eq 'f' ? () : 'something was run'), ($is_super eq 'f' ? () : 'the owner is superuser');
 }
 
 1;

@@ -159,7 +159,7 @@ sub try ($file, $path, $sql)
 	my (undef, $output) = $planted->run($database, user => $run{$file} && $run{$file}{user}, sql => $sql);
 	$output .= ($planted->run($database, sql => $then{$file}))[1] if $then{$file};
 	my $alarm = $planted->alarm($database);
-	$node->safe_psql($database, $undo{$file}) if $undo{$file};
+	ask($node, $undo{$file}, $database) if $undo{$file};
 	return ($alarm, join("\n", $output =~ /^psql:\S+ ((?:ERROR|FATAL):.*)$/mg), $output);
 }
 
