@@ -1100,6 +1100,10 @@ CREATE TYPE zk_role (
 COMMENT ON TYPE zk_role IS
 'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
 
+-- Who may use it can make operators of it, which its owner's queries of zk_privileges may
+-- find in another schema.
+REVOKE USAGE ON TYPE zk_role FROM PUBLIC;
+
 -- Comparisons with texts are those with what is shown.
 CREATE CAST (zk_role AS pg_catalog.text) WITH INOUT AS IMPLICIT;
 
@@ -1222,6 +1226,13 @@ COMMENT ON DOMAIN _zk_unclosed IS
 'Part of zk_closed: while that has rows, PUBLIC has no USAGE of this type. If it has none then, they were lost, and all names are closed.';
 
 GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
+
+-- DROP ROLE knows of the privileges for a type, and not of rows.
+CREATE DOMAIN zk_privileges_by_name AS boolean;
+
+COMMENT ON DOMAIN zk_privileges_by_name IS
+'Part of zk_privileges: each role with rows is granted USAGE of this type, so that it cannot be dropped before DROP OWNED BY it.';
+
 SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
 
 CREATE FUNCTION _zk_privileges_closing()

@@ -18,7 +18,8 @@
  *
  * DROP ROLE asks PostgreSQL's list of what depends on a role, in all databases,
  * and an extension's rows are not in it.  Privileges for a type are.  So each
- * role with rows is granted USAGE of the type zk_role, which everybody has.
+ * role with rows is granted USAGE of a type that nothing uses.  (Not of zk_role:
+ * whoever has that can make operators, for others to run unawares.)
  *
  * Where a restore cannot read one row of zk_closed it loses all of them.  So
  * that it opens nothing then, PUBLIC has no USAGE of the type _zk_unclosed while
@@ -69,6 +70,9 @@
 
 /* How zk_grant() and zk_revoke() call everybody. */
 #define PUBLIC_NAME "public"
+
+/* The type whose USAGE lets DROP ROLE know of rows. */
+#define DEPENDENCY_TYPE "zk_privileges_by_name"
 
 /* What stands for all privileges, and for none. */
 #define ALL_WORD "all"
@@ -756,7 +760,7 @@ depend_on(Relation table, Oid role)
 {
 	if (can_be_dropped(table, role) && !is_depended_on(table, role))
 		run_as_owner(table,
-					 psprintf("GRANT USAGE ON TYPE %s.zk_role TO %s",
+					 psprintf("GRANT USAGE ON TYPE %s." DEPENDENCY_TYPE " TO %s",
 							  quoted_schema(RelationGetNamespace(table)),
 							  quote_identifier(GetUserNameFromId(role, false))));
 }
@@ -767,7 +771,7 @@ forget_dependency(Relation table, Oid role)
 {
 	if (can_be_dropped(table, role) && is_depended_on(table, role))
 		run_as_owner(table,
-					 psprintf("REVOKE USAGE ON TYPE %s.zk_role FROM %s",
+					 psprintf("REVOKE USAGE ON TYPE %s." DEPENDENCY_TYPE " FROM %s",
 							  quoted_schema(RelationGetNamespace(table)),
 							  quote_identifier(GetUserNameFromId(role, false))));
 }
@@ -783,13 +787,15 @@ can_be_dropped(Relation table, Oid role)
 static bool
 is_depended_on(Relation table, Oid role)
 {
-	Oid			type = role_type(RelationGetNamespace(table));
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	HeapTuple	tuple = SearchSysCache2(TYPENAMENSP,
+										CStringGetDatum(DEPENDENCY_TYPE),
+										ObjectIdGetDatum(RelationGetNamespace(table)));
 	bool		is_null;
-	Datum		list = SysCacheGetAttr(TYPEOID, tuple, Anum_pg_type_typacl,
-									   &is_null);
 	bool		is_found = false;
+	Datum		list;
 
+	Assert(HeapTupleIsValid(tuple));
+	list = SysCacheGetAttr(TYPENAMENSP, tuple, Anum_pg_type_typacl, &is_null);
 	if (!is_null)
 	{
 		const Acl  *acl = DatumGetAclP(list);

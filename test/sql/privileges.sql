@@ -141,7 +141,7 @@ SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
 -- It cannot be dropped; but let somebody have taken what is in the way.
 DROP ROLE regress_zklock_even;
-REVOKE USAGE ON TYPE zk_role FROM regress_zklock_even;
+REVOKE USAGE ON TYPE zk_privileges_by_name FROM regress_zklock_even;
 DROP ROLE regress_zklock_even;
 CREATE ROLE regress_zklock_even;
 SET SESSION AUTHORIZATION regress_zklock_even;
@@ -232,6 +232,7 @@ BEGIN
 		$q$SELECT zk_grant('', 'public', 'all')$q$, $q$SELECT zk_revoke('pay', 'regress_zklock_payroll', 'all')$q$,
 		$q$INSERT INTO zk_privileges VALUES ('', '-', 'lock')$q$, 'DELETE FROM zk_privileges',
 		'TRUNCATE zk_privileges', $q$SELECT zk_open('pay')$q$, 'DELETE FROM zk_closed', 'TRUNCATE zk_closed',
+		'CREATE FUNCTION pg_temp.planted(zk_role, text) RETURNS boolean LANGUAGE sql RETURN true',
 		'SELECT _zk_privileges_changed()', 'SELECT _zk_privileges_closing()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$,
 		'ALTER TABLE zk_privileges DISABLE TRIGGER changed']
 	LOOP

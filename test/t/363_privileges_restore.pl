@@ -30,7 +30,7 @@ subtest 'a dump' => sub {
 		zk_grant('taken', 'payroll', 'lock'), zk_revoke('taken', 'payroll', 'lock')");
 	berlin('ALTER ROLE bob RENAME TO robert; CREATE ROLE bob');
 	my $number = berlin("SELECT 'gone'::regrole::oid");
-	berlin('REVOKE USAGE ON TYPE zk_role FROM gone; DROP ROLE gone');
+	berlin('REVOKE USAGE ON TYPE zk_privileges_by_name FROM gone; DROP ROLE gone');
 
 	my $file = $berlin->basedir . '/dump';
 	ok(run_log([ 'pg_dump', '-d', $berlin->connstr('postgres'), '-f', $file ]), 'dumped');

@@ -59,7 +59,7 @@ sub refused ($role, $database, $detail)
 
 subtest 'roles that have privileges' => sub {
 	sql("SELECT zk_grant('pay', 'bob', 'lock, look'), zk_grant('pay', 'carl', 'lock'), zk_revoke('pay', 'bob', 'look')");
-	refused('bob', 'postgres', 'privileges for type zk_role');
+	refused('bob', 'postgres', 'privileges for type zk_privileges_by_name');
 	refused('bob', 'empty', '1 object in database postgres');
 	sql("SELECT zk_grant('pay', 'bob', 'lock')", 'other');
 	sql('ALTER ROLE bob RENAME TO robert');
@@ -80,7 +80,7 @@ subtest 'roles that have privileges' => sub {
 	sql("UPDATE zk_privileges SET role = 'dba'");
 	sql('DROP ROLE carl; TRUNCATE zk_privileges');
 	sql("SELECT zk_grant('a', current_user::text, 'lock'), zk_revoke('a', current_user::text, 'lock')");
-	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_role' AND grantee NOT IN (0, typowner)"),
+	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_privileges_by_name' AND grantee NOT IN (0, typowner)"),
 		0, 'nothing is left of those that have no more');
 };
 
@@ -130,7 +130,7 @@ subtest 'zk_check' => sub {
 	ok($remedy, 'and triggers that are not always fired');
 	sql($remedy =~ s/; and /; /r);
 	unlike($rows->(), qr/triggers/, 'with the way to mend it');
-	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_role' AND grantee = 'dba'::regrole"),
+	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_privileges_by_name' AND grantee = 'dba'::regrole"),
 		1, 'which PostgreSQL knows of, too');
 };
 
