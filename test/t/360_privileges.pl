@@ -11,13 +11,16 @@ my $node = cluster('berlin', $zk);
 sub sql { return ask($node, $_[0]); }
 
 # Each function or relation, by its name or that with its arguments, and who the
-# table of the page says may use it.
+# tables of the pages say may use it.
 sub documented
 {
 	my %users;
 	my @rows = map { split /\n/, slurp_file("$FindBin::Bin/../../docs/$_.md") } qw(privileges decisions/internal-functions);
+	my $is_of_users;
 	foreach my $row (@rows)
 	{
+		$is_of_users = $row =~ /^\|/ && ($is_of_users || $row =~ /\| may be used by \|/);
+		next unless $is_of_users;
 		my ($what, $who) = $row =~ /^\| (`_?zk_.*?) \| (.*?) \|/ or next;
 		my @names = $what =~ /`(_?zk_[^`]+)`/g;
 		my @suffixes = $what =~ /`(_(?!zk_)[^`]+)`/g;
