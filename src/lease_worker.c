@@ -268,12 +268,12 @@ do_round(void)
 
 	is_well = do_step(tell_known, &known);
 	is_well = do_step(look_at_leases, &sweep) && is_well;
-	if (sweep.is_silent)
+	if (sweep.is_silent && !zklock_session_is_connected())
 		return RETRY_MIN_MS;
 	losses.until = protocol_now() + SLICE_MS;
 	if (is_well && zklock_loss_notice_is_wanted())
 		is_well = do_step(ask_for_losses, &losses);
-	if (!is_well)
+	if (!is_well || sweep.is_silent)
 	{
 		retry_ms = Min(2 * retry_ms, RETRY_MAX_MS);
 		return pause_ms;
