@@ -43,15 +43,16 @@ zklock_lease_bind(ZkNodeData *who)
 bool
 zklock_lease_may_use(const ZkNodeData *who)
 {
-	char	   *here = psprintf(UINT64_FORMAT "/", GetSystemIdentifier());
-	int			length = strlen(here);
+	char		here[32];
+	int			length = snprintf(here, sizeof(here), UINT64_FORMAT "/",
+								  GetSystemIdentifier());
 	const char *role;
 	char	   *end;
 	Oid			oid;
 
 	if (who->bound == NULL)
 		return true;
-	role = who->bound + length;
+	role = who->bound + length; /* to be read if it begins like that */
 	if (strncmp(who->bound, here, length) != 0 || *role < '0' || *role > '9')
 		return false;
 	oid = strtoul(role, &end, 10);
