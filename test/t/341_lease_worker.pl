@@ -31,7 +31,7 @@ foreach my $name ('dead', 'deep/100%/name')
 	is($session->query_safe("SELECT zk_lease_renew('$name', $token, '2s')"), 'f', 'its owner hears of it');
 }
 
-my $living = lease('living', '60s');
+my $living = lease('living', '1 day');
 assert_soon { join(',', sort $client->children($names)) eq 'awake,living' } 'names without leases are dropped', 60;
 is($session->query_safe("SELECT zk_lease_renew('living', $living, '60s')"), 't', 'one that lives stays');
 
