@@ -71,7 +71,8 @@ typedef enum Untold
 typedef struct Root
 {
 	Oid			role;			/* that has logged in, and noted it first */
-	uint64		noted;			/* how often it was noted, or waked for */
+	uint64		noted;			/* when it was noted, or waked for, last: a
+								 * value of nnotes */
 	bool		is_idle;
 	char		root[RECIPE_ROOT_MAX + 1];	/* a value of zklock.root */
 } Root;
@@ -86,6 +87,7 @@ typedef struct Roots
 	bool		is_asleep;		/* the next name is to wake it */
 	bool		is_said[NUNTOLD];
 	bool		is_saved;		/* the file has all roots */
+	uint64		nnotes;			/* how often any root was noted, or waked for */
 	int			count;
 	Root		roots[ROOTS_MAX];
 } Roots;
@@ -99,7 +101,7 @@ static void read_file(void);
 static void save(void);
 static bool write_file(void);
 static Root *find_root(const char *root);
-static Root *choose_place(void);
+static Root *choose_place(bool is_bounded);
 static bool say_once(Untold what);
 static void forget_worker(int code, Datum arg);
 
@@ -133,6 +135,9 @@ zklock_lease_roots_note(void)
 {
 	const char *value = GetConfigOption("zklock.root", false, false);
 	uint32		servers = zklock_board_servers();
+
+	/* ahead of the lock, under which no catalog is read */
+	bool		is_bounded = !superuser_arg(GetSessionUserId());
 	bool		is_elsewhere;
 	Root	   *root;
 
@@ -140,7 +145,7 @@ zklock_lease_roots_note(void)
 	is_elsewhere = shared->servers != 0 && servers != shared->servers;
 	root = is_elsewhere ? NULL : find_root(value);
 	if (root == NULL && !is_elsewhere && strlen(value) <= RECIPE_ROOT_MAX &&
-		(root = choose_place()) != NULL)
+		(root = choose_place(is_bounded)) != NULL)
 	{
 		*root = (Root) {.role = GetSessionUserId()};
 		strcpy(root->root, value);
@@ -148,7 +153,7 @@ zklock_lease_roots_note(void)
 	}
 	if (root != NULL)
 	{
-		root->noted++;
+		root->noted = ++shared->nnotes;
 		root->is_idle = false;
 		if (!shared->is_saved)
 			save();
@@ -179,7 +184,7 @@ zklock_lease_roots_wake(void)
 	root = find_root(GetConfigOption("zklock.root", false, false));
 	if (root != NULL)
 	{
-		root->noted++;
+		root->noted = ++shared->nnotes;
 		root->is_idle = false;
 	}
 	if (root != NULL && shared->is_asleep)
@@ -201,9 +206,12 @@ find_root(const char *root)
 	return NULL;
 }
 
-/* Under the lock: where a new root of this role can stand; NULL: nowhere. */
+/*
+ * Under the lock: where a new root of this role can stand; NULL: nowhere.
+ * is_bounded: the role has ROOTS_PER_ROLE at most.
+ */
 static Root *
-choose_place(void)
+choose_place(bool is_bounded)
 {
 	Oid			role = GetSessionUserId();
 	Root	   *idle = NULL;
@@ -222,7 +230,7 @@ choose_place(void)
 		if (root->is_idle)
 			own_idle = root;
 	}
-	if (nown >= ROOTS_PER_ROLE && !superuser_arg(role))
+	if (is_bounded && nown >= ROOTS_PER_ROLE)
 		return own_idle;
 	if (shared->count < ROOTS_MAX)
 		return &shared->roots[shared->count++];
