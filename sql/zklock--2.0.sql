@@ -1235,6 +1235,13 @@ COMMENT ON DOMAIN zk_privileges_by_name IS
 
 SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
 
+CREATE FUNCTION _zk_privileges_adding()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_adding' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_adding() IS
+'Part of zk_privileges and zk_closed: passes over rows that are there already, so that a restore does not lose those with them.';
+
 CREATE FUNCTION _zk_privileges_closing()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
@@ -1257,6 +1264,10 @@ COMMENT ON FUNCTION _zk_privileges_emptied() IS
 'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
 
 -- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
+CREATE TRIGGER adding BEFORE INSERT ON zk_privileges
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_adding();
+CREATE TRIGGER adding BEFORE INSERT ON zk_closed
+	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_adding();
 CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
 	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
@@ -1267,6 +1278,8 @@ CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_privileges
 	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
 CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_closed
 	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER adding;
+ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER adding;
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
 ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
@@ -2270,7 +2283,8 @@ END $$;
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
-	_zk_privileges_changed(), _zk_privileges_closing(), _zk_privileges_emptied(), zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
+	_zk_privileges_adding(), _zk_privileges_changed(), _zk_privileges_closing(), _zk_privileges_emptied(),
+	zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),

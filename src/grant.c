@@ -21,6 +21,10 @@
  * role with rows is granted USAGE of a type that nothing uses.  (Not of zk_role:
  * whoever has that can make operators, for others to run unawares.)
  *
+ * A row that is added and is there already is passed over.  A restore or the
+ * first copy of a subscription would fail for it as a whole otherwise, and what
+ * its other rows close would be open.
+ *
  * Where a restore cannot read one row of zk_closed it loses all of them.  So
  * that it opens nothing then, PUBLIC has no USAGE of the type _zk_unclosed while
  * the table has rows, which is part of a dump, too (privilege.c).
@@ -104,6 +108,7 @@ typedef struct Identity
 PG_FUNCTION_INFO_V1(zk_grant);
 PG_FUNCTION_INFO_V1(zk_revoke);
 PG_FUNCTION_INFO_V1(zk_open);
+PG_FUNCTION_INFO_V1(zk_privileges_adding);
 PG_FUNCTION_INFO_V1(zk_privileges_closing);
 PG_FUNCTION_INFO_V1(zk_privileges_changed);
 PG_FUNCTION_INFO_V1(zk_privileges_emptied);
@@ -117,6 +122,9 @@ static bool is_privilege(const char *word);
 pg_noreturn static void refuse_privilege(const char *word, bool may_be_none);
 static Oid	begin_change(FunctionCallInfo fcinfo, const char *function);
 static void lock_changes(Oid schema);
+static bool is_there(HeapTuple row, Relation table);
+static void add_column(Parameters *parameters, HeapTuple row, Relation table,
+					   int column);
 static void add_parameter(Parameters *parameters, Oid type, Datum value);
 static void add_text(Parameters *parameters, const char *value);
 static void add_role(Parameters *parameters, Oid schema, bool is_known,
@@ -269,6 +277,30 @@ zk_open(PG_FUNCTION_ARGS)
  * Triggers
  * ---------------------------------------------------------------------
  */
+
+/*
+ * Ahead of a row that is added to either table: one that is there already is
+ * passed over, so that those with it are not lost.
+ */
+Datum
+zk_privileges_adding(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+	Relation	table;
+	Identity	caller;
+	bool		is_known;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		return PointerGetDatum(NULL);
+	table = data->tg_relation;
+	lock_changes(RelationGetNamespace(table));
+	SPI_connect();
+	become_owner(table, &caller);
+	is_known = is_there(data->tg_trigtuple, table);
+	become(&caller);
+	SPI_finish();
+	return PointerGetDatum(is_known ? NULL : data->tg_trigtuple);
+}
 
 /*
  * Ahead of what takes a row from zk_privileges: its prefix stays closed.  That
@@ -554,6 +586,41 @@ lock_changes(Oid schema)
 {
 	LockRelationOid(get_relname_relid("zk_privileges", schema),
 					ShareUpdateExclusiveLock);
+}
+
+/* Has the table a row with the key of this one?  Uses SPI. */
+static bool
+is_there(HeapTuple row, Relation table)
+{
+	const char *name = quoted_schema(RelationGetNamespace(table));
+	Parameters	parameters = {0};
+
+	add_column(&parameters, row, table, COLUMN_PREFIX);
+	if (!is_privileges(table))
+		return run(psprintf("SELECT FROM %s.zk_closed AS c"
+							" WHERE c.prefix OPERATOR(pg_catalog.=) $1", name),
+				   &parameters) > 0;
+	add_column(&parameters, row, table, COLUMN_ROLE);
+	add_column(&parameters, row, table, COLUMN_PRIVILEGE);
+	return run(psprintf("SELECT FROM %s.zk_privileges AS p"
+						" WHERE p.prefix OPERATOR(pg_catalog.=) $1"
+						" AND p.role OPERATOR(%s.=) $2"
+						" AND p.privilege OPERATOR(pg_catalog.=) $3", name,
+						name), &parameters) > 0;
+}
+
+/* What the row has in that column, which is a NULL where it is refused later. */
+static void
+add_column(Parameters *parameters, HeapTuple row, Relation table, int column)
+{
+	TupleDesc	columns = RelationGetDescr(table);
+	bool		is_null;
+	Datum		value = heap_getattr(row, column, columns, &is_null);
+
+	add_parameter(parameters, TupleDescAttr(columns, column - 1)->atttypid,
+				  value);
+	if (is_null)
+		parameters->nulls[parameters->number - 1] = 'n';
 }
 
 static void

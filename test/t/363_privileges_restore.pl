@@ -2,7 +2,7 @@
 # Privileges by name on their way to another cluster: a dump, and logical replication. Whatever
 # is lost on it closes names and opens none.
 
-use PostgreSQL::Test::Utils qw(run_log);
+use PostgreSQL::Test::Utils qw(run_command run_log);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -24,7 +24,7 @@ sub takes ($session, $role, $name, $expected, $what)
 subtest 'a dump' => sub {
 	berlin('CREATE ROLE payroll; CREATE ROLE missing; CREATE ROLE bob; CREATE ROLE gone');
 	# others have the numbers of these there
-	$paris->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE robert; CREATE ROLE payroll; CREATE ROLE tenant LOGIN; CREATE DATABASE copy; CREATE DATABASE replica');
+	$paris->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE robert; CREATE ROLE payroll; CREATE ROLE tenant LOGIN; CREATE DATABASE copy; CREATE DATABASE used; CREATE DATABASE replica');
 	berlin("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant('miss', 'missing', 'lock'), zk_grant('was_bobs', 'bob', 'lock'),
 		zk_grant('gone', 'gone', 'lock'), zk_grant('shut', 'public', 'none'), zk_grant('free', 'public', 'lock'),
 		zk_grant('taken', 'payroll', 'lock'), zk_revoke('taken', 'payroll', 'lock')");
@@ -51,6 +51,19 @@ subtest 'a dump' => sub {
 	paris("SELECT zk_grant('miss', 'missing', 'lock'), zk_revoke('miss', '!missing', 'all'), zk_revoke('gone', '!$number', 'lock')", 'copy');
 	takes($session, 'missing', 'miss', 1, 'until it is granted');
 	is(paris("SELECT count(*) FROM zk_privileges WHERE role::text ~ '^!'", 'copy'), 0, 'and the others can be taken away');
+
+	# PostgreSQL loads a table as a whole or not at all
+	paris('CREATE EXTENSION zklock', 'used');
+	paris("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant('shut', 'robert', 'lock')", 'used');
+	foreach my $times (1 .. 2)
+	{
+		my ($out, $error) = run_command([ 'psql', '-qX', '-d', $paris->connstr('used'), '-f', $file ]);
+		unlike($error, qr/ERROR:(?!.*type .* does not|.*role .* does not)/, "restored over rows that are there, $times");
+	}
+	is(paris('SELECT string_agg(prefix, \' \' ORDER BY prefix) FROM zk_closed', 'used'),
+		'free gone miss pay shut taken was_bobs', 'all that was closed is');
+	is(paris("SELECT string_agg(concat_ws(' ', prefix, role), ', ' ORDER BY prefix) FROM zk_privileges", 'used'),
+		"free -, gone !$number, miss missing, pay payroll, shut robert, was_bobs robert", 'and rows of both are there, once each');
 };
 
 subtest 'logical replication' => sub {

@@ -126,7 +126,7 @@ subtest 'zk_check' => sub {
 	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'rows of nobody');
 	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'and what they close');
 	sql('DELETE FROM zk_privileges; ALTER TABLE zk_privileges DISABLE TRIGGER ALL; INSERT INTO zk_privileges VALUES ($$late$$, $$dba$$, $$look$$); ALTER TABLE zk_privileges ENABLE TRIGGER ALL');
-	my ($remedy) = $rows->() =~ /^triggers: warning: .*: changed, closing, emptied: .*? leaves them so\. (.*), so that/m;
+	my ($remedy) = $rows->() =~ /^triggers: warning: .*: adding, changed, closing, emptied: .*? leaves them so\. (.*), so that/m;
 	ok($remedy, 'and triggers that are not always fired');
 	sql($remedy =~ s/; and /; /r);
 	unlike($rows->(), qr/triggers/, 'with the way to mend it');
