@@ -386,6 +386,36 @@ COMMENT ON COLUMN zk_fences.claimed_at IS
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
+-- A subscription brings the fences of another database, which has not asked those here.
+CREATE FUNCTION _zk_fences_applied()
+RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	is_there boolean;
+BEGIN
+	-- A restore with --disable-triggers leaves it so that it is fired for others, who lock the row.
+	IF current_setting('session_replication_role') <> 'replica' THEN
+		RETURN new;
+	ELSIF TG_OP = 'UPDATE' THEN
+		RETURN CASE WHEN new.token >= old.token THEN new END;
+	END IF;
+	EXECUTE format('UPDATE %s SET token = $3, claimed_by = $4, claimed_at = $5 WHERE root = $1 AND name = $2 AND token < $3',
+				   TG_RELID::regclass)
+		USING new.root, new.name, new.token, new.claimed_by, new.claimed_at;
+	EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE root = $1 AND name = $2)', TG_RELID::regclass)
+		INTO is_there USING new.root, new.name;
+	RETURN CASE WHEN NOT is_there THEN new END;
+END $$;
+
+COMMENT ON FUNCTION _zk_fences_applied() IS
+'Part of zk_fences: of a row that is there and one that a subscription applies, the greater token stays.';
+
+CREATE TRIGGER applied BEFORE INSERT OR UPDATE ON zk_fences
+	FOR EACH ROW EXECUTE FUNCTION _zk_fences_applied();
+ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied;
+
 CREATE FUNCTION _zk_fence_compare(
 	name text,
 	token bigint,
@@ -1911,16 +1941,36 @@ BEGIN ATOMIC
 						OR pg_catalog.starts_with(p.prefix, pg_catalog.concat(c.prefix, '/'))))) AS c
 		WHERE c.number > 0
 		UNION ALL
+		SELECT 21, 'publications', 1, true, 'warning',
+			pg_catalog.format('one of zk_privileges and zk_closed is published without the other: by %s', p.names),
+			'A subscriber opens names then that are closed here. Publish both tables, or neither.'
+		FROM (SELECT pg_catalog.string_agg(pg_catalog.format('%I', p.pubname), ', '::text) AS names
+			FROM (SELECT p.pubname
+				FROM pg_catalog.pg_publication AS p
+					JOIN pg_catalog.pg_publication_rel AS r ON r.prpubid = p.oid
+					JOIN pg_catalog.pg_class AS c ON c.oid = r.prrelid
+				WHERE c.oid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass]::oid[])
+					AND NOT EXISTS (
+						SELECT FROM pg_catalog.pg_publication_namespace AS n
+						WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)
+				GROUP BY p.pubname
+				HAVING pg_catalog.count(*) = 1) AS p) AS p
+		WHERE p.names IS NOT NULL
+		UNION ALL
 		SELECT 21, 'triggers', 1, true, 'warning',
-			pg_catalog.concat('triggers of zk_privileges and zk_closed are not always fired: ', t.names),
+			pg_catalog.concat('triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: ', t.names),
 			pg_catalog.format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET role = role, so that DROP ROLE knows of all rows.',
 				t.commands)
 		FROM (SELECT pg_catalog.string_agg(t.tgname::text, ', '::text ORDER BY t.tgname, t.tgrelid) AS names,
-				pg_catalog.string_agg(pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I',
-					t.tgrelid::pg_catalog.regclass, t.tgname), '; '::text ORDER BY t.tgname, t.tgrelid) AS commands
-			FROM pg_catalog.pg_trigger AS t
-			WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass]::oid[])
-				AND NOT t.tgisinternal AND t.tgenabled <> 'A'::"char") AS t
+				pg_catalog.string_agg(pg_catalog.format('ALTER TABLE %s ENABLE %s TRIGGER %I',
+					t.tgrelid::pg_catalog.regclass, t.must, t.tgname), '; '::text ORDER BY t.tgname, t.tgrelid) AS commands
+			FROM (SELECT t.tgname, t.tgrelid, t.tgenabled,
+					CASE t.tgrelid WHEN 'zk_fences'::pg_catalog.regclass::oid THEN 'REPLICA' ELSE 'ALWAYS' END AS must
+				FROM pg_catalog.pg_trigger AS t
+				WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass,
+						'zk_fences'::pg_catalog.regclass]::oid[])
+					AND NOT t.tgisinternal) AS t
+			WHERE t.tgenabled::text <> pg_catalog."left"(t.must, 1)) AS t
 		WHERE t.names IS NOT NULL
 	), line(part, place, item, state, what, remedy) AS (
 		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
@@ -2281,6 +2331,7 @@ BEGIN
 END $$;
 
 REVOKE EXECUTE ON FUNCTION
+	_zk_fences_applied(),
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
 	_zk_privileges_adding(), _zk_privileges_changed(), _zk_privileges_closing(), _zk_privileges_emptied(),

@@ -233,7 +233,7 @@ BEGIN
 		$q$INSERT INTO zk_privileges VALUES ('', '-', 'lock')$q$, 'DELETE FROM zk_privileges',
 		'TRUNCATE zk_privileges', $q$SELECT zk_open('pay')$q$, 'DELETE FROM zk_closed', 'TRUNCATE zk_closed',
 		'CREATE FUNCTION pg_temp.planted(zk_role, text) RETURNS boolean LANGUAGE sql RETURN true',
-		'SELECT _zk_privileges_adding()', 'SELECT _zk_privileges_changed()', 'SELECT _zk_privileges_closing()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$,
+		'SELECT _zk_privileges_adding()', 'SELECT _zk_privileges_changed()', 'SELECT _zk_privileges_closing()', $q$SELECT _zk_fence_claim('/zklock', 'pay', 1)$q$, 'SELECT _zk_fences_applied()',
 		'ALTER TABLE zk_privileges DISABLE TRIGGER changed']
 	LOOP
 		BEGIN

@@ -103,4 +103,28 @@ subtest 'logical replication' => sub {
 	paris('DROP SUBSCRIPTION privileges', 'replica');
 };
 
+# A publication FOR ALL TABLES has these, too. What was claimed on either side counts.
+subtest 'fences' => sub {
+	my $row = sub ($name, $token) { "INSERT INTO zk_fences VALUES ('/r', '$name', $token, 'who', now())" };
+	my $tokens = sub { paris("SELECT string_agg(name || ' ' || token, ', ' ORDER BY name) FROM zk_fences", 'replica') };
+	paris(join(';', map { $row->(@$_) } [ 'greater', 9 ], [ 'less', 1 ], [ 'own', 2 ]), 'replica');
+	berlin(join(';', map { $row->(@$_) } [ 'greater', 5 ], [ 'less', 5 ]));
+	berlin('CREATE PUBLICATION fences FOR TABLE zk_fences');
+	paris("CREATE SUBSCRIPTION fences CONNECTION '" . $berlin->connstr . " dbname=postgres' PUBLICATION fences", 'replica');
+	poll_until { $tokens->() eq 'greater 9, less 5, own 2' } 'the first copy', 180;
+	pass('of two tokens a first copy leaves the greater one');
+	poll_until { paris("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'", 'replica') eq '0' } 'the copy to be done', 180;
+	berlin($row->('own', 1) . "; UPDATE zk_fences SET token = token + 1 WHERE name <> 'own'");
+	$berlin->wait_for_catchup('fences');
+	is($tokens->(), 'greater 9, less 6, own 2', 'and so do an INSERT and an UPDATE');
+	berlin("UPDATE zk_fences SET token = 10 WHERE name = 'greater'");
+	$berlin->wait_for_catchup('fences');
+	is($tokens->(), 'greater 10, less 6, own 2', 'also a later one');
+	paris('DROP SUBSCRIPTION fences', 'replica');
+	my $told = "SELECT what FROM zk_check(false) WHERE item = 'publications'";
+	is(berlin($told), '', 'zk_check() has nothing to say');
+	berlin('CREATE PUBLICATION "Half" FOR TABLE zk_closed');
+	like(berlin($told), qr/without the other: by "Half"$/, 'until one table of privileges is published without the other');
+};
+
 done_testing();

@@ -129,6 +129,9 @@ subtest 'zk_check' => sub {
 	my ($remedy) = $rows->() =~ /^triggers: warning: .*: adding, changed, closing, emptied: .*? leaves them so\. (.*), so that/m;
 	ok($remedy, 'and triggers that are not always fired');
 	sql($remedy =~ s/; and /; /r);
+	sql('ALTER TABLE zk_fences ENABLE TRIGGER ALL');
+	like($rows->(), qr/^triggers: .*: applied: .*ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied;/m, 'of fences, too');
+	sql('ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied');
 	unlike($rows->(), qr/triggers/, 'with the way to mend it');
 	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_privileges_by_name' AND grantee = 'dba'::regrole"),
 		1, 'which PostgreSQL knows of, too');
