@@ -2248,6 +2248,9 @@ BEGIN
 					OR r.rolbypassrls THEN 'It may do what has nothing to do with zklock.'
 				WHEN g.oid IS NOT NULL
 				THEN pg_catalog.format('It is a member of role "%s".', g.rolname)
+				WHEN o.objid IS NOT NULL
+				THEN pg_catalog.format('It owns %s, so whoever made that may have its privileges by it.',
+									   pg_catalog.pg_describe_object(o.classid, o.objid, 0))
 				ELSE pg_catalog.format('Role "%s", which is no superuser, may grant it.',
 									   a.rolname) END
 		INTO fault
@@ -2260,10 +2263,19 @@ BEGIN
 					ON am.member OPERATOR(pg_catalog.=) a.oid
 					AND am.admin_option AND NOT a.rolsuper)
 				ON am.roleid OPERATOR(pg_catalog.=) r.oid
+			-- functions, and tables with functions in their indexes, run as who owns them
+			LEFT JOIN (pg_catalog.pg_shdepend o JOIN pg_catalog.pg_database d
+					ON o.dbid OPERATOR(pg_catalog.=) d.oid
+					AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+					AND o.deptype OPERATOR(pg_catalog.=) 'o'::pg_catalog."char"
+					AND (o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
+						OR o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid))
+				ON o.refobjid OPERATOR(pg_catalog.=) r.oid
+				AND o.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_authid'::pg_catalog.regclass::pg_catalog.oid
 		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name
 			AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb
 				OR r.rolreplication OR r.rolbypassrls
-				OR g.oid IS NOT NULL OR a.oid IS NOT NULL)
+				OR g.oid IS NOT NULL OR a.oid IS NOT NULL OR o.objid IS NOT NULL)
 		LIMIT 1;
 		IF fault IS NOT NULL
 		THEN
@@ -2271,7 +2283,7 @@ BEGIN
 				ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = pg_catalog.format('role "%s" cannot be trusted with privileges of zklock', role_name),
 				DETAIL = fault,
-				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may do nothing, is a member of nothing, and none but superusers may grant it.';
+				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may do nothing, is a member of nothing, owns no functions or tables in this database, and none but superusers may grant it.';
 		END IF;
 
 		-- They may have been made members for another database.

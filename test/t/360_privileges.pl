@@ -158,6 +158,11 @@ subtest 'roles that somebody may have planted' => sub {
 		  'CREATE ROLE zklock_operator; RESET ROLE; GRANT pg_read_server_files TO zklock_operator',
 		'the one in the other' =>
 		  'CREATE ROLE zklock_operator; CREATE ROLE zklock_job IN ROLE zklock_operator',
+		'one that others run functions as' => "CREATE ROLE zklock_operator; RESET ROLE;
+			CREATE FUNCTION planted() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1';
+			ALTER FUNCTION planted() OWNER TO zklock_operator",
+		'one whose tables have indexes' =>
+		  'CREATE ROLE zklock_operator; RESET ROLE; CREATE TABLE planted(); ALTER TABLE planted OWNER TO zklock_operator',
 		map { ("one with $_" => "RESET ROLE; CREATE ROLE zklock_operator $_") }
 		  qw(SUPERUSER CREATEDB REPLICATION BYPASSRLS));
 	foreach my $what (sort keys %planted)
@@ -167,11 +172,11 @@ subtest 'roles that somebody may have planted' => sub {
 		my ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose
 CREATE EXTENSION zklock');
 		like($err, qr/ERROR:  55000: role "zklock_\w+" cannot be trusted/, "$what is refused");
-		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of)|Role "planter")/, 'with the reason');
+		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of|owns (function|table) planted)|Role "planter")/, 'with the reason');
 		like($err, qr/HINT/, 'and what to do');
 		is(roles(), $before, 'no role was made');
 		is(sql("SELECT count(*) FROM pg_proc WHERE proname ~ '^_?zk_'"), 0, 'nor anything else');
-		sql('DROP ROLE IF EXISTS zklock_job, zklock_operator');
+		sql('DROP FUNCTION IF EXISTS planted; DROP TABLE IF EXISTS planted; DROP ROLE IF EXISTS zklock_job, zklock_operator');
 	}
 	sql('CREATE EXTENSION zklock');
 	is(roles(), $as_made, 'without them it works');
