@@ -338,24 +338,12 @@ zk_stat_roles(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*
- * Is the role to see this lock?  What covers a name that this database cannot
- * have covers one of those above it, or all names.
- */
+/* Is the role to see this lock? */
 static bool
 may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock)
 {
-	char	   *above = pstrdup(lock->name);
-	char	   *name;
-	const char *prefix;
-
-	while ((name = zklock_name_of_utf8(above)) == NULL)
-	{
-		char	   *slash = strrchr(above, '/');
-
-		*(slash != NULL ? slash : above) = '\0';
-	}
-	return zklock_privilege_allows(fcinfo, name, ZK_MAY_LOOK, &prefix);
+	return zklock_privilege_allows(fcinfo, zklock_name_part_of_utf8(lock->name),
+								   ZK_MAY_LOOK);
 }
 
 /* Put the rows of zk_contenders() for one lock. */

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
+
 #include "recipe.h"
 
 /* Define the settings of this module.  For _PG_init(). */
@@ -25,6 +27,19 @@ extern char *zklock_name_path(const char *name, int *root_length);
 
 /* The same of a name as znodes have it, in UTF-8, which is not looked at. */
 extern char *zklock_name_path_of_utf8(const char *utf8, int *root_length);
+
+/*
+ * May whoever has logged in, who is no superuser, have chosen the root of this
+ * session: the chroot of the server list, or zklock.root?
+ */
+extern bool zklock_name_is_root_chosen(void);
+
+/*
+ * How the znode of a name is called below all other roots that are above it: a
+ * list of names, palloc'ed, of which one that this database cannot have is as
+ * zklock_name_part_of_utf8() has it.
+ */
+extern List *zklock_name_others(const char *name);
 
 /*
  * The root below which the names of this session live, chroot of the server list
@@ -57,6 +72,12 @@ extern char *zklock_name_try_spell(const char *text);
  * this database, palloc'ed.  NULL if no name of this database's stands for it.
  */
 extern char *zklock_name_of_utf8(const char *utf8);
+
+/*
+ * The same, or the longest name above it that this database can have, which may
+ * be the empty one: what covers the name covers that.
+ */
+extern char *zklock_name_part_of_utf8(const char *utf8);
 
 /*
  * What a column has of a name, slot or owner that others may have written,

@@ -71,6 +71,21 @@ zklock_origin_is_configuration(const Origin *origin)
 	return origin->source < PGC_S_GLOBAL;
 }
 
+/* What is stored for a role, that role may have stored. */
+bool
+zklock_origin_is_chosen(const Origin *origin, const char *setting)
+{
+	Oid			user;
+
+	if (zklock_origin_is_configuration(origin))
+		return false;
+	if (!is_stored(origin))
+		return !origin->is_trusted;
+	user = GetSessionUserId();
+	return !superuser_arg(user) &&
+		pg_parameter_aclcheck(setting, user, ACL_SET) == ACLCHECK_OK;
+}
+
 bool
 zklock_origin_allows(const Origin *auth, const Origin *servers,
 					 const char *list, const char *configured)

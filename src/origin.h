@@ -52,6 +52,12 @@ extern Origin zklock_origin_read(const void *extra);
 extern bool zklock_origin_is_configuration(const Origin *origin);
 
 /*
+ * May whoever has logged in, who is no superuser, have chosen the value of that
+ * setting for this session?  Never raises.
+ */
+extern bool zklock_origin_is_chosen(const Origin *origin, const char *setting);
+
+/*
  * May credentials of that origin go to the servers in list, which are of the
  * other one?  configured is the list of the configuration, NULL if it is not
  * known.  Never raises.

@@ -66,6 +66,10 @@ static Oid	schema_id;			/* where they are */
 static int	nclosed;			/* rows of the second */
 static uint64 nchanges;
 
+static const char *find_refused(FunctionCallInfo fcinfo, const char *name,
+								const char *what, const char **prefix);
+static bool is_given(const char *name, Oid role, const char *what);
+static const char *find_prefix(const char *name);
 static bool covers(const Row *row, const char *name);
 static bool gives(const Row *row, Oid role, const char *what);
 static void read_rows(FunctionCallInfo fcinfo);
@@ -78,11 +82,14 @@ void
 zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 					   const char *what)
 {
+	const char *refused;
 	const char *prefix;
 	const char *role;
 
-	if (what == ZK_OWN ||
-		zklock_privilege_allows(fcinfo, name, what, &prefix))
+	if (what == ZK_OWN)
+		return;
+	refused = find_refused(fcinfo, name, what, &prefix);
+	if (refused == NULL)
 		return;
 	if (are_lost())
 		ereport(ERROR,
@@ -96,8 +103,12 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for ZooKeeper lock or job \"%.*s\"",
 					pg_mbcliplen(name, strlen(name), RECIPE_NAME_MAX), name),
+			 refused == name ?
 			 errdetail("The prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\".",
-					   prefix, role, what),
+					   prefix, role, what) :
+			 errdetail("Below another root its znode is called \"%s\", whose prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\". A session that chooses \"%s\" or \"%s\" itself needs the privileges of all names of a znode.",
+					   refused, prefix, role, what, "zklock.root",
+					   "zklock.servers"),
 			 errhint("The row that is missing: SELECT zk_grant(%s, %s, '%s').",
 					 quote_literal_cstr(prefix), quote_literal_cstr(role),
 					 what)));
@@ -105,28 +116,19 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 
 bool
 zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
-						const char *what, const char **prefix)
+						const char *what)
 {
-	Oid			role = GetUserId();
+	const char *prefix;
 
-	read_rows(fcinfo);
-	foreach_ptr(const Row, row, rows)
-		if (covers(row, name) && gives(row, role, what))
-			return true;
-	return !zklock_privilege_is_closed(fcinfo, name, prefix) ||
-		superuser_arg(role);
+	return find_refused(fcinfo, name, what, &prefix) == NULL;
 }
 
 bool
 zklock_privilege_is_closed(FunctionCallInfo fcinfo, const char *name,
 						   const char **prefix)
 {
-	*prefix = NULL;
 	read_rows(fcinfo);
-	foreach_ptr(const Row, row, rows)
-		if (covers(row, name) &&
-			(*prefix == NULL || strlen(row->prefix) > strlen(*prefix)))
-			*prefix = row->prefix;
+	*prefix = find_prefix(name);
 	if (*prefix == NULL && are_lost())
 		*prefix = "";
 	return *prefix != NULL;
@@ -157,6 +159,61 @@ zklock_privilege_is_marked(Oid schema)
 	}
 	ReleaseSysCache(type);
 	return !is_everybodys;
+}
+
+/*
+ * The name that the current role may not do that with: the one given, or one
+ * that its znode has below another root.  NULL if there is none.  *prefix is the
+ * longest one that covers it.
+ *
+ * A row has a name, and counts below every root.  Where the administrator has
+ * chosen the root, the name below that is asked for.  Who chooses it himself
+ * would choose by which name he is judged.
+ */
+static const char *
+find_refused(FunctionCallInfo fcinfo, const char *name, const char *what,
+			 const char **prefix)
+{
+	Oid			role = GetUserId();
+
+	if (zklock_privilege_is_closed(fcinfo, name, prefix) &&
+		!is_given(name, role, what) && !superuser_arg(role))
+		return name;
+	if (rows == NIL || superuser_arg(role) || !zklock_name_is_root_chosen())
+		return NULL;
+	foreach_ptr(const char, other, zklock_name_others(name))
+	{
+		*prefix = find_prefix(other);
+
+		/* all names are closed below the root that is asked for */
+		if (*prefix != NULL && (*prefix)[0] != '\0' &&
+			!is_given(other, role, what))
+			return other;
+	}
+	return NULL;
+}
+
+/* Does a row give the role that? */
+static bool
+is_given(const char *name, Oid role, const char *what)
+{
+	foreach_ptr(const Row, row, rows)
+		if (covers(row, name) && gives(row, role, what))
+			return true;
+	return false;
+}
+
+/* The longest prefix with a row that covers the name, or NULL. */
+static const char *
+find_prefix(const char *name)
+{
+	const char *prefix = NULL;
+
+	foreach_ptr(const Row, row, rows)
+		if (covers(row, name) &&
+			(prefix == NULL || strlen(row->prefix) > strlen(prefix)))
+			prefix = row->prefix;
+	return prefix;
 }
 
 /* Had zk_closed rows that were lost? */

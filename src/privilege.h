@@ -32,12 +32,9 @@
 extern void zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 								   const char *what);
 
-/*
- * The same as a question.  If not, *prefix is the longest one that covers the
- * name.
- */
+/* The same as a question. */
 extern bool zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
-									const char *what, const char **prefix);
+									const char *what);
 
 /* Is the name closed?  By *prefix, the longest one that covers it, then. */
 extern bool zklock_privilege_is_closed(FunctionCallInfo fcinfo,

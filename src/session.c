@@ -492,6 +492,14 @@ zklock_session_chroot(void)
 	return MySession.chroot;
 }
 
+bool
+zklock_session_is_chroot_chosen(void)
+{
+	if (MySession.client == NULL)
+		note_chroot();
+	return zklock_origin_is_chosen(&MySession.chroot_origin, "zklock.servers");
+}
+
 void
 zklock_session_hear_at_close(void (*hear) (void))
 {
@@ -691,6 +699,7 @@ note_chroot(void)
 
 	strlcpy(MySession.chroot, servers_parse(servers_setting, &list, why) ?
 			list.chroot : "", sizeof(MySession.chroot));
+	MySession.chroot_origin = servers_origin;
 }
 
 /*

@@ -223,6 +223,9 @@ extern int64 zklock_session_reply_deadline(int64 asked_at);
  */
 extern const char *zklock_session_chroot(void);
 
+/* May whoever has logged in, who is no superuser, have chosen that chroot? */
+extern bool zklock_session_is_chroot_chosen(void);
+
 /*
  * Close the session if there is one, taking at most about wait_ms.  Never
  * raises.  The locks that hung on it are gone with it.

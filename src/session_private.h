@@ -44,6 +44,7 @@ typedef struct CurrentSession
 	uint64		opened_with;	/* settings() */
 	uint64		told_servers;	/* servers_hash() as it was told last */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
+	Origin		chroot_origin;	/* of the server list that has it */
 
 	/* Until it is connected for the first time. */
 	int64		connect_deadline;	/* when it is given up */

@@ -1,0 +1,69 @@
+
+# Privileges by name, for who chooses the root himself: a znode has another name below each root
+# that is above it, so whoever may SET zklock.root, or the chroot of zklock.servers, would choose
+# by which name he is judged. He needs the privileges of all of them.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $servers = $zk->connect_string;
+my $node = cluster('berlin', $zk, 'zklock.root' => '/prod/locks');
+$node->safe_psql('postgres', <<'SQL');
+CREATE ROLE tenant LOGIN;
+CREATE ROLE groot LOGIN;
+CREATE ROLE gservers LOGIN;
+GRANT SET ON PARAMETER zklock.root TO groot;
+GRANT SET ON PARAMETER zklock.servers TO gservers;
+ALTER ROLE tenant SET zklock.root = '/prod';
+SELECT zk_grant('vip', 'postgres', 'all');
+SQL
+
+sub assert_denied ($session, $name, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	assert_query($session, "SELECT zk_try_lock('$name')", '42501', $what);
+	like($session->error, qr/DETAIL:  .*prefix "vip" is closed/, 'for the prefix that is closed');
+	return;
+}
+
+subtest 'a root of the session' => sub {
+	my $session = background($node, user => 'groot');
+	foreach my $way ([ '/', 'prod/locks/vip' ], [ '/prod', 'locks/vip/x' ], [ '/prod/locks/vip', 'x' ], [ '/prod/locks/vip/x', 'y/z' ])
+	{
+		my ($root, $name) = @$way;
+		$session->query_safe("SET zklock.root = '$root'");
+		assert_denied($session, $name, "$name below $root");
+		assert_query($session, "SELECT zk_lock(ARRAY['$name', 'free'])", '42501', 'in a list');
+		assert_query($session, "SELECT zk_lease('$name', 'groot', '10s')", '42501', 'as a lease');
+	}
+	$session->query_safe("SET zklock.root = '/prod'");
+	assert_query($session, "SELECT zk_try_lock('locks/vips')", '00000', 'a name that nothing covers is free');
+	$session->query_safe("RESET zklock.root");
+	assert_query($session, "SELECT zk_try_lock('a/vip')", '00000', 'and below the root of the configuration each is what it is');
+	$session->query_safe('SELECT zk_unlock_all()');
+};
+
+subtest 'a root that the role stores for itself' => sub {
+	background($node, user => 'groot')->query_safe("ALTER ROLE groot SET zklock.root = '/prod'");
+	assert_denied(background($node, user => 'groot'), 'locks/vip', 'it is his choice, too');
+	assert_query(background($node, user => 'tenant'), "SELECT zk_try_lock('a/vip')", '00000',
+		'the root of who may not set it is judged by the name below it');
+};
+
+subtest 'a chroot' => sub {
+	my $session = background($node, user => 'gservers');
+	$session->query_safe("SET zklock.servers = '$servers/prod/locks/vip'");
+	assert_denied($session, 'x', 'of the server list');
+	assert_query(background($node, user => 'gservers'), "SELECT zk_try_lock('a/vip')", '00000', 'not without one');
+};
+
+subtest 'with a row' => sub {
+	my $session = background($node, user => 'groot');
+	$node->safe_psql('postgres', "SELECT zk_grant('vip', 'groot', 'lock')");
+	assert_query($session, "SELECT zk_try_lock('locks/vip')", '00000', 'for the other name');
+	$node->safe_psql('postgres', "SELECT zk_grant('', 'public', 'none'), zk_grant('locks/own', 'groot', 'lock')");
+	assert_query($session, "SELECT zk_try_lock('locks/own/a')", '00000', 'where all are closed, the name that is asked for counts');
+	assert_query($session, "SELECT zk_try_lock('locks/other')", '42501', 'and is closed');
+};
+
+done_testing();
