@@ -25,6 +25,7 @@
 
 static bool is_stored(const Origin *origin);
 static bool is_of_session(const Origin *origin);
+static bool may_set(const char *setting, Oid role);
 static bool is_for_superusers(const char *setting);
 static bool is_part_of(const char *list, const char *whole);
 static bool has_server(const ServerList *list, const Server *server);
@@ -45,7 +46,9 @@ zklock_origin_make(const char *setting, GucSource source)
 
 	if (origin == NULL)
 		return NULL;
-	*origin = (Origin) {.source = source,.role = InvalidOid};
+	*origin = ORIGIN_UNKNOWN;
+	origin->source = source;
+	origin->is_chosen = !zklock_origin_is_configuration(origin);
 	if (!IsTransactionState() || InitializingParallelWorker)
 		return origin;
 	if (is_of_session(origin))
@@ -53,9 +56,13 @@ zklock_origin_make(const char *setting, GucSource source)
 		GetUserIdAndSecContext(&origin->role, &context);
 		origin->is_trusted = OidIsValid(origin->role) &&
 			superuser_arg(origin->role);
+		origin->is_chosen = !origin->is_trusted;
 	}
 	else if (is_stored(origin))
+	{
 		origin->is_trusted = is_for_superusers(setting);
+		origin->is_chosen = may_set(setting, GetSessionUserId());
+	}
 	return origin;
 }
 
@@ -69,21 +76,6 @@ bool
 zklock_origin_is_configuration(const Origin *origin)
 {
 	return origin->source < PGC_S_GLOBAL;
-}
-
-/* What is stored for a role, that role may have stored. */
-bool
-zklock_origin_is_chosen(const Origin *origin, const char *setting)
-{
-	Oid			user;
-
-	if (zklock_origin_is_configuration(origin))
-		return false;
-	if (!is_stored(origin))
-		return !origin->is_trusted;
-	user = GetSessionUserId();
-	return !superuser_arg(user) &&
-		pg_parameter_aclcheck(setting, user, ACL_SET) == ACLCHECK_OK;
 }
 
 bool
@@ -140,6 +132,17 @@ static bool
 is_of_session(const Origin *origin)
 {
 	return origin->source >= PGC_S_CLIENT;
+}
+
+/*
+ * Has the role, which is no superuser, the privilege to SET it?  Then it can
+ * have stored it for itself.
+ */
+static bool
+may_set(const char *setting, Oid role)
+{
+	return !superuser_arg(role) &&
+		pg_parameter_aclcheck(setting, role, ACL_SET) == ACLCHECK_OK;
 }
 
 /* Has nobody but superusers the privilege to SET it? */

@@ -30,11 +30,13 @@ typedef struct Origin
 	bool		is_trusted;		/* a superuser has set it in a session; or it
 								 * is stored for a role or a database, and
 								 * nobody else could have stored it */
+	bool		is_chosen;		/* whoever has logged in, who is no superuser,
+								 * may have chosen it for this session */
 } Origin;
 
 /* With nothing else known, nothing is sent anywhere. */
 #define ORIGIN_UNKNOWN \
-	((Origin) {.source = PGC_S_SESSION,.role = InvalidOid,.is_trusted = false})
+	((Origin) {.source = PGC_S_SESSION,.is_chosen = true})
 
 /*
  * For a check hook of the setting of that name: the origin of the value that
@@ -50,12 +52,6 @@ extern Origin zklock_origin_read(const void *extra);
  * postgresql.conf, ALTER SYSTEM, the command line, or the default?
  */
 extern bool zklock_origin_is_configuration(const Origin *origin);
-
-/*
- * May whoever has logged in, who is no superuser, have chosen the value of that
- * setting for this session?  Never raises.
- */
-extern bool zklock_origin_is_chosen(const Origin *origin, const char *setting);
 
 /*
  * May credentials of that origin go to the servers in list, which are of the

@@ -160,6 +160,7 @@ static void refuse_wrong_process(void);
 static void pace_sessions(bool is_retry);
 static void start_session(void);
 static void note_chroot(void);
+static bool are_servers_chosen(void);
 static void choose_auth(ZkClientOptions *options);
 static bool may_have_secret(const Origin *auth);
 static uint64 settings(void);
@@ -493,11 +494,17 @@ zklock_session_chroot(void)
 }
 
 bool
+zklock_session_knows_chosen(void)
+{
+	return MySession.knows_chosen;
+}
+
+bool
 zklock_session_is_chroot_chosen(void)
 {
 	if (MySession.client == NULL)
 		note_chroot();
-	return zklock_origin_is_chosen(&MySession.chroot_origin, "zklock.servers");
+	return MySession.chroot_origin.is_chosen;
 }
 
 void
@@ -677,6 +684,7 @@ start_session(void)
 	MySession.is_kept_away = false;
 	is_servers_news = false;
 	note_chroot();
+	MySession.knows_chosen = are_servers_chosen();
 	MySession.client = zklock_client_open(&options);
 	if (options.auth_credentials != NULL)
 		explicit_bzero(unconstify(char *, options.auth_credentials),
@@ -752,6 +760,18 @@ may_have_secret(const Origin *auth)
 }
 
 /*
+ * May whoever has logged in, who is no superuser, have chosen servers that are
+ * not the configuration's?
+ */
+static bool
+are_servers_chosen(void)
+{
+	const Origin configuration = {.source = PGC_S_FILE};
+
+	return servers_origin.is_chosen && !may_have_secret(&configuration);
+}
+
+/*
  * What the settings of the moment come to: sessions with the same result are
  * as good as one another.
  */
@@ -805,6 +825,7 @@ tell_servers(void)
 	if (MySession.is_kept_away || servers_hash() == MySession.told_servers)
 		return;
 	MySession.told_servers = servers_hash();
+	MySession.knows_chosen |= are_servers_chosen();
 	tls = zklock_session_tls();
 	zklock_client_move_to(MySession.client, servers_setting, tls,
 						  zklock_origin_is_configuration(&servers_origin));

@@ -223,6 +223,13 @@ extern int64 zklock_session_reply_deadline(int64 asked_at);
  */
 extern const char *zklock_session_chroot(void);
 
+/*
+ * Has the session had servers that are not those of the configuration, and that
+ * whoever has logged in, who is no superuser, may have chosen?  They may answer
+ * what he likes.
+ */
+extern bool zklock_session_knows_chosen(void);
+
 /* May whoever has logged in, who is no superuser, have chosen that chroot? */
 extern bool zklock_session_is_chroot_chosen(void);
 

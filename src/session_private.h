@@ -45,6 +45,8 @@ typedef struct CurrentSession
 	uint64		told_servers;	/* servers_hash() as it was told last */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
 	Origin		chroot_origin;	/* of the server list that has it */
+	bool		knows_chosen;	/* it has had servers beside those of the
+								 * configuration that its user may have chosen */
 
 	/* Until it is connected for the first time. */
 	int64		connect_deadline;	/* when it is given up */

@@ -277,6 +277,13 @@ zk_fence_own_lock(PG_FUNCTION_ARGS)
 				 errmsg("lock \"%s\" is held in a way that lets others hold it too", name),
 				 errdetail("A fence would refuse all holders but the newest."),
 				 errhint("Take the lock with zk_lock() and one permit for what must not be changed by two at a time.")));
+	if (zklock_session_knows_chosen())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("the fencing token of lock \"%s\" is not taken from servers that this session has chosen",
+						name),
+				 errdetail("Servers beside those of the configuration can say any token, and one that is too great refuses all other holders."),
+				 errhint("Name the servers in postgresql.conf, or have somebody who may do so call zk_fence() with the token.")));
 	zklock_row_add_text(&row, of.root);
 	zklock_row_add_text(&row, of.name);
 	zklock_row_add(&row, true, Int64GetDatum(token));

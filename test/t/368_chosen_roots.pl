@@ -2,7 +2,9 @@
 # Privileges by name, for who chooses the root himself: a znode has another name below each root
 # that is above it, so whoever may SET zklock.root, or the chroot of zklock.servers, would choose
 # by which name he is judged. He needs the privileges of all of them.
+# And servers of his own could say any token, which zk_fence() would believe for all others.
 
+use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -55,6 +57,33 @@ subtest 'a chroot' => sub {
 	$session->query_safe("SET zklock.servers = '$servers/prod/locks/vip'");
 	assert_denied($session, 'x', 'of the server list');
 	assert_query(background($node, user => 'gservers'), "SELECT zk_try_lock('a/vip')", '00000', 'not without one');
+};
+
+subtest 'a fence' => sub {
+	my $proxy = Proxy->new($servers);
+	my $own = $proxy->address;
+	my $session = background($node, user => 'gservers');
+	$session->query_safe("SET zklock.servers = '$own'");
+	$session->query_safe("SELECT zk_lock('fenced')");
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'of servers of his own');
+	like($session->error, qr/is not taken from servers that this session has chosen/, 'with the reason');
+	$session->query_safe('RESET zklock.servers');
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'also if the session has had them once');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_fences'), 0, 'no token was believed');
+	$session->query_safe('SELECT zk_disconnect()');
+	$session->query_safe("SELECT zk_lock('fenced')");
+	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'not of those of the configuration');
+
+	$session->query_safe("SELECT zk_unlock_all(); SET zklock.servers = '$servers'");
+	$session->query_safe("SELECT zk_disconnect(), zk_lock('fenced')");
+	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'also if he names these');
+	$session->quit;
+
+	$node->safe_psql('postgres', "ALTER ROLE tenant SET zklock.servers = '$own'");
+	my $tenant = background($node, user => 'tenant');
+	$tenant->query_safe("SELECT zk_lock('of tenant')");
+	assert_query($tenant, "SELECT zk_fence('of tenant')", '00000', 'and if a superuser has named others for him');
+	$tenant->quit;
 };
 
 subtest 'with a row' => sub {
