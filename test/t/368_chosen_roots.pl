@@ -74,6 +74,11 @@ subtest 'a fence' => sub {
 	$session->query_safe("SELECT zk_lock('fenced')");
 	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'not of those of the configuration');
 
+	$session->query_safe("SET zklock.servers = '$own'");
+	is($session->query_safe("SELECT zk_is_held('fenced')"), 't', 'a session that is told of his own servers');
+	$session->query_safe('RESET zklock.servers');
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'has had them, too');
+
 	$session->query_safe("SELECT zk_unlock_all(); SET zklock.servers = '$servers'");
 	$session->query_safe("SELECT zk_disconnect(), zk_lock('fenced')");
 	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'also if he names these');
