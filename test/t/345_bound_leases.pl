@@ -94,6 +94,14 @@ subtest 'a mark that cannot be read' => sub {
 		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":$bound}));
 		assert_query($away, "SELECT zk_lease_release('odd', $token)", '42501', "$bound: is bound to nobody here");
 	}
+	# Like its own, but for what no number has.
+	my ($cluster, $role) = split /\//, $berlin->safe_psql('postgres',
+		"SELECT concat(system_identifier, '/', 'app'::regrole::oid) FROM pg_control_system()");
+	foreach my $bound ("$cluster/${role}x", "$cluster/ $role", "$cluster/+$role", "$cluster/", "${cluster}0/$role")
+	{
+		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":"$bound"}));
+		assert_query($app, "SELECT zk_lease_release('odd', $token)", '42501', "$bound: nor is that");
+	}
 };
 
 subtest 'who gives up what others have' => sub {
