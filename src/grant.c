@@ -43,6 +43,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -410,9 +411,21 @@ zk_privileges_emptied(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
- * DROP OWNED
+ * DROP EXTENSION and DROP OWNED
  * ---------------------------------------------------------------------
  */
+
+void
+zklock_grant_log_drop(Oid extension)
+{
+	const char *name = get_extension_name(extension);
+
+	if (name != NULL && strcmp(name, "zklock") == 0)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("%s drops the extension zklock, and so opens all names",
+						zklock_nodedata_caller_as(GetOuterUserId())),
+				 errhidecontext(true)));
+}
 
 /* As the owner: whoever may drop what a role has may drop these, too. */
 void

@@ -18,4 +18,7 @@
  */
 extern void zklock_grant_forget_roles(List *roles);
 
+/* An extension is dropped; the log says who does it if it is this one. */
+extern void zklock_grant_log_drop(Oid extension);
+
 #endif							/* ZKLOCK_GRANT_H */

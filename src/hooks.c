@@ -22,7 +22,9 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "commands/async.h"
 #include "commands/user.h"
 #include "miscadmin.h"
@@ -87,8 +89,9 @@ static bool is_following;
 /* Is the transaction over, and its locks still to be let go? */
 static bool is_release_due;
 
-/* The next in the chain of hooks. */
+/* The next in the chains of hooks; the latter may be NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
+static object_access_hook_type next_object_access;
 
 static void guard_commit(void);
 static bool is_to_be_guarded(void);
@@ -109,6 +112,8 @@ static void process_utility(PlannedStmt *pstmt, const char *query,
 							ParamListInfo params,
 							QueryEnvironment *environment,
 							DestReceiver *dest, QueryCompletion *completion);
+static void object_access(ObjectAccessType access, Oid catalog, Oid object,
+						  int part, void *arg);
 
 void
 zklock_hooks_init(void)
@@ -122,6 +127,8 @@ zklock_hooks_init(void)
 	next_ProcessUtility = ProcessUtility_hook != NULL ? ProcessUtility_hook :
 		standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
+	next_object_access = object_access_hook;
+	object_access_hook = object_access;
 
 	/* who is registered first is called last, see guard_commit() */
 	RegisterXactCallback(at_transaction_event, NULL);
@@ -296,6 +303,20 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	if (disowned != NIL)
 		zklock_grant_forget_roles(disowned);
 	zklock_cancel_leave(&frame);
+}
+
+/*
+ * An extension is dropped in many ways: by its name, with its schema, or with
+ * all that its owner has.
+ */
+static void
+object_access(ObjectAccessType access, Oid catalog, Oid object, int part,
+			  void *arg)
+{
+	if (next_object_access != NULL)
+		next_object_access(access, catalog, object, part, arg);
+	if (access == OAT_DROP && catalog == ExtensionRelationId)
+		zklock_grant_log_drop(object);
 }
 
 /* ---------------------------------------------------------------------

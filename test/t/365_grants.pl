@@ -46,6 +46,18 @@ subtest 'the log' => sub {
 	logged('TRUNCATE zk_closed', 'opens the prefix "p"', 'opens the prefix "x<U+000A>y"');
 };
 
+# Who has the schema drops the extension with it, and no row is asked then.
+subtest 'the extension is dropped' => sub {
+	sql('CREATE DATABASE owned');
+	sql('CREATE SCHEMA annas AUTHORIZATION anna; CREATE EXTENSION zklock SCHEMA annas', 'owned');
+	my $owner = background($node, database => 'owned', user => 'anna');
+	my $from = -s $node->logfile;
+	$owner->query_safe('DROP SCHEMA annas CASCADE');
+	like(substr(slurp_file($node->logfile), $from),
+		qr/LOG:  process \d+ of user "anna" in database "owned" from \[local\] drops the extension zklock, and so opens all names$/m,
+		'and the log says who it was');
+};
+
 # The error of a DROP ROLE, and its DETAIL.
 sub refused ($role, $database, $detail)
 {
