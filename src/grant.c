@@ -42,6 +42,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
@@ -592,13 +593,16 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 
 /*
  * To the end of the transaction: nobody else changes the tables.  Reading goes
- * on, and so do changes that began earlier.
+ * on, and so do changes that began earlier.  It is no lock of the table: who owns
+ * the database may ANALYZE that in a transaction, and would keep a revocation
+ * waiting for as long as he likes.
  */
 static void
 lock_changes(Oid schema)
 {
-	LockRelationOid(get_relname_relid("zk_privileges", schema),
-					ShareUpdateExclusiveLock);
+	LockDatabaseObject(RelationRelationId,
+					   get_relname_relid("zk_privileges", schema), 0,
+					   ExclusiveLock);
 }
 
 /* Has the table a row with the key of this one?  Uses SPI. */

@@ -123,6 +123,11 @@ subtest 'at a time' => sub {
 	assert_ends($second, '00000', 'so they come one behind the other');
 	sql('DROP ROLE one');
 	pass('and the last one lets go of the role');
+	# Who owns the database may do that.
+	$first->query_safe('BEGIN; ANALYZE zk_privileges, zk_closed');
+	assert_query($second, "SET lock_timeout = '30s'; SELECT zk_revoke('c', 'two', 'lock'), zk_grant('c', 'two', 'run')",
+		'00000', 'ANALYZE in a transaction keeps nobody waiting');
+	$first->query_safe('COMMIT');
 	$_->quit foreach $first, $second;
 };
 
