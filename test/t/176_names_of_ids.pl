@@ -193,6 +193,7 @@ subtest 'in doubt it is a contender' => sub {
 	$stranger->create($path, '{"client":"zklock","format":1,"node":"name"}');
 	is($session->query_safe("SELECT zk_try_lock('doubt'), zk_unlock('doubt')"), 't|t', 'but not if its data say that it is a name\'s');
 	is($session->query_safe("SELECT zk_lock('doubt/0000000000') > 0, zk_unlock('doubt/0000000000')"), 't|t', 'which may be a lock\'s, too');
+	poll_until { !$stranger->children($path) } 'its queue node to go, which zk_unlock() does not wait for';
 	$stranger->delete($path);
 
 	foreach my $number (1_234_567_890, 3_000_000_000)
