@@ -244,8 +244,13 @@ sub refuse
 # that there is a node, it is over.
 sub end_round ($with, $case)
 {
-	$session->query_safe($with->("ROLLBACK; SELECT zk_unlock_all(); RESET zklock.commit_guard; RESET lock_timeout;
-		SELECT zk_lock('NAME/after'), zk_unlock('NAME/after')"));
+	my $clean_up = $with->("ROLLBACK; SELECT zk_unlock_all(); RESET zklock.commit_guard; RESET lock_timeout;
+		SELECT zk_lock('NAME/after'), zk_unlock('NAME/after')");
+	$session->query($clean_up);
+	# Nobody awaits the answer to the delete of a place that was waited for in vain. If it is the
+	# end of the session, it may come in the midst of this, which is told of the loss then.
+	$session->query_safe($clean_up) if $session->sqlstate ne '00000' && $session->error =~ /ERROR:  lock "[^"]*" was lost/;
+	die $session->error if $session->sqlstate ne '00000';
 	$other->wait_result if $case->{its_wait} || $case->{its_row};
 	my $release_hold = "SELECT zk_release_hold('NAME/h', token) FROM zk_lock_queue('NAME/h');";
 	$other->query_safe($with->(("@{ [ %$case ]}" =~ /zk_hold/ ? $release_hold : '') . 'ROLLBACK; SELECT zk_unlock_all()'));
