@@ -4,9 +4,9 @@
  *	  What each backend of this cluster says of its session and its locks.
  *
  * A row for each backend in shared memory.  Only the backend writes to its
- * row, without a lock, by the protocol of PgBackendStatus: a count is odd while it writes. A
- * reader copies the row, and takes the copy if the count was even and is
- * still the same.
+ * row, without a lock, by the protocol of PgBackendStatus: a count is odd while
+ * it writes.  A reader copies the row, and takes the copy if the count was even
+ * and is still the same.
  *
  * The one rule: functions that write never raise and never wait.  They are
  * called at the end of transactions, and each time that a lock is taken.

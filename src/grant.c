@@ -135,6 +135,8 @@ static uint64 run(const char *text, Parameters *parameters);
 static const char *quoted_schema(Oid schema);
 static void close_prefix(Oid schema, const char *prefix);
 static void tell_if_last(Oid schema, const char *prefix);
+static void begin_as_owner(Relation table, Identity *before);
+static void end_as_owner(const Identity *before);
 static void become_owner(Relation table, Identity *before);
 static void become(const Identity *identity);
 static Oid	find_schema(void);
@@ -296,11 +298,9 @@ zk_privileges_adding(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 	table = data->tg_relation;
 	lock_changes(RelationGetNamespace(table));
-	SPI_connect();
-	become_owner(table, &caller);
+	begin_as_owner(table, &caller);
 	is_known = is_there(data->tg_trigtuple, table);
-	become(&caller);
-	SPI_finish();
+	end_as_owner(&caller);
 	return PointerGetDatum(is_known ? NULL : data->tg_trigtuple);
 }
 
@@ -321,11 +321,9 @@ zk_privileges_closing(PG_FUNCTION_ARGS)
 	table = data->tg_relation;
 	schema = RelationGetNamespace(table);
 	lock_changes(schema);
-	SPI_connect();
-	become_owner(table, &caller);
+	begin_as_owner(table, &caller);
 	close_prefix(schema, text_of(data->tg_trigtuple, table, COLUMN_PREFIX));
-	become(&caller);
-	SPI_finish();
+	end_as_owner(&caller);
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(data->tg_event) ?
 						   data->tg_newtuple : data->tg_trigtuple);
 }
@@ -390,8 +388,7 @@ zk_privileges_emptied(PG_FUNCTION_ARGS)
 	table = ((TriggerData *) fcinfo->context)->tg_relation;
 	schema = RelationGetNamespace(table);
 	lock_changes(schema);
-	SPI_connect();
-	become_owner(table, &caller);
+	begin_as_owner(table, &caller);
 	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(row = systable_getnext(scan)))
 	{
@@ -406,8 +403,7 @@ zk_privileges_emptied(PG_FUNCTION_ARGS)
 		forget_dependency(table, lfirst_oid(cell));
 	if (!is_privileges(table))
 		mark_closed(table, false);
-	become(&caller);
-	SPI_finish();
+	end_as_owner(&caller);
 	return PointerGetDatum(NULL);
 }
 
@@ -719,6 +715,21 @@ tell_if_last(Oid schema, const char *prefix)
 						 quote_literal_cstr(prefix))));
 }
 
+/* From here to end_as_owner() SPI can be used, as the table's owner. */
+static void
+begin_as_owner(Relation table, Identity *before)
+{
+	SPI_connect();
+	become_owner(table, before);
+}
+
+static void
+end_as_owner(const Identity *before)
+{
+	become(before);
+	SPI_finish();
+}
+
 /* Act as the table's owner; *before is who does otherwise. */
 static void
 become_owner(Relation table, Identity *before)
@@ -957,9 +968,7 @@ run_as_owner(Relation table, const char *text)
 {
 	Identity	caller;
 
-	SPI_connect();
-	become_owner(table, &caller);
+	begin_as_owner(table, &caller);
 	(void) run(text, &(Parameters) {0});	/* no rows */
-	become(&caller);
-	SPI_finish();
+	end_as_owner(&caller);
 }

@@ -102,11 +102,7 @@ subtest 'at a time' => sub {
 	sql('CREATE ROLE one; CREATE ROLE two');
 	$first->query_safe("BEGIN; SELECT zk_grant('b', 'one', 'lock')");
 	$second->start_query("SELECT zk_grant('b', 'two', 'lock')");
-	poll_until
-	{
-		sql('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $second->pid) eq 'Lock';
-	}
-	'the second to wait', 120;
+	wait_for_lock($node, $second->pid);
 	$first->query_safe('COMMIT');
 	assert_ends($second, '00000', 'the second succeeds');
 	refused($_, 'empty', '1 object in database postgres') foreach qw(one two);
@@ -114,11 +110,7 @@ subtest 'at a time' => sub {
 	sql("SELECT zk_grant('c', 'one', 'lock')");
 	$first->query_safe("BEGIN; DELETE FROM zk_privileges WHERE prefix = 'b' AND role = 'one'");
 	$second->start_query("DELETE FROM zk_privileges WHERE prefix = 'c' AND role = 'one'");
-	poll_until
-	{
-		sql('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $second->pid) eq 'Lock';
-	}
-	'the second to wait', 120;
+	wait_for_lock($node, $second->pid);
 	$first->query_safe('COMMIT');
 	assert_ends($second, '00000', 'so they come one behind the other');
 	sql('DROP ROLE one');
