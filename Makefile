@@ -5,7 +5,7 @@
 #                          that has zklock installed and zklock.servers set, as
 #                          a superuser; with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
-#                          only those that say most of one file: make check FILE=src/keep.c
+#                          only those that say most of one file: make check FILE=src/lock/keep.c
 #   make nightly           what takes too long for that: whole models, torture, coverage,
 #                          mutation, valgrind, versions, packages; hours
 #   make check-versions    the same as make check on each current release of Debian
@@ -95,96 +95,100 @@ DATA = $(sort $(patsubst $(here)%,%,$(wildcard $(here)sql/zklock--*.sql)))
 PGFILEDESC = "zklock - distributed locks through ZooKeeper"
 
 MODULE_big = zklock
-# The layers, from the top down.  A module includes only what stands below it, which
-# "make check" holds it to.  src/README.md says what is in each.
+# The layers are the folders of src, from the top down.  A file sees the headers of its
+# own folder and of those below: the compiler is told of no others (see INCLUDE below).
+# Within a folder, too, a module includes only what stands below it, which "make check"
+# holds it to.  src/README.md says what is in each.
+LAYERS = functions lock ensemble session common
 OBJS = \
-	src/zklock.o \
-	src/lock_set.o \
-	src/inspect.o \
-	src/run_once.o \
-	src/hold.o \
-	src/lease.o \
-	src/lease_worker.o \
-	src/loss_notice.o \
-	src/worker.o \
-	src/recall_ask.o \
-	src/check.o \
-	src/hooks.o \
-	src/cancel.o \
-	src/durable.o \
-	src/grant.o \
-	src/lease_node.o \
-	src/lease_binding.o \
-	src/lock.o \
-	src/lock_proof.o \
-	src/released.o \
-	src/contender.o \
-	src/contender_watch.o \
-	src/contender_log.o \
-	src/deadlock.o \
-	src/deadlock_graph.o \
-	src/keep.o \
-	src/place.o \
-	src/queue.o \
-	src/recall.o \
-	src/expiry.o \
-	src/lease_roots.o \
-	src/nested.o \
-	src/roundtrip.o \
-	src/write.o \
-	src/args.o \
-	src/privilege.o \
-	src/role.o \
-	src/name.o \
-	src/session.o \
-	src/session_wait.o \
-	src/session_error.o \
-	src/handover.o \
-	src/board.o \
-	src/write_bound.o \
-	src/stat.o \
-	src/auth.o \
-	src/origin.o \
-	src/nodedata.o \
-	src/client.o \
-	src/channel.o \
-	src/settings_page.o \
-	src/protocol.o \
-	src/keep_word.o \
-	src/contact.o \
-	src/cycle.o \
-	src/bucket.o \
-	src/recipe.o \
-	src/recipe_node.o \
-	src/recipe_name.o \
-	src/servers.o \
-	src/foreign.o
+	src/functions/zklock.o \
+	src/functions/lock_set.o \
+	src/functions/inspect.o \
+	src/functions/run_once.o \
+	src/functions/hold.o \
+	src/functions/lease.o \
+	src/functions/lease_worker.o \
+	src/functions/loss_notice.o \
+	src/functions/worker.o \
+	src/functions/recall_ask.o \
+	src/functions/check.o \
+	src/lock/hooks.o \
+	src/lock/cancel.o \
+	src/lock/durable.o \
+	src/lock/lease_node.o \
+	src/lock/lease_binding.o \
+	src/lock/lock.o \
+	src/lock/lock_proof.o \
+	src/lock/released.o \
+	src/lock/contender.o \
+	src/lock/contender_watch.o \
+	src/lock/contender_log.o \
+	src/lock/deadlock.o \
+	src/lock/deadlock_graph.o \
+	src/lock/keep.o \
+	src/lock/place.o \
+	src/ensemble/grant.o \
+	src/ensemble/queue.o \
+	src/ensemble/recall.o \
+	src/ensemble/expiry.o \
+	src/ensemble/lease_roots.o \
+	src/ensemble/nested.o \
+	src/ensemble/roundtrip.o \
+	src/ensemble/write.o \
+	src/ensemble/args.o \
+	src/ensemble/privilege.o \
+	src/ensemble/role.o \
+	src/ensemble/name.o \
+	src/ensemble/nodedata.o \
+	src/session/session.o \
+	src/session/session_wait.o \
+	src/session/session_error.o \
+	src/session/handover.o \
+	src/session/board.o \
+	src/session/write_bound.o \
+	src/session/stat.o \
+	src/session/auth.o \
+	src/session/origin.o \
+	src/session/text.o \
+	src/session/client.o \
+	src/session/channel.o \
+	src/common/settings_page.o \
+	src/common/protocol.o \
+	src/common/keep_word.o \
+	src/common/contact.o \
+	src/common/cycle.o \
+	src/common/bucket.o \
+	src/common/recipe.o \
+	src/common/recipe_node.o \
+	src/common/recipe_name.o \
+	src/common/servers.o \
+	src/common/foreign.o
 
 # The program that holds a backend's ZooKeeper session, and the only one that is
 # linked with ZooKeeper's client.  It is installed beside the library, which
 # looks for it there.  TLS_FILE is its module for TLS: it takes long to load OpenSSL.
 PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
-	src/program_main.o \
-	src/program_session.o \
-	src/program_names.o \
-	src/program_request.o \
-	src/program_step.o \
-	src/program_code.o \
-	src/program_move.o \
-	src/program_follow.o \
-	src/program_ask.o \
-	src/program_tls.o \
-	src/settings_page.o \
-	src/protocol.o \
-	src/answer.o \
-	src/keep_word.o \
-	src/contact.o \
-	src/recipe_node.o \
-	src/servers.o
+	src/program/program_main.o \
+	src/program/program_session.o \
+	src/program/program_names.o \
+	src/program/program_request.o \
+	src/program/program_step.o \
+	src/program/program_code.o \
+	src/program/program_move.o \
+	src/program/program_follow.o \
+	src/program/program_ask.o \
+	src/program/program_tls.o \
+	src/common/settings_page.o \
+	src/common/protocol.o \
+	src/common/answer.o \
+	src/common/keep_word.o \
+	src/common/contact.o \
+	src/common/recipe_node.o \
+	src/common/servers.o
 TLS_FILE = src/zklock-session-tls.so
 TLS_OBJS = \
-	src/program_openssl.o
+	src/program/program_openssl.o
 
 # All tests there are, in the order of their names. They lie in test/ and their
 # expected output in expected/, which pg_regress looks for in its output
@@ -228,6 +232,11 @@ $(MODULE_big).so: $(here)src/zklock.map
 install: install-program install-pages
 uninstall: uninstall-program uninstall-pages
 
+# For the tests, which build it in other ways.
+.PHONY: program-sources
+program-sources:
+	@printf '%s\n' $(PROGRAM_OBJS:.o=.c)
+
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
 	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -ldl -o $@
 
@@ -266,17 +275,27 @@ EXTRA_CLEAN += zklock.spdx.json
 sbom: all
 	perl $(here)packages/sbom . zklock.spdx.json
 
-# PGXS knows no dependencies on headers.
-$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
+# What a file of each folder sees besides its own folder's headers, which the compiler
+# finds by itself.
+INCLUDE = $(addprefix -I$(here)src/,$(1))
+src/functions/%: override CPPFLAGS += $(call INCLUDE,lock ensemble session common)
+src/lock/%: override CPPFLAGS += $(call INCLUDE,ensemble session common)
+src/ensemble/%: override CPPFLAGS += $(call INCLUDE,session common)
+src/session/%: override CPPFLAGS += $(call INCLUDE,common)
+src/program/%: override CPPFLAGS += $(call INCLUDE,common)
 
-# In a VPATH build there is no src/ yet. As an absolute path, or make would be
-# content with the one in the source tree.
-$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
-$(CURDIR)/src:
+# PGXS knows no dependencies on headers.
+$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*/*.h)
+
+# In a VPATH build there are no such folders yet. As absolute paths, or make would be
+# content with those in the source tree.
+FOLDERS = $(addprefix $(CURDIR)/src/,$(LAYERS) program)
+$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): | $(FOLDERS)
+$(FOLDERS):
 	$(MKDIR_P) $@
 
 # Say what is missing before the compiler says it at length.
-$(filter src/program_%,$(PROGRAM_OBJS)) $(TLS_OBJS): | zookeeper-headers
+$(filter src/program/%,$(PROGRAM_OBJS)) $(TLS_OBJS): | zookeeper-headers
 .PHONY: zookeeper-headers
 zookeeper-headers:
 	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \

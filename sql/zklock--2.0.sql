@@ -1096,7 +1096,7 @@ COMMENT ON FUNCTION zk_stat_reset() IS
 'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own in zk_stat, those of the shared row.';
 
 -- Privileges by name. The type is a role's name for people, dumps and subscribers, and
--- its OID within: see src/role.c. Comparisons are those of what is stored.
+-- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
 CREATE TYPE zk_role;
 
 CREATE FUNCTION _zk_role_in(pg_catalog.cstring) RETURNS zk_role

@@ -66,10 +66,10 @@ sub tests_for ($self, $file)
 {
 	my $top = $self->{top};
 	return $self->tests($file) if $self->{file}{$file};
-	if ($file =~ m{^src/(\w+)\.h$})
+	if ($file =~ m{^(src/\w+/(\w+))\.h$})
 	{
-		return $self->tests("src/$1.c") if $self->{file}{"src/$1.c"};
-		return $self->first_of(grep { reads("$top/$_", qr/^#include "\Q$1\E\.h"/m) } $self->files);
+		return $self->tests("$1.c") if $self->{file}{"$1.c"};
+		return $self->first_of(grep { reads("$top/$_", qr/^#include "\Q$2\E\.h"/m) } $self->files);
 	}
 	return $1 if $file =~ m{^test/((?:t|sql|specs|unit)/.+)} && grep { $_ eq $1 } values %{ $self->{test} };
 	return grep { defined } map { $self->{test}{"$_/$1"} } qw(sql specs) if $file =~ m{^expected/(\w+)\.out$};
@@ -155,7 +155,7 @@ sub complaints ($self)
 {
 	my $top = $self->{top};
 	my @bad;
-	foreach my $file (map { s{^\Q$top\E/}{}r } glob "'$top'/src/*.c")
+	foreach my $file (map { s{^\Q$top\E/}{}r } glob "'$top'/src/*/*.c")
 	{
 		push @bad, "there is no $file in it" unless $self->{file}{$file};
 	}

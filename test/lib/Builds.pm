@@ -9,7 +9,7 @@ Builds - other builds of zklock, beside the one that is tested
 
   use Builds;
 
-  my $build = Builds->of_tree(edit => { 'src/protocol.h' => sub { s/5/6/ } });
+  my $build = Builds->of_tree(edit => { 'src/common/protocol.h' => sub { s/5/6/ } });
   my $node = cluster('paris', $zk, $build->settings);
 
 =head1 DESCRIPTION
@@ -86,9 +86,9 @@ sub of_tree ($class, %option)
 	my $self = $class->_new;
 	my $from = $option{tree} || $tree;
 	my $sources = PostgreSQL::Test::Utils::tempdir_short() . '/other/place';
-	mkpath("$sources/src");
+	mkpath($sources);
 	system_or_bail('cp', '-R', "$from/Makefile", "$from/zklock.control", "$from/sql", $sources);
-	system_or_bail('cp', glob("$from/src/*.[ch]"), glob("$from/src/*.map"), "$sources/src");
+	system_or_bail('sh', '-c', 'cd "$1" && cp --parents src/*.map src/*/*.[ch] "$2"', 'sh', $from, $sources);
 	foreach my $file (sort keys %{ $option{edit} || {} })
 	{
 		edit_file("$sources/$file", $option{edit}{$file});

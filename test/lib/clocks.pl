@@ -31,7 +31,7 @@ while (my $line = readline DATA)
 }
 
 my %used;
-foreach my $path (sort glob "$top/src/*.[ch]")
+foreach my $path (sort glob "$top/src/*/*.[ch]")
 {
 	my ($file) = $path =~ m{([^/]+)$};
 	my $function = '-';

@@ -1,11 +1,14 @@
 
-# The layers of the source: the OBJS of the Makefile are its modules, the top layer
-# first. Prints what does not keep to them, a line each, and fails then:
-# - a module, or its header, includes only what stands below it, or the header of its
-#   own family (lock_private.h for lock.c and lock_proof.c);
+# The layers of the source are the folders of src, which the Makefile names from the top
+# down, and its include paths hold them: a file cannot include what stands above its
+# folder.  This looks at what the compiler does not see. It prints what does not keep to
+# it, a line each, and fails then:
+# - a folder is told of those below it, and of no others;
+# - a module lies in the folder that the Makefile says, and the map, src/README.md, has it;
+# - within a folder a module, or its header, includes only what stands below it in OBJS, or
+#   the header of its own family (lock_private.h for lock.c and lock_proof.c);
 # - a private header is its family's alone;
-# - no circle of includes;
-# - no module without a layer, and none that the map, src/README.md, leaves out;
+# - no circle of includes; no two files of one name;
 # - which session it is, session.c decides: only its family and the client's know client.h;
 # - what ZooKeeper must log is sent by write.c alone, which counts it. Deletes are not.
 # Usage: layers.pl SOURCE-TREE
@@ -24,16 +27,18 @@ my $makefile = contents("$top/Makefile");
 my $map = contents("$top/src/README.md");
 my @modules = modules('OBJS');
 my @program = (modules('PROGRAM_OBJS'), modules('TLS_OBJS'));
-my %layer = map { $modules[$_] => $_ } 0 .. $#modules;
+my %layer = map { $modules[$_] =~ s{.*/}{}r => $_ } 0 .. $#modules;
 my %includes;
 
-foreach my $path (glob "$top/src/*.[ch]")
+check_paths();
+foreach my $path (glob "$top/src/*/*.[ch]")
 {
-	my ($file) = $path =~ m{([^/]+)$};
+	my ($folder, $file) = $path =~ m{([^/]+)/([^/]+)$};
 	my ($module) = $file =~ /^(\w+)\./;
 	my $text = contents($path);
-	push @findings, "$file is not in the Makefile"
-	  if $file =~ /\.c$/ && !grep { $_ eq $module } @modules, @program;
+	push @findings, "$folder/$file is not in the Makefile"
+	  if $file =~ /\.c$/ && !grep { $_ eq "$folder/$module" } @modules, @program;
+	push @findings, "there are two files $file" if $includes{$file};
 	push @findings, "$file is not on the map, src/README.md"
 	  if $file =~ /\.c$/ && $map !~ /`\Q$file\E`/;
 	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
@@ -52,10 +57,24 @@ sub modules ($list)
 {
 	my ($objects) = $makefile =~ /^$list = \\\n((?:\tsrc.*\n)+)/m
 	  or die "there is no $list in the Makefile";
-	return $objects =~ m{src/(\w+)\.o}g;
+	return $objects =~ m{src/(\w+/\w+)\.o}g;
 }
 
-# Does the file include what stands above it?
+# What the compiler is told of, for each folder: those below it, and of no others.
+sub check_paths
+{
+	my ($names) = $makefile =~ /^LAYERS = (.*)$/m or die 'there are no LAYERS in the Makefile';
+	my @layers = split ' ', $names;
+	my %told = $makefile =~ m{^src/(\w+)/%: override CPPFLAGS \+= \$\(call INCLUDE,(.*)\)$}mg;
+	my %below = (program => 'common', map { $layers[$_] => join ' ', @layers[ $_ + 1 .. $#layers ] } 0 .. $#layers);
+	push @findings, map { "the folder $_ is told of ($told{$_}), not of ($below{$_})" }
+	  grep { ($told{$_} // '') ne $below{$_} } sort keys %below;
+	push @findings, map { "the folder $_ has no layer" } grep { !defined $below{$_} }
+	  map { m{([^/]+)/$} } glob "$top/src/*/";
+	return;
+}
+
+# Does the file include what stands above it?  Between folders the compiler sees to that.
 sub check_includes ($file, $module)
 {
 	my ($family) = $is_alone{$module} ? $module : $module =~ /^([^_]+)/;

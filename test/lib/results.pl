@@ -30,7 +30,7 @@ my $of_reports = qr/int\s+(?:zklock_session_explain_silence|session_connection_h
 my $prototype = qr/^(?:extern|static) (?!void [^*]|inline|$of_reports)(?=[^;={}()]*\w\([^;{}]*;)/m;
 my $count = 0;
 
-foreach my $path (glob "$top/src/*.[ch]")
+foreach my $path (glob "$top/src/*/*.[ch]")
 {
 	my $text = contents($path);
 	$count += $text =~ s/($prototype)/[[nodiscard]] $1/g;

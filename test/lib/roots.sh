@@ -188,6 +188,6 @@ copy_tree() {
 	rm -rf --one-file-system "$1"
 	mkdir -p "$1"
 	tar -C "$top" --exclude=./.zklock --exclude=./.git --exclude='./*.so' \
-		--exclude='./src/*.o' --exclude='./src/*.bc' --exclude='./src/zklock-session*' -c . |
+		--exclude='./src/*/*.o' --exclude='./src/*/*.bc' --exclude='./src/zklock-session*' -c . |
 		tar -C "$1" --no-same-owner -x
 }

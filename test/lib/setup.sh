@@ -512,9 +512,9 @@ run_directory() {
 copy_sources() {
 	local dir=$1 mutant=${2:-}
 	rm -rf "$dir"
-	mkdir -p "$dir/src"
+	mkdir -p "$dir"
 	cp -r "$top"/{Makefile,zklock.control,sql} "$dir/"
-	cp "$top"/src/*.{c,h,map} "$dir/src/"
+	(cd "$top" && cp --parents src/*.map src/*/*.{c,h} "$dir/")
 	[[ -z $mutant ]] || patch --directory="$dir" --strip=1 --quiet --force \
 		--fuzz=0 --input="$top/test/torture/mutants/$mutant.patch"
 }
@@ -527,9 +527,9 @@ update_copy() {
 	shift 2
 	stamp=$(printf '%s\n' "$mutant" "$PG_CONFIG" "${CC:-} ${COPT:-} ${CFLAGS:-}" "$@"; "$PG_CONFIG" --version
 		"${CC:-gcc}" --version; ls -l --time-style=full-iso /usr/include/zookeeper 2>/dev/null
-		cd "$top" && printf '%s\n' src/*.{c,h,map} sql/*)
+		cd "$top" && printf '%s\n' src/*.map src/*/*.{c,h} sql/*)
 	if [[ -z $mutant && -f $dir.stamp && $(<"$dir.stamp") == "$stamp" ]]; then
-		for file in Makefile zklock.control src/*.{c,h,map} sql/*; do
+		for file in Makefile zklock.control src/*.map src/*/*.{c,h} sql/*; do
 			cmp -s "$top/$file" "$dir/$file" || cp "$top/$file" "$dir/$file" || return
 		done
 		return

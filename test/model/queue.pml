@@ -1,8 +1,8 @@
 /*
  * queue.pml: readers and writers, permits, and a downgrade in its steps.
  *
- * The verdicts of src/recipe.c, what is watched by src/contender_watch.c, and the replace
- * of src/program_step.c; requests are executed at once and none is lost:
+ * The verdicts of src/common/recipe.c, what is watched by src/lock/contender_watch.c, and the replace
+ * of src/program/program_step.c; requests are executed at once and none is lost:
  * zklock.pml has that.  README.md says what is left out.
  */
 

@@ -1,5 +1,5 @@
 /*
- * several.pml: contenders that want two locks (src/lock_set.c): one after the
+ * several.pml: contenders that want two locks (src/functions/lock_set.c): one after the
  * other, in the order of their names, and in no later queue while they wait in
  * an earlier one.
  */

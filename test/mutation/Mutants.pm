@@ -10,7 +10,14 @@ use Exporter qw(import);
 use IO::Handle;
 use POSIX ();
 
-our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file);
+our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file source_in);
+
+
+# The file of a module below src, in whichever folder it is; undef if there is none.
+sub source_in ($top, $module)
+{
+	return (glob "'$top'/src/*/$module.c")[0];
+}
 
 sub slurp ($file)
 {

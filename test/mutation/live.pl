@@ -26,7 +26,7 @@ use Time::HiRes qw(time);
 
 use lib dirname(__FILE__), dirname(__FILE__) . '/../coverage';
 use Map;
-use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file);
+use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file source_in);
 
 my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
 # How many tests of a worker run at a time.
@@ -45,7 +45,7 @@ my $count = $ENV{COUNT} || 8;
 my @stale;    # listed, and there is no such mutant
 my %kid;      # in a worker, the tests that run, by process id
 
-my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/(\w+)\.c$} } $map->files;
+my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/\w+/(\w+)\.c$} } $map->files;
 my @modules = split ' ', (delete $ENV{MODULES}) || "@known";
 foreach my $module (@modules)
 {
@@ -74,7 +74,7 @@ sub read_uncovered ($file)
 
 sub sample ($module)
 {
-	my $text = slurp("$top/src/$module.c");
+	my $text = slurp(source_in($top, $module));
 	my %left_out = left_out($module, $text);
 	my @made = mutants_of($module, $text);
 	my %is_made = map { $_->{key} => 1 } @made;
@@ -118,7 +118,7 @@ sub judge_one ($worker, $i)
 	return if $end && time > $end;
 	my ($mutant, $start) = ($mutants[$i], time);
 	my ($verdict, $why) = judge($worker, $mutant);
-	printf "%-7s src/%s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
+	printf "%-7s %s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
 	return ($verdict, sprintf '%.0f', time - $start);
 }
 
@@ -126,7 +126,8 @@ sub judge_one ($worker, $i)
 sub judge ($worker, $mutant)
 {
 	my $build = "$directory/$worker/build";
-	my $name = "$build/src/$mutant->{module}";
+	my $source = source_in($top, $mutant->{module});
+	my $name = "$build/" . substr($source, length("$top/")) =~ s/\.c$//r;
 	my $original = "$directory/$worker/original.o";
 	system('cp', '-p', "$name.o", $original) == 0 or die "could not copy $name.o\n";
 	write_file("$name.c", $mutant->{text});
@@ -148,7 +149,7 @@ sub judge ($worker, $mutant)
 		$verdict = 'made';
 		system('touch', "$name.c") == 0 && make($worker) or die "could not make $name again\n";
 	}
-	system('cp', '-p', "$top/src/$mutant->{module}.c", "$name.c") == 0 && system('cp', $original, "$name.o") == 0
+	system('cp', '-p', $source, "$name.c") == 0 && system('cp', $original, "$name.o") == 0
 	  or die "could not put $name back\n";
 	return ($verdict, $why);
 }
@@ -185,7 +186,7 @@ sub make ($worker)
 # function, and take longer. Those that build zklock themselves would not have the mutant.
 sub tests_of ($mutant)
 {
-	my $file = "src/$mutant->{module}.c";
+	my $file = substr source_in($top, $mutant->{module}), length "$top/";
 	my %has;
 	return grep { !$has{$_}++ && -e job_file(1, $_) }
 	  ($map->tests($file, $mutant->{function}), $map->tests($file));
@@ -324,7 +325,7 @@ sub summary
 	my $n = $sum{killed} + $sum{living};
 	printf "\n%-16s %8s %8s\n", qw(module killed living);
 	printf "%-16s %8d %8d\n", $_, map { $_ // 0 } @{ $row{$_} }{qw(killed living)} foreach sort keys %row;
-	print "living, and not listed: src/$_->{module}.c:$_->{line}: $_->{key}\n" foreach @living;
+	print "living, and not listed: $_->{module}.c:$_->{line}: $_->{key}\n" foreach @living;
 	printf "%d of %d mutants killed, %d%%; %d more were the same as the module or none; %.1f a minute\n",
 	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid},
 	  $seconds ? 60 * $workers * $n / $seconds : 0;

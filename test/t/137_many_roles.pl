@@ -7,7 +7,7 @@ use ZkLockTest;
 use ZooKeeper;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
-my $build = Builds->of_tree(edit => { 'src/write_bound.c' => sub { s/#define ROLES 1000\n/#define ROLES 2\n/ } });
+my $build = Builds->of_tree(edit => { 'src/session/write_bound.c' => sub { s/#define ROLES 1000\n/#define ROLES 2\n/ } });
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, $build->settings);
 my @roles = qw(anna berta clara dora);

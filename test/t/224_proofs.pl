@@ -3,7 +3,7 @@
 # sessions, and of a session at a follower it hears by that follower's answers to
 # its pings alone. So after a pause of the client a write may be acknowledged for a
 # session that has a moment left, or, if the follower goes at once, for one of
-# which the leader will never hear again. See src/contact.h.
+# which the leader will never hear again. See src/common/contact.h.
 
 use ZkLockTest;
 

@@ -24,7 +24,7 @@ my %error = (
 	'no answer' => undef);
 
 # Those that a statement may take for an answer, and one for all that it may not: these the
-# table of src/answer.c and the callers treat alike, but for single requests, which are among
+# table of src/common/answer.c and the callers treat alike, but for single requests, which are among
 # those of the few statements that meet all errors.
 my @usual = ('no node', 'no rights', 'there already', 'the end of the session', 'no answer');
 

@@ -51,7 +51,7 @@ my %defined = map { $_->{name} => $_ } defined_settings();
 
 sub defined_settings
 {
-	my $source = join '', map { slurp_file($_) } glob "$top/src/*.c";
+	my $source = join '', map { slurp_file($_) } glob "$top/src/*/*.c";
 	my @found;
 	my %context = (SUSET => 'superuser', USERSET => 'user', SIGHUP => 'sighup');
 	foreach my $call ($source =~ /\bDefineCustom(\w+Variable\(.*?)\);/gs)

@@ -14,7 +14,7 @@ use Test::More;
 binmode Test::More->builder->$_, ':encoding(UTF-8)' foreach qw(output failure_output todo_output);
 
 my $top = "$FindBin::Bin/../..";
-my @sources = grep { !/typedefs/ } glob "$top/src/*.c";
+my @sources = grep { !/typedefs/ } glob "$top/src/*/*.c";
 my %sqlstate = sqlstates();
 
 # How many errmsg() of each file were read.

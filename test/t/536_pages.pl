@@ -163,7 +163,7 @@ subtest 'what is installed' => sub {
 # Messages and hints of the code name pages, and their sections.
 subtest 'the code' => sub {
 	my (@named, @wrong);
-	foreach my $file (glob("$top/src/*.[ch]"), glob("$top/sql/*.sql"))
+	foreach my $file (glob("$top/src/*/*.[ch]"), glob("$top/sql/*.sql"))
 	{
 		open my $handle, '<', $file or die "could not read $file: $!";
 		foreach my $line (<$handle>)

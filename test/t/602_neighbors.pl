@@ -15,7 +15,7 @@ sub in_c { return $_[0] =~ s/"/\\"/gr; }
 
 # Members in front of those that are known, between and behind them, and of all kinds.
 my %ahead = (
-	'src/nodedata.c' => sub {
+	'src/ensemble/nodedata.c' => sub {
 		my $known = in_c('{"client":"zklock"');
 		my $first = in_c('{"novelty":{"client":"no","pid":[1,null,{}]},"client":"zklock","kin":true');
 		my $last = in_c(',"last":{"client":"no","pid":[7]}');

@@ -15,8 +15,8 @@ my $next = '9.9';
 my $newer = Builds->of_tree(
 	flags => ['COPT=-O0 -U_FORTIFY_SOURCE'],
 	edit => {
-		'src/protocol.h' => sub { s/(#define PROTOCOL_VERSION) (\d+)/"$1 " . ($2 + 1)/e },
-		'src/zklock.c' => sub {
+		'src/common/protocol.h' => sub { s/(#define PROTOCOL_VERSION) (\d+)/"$1 " . ($2 + 1)/e },
+		'src/functions/zklock.c' => sub {
 			$_ .= "\nPG_FUNCTION_INFO_V1(zk_novelty);\n\nDatum\nzk_novelty(PG_FUNCTION_ARGS)\n{\n"
 			  . "\tPG_RETURN_INT32(42);\n}\n";
 		},

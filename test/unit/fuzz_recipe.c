@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_recipe.c
- *	  A libFuzzer target for src/recipe.c and src/servers.c:
+ *	  A libFuzzer target for src/common/recipe.c and src/common/servers.c:
  *	  arbitrary bytes go into every function, and the answers are held against
  *	  oracles.
  *
@@ -10,7 +10,7 @@
  * verdict.  A broken promise aborts.
  *
  *	clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc
- *		test/unit/fuzz_recipe.c src/recipe.c src/servers.c
+ *		test/unit/fuzz_recipe.c src/common/recipe.c src/common/servers.c
  *
  *-------------------------------------------------------------------------
  */

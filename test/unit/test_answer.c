@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_answer.c
- *	  Unit test of src/answer.c: what must be so of each cell of its table.
+ *	  Unit test of src/common/answer.c: what must be so of each cell of its table.
  *
  * The table itself is not copied here.  These are the rules that it was made
  * by: which answers end a request, and whose word for what has been made is

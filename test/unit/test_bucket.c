@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_bucket.c
- *	  Unit test of src/bucket.c: the expected value first.
+ *	  Unit test of src/common/bucket.c: the expected value first.
  *
  * The clock is ours: it stands still, jumps, and wraps when a test wants it to.
  *

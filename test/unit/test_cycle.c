@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_cycle.c
- *	  Unit test of src/cycle.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/cycle.c: tables of cases, the expected value first.
  *
  *-------------------------------------------------------------------------
  */

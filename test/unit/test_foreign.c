@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_foreign.c
- *	  Unit test of src/foreign.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/foreign.c: tables of cases, the expected value first.
  *
  * Texts are copied to memory of just their length, so that the sanitizers see a
  * look beyond their end.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_keep_word.c
- *	  Unit test of src/keep_word.c: every change from every state, and two
+ *	  Unit test of src/common/keep_word.c: every change from every state, and two
  *	  threads that are at it as fast as they can.
  *
  *-------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_code.c
- *	  Unit test of src/program_code.c: what each of ZooKeeper's codes means, and
+ *	  Unit test of src/program/program_code.c: what each of ZooKeeper's codes means, and
  *	  that there is none of which the table knows nothing.
  *
  *-------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_move.c
- *	  Unit test of src/program_move.c: a session that lives is given other
+ *	  Unit test of src/program/program_move.c: a session that lives is given other
  *	  servers, of which this test is one (fake_library.h has the rest).
  *
  *-------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_session.c
- *	  Unit test of src/program_session.c and of the times in src/program_main.c, with a
+ *	  Unit test of src/program/program_session.c and of the times in src/program/program_main.c, with a
  *	  library and clocks of the test's own (fake_library.h): how a session begins, is
  *	  suspended, connects again, is lost, and is closed.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_step.c
- *	  Unit test of src/program_step.c, and of src/program_request.c and
- *	  src/program_follow.c, with a library and clocks of the test's own
+ *	  Unit test of src/program/program_step.c, and of src/program/program_request.c and
+ *	  src/program/program_follow.c, with a library and clocks of the test's own
  *	  (fake_library.h): what requests send, what follows from each answer, and what is
  *	  watched.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_tls.c
- *	  Unit tests of src/program_tls.c: connections with TLS and without, side
+ *	  Unit tests of src/program/program_tls.c: connections with TLS and without, side
  *	  by side in one process, with OpenSSL in the module that lies beside this
  *	  program.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_protocol.c
- *	  The frames of src/protocol.c: good ones are taken, bad ones are refused, and
+ *	  The frames of src/common/protocol.c: good ones are taken, bad ones are refused, and
  *	  neither end of the channel falls over any bytes.
  *
  * Three parts: a table of frames with what is to become of them; frames that are

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_recipe.c
- *	  Unit test of src/recipe.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/recipe.c: tables of cases, the expected value first.
  *
  *-------------------------------------------------------------------------
  */

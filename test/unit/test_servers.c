@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_servers.c
- *	  Unit test of src/servers.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/servers.c: tables of cases, the expected value first.
  *
  * Needs no network and no DNS: this program's own getaddrinfo() and
  * gai_strerror() stand before libc's, and the first answers for the names in

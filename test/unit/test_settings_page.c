@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_settings_page.c
- *	  Unit test of src/settings_page.c: what a reader finds and when, and that
+ *	  Unit test of src/common/settings_page.c: what a reader finds and when, and that
  *	  he cannot write.
  *
  *-------------------------------------------------------------------------

@@ -33,6 +33,7 @@
 #include "keep.h"
 #include "name.h"
 #include "nodedata.h"
+#include "text.h"
 
 /* How many locks are held, and what the paths of their queue nodes add up to. */
 static int	nheld;
@@ -888,7 +889,7 @@ note_holder(Lock *lock)
 		lock->holder = MemoryContextStrdup(LockContext,
 										   psprintf("%s, ZooKeeper lock \"%s\"",
 													zklock_nodedata_caller(),
-													zklock_nodedata_quotable_own(lock->name)));
+													zklock_text_quotable_own(lock->name)));
 }
 
 /*

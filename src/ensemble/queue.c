@@ -24,6 +24,7 @@
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "text.h"
 
 /*
  * How many reads are under way at once.  Enough to hide the round trips, few
@@ -291,7 +292,7 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	{
 		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
 			Min(entry->who.ttl_ms, ZK_TERM_MAX) * 1000;
-		entry->who.text = zklock_nodedata_printable(entry->who.note);
+		entry->who.text = zklock_text_printable(entry->who.note);
 	}
 	return true;
 }

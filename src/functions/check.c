@@ -43,6 +43,7 @@
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "text.h"
 #include "write.h"
 
 PG_FUNCTION_INFO_V1(zk_check_facts);
@@ -210,7 +211,7 @@ check_credentials(Check *check)
 	if (scheme != NULL)
 		explicit_bzero(credentials, strlen(credentials));
 	put_fact(check, "credentials", scheme == NULL ? "none" : "set", 0,
-			 scheme == NULL ? NULL : zklock_nodedata_quotable_own(scheme),
+			 scheme == NULL ? NULL : zklock_text_quotable_own(scheme),
 			 NULL, 0);
 }
 
@@ -268,7 +269,7 @@ check_servers(Check *check)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("\"%s\" could not be started: %m",
-						zklock_nodedata_printable(program)),
+						zklock_text_printable(program)),
 				 error == ENOENT ?
 				 errhint("Install zklock again: the program belongs beside zklock.so.") :
 				 error == EACCES || error == EPERM ?
@@ -335,7 +336,7 @@ read_answers(Check *check, ZkChannel *channel, int64 deadline)
 static void
 raise_no_answer(const char *program, ZkChannelState state, int status)
 {
-	const char *shown = zklock_nodedata_printable(program);
+	const char *shown = zklock_text_printable(program);
 
 	if (state == ZK_CHANNEL_WRONG_VERSION || state == ZK_CHANNEL_GARBLED)
 		ereport(ERROR,
@@ -372,8 +373,8 @@ put_answer(Check *check, const FrameTaken *taken, bool is_first)
 		return false;
 	if (is_first)
 		put_fact(check, "program", "runs", 0,
-				 zklock_nodedata_printable(zklock_session_program()),
-				 zklock_nodedata_printable(text), PROTOCOL_VERSION);
+				 zklock_text_printable(zklock_session_program()),
+				 zklock_text_printable(text), PROTOCOL_VERSION);
 	else
 		put_server(check, answer->server, answer->verdict, address, text,
 				   answer->us);
@@ -394,7 +395,7 @@ put_server(Check *check, int place, AskVerdict verdict, const char *address,
 		if ((*at < ' ' && *at != '\n') || *at > '~')
 			*at = '?';
 	if (!has_lines)
-		shown = zklock_nodedata_quotable(pnstrdup(text, Min(strcspn(text, "\r\n"),
+		shown = zklock_text_quotable(pnstrdup(text, Min(strcspn(text, "\r\n"),
 															SAID_MAX)));
 	check->is_heard[place] = true;
 	check->nlistening += verdict >= ASK_CLOSED;
@@ -402,7 +403,7 @@ put_server(Check *check, int place, AskVerdict verdict, const char *address,
 							 "server [%s]:%d" : "server %s:%d", server->host,
 							 server->port),
 			 psprintf("%d", verdict), place,
-			 zklock_nodedata_printable(address), shown, us);
+			 zklock_text_printable(address), shown, us);
 }
 
 /* ---------------------------------------------------------------------
@@ -460,7 +461,7 @@ check_session(Check *check)
 	else if (!check->is_late && zklock_session_status(&status))
 		put_fact(check, "session", zklock_session_can_hand_over() ?
 				 "identity" : "no identity", status.session_timeout_ms,
-				 zklock_nodedata_printable(status.server), NULL,
+				 zklock_text_printable(status.server), NULL,
 				 protocol_now() - start);
 }
 
@@ -502,7 +503,7 @@ put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 		return false;
 	put_reply(check, item, path, reply);
 	if (reply->result == ZK_OK && reply->ephemeral_owner != 0)
-		put_fact(check, item, "ephemeral", 0, zklock_nodedata_quotable(path),
+		put_fact(check, item, "ephemeral", 0, zklock_text_quotable(path),
 				 zklock_args_session_id(reply->ephemeral_owner), 0);
 	if (reply->result == ZK_NO_NODE || strcmp(item, "root") != 0)
 		return true;
@@ -576,7 +577,7 @@ put_siblings(ZkRoundTrip *trip, const Check *check, const char *root)
 				!(strncmp(path, root, length) == 0 &&
 				  (root[length] == '/' || root[length] == '\0')))
 				put_fact(check, "sibling", "found", 0,
-						 zklock_nodedata_quotable(path),
+						 zklock_text_quotable(path),
 						 zklock_nodedata_describe(&who), 0);
 		}
 	}
@@ -610,7 +611,7 @@ put_unused(ZkRoundTrip *trip, const Check *check, const char *root)
 		first = path;
 	}
 	put_fact(check, "containers", "counted", nunused,
-			 first == NULL ? NULL : zklock_nodedata_quotable(first), NULL,
+			 first == NULL ? NULL : zklock_text_quotable(first), NULL,
 			 nfound);
 }
 
@@ -672,9 +673,9 @@ put_leases(ZkRoundTrip *trip, const Check *check, const char *root)
 								  list_truncate(nodes, 1), &leased);
 		foreach_ptr(const ZkLeased, first, leased)
 			put_fact(check, "leases", "first", 0,
-					 zklock_nodedata_quotable(path + strlen(root) + 1),
+					 zklock_text_quotable(path + strlen(root) + 1),
 					 first->who.owner == NULL ? NULL :
-					 zklock_nodedata_quotable(first->who.owner),
+					 zklock_text_quotable(first->who.owner),
 					 protocol_moment().wall_ms - first->mtime_ms - first->ttl_ms);
 	}
 }
@@ -692,8 +693,8 @@ put_reply(const Check *check, const char *item, const char *path,
 			 reply->result == ZK_LOCAL_SESSION ? "local" :
 			 reply->result != ZK_OK ? "failed" :
 			 reply->is_open ? "open" : "done",
-			 reply->nbelow, zklock_nodedata_quotable(path),
-			 zklock_nodedata_printable(code), reply->ctime_ms);
+			 reply->nbelow, zklock_text_quotable(path),
+			 zklock_text_printable(code), reply->ctime_ms);
 }
 
 /*

@@ -22,6 +22,7 @@
 #include "utils/timestamp.h"
 
 #include "nodedata.h"
+#include "text.h"
 
 /*
  * How long a read of a request may take at most.  A healthy server takes a
@@ -91,7 +92,7 @@ tell_user(const char *name, const ZkReply *request)
 {
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("release of ZooKeeper lock \"%s\" was requested",
-					zklock_nodedata_quotable_own(name)),
+					zklock_text_quotable_own(name)),
 			 errdetail("Requested %s.", describe_request(request, true))));
 	ereport(NOTICE,
 			(errmsg("release of lock \"%s\" was requested", name),

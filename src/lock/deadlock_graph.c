@@ -45,6 +45,7 @@
 #include "name.h"
 #include "nested.h"
 #include "queue.h"
+#include "text.h"
 
 /* Of how many holders of one lock it is asked what they wait for. */
 #define HOLDERS_FOLLOWED 64
@@ -412,7 +413,7 @@ follow_postgres(Reading *reading, int index)
 			continue;
 		graph->versions[edge] = reply->version;
 		graph->in_postgres[edge] = reply->data == NULL ? "" :
-			zklock_nodedata_printable(pnstrdup(reply->data,
+			zklock_text_printable(pnstrdup(reply->data,
 											   Min(reply->data_length,
 												   TEXT_SHOWN_MAX)));
 	}

@@ -57,6 +57,7 @@
 #include "handover.h"
 #include "nodedata.h"
 #include "queue.h"
+#include "text.h"
 
 /*
  * How many session timeouts to wait behind a node of zklock's, see
@@ -348,7 +349,7 @@ child_path(const Standing *standing, const char *child,
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("queue node \"%s\" has too long a name",
-						zklock_nodedata_quotable(child))));
+						zklock_text_quotable(child))));
 	return path;
 }
 

@@ -34,9 +34,9 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "nodedata.h"
 #include "protocol.h"
 #include "stat.h"
+#include "text.h"
 
 typedef struct Slot
 {
@@ -287,7 +287,7 @@ put_name(char *name, const char *path, int root_length)
 {
 	char		root[ZK_BOARD_NAME_SIZE];
 
-	zklock_nodedata_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
+	zklock_text_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
 						 PG_UTF8);
 	snprintf(root, sizeof(root), "%.*s", Max(root_length, 1), path);
 	if (strcmp(root, own->row.root) == 0)

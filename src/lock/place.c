@@ -23,6 +23,7 @@
 #include "handover.h"
 #include "nodedata.h"
 #include "recall.h"
+#include "text.h"
 #include "write.h"
 
 /* Is anybody to hear that the node had been deleted by somebody else? */
@@ -440,8 +441,8 @@ log_deletion(const char *name, const char *node, int64 token)
 {
 	ereport(LOG,
 			(errmsg("queue node of process %d for ZooKeeper lock \"%s\" was deleted",
-					MyProcPid, zklock_nodedata_quotable_own(name)),
+					MyProcPid, zklock_text_quotable_own(name)),
 			 errdetail_log(ZK_DELETED " Its name was \"%s\".", token,
-						   zklock_nodedata_quotable(node)),
+						   zklock_text_quotable(node)),
 			 errhint(ZK_SEE_DELETED)));
 }

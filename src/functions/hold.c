@@ -55,6 +55,7 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
+#include "text.h"
 #include "write.h"
 
 /* How far a hold under way has come. */
@@ -199,10 +200,10 @@ make(Holding *holding, int64 timeout_ms)
 	ereport(ZK_LOG_DEED,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(),
-					zklock_nodedata_quotable_own(holding->name)),
+					zklock_text_quotable_own(holding->name)),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
 					   holding->twin.token,
-					   zklock_nodedata_quotable_own(holding->reason))));
+					   zklock_text_quotable_own(holding->reason))));
 	RESUME_INTERRUPTS();
 	return holding->twin.token;
 }
@@ -260,7 +261,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
 			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
 	data = zklock_nodedata_build(twin->token, "reason",
-								 zklock_nodedata_to_utf8(holding->reason), NULL);
+								 zklock_text_to_utf8(holding->reason), NULL);
 
 	zklock_write_claim(1);
 	holding->stage = HOLD_SENT;
@@ -428,7 +429,7 @@ static void
 log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 {
 	const char *caller = zklock_nodedata_caller();
-	const char *quoted = zklock_nodedata_quotable_own(name);
+	const char *quoted = zklock_text_quotable_own(name);
 
 	ereport(is_eviction ? LOG : ZK_LOG_DEED,
 			(is_eviction ?
@@ -438,7 +439,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 					caller, quoted),
 			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_nodedata_describe(&entry->who),
-						   zklock_nodedata_quotable(entry->node),
+						   zklock_text_quotable(entry->node),
 						   entry->token)));
 }
 

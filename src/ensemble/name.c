@@ -19,6 +19,7 @@
 #include "foreign.h"
 #include "origin.h"
 #include "session.h"
+#include "text.h"
 
 /*
  * zklock.root: znode below which the names live.  Read at each call; a lock
@@ -146,7 +147,7 @@ zklock_name_shown(const char *utf8)
 		zklock_name_of_utf8(utf8) : NULL;
 
 	return name != NULL && client_has(name) ? name :
-		zklock_nodedata_printable(utf8);
+		zklock_text_printable(utf8);
 }
 
 char *

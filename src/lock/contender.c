@@ -32,6 +32,7 @@
 #include "handover.h"
 #include "keep.h"
 #include "nodedata.h"
+#include "text.h"
 #include "write.h"
 
 /* From this attempt on, parents are created one by one, with their errors. */
@@ -674,7 +675,7 @@ make_parents(Standing *standing)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not create znode \"%s\"",
-						zklock_nodedata_quotable(place->lock_path)),
+						zklock_text_quotable(place->lock_path)),
 				 errdetail("It vanished %d times before the lock's queue node was in it.",
 						   PARENT_ATTEMPTS)));
 	standing->is_paid = true;

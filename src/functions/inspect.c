@@ -37,6 +37,7 @@
 #include "queue.h"
 #include "session.h"
 #include "stat.h"
+#include "text.h"
 #include "write_bound.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
@@ -83,7 +84,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		zklock_row_add_text(&row, !is_contender ? NULL :
 							zklock_args_mode(entry->parsed.mode));
 		zklock_row_add_text(&row, recipe_style_name(entry->parsed.style));
-		zklock_row_add_text(&row, zklock_nodedata_printable(entry->node));
+		zklock_row_add_text(&row, zklock_text_printable(entry->node));
 		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
 							zklock_args_session_id(entry->session_id));
 		zklock_row_add_text(&row, entry->who.client);
@@ -152,9 +153,9 @@ Datum
 zk_escape(PG_FUNCTION_ARGS)
 {
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *utf8 = zklock_nodedata_to_utf8(name);
+	char	   *utf8 = zklock_text_to_utf8(name);
 
-	PG_RETURN_TEXT_P(cstring_to_text(zklock_nodedata_printable(utf8)));
+	PG_RETURN_TEXT_P(cstring_to_text(zklock_text_printable(utf8)));
 }
 
 Datum
@@ -427,7 +428,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add(&columns, true, Int32GetDatum(row->nheld));
 	add_date(&columns, row->proof_ms);
 	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
-						zklock_nodedata_printable(row->root));
+						zklock_text_printable(row->root));
 	zklock_row_add(&columns, true, Int32GetDatum(row->max_locks));
 	zklock_row_add(&columns, true, Int32GetDatum(row->max_creates));
 	zklock_row_put(result, &columns);

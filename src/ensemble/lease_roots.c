@@ -44,6 +44,7 @@
 #include "nodedata.h"
 #include "recipe.h"
 #include "session.h"
+#include "text.h"
 
 /* Room for so many roots, and for so many of one role. */
 #define ROOTS_MAX 64
@@ -168,7 +169,7 @@ zklock_lease_roots_note(void)
 	else if (!is_elsewhere && root == NULL && say_once(UNTOLD_ROOT))
 		ereport(LOG,
 				(errmsg("the lease worker does not look after leases below znode \"%s\"",
-						zklock_nodedata_quotable_own(value)),
+						zklock_text_quotable_own(value)),
 				 errdetail("It has room for %d roots, and for %d of one role that is no superuser.",
 						   ROOTS_MAX, ROOTS_PER_ROLE),
 				 errhint("Let another cluster take leases below that \"%s\", which has a lease worker.",

@@ -16,6 +16,7 @@
 #include "storage/proc.h"
 
 #include "nodedata.h"
+#include "text.h"
 
 /*
  * A list of n znodes costs n names.  So up to LISTED_ALWAYS they are listed
@@ -330,7 +331,7 @@ raise_in_the_way(const ZkReply *reply, const char *found)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("ephemeral znode \"%s\" is in the way",
-					zklock_nodedata_quotable(found)),
+					zklock_text_quotable(found)),
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("It belongs to session 0x%llx, %s. There can be no znode below it.",
 					   owner, whose) :

@@ -16,6 +16,7 @@
  *-------------------------------------------------------------------------
  */
 #include "lease_binding.h"
+#include "text.h"
 
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -37,7 +38,7 @@ zklock_lease_bind(ZkNodeData *who)
 	who->bound = psprintf(UINT64_FORMAT "/%u", GetSystemIdentifier(),
 						  GetUserId());
 	who->bound_role =
-		zklock_nodedata_to_utf8(GetUserNameFromId(GetUserId(), false));
+		zklock_text_to_utf8(GetUserNameFromId(GetUserId(), false));
 }
 
 bool
@@ -72,8 +73,8 @@ zklock_lease_check_binding(const char *name, const ZkNodeData *who)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("permission denied for the lease of lock \"%s\"", name),
 			 errdetail("It is bound to role \"%s\" of the cluster whose database system identifier is \"%s\".",
-					   zklock_nodedata_quotable(role),
-					   zklock_nodedata_quotable(slash == NULL ? "" :
+					   zklock_text_quotable(role),
+					   zklock_text_quotable(slash == NULL ? "" :
 												pnstrdup(who->bound,
 														 slash - who->bound))),
 			 errhint("Use it as a member of that role, or end it with zk_evict().")));
@@ -101,9 +102,9 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
-						zklock_nodedata_quotable_own(name)),
+						zklock_text_quotable_own(name)),
 				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", keep_for " INT64_FORMAT " ms. Who has taken or renewed it last: %s.",
-							   zklock_nodedata_quotable(leased->who.owner),
+							   zklock_text_quotable(leased->who.owner),
 							   leased->token, keep_ms, holder)));
 }
 
@@ -114,9 +115,9 @@ zklock_lease_log_renewal(const char *name, const ZkLeased *leased)
 		ereport(zklock_nodedata_logs(false) ? LOG_SERVER_ONLY : DEBUG1,
 				(errmsg("%s renews a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
-						zklock_nodedata_quotable_own(name)),
+						zklock_text_quotable_own(name)),
 				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". Who has taken or renewed it last: %s.",
-							   zklock_nodedata_quotable(leased->who.owner),
+							   zklock_text_quotable(leased->who.owner),
 							   leased->token,
 							   zklock_nodedata_describe(&leased->who))));
 }

@@ -72,6 +72,7 @@
 
 #include "board.h"
 #include "stat.h"
+#include "text.h"
 #include "write.h"
 
 /*
@@ -607,11 +608,11 @@ append_member(StringInfo text, const Member *member, const char *process)
 						 (unsigned long long) member->session);
 	if (member->who.cluster != NULL)
 		appendStringInfo(text, " of cluster \"%s\"",
-						 zklock_nodedata_quotable_own(member->who.cluster));
+						 zklock_text_quotable_own(member->who.cluster));
 	if (member->who.database != NULL)
 		appendStringInfo(text, "%s database \"%s\"",
 						 member->who.cluster != NULL ? "," : " of",
-						 zklock_nodedata_quotable_own(member->who.database));
+						 zklock_text_quotable_own(member->who.database));
 }
 
 /* As users call it who have our root; anything else is a path. */
@@ -622,7 +623,7 @@ name_of_lock(const ZkPlace *place, const char *lock_path)
 		strncmp(lock_path, place->lock_path, place->root_length) == 0 &&
 		lock_path[place->root_length] == '/';
 
-	return zklock_nodedata_quotable(is_below_root ?
+	return zklock_text_quotable(is_below_root ?
 									lock_path + place->root_length + 1 :
 									lock_path);
 }
@@ -779,7 +780,7 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
 				(errmsg("deadlocks over ZooKeeper locks go unseen by process %d",
 						MyProcPid),
 				 errdetail("Znode \"%s\" cannot be created: %s.",
-						   zklock_nodedata_quotable(fact->path), reason),
+						   zklock_text_quotable(fact->path), reason),
 				 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
 						 "zklock.auth")));
 	is_logged = true;

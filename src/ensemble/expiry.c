@@ -32,6 +32,7 @@
 #include "compat.h"
 #include "recipe.h"
 #include "stat.h"
+#include "text.h"
 
 /*
  * A version that this backend has read.  By the node's name; somebody may have
@@ -241,11 +242,11 @@ zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 {
 	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
-					zklock_nodedata_quotable(lock_path), leased->ttl_ms),
+					zklock_text_quotable(lock_path), leased->ttl_ms),
 			 leased->who.owner == NULL ?
 			 errdetail_log("It has no owner: it was given up with \"keep_for\", or another client has written to its znode. Fencing token " INT64_FORMAT ".",
 						   leased->token) :
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
-						   zklock_nodedata_quotable(leased->who.owner),
+						   zklock_text_quotable(leased->who.owner),
 						   leased->token)));
 }

@@ -16,6 +16,7 @@
 #include "keep.h"
 #include "name.h"
 #include "nodedata.h"
+#include "text.h"
 
 /*
  * A lock that was lost, and let go of before the interrupt for that took
@@ -112,13 +113,13 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 
 	zklock_row_add_taken(&row, lock->name, mode, state, taken, place->token);
 	/* the root in it may be of another encoding than the name */
-	zklock_row_add_text(&row, zklock_nodedata_printable(place->node));
+	zklock_row_add_text(&row, zklock_text_printable(place->node));
 	zklock_row_add(&row, true, TimestampTzGetDatum(zklock_board_is_taken(taken) ?
 												   taken->since :
 												   place->granted_at));
 	zklock_row_add(&row, true, Int32GetDatum(place->permits));
 	zklock_row_add_text(&row,
-						zklock_nodedata_printable(pnstrdup(lock->path,
+						zklock_text_printable(pnstrdup(lock->path,
 														   Max(place->root_length, 1))));
 	zklock_row_put(result, &row);
 }

@@ -7,10 +7,10 @@
  *-------------------------------------------------------------------------
  */
 #include "session_private.h"
+#include "text.h"
 
 #include "miscadmin.h"
 
-#include "nodedata.h"
 
 /* What is raised for a loss before there is a session. */
 typedef struct StartError
@@ -79,7 +79,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 {
 	const char *code = reply->code_text;
 	ZkClientStatus status;
-	char	   *znode = zklock_nodedata_quotable(path);
+	char	   *znode = zklock_text_quotable(path);
 	int			sqlstate = ERRCODE_SYSTEM_ERROR;
 	const char *problem = "request to ZooKeeper failed";
 	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";

@@ -18,10 +18,8 @@
 #include <unistd.h>
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "common/ip.h"
-#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -32,6 +30,7 @@
 
 #include "compat.h"
 #include "foreign.h"
+#include "text.h"
 
 /*
  * Which release's members our data has, for those that come later.  It counts
@@ -67,24 +66,6 @@
 /* Milliseconds that a server may call a date: 1970 to 2286. */
 #define DATE_MAX_MS INT64CONST(9999999999999)
 
-/* From one encoding to another. */
-typedef struct Conversion
-{
-	int			from;
-	int			to;				/* the same: nothing is to be done */
-	Oid			procedure;		/* InvalidOid: there is none */
-} Conversion;
-
-/*
- * How text in UTF-8 gets to this database and from there to its client.  What
- * cannot be converted is shown as an escape.
- */
-typedef struct Display
-{
-	Conversion	to_server;
-	Conversion	to_client;
-} Display;
-
 /*
  * zklock.publish_identity: may our nodes say who we are?  Everybody who can
  * read the ensemble reads it.
@@ -112,11 +93,6 @@ static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
 static void append_member(StringInfo json, const char *key, const char *value);
-static Display find_display(void);
-static Conversion find_conversion(int from, int to);
-static int	convert(const Conversion *conversion, const char *text, int length,
-					char *result);
-static char *printable(const char *data, int length);
 static int64 read_count(const char *text);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
 
@@ -203,11 +179,11 @@ zklock_nodedata_caller_as(Oid acting)
 						   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
 	return psprintf("process %d of user \"%s\"%s in database \"%s\"%s%s",
 					MyProcPid,
-					zklock_nodedata_quotable_own(user != NULL ? user : ""),
+					zklock_text_quotable_own(user != NULL ? user : ""),
 					acting == GetSessionUserId() || role == NULL ? "" :
 					psprintf(" as role \"%s\"",
-							 zklock_nodedata_quotable_own(role)),
-					zklock_nodedata_quotable_own(database != NULL ? database : ""),
+							 zklock_text_quotable_own(role)),
+					zklock_text_quotable_own(database != NULL ? database : ""),
 					host[0] != '\0' ? " from " : "", host);
 }
 
@@ -261,7 +237,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 		.retain_ms = is_json ? who->retain_ms : -1,
 		.claimed_ms = is_json ? who->claimed_ms : -1,
 		.ttl_ms = -1,
-		.text = printable(data, Min(length, TEXT_SHOWN_MAX))
+		.text = zklock_text_printable_bytes(data, Min(length, TEXT_SHOWN_MAX))
 	};
 }
 
@@ -315,39 +291,6 @@ zklock_nodedata_reason(const ZkNodeData *who)
 	return reason.data;
 }
 
-char *
-zklock_nodedata_printable(const char *text)
-{
-	return text != NULL ? printable(text, strlen(text)) : NULL;
-}
-
-char *
-zklock_nodedata_quotable(const char *text)
-{
-	StringInfoData quoted;
-
-	initStringInfo(&quoted);
-	append_quoted(&quoted, "", zklock_nodedata_printable(text));
-	return pnstrdup(quoted.data + 1, quoted.len - 2);
-}
-
-char *
-zklock_nodedata_quotable_own(const char *text)
-{
-	return zklock_nodedata_quotable(zklock_nodedata_to_utf8(text));
-}
-
-void
-zklock_nodedata_clip(char *copy, int size, const char *text, int encoding)
-{
-	int			length = strlen(text);
-
-	if (length >= size)
-		length = pg_encoding_mbcliplen(encoding, text, length, size - 1);
-	memcpy(copy, text, length);
-	copy[length] = '\0';
-}
-
 TimestampTz
 zklock_nodedata_date(int64 unix_ms)
 {
@@ -395,156 +338,7 @@ static void
 append_own(StringInfo json, const char *key, const char *value)
 {
 	if (value != NULL)
-		append_member(json, key, zklock_nodedata_to_utf8(value));
-}
-
-/* ---------------------------------------------------------------------
- * Encodings
- * ---------------------------------------------------------------------
- */
-
-/* Room for one character in any encoding, and its NUL. */
-#define CHARACTER_SIZE (MAX_MULTIBYTE_CHAR_LEN * MAX_CONVERSION_GROWTH + 1)
-
-/*
- * Text of this database in UTF-8.  The names of roles and databases are those
- * of whichever database they were made in, so that the bytes may be anything:
- * what is no character here becomes an escape.
- */
-char *
-zklock_nodedata_to_utf8(const char *text)
-{
-	int			encoding = GetDatabaseEncoding();
-	int			length = strlen(text);
-	int			nbytes;
-	StringInfoData utf8;
-	Conversion	conversion;
-
-	if (encoding == PG_SQL_ASCII)
-		encoding = PG_UTF8;
-	if (pg_verify_mbstr(PG_UTF8, text, length, true) &&
-		(encoding == PG_UTF8 || pg_is_ascii(text)))
-		return pstrdup(text);
-	conversion = find_conversion(encoding, PG_UTF8);
-	initStringInfo(&utf8);
-	for (; length > 0; text += nbytes, length -= nbytes)
-	{
-		char		character[CHARACTER_SIZE];
-		char		escape[FOREIGN_ESCAPE_SIZE];
-
-		nbytes = pg_encoding_mblen(encoding, text);
-		if (nbytes <= length && pg_verify_mbstr(encoding, text, nbytes, true) &&
-			convert(&conversion, text, nbytes, character) > 0)
-		{
-			appendStringInfoString(&utf8, character);
-			continue;
-		}
-		nbytes = 1;
-		foreign_escape(escape, FOREIGN_NO_CHARACTER, (unsigned char) *text);
-		appendStringInfoString(&utf8, escape);
-	}
-	return utf8.data;
-}
-
-static Display
-find_display(void)
-{
-	int			server = GetDatabaseEncoding();
-	int			client = pg_get_client_encoding();
-
-	/* in a database without an encoding UTF-8 stays as it is */
-	if (client == PG_SQL_ASCII ||
-		(server == PG_SQL_ASCII && client == PG_UTF8))
-		client = server;
-	return (Display)
-	{
-		.to_server = find_conversion(PG_UTF8, server == PG_SQL_ASCII ?
-									 PG_UTF8 : server),
-			.to_client = find_conversion(server, client)
-	};
-}
-
-/*
- * While an error is being reported, which PostgreSQL does in ErrorContext, no
- * catalog may be read, so that no conversion is known.  Nor is there one from
- * or to SQL_ASCII.
- */
-static Conversion
-find_conversion(int from, int to)
-{
-	Conversion	conversion = {from, to, InvalidOid};
-
-	if (from != to && from != PG_SQL_ASCII && to != PG_SQL_ASCII &&
-		IsTransactionState() && CurrentMemoryContext != ErrorContext)
-		conversion.procedure = FindDefaultConversionProc(from, to);
-	return conversion;
-}
-
-/*
- * Convert one character, or more, to a buffer of CHARACTER_SIZE: how many
- * bytes it has there, 0 if there is none.  Never raises.
- */
-static int
-convert(const Conversion *conversion, const char *text, int length,
-		char *result)
-{
-	if (conversion->from == conversion->to)
-	{
-		memcpy(result, text, length);
-		result[length] = '\0';
-		return length;
-	}
-	if (!OidIsValid(conversion->procedure) ||
-		length > MAX_MULTIBYTE_CHAR_LEN ||
-		pg_do_encoding_conversion_buf(conversion->procedure, conversion->from,
-									  conversion->to,
-									  (unsigned char *) unconstify(char *,
-																   text),
-									  length, (unsigned char *) result,
-									  CHARACTER_SIZE, true) != length)
-		return 0;
-	return strlen(result);
-}
-
-/* A copy of what is said to be UTF-8 that may be shown. */
-static char *
-printable(const char *data, int length)
-{
-	Display		display = {0};
-	bool		has_display = false;
-	StringInfoData copy;
-	size_t		nbytes;
-
-	initStringInfo(&copy);
-	for (; length > 0; data += nbytes, length -= nbytes)
-	{
-		char		character[CHARACTER_SIZE];
-		char		shown[CHARACTER_SIZE];
-		char		escape[FOREIGN_ESCAPE_SIZE];
-		uint32		number;
-		int			server_length;
-
-		nbytes = foreign_take(data, length, &number);
-		if (number < 0x80 && foreign_is_plain(number))
-		{
-			appendStringInfoChar(&copy, *data);
-			continue;
-		}
-		if (!has_display)
-			display = find_display();
-		has_display = true;
-		if (foreign_is_plain(number) &&
-			(server_length = convert(&display.to_server, data, nbytes,
-									 character)) > 0 &&
-			convert(&display.to_client, character, server_length, shown) > 0)
-			appendBinaryStringInfo(&copy, character, server_length);
-		else
-		{
-			foreign_escape(escape, number, (unsigned char) *data);
-			appendStringInfoString(&copy, escape);
-		}
-	}
-	return copy.data;
+		append_member(json, key, zklock_text_to_utf8(value));
 }
 
 /* ---------------------------------------------------------------------
@@ -595,7 +389,7 @@ take_value(void *state, char *token, JsonTokenType type)
 	for (int i = 0; i < (int) lengthof(texts); i++)
 		if (type == JSON_TOKEN_STRING && strcmp(key, texts[i].key) == 0)
 			*(char **) ((char *) who + texts[i].offset) =
-				printable(token, strlen(token));
+				zklock_text_printable(token);
 	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
 		who->pid = atoi(token);
 	else if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)

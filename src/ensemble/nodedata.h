@@ -74,9 +74,6 @@ extern char *zklock_nodedata_build(int64 token,...) __attribute__((sentinel));
  */
 extern const char *zklock_nodedata_of_parent(const char *path);
 
-/* Text of this database's encoding in UTF-8, palloc'ed. */
-extern char *zklock_nodedata_to_utf8(const char *text);
-
 /*
  * Raise 22023 unless the text, which is the noun ("reason") for what, is one
  * line of at most ZK_REASON_MAX bytes.
@@ -108,7 +105,7 @@ extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 /*
  * Read a node's data, whoever wrote it.  Never raises save for lack of
  * memory: what is not ours ends up in text.  All is as
- * zklock_nodedata_printable() has it.
+ * zklock_text_printable() has it.
  */
 extern void zklock_nodedata_parse(const char *data, int length,
 								  ZkNodeData *who);
@@ -120,23 +117,6 @@ extern void zklock_nodedata_read_own(ZkNodeData *who);
 extern bool zklock_nodedata_is_by_us(const ZkNodeData *who);
 
 /*
- * A copy of text that others have written, presumably in UTF-8, that may be
- * shown in this database and to its client.  Characters that are not to be
- * shown are escaped as "<U+202E>", bytes that are no character as "<FF>".  May
- * be called while an error is reported; then only ASCII is shown unless all is
- * in UTF-8.  NULL of NULL.
- */
-extern char *zklock_nodedata_printable(const char *text);
-
-/*
- * The same, to be put between the quotes of a message, which it does not end.
- */
-extern char *zklock_nodedata_quotable(const char *text);
-
-/* The same of text that our own client gave, in this database's encoding. */
-extern char *zklock_nodedata_quotable_own(const char *text);
-
-/*
  * One line for the server's log, palloc'ed.  Among users only members of
  * pg_monitor may see it (errdetail_log() for all others).
  */
@@ -144,12 +124,6 @@ extern char *zklock_nodedata_describe(const ZkNodeData *who);
 
 /* Is this session's user a member? */
 extern bool zklock_nodedata_may_be_shown(void);
-
-/*
- * Copy text of that encoding as far as it fits, and no part of a character.
- */
-extern void zklock_nodedata_clip(char *copy, int size, const char *text,
-								 int encoding);
 
 /*
  * A date of a server's, in milliseconds of the Unix epoch.  A value out of

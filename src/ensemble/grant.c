@@ -65,6 +65,7 @@
 #include "nodedata.h"
 #include "privilege.h"
 #include "role.h"
+#include "text.h"
 
 /* Columns of zk_privileges; the first one is that of zk_closed, too. */
 #define COLUMN_PREFIX 1
@@ -801,7 +802,7 @@ log_change(HeapTuple row, Relation table, bool is_added)
 {
 	const char *caller = zklock_nodedata_caller_as(GetOuterUserId());
 	const char *prefix =
-		zklock_nodedata_quotable_own(text_of(row, table, COLUMN_PREFIX));
+		zklock_text_quotable_own(text_of(row, table, COLUMN_PREFIX));
 
 	if (is_privileges(table))
 		log_privilege(caller, prefix, text_of(row, table, COLUMN_PRIVILEGE),
@@ -825,7 +826,7 @@ role_called(HeapTuple row, Relation table)
 
 	(void) zklock_role_oid(value, &is_everybody);	/* its name says more */
 	return is_everybody ? PUBLIC_NAME :
-		zklock_nodedata_quotable_own(zklock_role_shown(value));
+		zklock_text_quotable_own(zklock_role_shown(value));
 }
 
 static void

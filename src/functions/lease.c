@@ -23,6 +23,7 @@
 #include "queue.h"
 #include "session.h"
 #include "stat.h"
+#include "text.h"
 
 PG_FUNCTION_INFO_V1(zk_lease);
 PG_FUNCTION_INFO_V1(zk_lease_renew);
@@ -154,7 +155,7 @@ zk_leader(PG_FUNCTION_ARGS)
 	zklock_row_add(&row, first->expires != 0,
 				   BoolGetDatum(first->expires < GetCurrentTimestamp()));
 	zklock_row_add_text(&row,
-						zklock_nodedata_printable(first->who.bound_role));
+						zklock_text_printable(first->who.bound_role));
 	return zklock_row_datum(fcinfo, &row);
 }
 
@@ -169,7 +170,7 @@ read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 		  const char *hint)
 {
 	char	   *text =
-		zklock_nodedata_to_utf8(zklock_args_text(fcinfo, number, noun));
+		zklock_text_to_utf8(zklock_args_text(fcinfo, number, noun));
 
 	zklock_nodedata_check_line(text, noun, "a lease", hint);
 	return text;
@@ -200,8 +201,8 @@ log_lease(const ZkLeasing *leasing, const char *done)
 	ereport(zklock_nodedata_logs(true) ? LOG_SERVER_ONLY : DEBUG1,
 			(errmsg("%s %s a lease of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(), done,
-					zklock_nodedata_quotable_own(leasing->name)),
+					zklock_text_quotable_own(leasing->name)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
-						   zklock_nodedata_quotable(leasing->mine->who.owner),
+						   zklock_text_quotable(leasing->mine->who.owner),
 						   leasing->mine->token)));
 }

@@ -85,7 +85,7 @@ extern char *zklock_name_part_of_utf8(const char *utf8);
  * can be compared, and given to functions, also if it has characters that
  * nobody sees (zk_escape() is for them).  With control characters, and if this
  * database or its client cannot have it, it is as
- * zklock_nodedata_printable() shows it, and no name.
+ * zklock_text_printable() shows it, and no name.
  */
 extern char *zklock_name_shown(const char *utf8);
 

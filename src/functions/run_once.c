@@ -64,6 +64,7 @@
 #include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "text.h"
 #include "write.h"
 
 /* Most records of one name. */
@@ -232,8 +233,8 @@ name_record(Claim *claim)
 	claim->record.guard = pnstrdup(claim->record.path, guard_length);
 	claim->record.doing = "delete the record of a run";
 	claim->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
-						  zklock_nodedata_quotable_own(claim->slot),
-						  zklock_nodedata_quotable_own(claim->name));
+						  zklock_text_quotable_own(claim->slot),
+						  zklock_text_quotable_own(claim->name));
 }
 
 static bool

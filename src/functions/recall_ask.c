@@ -36,6 +36,7 @@
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "text.h"
 #include "write.h"
 
 /*
@@ -96,10 +97,10 @@ zk_request_release(PG_FUNCTION_ARGS)
 		reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
 		zklock_nodedata_check_line(reason, "reason", "a request",
 								   "Say in one line why the lock is wanted, for whoever holds it.");
-		reason = zklock_nodedata_to_utf8(reason);
+		reason = zklock_text_to_utf8(reason);
 	}
 	asking.data = zklock_nodedata_build(0, "reason", reason, "lock",
-										zklock_nodedata_to_utf8(asking.name), NULL);
+										zklock_text_to_utf8(asking.name), NULL);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(asking.name, NULL));
@@ -130,7 +131,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 		ereport(ZK_LOG_DEED,
 				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
 						zklock_nodedata_caller(),
-						zklock_nodedata_quotable_own(asking.name)),
+						zklock_text_quotable_own(asking.name)),
 				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
 									  nholders, nholders)));
 	for (int i = 0; i < nholders; i++)
@@ -204,7 +205,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 				 errmsg("too many requests to release locks"),
 				 errdetail("There are %d requests in znode \"%s\".",
 						   asking->nrequests,
-						   zklock_nodedata_quotable(pnstrdup(path, strrchr(path, '/') - path))),
+						   zklock_text_quotable(pnstrdup(path, strrchr(path, '/') - path))),
 				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
 	zklock_write_need(zklock_roundtrip_count_parents(path) + 2);
 	do

@@ -17,6 +17,7 @@
 
 #include "nodedata.h"
 #include "stat.h"
+#include "text.h"
 
 /*
  * How long a contender whose time is over waits to hear who holds the lock: a
@@ -107,7 +108,7 @@ contender_raise_evicted(Standing *standing)
 			 errmsg("queue entry for lock \"%s\" was removed", place->name),
 			 errdetail(ZK_DELETED, place->token),
 			 errdetail_log(ZK_DELETED " Its name was \"%s\".", place->token,
-						   zklock_nodedata_quotable(node)),
+						   zklock_text_quotable(node)),
 			 errhint("Run the statement again to queue anew. " ZK_SEE_DELETED)));
 }
 
@@ -119,9 +120,9 @@ zklock_contend_raise_exhausted(const char *name, const char *lock_path)
 			 errmsg("sequence numbers of lock \"%s\" are used up",
 					name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
-					   zklock_nodedata_quotable(lock_path)),
+					   zklock_text_quotable(lock_path)),
 			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
-					 zklock_nodedata_quotable(lock_path))));
+					 zklock_text_quotable(lock_path))));
 }
 
 void
@@ -236,7 +237,7 @@ describe_holder(Standing *standing, int64 deadline)
 		standing->first != NULL &&
 		recipe_may_be_name(strrchr(standing->first, '/') + 1))
 		return psprintf("The znode \"%s\" belongs to no session and may be a contender of another client. It counts until somebody deletes it. ",
-						zklock_nodedata_quotable(standing->first));
+						zklock_text_quotable(standing->first));
 	if (first->data_length <= 0)
 		return NULL;
 	zklock_nodedata_parse(first->data, first->data_length, &who);
@@ -244,7 +245,7 @@ describe_holder(Standing *standing, int64 deadline)
 		recipe_read_mark(strrchr(standing->first, '/') + 1);
 	if (mark == RECIPE_MARK_LEASE && who.owner != NULL)
 		return psprintf("A lease of \"%s\" for " INT64_FORMAT " ms, renewed last by %s. ",
-						zklock_nodedata_quotable(who.owner), who.ttl_ms,
+						zklock_text_quotable(who.owner), who.ttl_ms,
 						zklock_nodedata_describe(&who));
 	return psprintf(mark == RECIPE_MARK_HOLD ?
 					"A hold, made by %s; zk_release_hold() ends it. " :
