@@ -159,7 +159,7 @@ static bool is_depended_on(Relation table, Oid role);
 static bool has_rows(Relation table, Oid role);
 static void mark_closed(Relation table, bool is_closed);
 static bool is_empty(Relation table);
-static bool are_lost(Oid schema);
+static bool table_has_lost_rows(Oid schema);
 static void run_as_owner(Relation table, const char *text);
 
 /* ---------------------------------------------------------------------
@@ -258,7 +258,7 @@ zk_open(PG_FUNCTION_ARGS)
 	nrows = run(psprintf("DELETE FROM %s.zk_privileges AS p"
 						 " WHERE p.prefix OPERATOR(pg_catalog.=) $1", name),
 				&parameters);
-	if (prefix[0] == '\0' && are_lost(schema))
+	if (prefix[0] == '\0' && table_has_lost_rows(schema))
 		close_prefix(schema, "");
 	nrows += run(psprintf("DELETE FROM %s.zk_closed AS c"
 						  " WHERE c.prefix OPERATOR(pg_catalog.=) $1", name),
@@ -690,7 +690,7 @@ close_prefix(Oid schema, const char *prefix)
 {
 	Parameters	parameters = {0};
 
-	if (prefix[0] != '\0' && are_lost(schema))
+	if (prefix[0] != '\0' && table_has_lost_rows(schema))
 		close_prefix(schema, "");
 	add_text(&parameters, prefix);
 	(void) run(psprintf("INSERT INTO %s.zk_closed (prefix) VALUES ($1)"
@@ -950,7 +950,7 @@ is_empty(Relation table)
 
 /* Had zk_closed rows that were lost? */
 static bool
-are_lost(Oid schema)
+table_has_lost_rows(Oid schema)
 {
 	Relation	closed;
 	bool		is_lost;

@@ -38,9 +38,9 @@
  */
 #define KNOWN_MAX 256
 
-static bool judge(ZkRoundTrip *trip, const char *lock_path,
-				  const char *const *doubtful, int ndoubtful, List **known,
-				  ZkChildren *children);
+static bool sort_doubtful(ZkRoundTrip *trip, const char *lock_path,
+						  const char *const *doubtful, int ndoubtful, List **known,
+						  ZkChildren *children);
 static bool is_in(List **known, const char *child);
 
 bool
@@ -78,11 +78,11 @@ zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 		}
 		if (ndoubtful < READS_AT_ONCE)
 			continue;
-		if (!judge(trip, lock_path, doubtful, ndoubtful, known, children))
+		if (!sort_doubtful(trip, lock_path, doubtful, ndoubtful, known, children))
 			return false;
 		ndoubtful = 0;
 	}
-	return judge(trip, lock_path, doubtful, ndoubtful, known, children);
+	return sort_doubtful(trip, lock_path, doubtful, ndoubtful, known, children);
 }
 
 ZkNestedBound
@@ -136,8 +136,8 @@ zklock_nested_is_lock(const char *child, const ZkReply *reply)
  * reads of the trip are left as they are.  false as zklock_nested_leave_out().
  */
 static bool
-judge(ZkRoundTrip *trip, const char *lock_path, const char *const *doubtful,
-	  int ndoubtful, List **known, ZkChildren *children)
+sort_doubtful(ZkRoundTrip *trip, const char *lock_path, const char *const *doubtful,
+			  int ndoubtful, List **known, ZkChildren *children)
 {
 	int			nothers = list_length(trip->looks);
 	char	   *paths[READS_AT_ONCE];

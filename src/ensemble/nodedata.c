@@ -88,11 +88,11 @@ static const struct config_enum_entry log_locks_options[] = {
 	{NULL, 0, false}
 };
 
-static bool is_same(const char *a, const char *b);
+static bool is_same_text(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
-static void append_member(StringInfo json, const char *key, const char *value);
+static void append_json(StringInfo json, const char *key, const char *value);
 static int64 read_count(const char *text);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
 
@@ -146,7 +146,7 @@ zklock_nodedata_build(int64 token,...)
 	}
 	va_start(more, token);
 	while ((key = va_arg(more, const char *)) != NULL)
-		append_member(&json, key, va_arg(more, const char *));
+		append_json(&json, key, va_arg(more, const char *));
 	va_end(more);
 	appendStringInfoChar(&json, '}');
 	return json.data;
@@ -256,9 +256,9 @@ zklock_nodedata_is_by_us(const ZkNodeData *who)
 	ZkNodeData	own;
 
 	zklock_nodedata_read_own(&own);
-	return is_same(who->host, own.host) && is_same(who->cluster, own.cluster) &&
-		is_same(who->database, own.database) &&
-		is_same(who->username, own.username);
+	return is_same_text(who->host, own.host) && is_same_text(who->cluster, own.cluster) &&
+		is_same_text(who->database, own.database) &&
+		is_same_text(who->username, own.username);
 }
 
 char *
@@ -305,7 +305,7 @@ zklock_nodedata_may_be_shown(void)
 
 /* Also where neither says anything. */
 static bool
-is_same(const char *a, const char *b)
+is_same_text(const char *a, const char *b)
 {
 	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
@@ -325,7 +325,7 @@ append_quoted(StringInfo line, const char *introduction, const char *text)
 
 /* Append ,"key":"value" unless there is no value. */
 static void
-append_member(StringInfo json, const char *key, const char *value)
+append_json(StringInfo json, const char *key, const char *value)
 {
 	if (value == NULL || value[0] == '\0')
 		return;
@@ -338,7 +338,7 @@ static void
 append_own(StringInfo json, const char *key, const char *value)
 {
 	if (value != NULL)
-		append_member(json, key, zklock_text_to_utf8(value));
+		append_json(json, key, zklock_text_to_utf8(value));
 }
 
 /* ---------------------------------------------------------------------

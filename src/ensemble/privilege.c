@@ -76,7 +76,7 @@ static void read_rows(FunctionCallInfo fcinfo);
 static void read_table(Relation table);
 static Row *read_row(Relation table, HeapTuple tuple);
 static void forget_rows(Datum arg, Oid relation);
-static bool are_lost(void);
+static bool cache_has_lost_rows(void);
 
 void
 zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
@@ -91,7 +91,7 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 	refused = find_refused(fcinfo, name, what, &prefix);
 	if (refused == NULL)
 		return;
-	if (are_lost())
+	if (cache_has_lost_rows())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for ZooKeeper lock or job \"%.*s\"",
@@ -129,7 +129,7 @@ zklock_privilege_is_closed(FunctionCallInfo fcinfo, const char *name,
 {
 	read_rows(fcinfo);
 	*prefix = find_prefix(name);
-	if (*prefix == NULL && are_lost())
+	if (*prefix == NULL && cache_has_lost_rows())
 		*prefix = "";
 	return *prefix != NULL;
 }
@@ -218,7 +218,7 @@ find_prefix(const char *name)
 
 /* Had zk_closed rows that were lost? */
 static bool
-are_lost(void)
+cache_has_lost_rows(void)
 {
 	return nclosed == 0 && zklock_privilege_is_marked(schema_id);
 }

@@ -58,9 +58,9 @@ typedef struct Walk
 
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static bool read_stranger(ZkRoundTrip *trip, Reading *reading);
-static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
-						   const char *child);
-static bool take_entry(const Reading *reading, const ZkReply *reply,
+static const ZkReply *look_at_child(ZkRoundTrip *trip, const Reading *reading,
+									const char *child);
+static bool take_child(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
 static void put_nested_last(ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
@@ -174,11 +174,11 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			Min(first + READS_AT_ONCE, nchildren);
 		CHECK_FOR_INTERRUPTS();
 		for (int i = first; i < last; i++)
-			(void) look(trip, reading, children[i]);	/* asked for */
+			(void) look_at_child(trip, reading, children[i]);	/* asked for */
 		if (!zklock_roundtrip_await_looks(trip))
 			return false;
 		for (int i = first; i < last; i++)
-			nread += take_entry(reading, look(trip, reading, children[i]),
+			nread += take_child(reading, look_at_child(trip, reading, children[i]),
 								children[i], &entries[nread]);
 		zklock_roundtrip_end_looks(trip);
 		if (!reading->is_first)
@@ -225,7 +225,7 @@ read_stranger(ZkRoundTrip *trip, Reading *reading)
 	if (reply == NULL)
 		return true;
 	entry = reading->entries = palloc0(sizeof(*entry));
-	reading->nentries = take_entry(reading, reply, found, entry);
+	reading->nentries = take_child(reading, reply, found, entry);
 	entry->position = 1;
 	entry->is_holder = entry->is_stranger = true;
 	entry->is_releasing = false;
@@ -255,7 +255,7 @@ zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 
 /* Ask for the data of a child, or read the reply. */
 static const ZkReply *
-look(ZkRoundTrip *trip, const Reading *reading, const char *child)
+look_at_child(ZkRoundTrip *trip, const Reading *reading, const char *child)
 {
 	char	   *path = psprintf("%s/%s", reading->path, child);
 	const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, path);
@@ -266,7 +266,7 @@ look(ZkRoundTrip *trip, const Reading *reading, const char *child)
 
 /* Fill in an entry from the reply; false if the child has vanished. */
 static bool
-take_entry(const Reading *reading, const ZkReply *reply, const char *child,
+take_child(const Reading *reading, const ZkReply *reply, const char *child,
 		   ZkQueueEntry *entry)
 {
 	if (reply->result == ZK_NO_NODE)

@@ -91,7 +91,7 @@ static void put_fact(const Check *check, const char *item, const char *fact,
 					 int place, const char *subject, const char *value,
 					 int64 number);
 static void check_credentials(Check *check);
-static void check_servers(Check *check);
+static void ask_servers(Check *check);
 static bool put_trouble(const Check *check);
 static void check_session(Check *check);
 static int	read_answers(Check *check, ZkChannel *channel, int64 deadline);
@@ -131,7 +131,7 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	if (zklock_session_status(&status) && status.nrefused > 0)
 		put_fact(&check, "releases", NULL, 0, NULL, NULL, status.nrefused);
 	zklock_session_interrupt_on_loss(false);
-	run_step(&check, "program", check_servers);
+	run_step(&check, "program", ask_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)
 		run_step(&check, "session", check_session);
@@ -226,7 +226,7 @@ check_credentials(Check *check)
  * ends by itself.
  */
 static void
-check_servers(Check *check)
+ask_servers(Check *check)
 {
 	const char *servers = GetConfigOption("zklock.servers", false, false);
 	const char *program = zklock_session_program();

@@ -94,7 +94,7 @@ PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static int64 make(Holding *holding, int64 timeout_ms);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
-static bool take_lock(Holding *holding);
+static bool lock_for_hold(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
 static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
@@ -103,7 +103,7 @@ static ZkResult check(const Holding *holding, const char *path,
 static void give_up(int code, Datum arg);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction,
 							  bool *is_other);
-static bool remove_node(ZkRoundTrip *trip, void *argument);
+static bool remove_hold(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						bool is_eviction);
 
@@ -222,12 +222,12 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 	if (found != ZK_NO_NODE)
 		return found == ZK_OK;
 	holding->stage = HOLD_NOTHING;
-	return take_lock(holding) && make_hold(trip, holding);
+	return lock_for_hold(holding) && make_hold(trip, holding);
 }
 
 /* The lock in the ordinary way; false if the session was lost. */
 static bool
-take_lock(Holding *holding)
+lock_for_hold(Holding *holding)
 {
 	ZkPlace    *twin = &holding->twin;
 
@@ -418,7 +418,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;
-		zklock_roundtrip_run_within(&bounds, remove_node, NULL, &removing);
+		zklock_roundtrip_run_within(&bounds, remove_hold, NULL, &removing);
 		is_removed |= removing.removal.is_removed;
 	}
 	return is_removed;
@@ -445,7 +445,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 
 /* Remove one node of a contender. */
 static bool
-remove_node(ZkRoundTrip *trip, void *argument)
+remove_hold(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 

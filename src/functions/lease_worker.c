@@ -47,7 +47,6 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -147,7 +146,6 @@ static ZkSessionNumber idle_names_of;
  */
 static bool lease_worker;
 
-static void handle_shutdown(SIGNAL_ARGS);
 static int64 do_round(void);
 static int64 next_round_at(void);
 static bool has_leases(void);
@@ -210,7 +208,7 @@ zk_lease_worker(Datum argument)
 	int64		wait_ms = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, handle_shutdown);
+	pqsignal(SIGTERM, zklock_worker_handle_shutdown);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
@@ -242,14 +240,6 @@ zk_lease_worker(Datum argument)
 		}
 	}
 	proc_exit(1);				/* with 0 it would not be started again */
-}
-
-/* A round ends as a statement that is cancelled; then the worker does. */
-static void
-handle_shutdown(SIGNAL_ARGS)
-{
-	SignalHandlerForShutdownRequest(SIGNAL_ARGS_HANDED_ON);
-	StatementCancelHandler(SIGNAL_ARGS_HANDED_ON);
 }
 
 /*

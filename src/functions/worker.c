@@ -20,8 +20,6 @@
 
 #define REPLY_MS 5000
 
-static void handle_shutdown(SIGNAL_ARGS);
-
 bool
 zklock_worker_runs(const ZkWorker *worker)
 {
@@ -65,7 +63,7 @@ void
 zklock_worker_serve(Datum database, int flags, void (*work) (void),
 					void (*rest) (void))
 {
-	pqsignal(SIGTERM, handle_shutdown);
+	pqsignal(SIGTERM, zklock_worker_handle_shutdown);
 	BackgroundWorkerUnblockSignals();
 	PG_TRY();
 	{
@@ -87,9 +85,8 @@ zklock_worker_serve(Datum database, int flags, void (*work) (void),
 	PG_END_TRY();
 }
 
-/* As a statement is cancelled. */
-static void
-handle_shutdown(SIGNAL_ARGS)
+void
+zklock_worker_handle_shutdown(SIGNAL_ARGS)
 {
 	SignalHandlerForShutdownRequest(SIGNAL_ARGS_HANDED_ON);
 	StatementCancelHandler(SIGNAL_ARGS_HANDED_ON);

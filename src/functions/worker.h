@@ -41,6 +41,12 @@ extern void zklock_worker_serve(Datum database, int flags,
 								void (*work) (void), void (*rest) (void));
 
 /*
+ * For SIGTERM: what the worker does ends as a statement that is canceled, and then
+ * the worker itself.
+ */
+extern void zklock_worker_handle_shutdown(SIGNAL_ARGS);
+
+/*
  * Until when a worker waits for a reply to what it asks now, protocol_now().
  * Others wait for what it does besides, so it does not wait for long.
  */

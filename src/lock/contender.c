@@ -54,7 +54,7 @@ static ZkWaitEnd act_on(Standing *standing, const Survey *survey);
 static void begin_wait(Standing *standing);
 static void end_wait(const Standing *standing);
 static bool await_first_place(Standing *standing);
-static ZkWaitEnd look(Standing *standing);
+static ZkWaitEnd look_at_queue(Standing *standing);
 static ZkWaitEnd read_list(Standing *standing, const ZkReply *list,
 						   const char *mine, Survey *survey);
 static ZkWaitEnd leave_out(Standing *standing, const ZkReply *list,
@@ -64,7 +64,7 @@ static RecipeVerdict judge(const Standing *standing,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing);
 static bool confirm_queued(Standing *standing);
-static void leave(Standing *standing);
+static void leave_queue(Standing *standing);
 static const ZkReply *join(Standing *standing);
 static void send_create(Standing *standing);
 static bool take_node(Standing *standing);
@@ -105,7 +105,7 @@ zklock_contend(ZkContender *contender)
 		end = zklock_session_await_undone(contender->bounds.deadline) ?
 			ZK_WAIT_OVER : ZK_WAIT_TIMEOUT;
 		if (end == ZK_WAIT_OVER && contender->bounds.is_at_once)
-			end = look(&standing);
+			end = look_at_queue(&standing);
 		if (end == ZK_WAIT_OVER)
 			end = stand_in_queue(&standing);
 		error_context_stack = context.previous;
@@ -120,14 +120,14 @@ zklock_contend(ZkContender *contender)
 		if (geterrcode() == ERRCODE_QUERY_CANCELED &&
 			!zklock_session_has_interrupted())
 			zklock_stat_count(ZK_STAT_CANCEL);
-		leave(&standing);
+		leave_queue(&standing);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
 	if (end != ZK_WAIT_GRANTED)
 	{
-		leave(&standing);
+		leave_queue(&standing);
 		return end;
 	}
 	Assert(contender->place->token != 0);
@@ -156,11 +156,11 @@ zklock_contend_confirm(ZkContender *contender)
 	}
 	PG_CATCH();
 	{
-		leave(&standing);
+		leave_queue(&standing);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	leave(&standing);
+	leave_queue(&standing);
 	return is_first;
 }
 
@@ -384,7 +384,7 @@ await_first_place(Standing *standing)
  * them are behind our node, whatever they are, and need no read then (nested.c).
  */
 static ZkWaitEnd
-look(Standing *standing)
+look_at_queue(Standing *standing)
 {
 	const char *path = standing->contender->place->lock_path;
 	const ZkReply *list = zklock_roundtrip_read(&standing->trip,
@@ -409,7 +409,7 @@ look(Standing *standing)
 			contender_raise_mismatch(standing, survey.next);
 		return ZK_WAIT_OVER;
 	}
-	return step == ZK_WAIT_NO_NODE ? look(standing) :
+	return step == ZK_WAIT_NO_NODE ? look_at_queue(standing) :
 		step == ZK_WAIT_OVER ? ZK_WAIT_TIMEOUT : step;
 }
 
@@ -539,7 +539,7 @@ confirm_queued(Standing *standing)
 
 /* Give up whatever is under way; our node goes, wherever it is. */
 static void
-leave(Standing *standing)
+leave_queue(Standing *standing)
 {
 	zklock_handover_forget();
 	zklock_deadlock_end(&standing->detector);

@@ -139,7 +139,7 @@ static ZkFact *find_fact(const ZkDetector *detector, int64 session);
 static void take_back(ZkDetector *detector, ZkFact *fact);
 static void forget_deleted(ZkDetector *detector);
 static void repeat(const ZkDetector *detector);
-static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
+static bool make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const char *reason);
 
@@ -665,7 +665,7 @@ say(ZkDetector *detector, const ZkPlace *place, int64 session,
 	fact->data = pstrdup(data);
 	detector->facts = lappend(detector->facts, fact);
 	MemoryContextSwitchTo(caller);
-	if (make(detector, place, fact))
+	if (make_fact(detector, place, fact))
 		return true;
 	take_back(detector, fact);
 	return false;
@@ -739,7 +739,7 @@ repeat(const ZkDetector *detector)
  * with this one; somebody else's stays.
  */
 static bool
-make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
+make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 {
 	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, fact->path,
 												   place->root_length,

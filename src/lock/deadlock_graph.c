@@ -76,7 +76,7 @@ typedef struct Reading
 static char *directory(const ZkPlace *place);
 static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
-static int	enter(Reading *reading, int64 session);
+static int	enter_member(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
 static ZkQueueEntry *contenders_of(Reading *reading, const char *lock_path,
 								   const ZkReply *list, const char *own,
@@ -137,7 +137,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		reading.is_missing = false;
 		reading.graph = palloc0(sizeof(Graph));
 		shape = &reading.graph->shape;
-		(void) enter(&reading, session);	/* the first: there is room */
+		(void) enter_member(&reading, session);	/* the first: there is room */
 		zklock_nodedata_read_own(&reading.graph->members[0].who);
 		for (int i = 0; i < shape->nnodes; i++)
 		{
@@ -169,7 +169,7 @@ enter_all(Reading *reading)
 			continue;
 
 		/* without room it is not asked about ahead */
-		(void) enter(reading, (int64) strtoull(waits->children[i], NULL, 16));
+		(void) enter_member(reading, (int64) strtoull(waits->children[i], NULL, 16));
 	}
 }
 
@@ -198,7 +198,7 @@ read_path(Reading *reading, ZkRead read, const char *path)
 
 /* The node of a session; -1 if there is no room for one more. */
 static int
-enter(Reading *reading, int64 session)
+enter_member(Reading *reading, int64 session)
 {
 	Graph	   *graph = reading->graph;
 	int			index;
@@ -359,7 +359,7 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held) &&
 		(reply->version == 0 || reply->data_length > 0) &&
 		!(index == 0 && is_left(reply->ephemeral_owner)))
-		to = enter(reading, reply->ephemeral_owner);
+		to = enter_member(reading, reply->ephemeral_owner);
 	edge = cycle_add_edge(&graph->shape, index, to, said);
 	if (edge < 0)
 	{
@@ -407,7 +407,7 @@ follow_postgres(Reading *reading, int index)
 		/* it counts if it is its maker's own */
 		if (reply == NULL || reply->ephemeral_owner != blocker)
 			continue;
-		edge = cycle_add_edge(&graph->shape, index, enter(reading, blocker),
+		edge = cycle_add_edge(&graph->shape, index, enter_member(reading, blocker),
 							  reply->czxid);
 		if (edge < 0)
 			continue;

@@ -79,7 +79,7 @@ static bool is_unchanged(const ZkKeep *keep);
 static uint32 caller_hash(void);
 static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
-static void leave(ZkKeep *keep);
+static void leave_kept(ZkKeep *keep);
 static void release(ZkKeep *keep);
 static Size kept_bytes(void);
 static ZkKeep *find_kept(void);
@@ -120,7 +120,7 @@ zklock_keep_take(ZkPlace *place)
 	if (!contact_is_after(place->proof, zklock_session_fresh_since()) ||
 		place->session != zklock_session_live())
 	{
-		leave(keep);
+		leave_kept(keep);
 		return false;
 	}
 	zklock_stat_count(ZK_STAT_GRANT_KEPT);
@@ -188,7 +188,7 @@ void
 zklock_keep_drop(ZkPlace *place)
 {
 	if (zklock_keep_is_kept(place) && reclaim(place->keep))
-		leave(place->keep);
+		leave_kept(place->keep);
 }
 
 int
@@ -314,7 +314,7 @@ reclaim(ZkKeep *keep)
 
 /* Leave a place that was kept, and is in our hands again. */
 static void
-leave(ZkKeep *keep)
+leave_kept(ZkKeep *keep)
 {
 	keep_word_end(shared_part(keep));
 

@@ -122,7 +122,7 @@ static bool take(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool remove_made(ZkRoundTrip *trip, ZkLeasing *leasing);
 static void keep_made(ZkLeasing *leasing);
 static int64 renewal_due_at(const ZkLeasing *leasing);
-static void give_up(const ZkLeasing *leasing);
+static void withdraw_mine(const ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
 static bool await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
 static bool wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline);
@@ -132,7 +132,7 @@ static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *note_name(ZkRoundTrip *trip, ZkLeasing *leasing,
 								ZkWriteTerms terms, const char *pointer);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
-static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all);
+static bool look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all);
 static bool read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
 					   const List *nodes, bool times_all, List **leased);
 static List *choose_ahead(const ZkLeasing *leasing, const List *nodes,
@@ -156,9 +156,9 @@ static void guess_place(ZkLeasing *leasing);
 static Known *learn(const ZkLeasing *leasing, Known *former);
 static void forget_all(void);
 static uint64 standing_key(const char *path, int length, const char *owner);
-static void note_text(char **text, const char *value);
+static void keep_text(char **text, const char *value);
 static bool is_fresh(const Known *known);
-static bool prove(ZkRoundTrip *trip, void *argument);
+static bool prove_leases(ZkRoundTrip *trip, void *argument);
 static int64 proving_deadline(int64 begun_at);
 static bool choose(Proving *proving);
 static bool read_outdated(ZkRoundTrip *trip, const Proving *proving);
@@ -258,7 +258,7 @@ remove_made(ZkRoundTrip *trip, ZkLeasing *leasing)
 	if (zklock_expiry_remove(trip, leasing->mine, &is_gone))
 	{
 		if (!is_gone)
-			give_up(leasing);	/* refused, or renewed by another call */
+			withdraw_mine(leasing);	/* refused, or renewed by another call */
 		keep_made(leasing);
 	}
 	return zklock_session_live() != 0;
@@ -367,7 +367,7 @@ zklock_lease_end(void *argument)
 	zklock_client_unwatch(zklock_session_client());
 	if (is_made(leasing))
 	{
-		give_up(leasing);
+		withdraw_mine(leasing);
 		zklock_client_free(leasing->create);
 	}
 	else
@@ -380,7 +380,7 @@ zklock_lease_end(void *argument)
  * reply: the session's program repeats the delete until it is confirmed.
  */
 static void
-give_up(const ZkLeasing *leasing)
+withdraw_mine(const ZkLeasing *leasing)
 {
 	if (zklock_session_client() == NULL ||
 		leasing->mine->version == ZK_ANY_VERSION)
@@ -601,7 +601,7 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->mine = NULL;
 		MemoryContextReset(leasing->context);
-		is_done = look(trip, leasing, times_all);
+		is_done = look_once(trip, leasing, times_all);
 
 		/* where one was not renewed its neighbors may be as dead */
 		times_all = true;
@@ -614,7 +614,7 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /* Look once.  A token may come from a server that is ahead of ours. */
 static bool
-look(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
+look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 {
 	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
 	const ZkReply *list;
@@ -1010,9 +1010,9 @@ learn(const ZkLeasing *leasing, Known *known)
 	standing->token = known->token;
 	known->leased.version = mine->version;
 	known->leased.ttl_ms = mine->ttl_ms;
-	note_text(&known->leased.who.note, note);
-	note_text(&known->leased.who.bound, mine->who.bound);
-	note_text(&known->leased.who.bound_role, mine->who.bound_role);
+	keep_text(&known->leased.who.note, note);
+	keep_text(&known->leased.who.bound, mine->who.bound);
+	keep_text(&known->leased.who.bound_role, mine->who.bound_role);
 	return known;
 }
 
@@ -1051,7 +1051,7 @@ standing_key(const char *path, int length, const char *owner)
 
 /* Replace a text of a Known, or NULL, by a copy. */
 static void
-note_text(char **text, const char *value)
+keep_text(char **text, const char *value)
 {
 	char	   *former = *text;
 
@@ -1092,7 +1092,7 @@ zklock_lease_prove(bool always_ask)
 	Proving		proving = {.always_ask = always_ask};
 
 	if (zklock_lease_is_used() && (always_ask || !zklock_lease_is_proved()))
-		zklock_roundtrip_run(prove, end_renewals, &proving);
+		zklock_roundtrip_run(prove_leases, end_renewals, &proving);
 }
 
 bool
@@ -1182,7 +1182,7 @@ is_fresh(const Known *known)
  * come too late for that again and again.
  */
 static bool
-prove(ZkRoundTrip *trip, void *argument)
+prove_leases(ZkRoundTrip *trip, void *argument)
 {
 	Proving    *proving = argument;
 	dlist_iter	iterator;
@@ -1289,9 +1289,9 @@ note_read(Known *known, const ZkReply *reply)
 		refuse_commit(known);
 	known->leased.version = read.version;
 	known->leased.ttl_ms = read.ttl_ms;
-	note_text(&known->leased.who.note, read.who.note);
-	note_text(&known->leased.who.bound, read.who.bound);
-	note_text(&known->leased.who.bound_role, read.who.bound_role);
+	keep_text(&known->leased.who.note, read.who.note);
+	keep_text(&known->leased.who.bound, read.who.bound);
+	keep_text(&known->leased.who.bound_role, read.who.bound_role);
 }
 
 /*

@@ -93,15 +93,15 @@ static Asked asked[ASK_ALL_MAX];	/* at these */
 static int	nasked;
 
 static void begin_servers(void);
-static void begin(int server);
+static void begin_asking(int server);
 static void end_first_words(void);
 static void start(Asked *one);
-static void serve(void);
-static void go_on(Asked *one);
+static void serve_answers(void);
+static void go_on_asking(Asked *one);
 static bool is_sending(const Asked *one);
 static bool send_more(Asked *one);
 static bool try_next(Asked *one, bool is_taken);
-static void hang_up(Asked *one);
+static void end_asking(Asked *one);
 static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict verdict_of_end(const Asked *one, const char *error_of_tls);
@@ -134,10 +134,10 @@ program_ask(const FrameTaken *asking)
 		return;
 	}
 	begin_servers();
-	serve();
+	serve_answers();
 	end_first_words();
 	deadline = asking->frame.u.ask.answered_until;
-	serve();
+	serve_answers();
 	names_end(names);
 }
 
@@ -159,12 +159,12 @@ begin_servers(void)
 {
 	for (int i = 0; i < list.nservers; i++)
 		if (!is_begun[i] && !names_is_awaited(names, i))
-			begin(i);
+			begin_asking(i);
 }
 
 /* Begin to ask each of a server's addresses. */
 static void
-begin(int server)
+begin_asking(int server)
 {
 	const HostAddresses *known = names_known(names, server);
 	const ServerList one = {.nservers = 1,.servers = {list.servers[server]}};
@@ -224,7 +224,7 @@ verdict_of_failure(int error)
 
 /* Serve all connections and look-ups until the deadline, or until there are none. */
 static void
-serve(void)
+serve_answers(void)
 {
 	for (;;)
 	{
@@ -252,7 +252,7 @@ serve(void)
 		(void) tls_poll(polled, nasked + 1, (int) (deadline - now));
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
-				go_on(&asked[i]);
+				go_on_asking(&asked[i]);
 		if (polled[nasked].revents != 0 && names_take(names) &&
 			!are_first_words_over)
 			begin_servers();
@@ -261,7 +261,7 @@ serve(void)
 
 /* Something has happened to its connection. */
 static void
-go_on(Asked *one)
+go_on_asking(Asked *one)
 {
 	int			error = 0;
 	socklen_t	error_length = sizeof(error);
@@ -365,7 +365,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	{
 		if (try_next(one, verdict == ASK_SERVING))
 		{
-			hang_up(one);
+			end_asking(one);
 			if (protocol_now() < deadline)
 				start(one);
 			return;
@@ -387,7 +387,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
 	if (verdict != ASK_PROGRAM)
 		say(one->address.server, verdict, one->address.text, now_us() - one->started_us, text);
-	hang_up(one);
+	end_asking(one);
 	if ((one->word == 0 && verdict != ASK_SERVING) ||
 		one->word + 1 >= NWORDS || protocol_now() >= deadline ||
 		(words[one->word + 1].text == NULL && request_bytes == 0))
@@ -397,7 +397,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 }
 
 static void
-hang_up(Asked *one)
+end_asking(Asked *one)
 {
 	if (one->fd >= 0)
 		close(one->fd);

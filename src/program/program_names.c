@@ -93,7 +93,7 @@ static void look_up(const Names *names, int first, int last, int fd,
 					pid_t parent)
 			__attribute__((noreturn));
 static void set_timer(Names *names, int ms);
-static void note_failure(Name *name, const char *why);
+static void note_name_failure(Name *name, const char *why);
 static bool take(Names *names, Child *child, int first, int last);
 static void share_no_more(Names *names);
 static void forget_child(Names *names, Child *child);
@@ -271,7 +271,7 @@ begin_look_up(Names *names, Child *child, int first, int last)
 		close(ends[0]);
 	for (int i = first; i < last; i++)
 		if (names->all[i].is_awaited && names->all[i].child.pid == 0)
-			note_failure(&names->all[i], strerror(error));
+			note_name_failure(&names->all[i], strerror(error));
 }
 
 /*
@@ -312,7 +312,7 @@ set_timer(Names *names, int ms)
 
 /* Its look-up is over, in vain. */
 static void
-note_failure(Name *name, const char *why)
+note_name_failure(Name *name, const char *why)
 {
 	name->is_awaited = false;
 	if (name->known.count == 0)
@@ -377,7 +377,7 @@ take(Names *names, Child *child, int first, int last)
 	for (int i = first; i < last; i++)
 		if (names->all[i].is_awaited && names->all[i].child.pid == 0)
 		{
-			note_failure(&names->all[i], "no answer");
+			note_name_failure(&names->all[i], "no answer");
 			is_any = true;
 		}
 	return is_any;

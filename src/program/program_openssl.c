@@ -109,7 +109,7 @@ static const char *complaint_of_key(const struct stat *status);
 static bool begin_handshake(TlsLine *line, bool is_numeric);
 static void move(TlsLine *line);
 static short find_ready(const TlsLine *line, short events, short revents);
-static void note_refusal(TlsLine *line, int rc);
+static void note_tls_refusal(TlsLine *line, int rc);
 static void fail(TlsLine *line, int system_error);
 static int	note_verdict(int is_good, X509_STORE_CTX *store);
 static int64_t expiry_of(const X509 *certificate);
@@ -471,7 +471,7 @@ receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 			line->is_answered = true;
 			return length;
 		}
-		note_refusal(line, length);
+		note_tls_refusal(line, length);
 	}
 	errno = EAGAIN;
 	return line->is_over ? 0 : -1;
@@ -552,7 +552,7 @@ move(TlsLine *line)
 	}
 	line->is_stuck = rc <= 0 && SSL_want_write(line->ssl);
 	if (rc <= 0)
-		note_refusal(line, rc);
+		note_tls_refusal(line, rc);
 }
 
 /* Which of these events has its caller now, if the connection has those? */
@@ -573,7 +573,7 @@ find_ready(const TlsLine *line, short events, short revents)
 
 /* OpenSSL did not do it.  Does that mean that it will not do it either? */
 static void
-note_refusal(TlsLine *line, int rc)
+note_tls_refusal(TlsLine *line, int rc)
 {
 	int			system_error = errno;
 	int			kind = SSL_get_error(line->ssl, rc);

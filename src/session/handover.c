@@ -74,7 +74,7 @@ static Bucket *buckets;
 static pg_atomic_uint32 *own_entry;
 
 static Bucket *bucket_of(int64 czxid);
-static pg_atomic_uint32 *enter(Bucket *bucket, int procno);
+static pg_atomic_uint32 *enter_waiter(Bucket *bucket, int procno);
 static bool tell(int procno, const char *node, uint64 czxid);
 static void forget_at_exit(int code, Datum arg);
 
@@ -92,7 +92,7 @@ zklock_handover_await(const char *node, int64 czxid)
 	is_registered = true;
 	strcpy(nodes[own], node);
 	pg_atomic_exchange_u64(&awaited[own], czxid);
-	own_entry = enter(bucket_of(czxid), own);
+	own_entry = enter_waiter(bucket_of(czxid), own);
 	if (own_entry == NULL)
 		pg_atomic_exchange_u64(&awaited[own], NOBODY);
 }
@@ -189,7 +189,7 @@ bucket_of(int64 czxid)
 
 /* Take a free entry for that backend; NULL: there is none. */
 static pg_atomic_uint32 *
-enter(Bucket *bucket, int procno)
+enter_waiter(Bucket *bucket, int procno)
 {
 	for (int i = 0; i < BUCKET_SIZE; i++)
 	{

@@ -29,7 +29,7 @@ static bool may_set(const char *setting, Oid role);
 static bool is_for_superusers(const char *setting);
 static bool is_part_of(const char *list, const char *whole);
 static bool has_server(const ServerList *list, const Server *server);
-static const char *describe(const Origin *origin);
+static const char *describe_origin(const Origin *origin);
 
 /*
  * In a session the current role has set it: of a function that runs with its
@@ -97,8 +97,8 @@ void
 zklock_origin_refuse(const Origin *auth, const Origin *servers)
 {
 	bool		is_both_stored = is_stored(auth) && is_stored(servers);
-	const char *of_auth = describe(auth);
-	const char *of_servers = describe(servers);
+	const char *of_auth = describe_origin(auth);
+	const char *of_servers = describe_origin(servers);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -206,7 +206,7 @@ has_server(const ServerList *list, const Server *server)
 
 /* Completes "... is". */
 static const char *
-describe(const Origin *origin)
+describe_origin(const Origin *origin)
 {
 	const char *role = NULL;
 

@@ -165,7 +165,7 @@ static void choose_auth(ZkClientOptions *options);
 static bool may_have_secret(const Origin *auth);
 static uint64 settings(void);
 static void note_interrupt(void);
-static void note_end(const ZkClientStatus *status);
+static void note_session_end(const ZkClientStatus *status);
 static bool is_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
@@ -594,7 +594,7 @@ zklock_session_status(ZkClientStatus *status)
 		return false;
 	zklock_client_status(MySession.client, status);
 	if (status->state == ZK_CLIENT_LOST)
-		note_end(status);
+		note_session_end(status);
 	return true;
 }
 
@@ -920,7 +920,7 @@ note_interrupt(void)
  * connect.
  */
 static void
-note_end(const ZkClientStatus *status)
+note_session_end(const ZkClientStatus *status)
 {
 	if (is_loss(status))
 		session_note_loss(status);

@@ -46,14 +46,14 @@ static StatEntry *entries;
 /* Where this backend counts; NULL: it has not counted yet. */
 static StatEntry *own;
 
-static StatEntry *own_entry(void);
-static StatEntry *take_entry(Oid database);
+static StatEntry *database_entry(void);
+static StatEntry *take_database_entry(Oid database);
 static void make_entry(StatEntry *entry);
 
 void
 zklock_stat_add(ZkStat which, uint64 count)
 {
-	pg_atomic_fetch_add_u64(&own_entry()->counts[which], count);
+	pg_atomic_fetch_add_u64(&database_entry()->counts[which], count);
 }
 
 void
@@ -90,7 +90,7 @@ zklock_stat_read(int number, ZkStatRow *row)
 void
 zklock_stat_reset(void)
 {
-	StatEntry  *entry = own_entry();
+	StatEntry  *entry = database_entry();
 
 	for (int i = 0; i < ZK_NSTATS; i++)
 		pg_atomic_write_u64(&entry->counts[i], 0);
@@ -98,16 +98,16 @@ zklock_stat_reset(void)
 }
 
 static StatEntry *
-own_entry(void)
+database_entry(void)
 {
 	if (own == NULL)
-		own = take_entry(MyDatabaseId);
+		own = take_database_entry(MyDatabaseId);
 	return own;
 }
 
 /* The entry of that database, or the one for the rest. */
 static StatEntry *
-take_entry(Oid database)
+take_database_entry(Oid database)
 {
 	for (int i = 0; i < STAT_DATABASES && database != InvalidOid; i++)
 	{

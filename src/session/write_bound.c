@@ -56,26 +56,26 @@ static RoleEntry *entries;
 static RoleEntry *own;
 
 static bool count(int count, bool may_refuse);
-pg_noreturn static void refuse(void);
+pg_noreturn static void refuse_write(void);
 static bool change_bucket(RoleEntry *entry, int count, bool may_refuse);
-static RoleEntry *own_entry(void);
-static RoleEntry *take_entry(uint64 owner);
+static RoleEntry *role_entry(void);
+static RoleEntry *take_role_entry(uint64 owner);
 static int64 now_us(void);
 
 void
 zklock_write_claim(int writes)
 {
 	if (!count(writes, MyDatabaseId != InvalidOid))
-		refuse();
+		refuse_write();
 }
 
 void
 zklock_write_need(int writes)
 {
 	if (max_creates_setting > 0 &&
-		!bucket_has_room(pg_atomic_read_u64(&own_entry()->bucket), now_us(),
+		!bucket_has_room(pg_atomic_read_u64(&role_entry()->bucket), now_us(),
 						 max_creates_setting, writes))
-		refuse();
+		refuse_write();
 }
 
 void
@@ -128,7 +128,7 @@ zklock_write_bound_reset(void)
 static bool
 count(int count, bool may_refuse)
 {
-	RoleEntry  *entry = own_entry();
+	RoleEntry  *entry = role_entry();
 
 	if (max_creates_setting > 0 && !change_bucket(entry, count, may_refuse))
 		return false;
@@ -137,9 +137,9 @@ count(int count, bool may_refuse)
 }
 
 static void
-refuse(void)
+refuse_write(void)
 {
-	pg_atomic_fetch_add_u64(&own_entry()->nrefused, 1);
+	pg_atomic_fetch_add_u64(&role_entry()->nrefused, 1);
 	zklock_stat_count(ZK_STAT_REFUSED_CREATE);
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -172,11 +172,11 @@ change_bucket(RoleEntry *entry, int count, bool may_refuse)
 
 /* That of this backend, whose database and whose role never change. */
 static RoleEntry *
-own_entry(void)
+role_entry(void)
 {
 	if (own == NULL)
-		own = take_entry((uint64) MyDatabaseId << 32 |
-						 GetAuthenticatedUserId());
+		own = take_role_entry((uint64) MyDatabaseId << 32 |
+							  GetAuthenticatedUserId());
 
 	/* the same for all, as a rule: not to be written again and again */
 	if (pg_atomic_read_u32(&own->max_creates) != (uint32) max_creates_setting)
@@ -186,7 +186,7 @@ own_entry(void)
 
 /* The entry of that database and role, or the one for the rest. */
 static RoleEntry *
-take_entry(uint64 owner)
+take_role_entry(uint64 owner)
 {
 	uint32		first = hash_bytes((const unsigned char *) &owner,
 								   sizeof(owner)) % ROLES;

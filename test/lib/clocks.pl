@@ -77,7 +77,7 @@ lease.c zk_leader is_overdue is by this server's clock, and says so
 lock.c count_one since when, in a view
 lock.c post the date of a proof, in a view
 place.c zklock_place_note_grant since when, in a view
-queue.c take_entry since when, and until when, in a view
+queue.c take_child since when, and until when, in a view
 recall.c describe_request when it was asked for, in a message
 session.c session_note_loss when it was lost, in a message
 session.c state_since since when, in a view
