@@ -152,13 +152,13 @@ COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
 
-CREATE PROCEDURE zk_wait_lock(
+CREATE PROCEDURE zk_commit_and_lock(
 	name text,
 	timeout interval DEFAULT NULL,
 	permits integer DEFAULT 1)
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
-COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
+COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
 'Like zk_lock(), for long waits. Commits the transaction, then waits in a new one without snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
 
 -- Paths. The name itself comes first, so that an error names it and not an ancestor;
@@ -2136,33 +2136,33 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
 -- Leases, which belong to an owner and to no session
-CREATE FUNCTION zk_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
+CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
 	data text DEFAULT NULL, place boolean DEFAULT false, bound boolean DEFAULT false)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lease(text, text, interval, interval, text, boolean, boolean) IS
+COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
 'Takes an exclusive lock for an owner, or renews it: its token, or NULL while others have it, after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. With place the owner joins the queue, and stays if he calls again within ttl. data: a line for zk_leader(). bound: to the current role and this cluster. Not undone by ROLLBACK.';
 
-CREATE FUNCTION zk_lease_renew(name text, token bigint, ttl interval)
+CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lease_renew(text, bigint, interval) IS
+COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
 'Renews the lease with that token for ttl from now on, or for the longest that it has had before: true. False if it is not held any more.';
 
-CREATE FUNCTION zk_lease_release(name text, token bigint, keep_for interval DEFAULT '0')
+CREATE FUNCTION zk_release_lease(name text, token bigint, keep_for interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lease_release(text, bigint, interval) IS
+COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
 'Gives up the lease with that token: true. The lock is free at once, or after keep_for, in which nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
-CREATE FUNCTION zk_xact_lease(name text, token bigint)
+CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_xact_lease(text, bigint) IS
+COMMENT ON FUNCTION zk_require_lease(text, bigint) IS
 'Renews the lease with that token, and lets this transaction commit only while it is held: otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint ends that.';
 
 CREATE FUNCTION zk_leader(
@@ -2203,7 +2203,7 @@ BEGIN
 				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
 			JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
 				AND e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
-		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_((try_)?(call_|xact_)?lock(_shared)?|lease(_renew|_release)?)$'::pg_catalog.text
+		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_((try_)?(call_|xact_)?lock(_shared)?|(try|renew|release)_lease)$'::pg_catalog.text
 	LOOP
 		EXECUTE pg_catalog.format('CREATE FUNCTION %1$I(%2$s) RETURNS %3$s
 			LANGUAGE sql VOLATILE PARALLEL RESTRICTED

@@ -9,7 +9,7 @@ class Leader {
     public static void main(String[] args) throws SQLException {
         try (Connection connection = DriverManager.getConnection(args[0])) {
             connection.setAutoCommit(false);
-            PreparedStatement lease = connection.prepareStatement("SELECT zklock.zk_lease('mailer', ?, '30 s', data => ?)");
+            PreparedStatement lease = connection.prepareStatement("SELECT zklock.zk_try_lease('mailer', ?, '30 s', data => ?)");
             lease.setString(1, args[1]);
             lease.setString(2, args[2]);
             ResultSet result = lease.executeQuery();
@@ -17,7 +17,7 @@ class Leader {
             long token = result.getLong(1);
             boolean leads = !result.wasNull();
             if (leads) {
-                connection.createStatement().execute("SELECT zklock.zk_xact_lease('mailer', " + token + ")");
+                connection.createStatement().execute("SELECT zklock.zk_require_lease('mailer', " + token + ")");
                 connection.createStatement().execute("CALL mailer_work()");
             }
             connection.commit();    // an SQLException with state 40001: no longer the leader

@@ -17,11 +17,11 @@ func tick(db *sql.DB, name, address string) (bool, error) {
 	}
 	defer tx.Rollback()
 	var token sql.NullInt64
-	err = tx.QueryRow("SELECT zklock.zk_lease('mailer', $1, '30 s', data => $2)", name, address).Scan(&token)
+	err = tx.QueryRow("SELECT zklock.zk_try_lease('mailer', $1, '30 s', data => $2)", name, address).Scan(&token)
 	if err != nil || !token.Valid {
 		return false, err
 	}
-	if _, err = tx.Exec("SELECT zklock.zk_xact_lease('mailer', $1)", token); err != nil {
+	if _, err = tx.Exec("SELECT zklock.zk_require_lease('mailer', $1)", token); err != nil {
 		return false, err
 	}
 	if _, err = tx.Exec("CALL mailer_work()"); err != nil {

@@ -4,9 +4,9 @@ import psycopg2
 
 connection = psycopg2.connect(sys.argv[1])
 with connection, connection.cursor() as cursor:         # commits, or rolls back
-    cursor.execute("SELECT zklock.zk_lease('mailer', %s, '30 s', data => %s)", sys.argv[2:])
+    cursor.execute("SELECT zklock.zk_try_lease('mailer', %s, '30 s', data => %s)", sys.argv[2:])
     token = cursor.fetchone()[0]
     if token is not None:
-        cursor.execute("SELECT zklock.zk_xact_lease('mailer', %s)", (token,))
+        cursor.execute("SELECT zklock.zk_require_lease('mailer', %s)", (token,))
         cursor.execute("CALL mailer_work()")
 print("follows" if token is None else "leads")

@@ -25,10 +25,10 @@
 #include "stat.h"
 #include "text.h"
 
-PG_FUNCTION_INFO_V1(zk_lease);
-PG_FUNCTION_INFO_V1(zk_lease_renew);
-PG_FUNCTION_INFO_V1(zk_lease_release);
-PG_FUNCTION_INFO_V1(zk_xact_lease);
+PG_FUNCTION_INFO_V1(zk_try_lease);
+PG_FUNCTION_INFO_V1(zk_renew_lease);
+PG_FUNCTION_INFO_V1(zk_release_lease);
+PG_FUNCTION_INFO_V1(zk_require_lease);
 PG_FUNCTION_INFO_V1(zk_leader);
 
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
@@ -38,7 +38,7 @@ static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
 static void log_lease(const ZkLeasing *leasing, const char *done);
 
 Datum
-zk_lease(PG_FUNCTION_ARGS)
+zk_try_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
 	int64		timeout_ms;
@@ -77,7 +77,7 @@ zk_lease(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_lease_renew(PG_FUNCTION_ARGS)
+zk_renew_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
 
@@ -94,7 +94,7 @@ zk_lease_renew(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_lease_release(PG_FUNCTION_ARGS)
+zk_release_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
 
@@ -118,7 +118,7 @@ zk_lease_release(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_xact_lease(PG_FUNCTION_ARGS)
+zk_require_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
 

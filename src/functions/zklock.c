@@ -52,7 +52,7 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
-PG_FUNCTION_INFO_V1(zk_wait_lock);
+PG_FUNCTION_INFO_V1(zk_commit_and_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
@@ -177,7 +177,7 @@ LOCK_FUNCTION(zk_try_call_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL, true)
  * before the caller's transaction is ended.
  */
 Datum
-zk_wait_lock(PG_FUNCTION_ARGS)
+zk_commit_and_lock(PG_FUNCTION_ARGS)
 {
 	ZkLockOrder order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
 								   false);
@@ -355,15 +355,15 @@ end_transaction(FunctionCallInfo fcinfo)
 
 	if (IsSubTransaction())
 		refuse_to_end(ERRCODE_INVALID_TRANSACTION_TERMINATION,
-					  "zk_wait_lock() cannot run while a subtransaction is active",
+					  "zk_commit_and_lock() cannot run while a subtransaction is active",
 					  "CALL it outside of blocks with EXCEPTION and of savepoints, or use zk_lock().");
 	if (is_atomic && IsTransactionBlock())
 		refuse_to_end(ERRCODE_ACTIVE_SQL_TRANSACTION,
-					  "zk_wait_lock() cannot run inside a transaction block",
+					  "zk_commit_and_lock() cannot run inside a transaction block",
 					  "CALL it before BEGIN, or use zk_lock() or zk_xact_lock().");
 	if (is_atomic)
 		refuse_to_end(ERRCODE_INVALID_TRANSACTION_TERMINATION,
-					  "zk_wait_lock() cannot end the transaction that it is called in",
+					  "zk_commit_and_lock() cannot end the transaction that it is called in",
 					  "CALL it by itself, in a DO block, or in a procedure without SECURITY DEFINER and SET that is called so; not in a function, and not by EXECUTE. Or use zk_lock().");
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();

@@ -185,7 +185,7 @@ at_transaction_event(XactEvent event, void *arg)
 			if (zklock_lease_is_used())
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that has called zk_xact_lease()"),
+						 errmsg("cannot PREPARE a transaction that has called zk_require_lease()"),
 						 errhint("Commit in one phase.")));
 			guard_commit();
 			break;

@@ -1135,7 +1135,7 @@ zklock_lease_raise_lost(const char *name, int64 token)
 			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
 					name, token),
 			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
-			 errhint("Take the lease again with zk_lease(), and run the transaction again with its token.")));
+			 errhint("Take the lease again with zk_try_lease(), and run the transaction again with its token.")));
 }
 
 void

@@ -1,5 +1,5 @@
 --
--- Locks of call scope, which end with what the client has sent, and CALL zk_wait_lock(),
+-- Locks of call scope, which end with what the client has sent, and CALL zk_commit_and_lock(),
 -- which ends the transaction before it waits.
 --
 
@@ -103,61 +103,61 @@ DO $$ BEGIN PERFORM locks(); RAISE NOTICE '%', zk_unlock('call'); END $$;
 SELECT held(), queued();
 
 --
--- zk_wait_lock()
+-- zk_commit_and_lock()
 --
 
 CREATE TABLE work (i int);
-DO $$ BEGIN INSERT INTO work VALUES (1); CALL zk_wait_lock('call'); RAISE division_by_zero; END $$;
+DO $$ BEGIN INSERT INTO work VALUES (1); CALL zk_commit_and_lock('call'); RAISE division_by_zero; END $$;
 -- What was done before is committed, and the lock is held
 SELECT i, held(), queued() FROM work;
 -- A lock of transaction scope ends with the transaction
-DO $$ BEGIN PERFORM zk_xact_lock('other'); CALL zk_wait_lock('call'); END $$;
+DO $$ BEGIN PERFORM zk_xact_lock('other'); CALL zk_commit_and_lock('call'); END $$;
 SELECT held(), queued();
 SELECT zk_unlock_all();
 
 -- A bad name commits nothing
-DO $$ BEGIN INSERT INTO work VALUES (2); CALL zk_wait_lock('bad//name'); END $$;
+DO $$ BEGIN INSERT INTO work VALUES (2); CALL zk_commit_and_lock('bad//name'); END $$;
 SELECT i FROM work;
 
 -- Holds are counted, and nothing is returned
-CALL zk_wait_lock('call', permits => 2);
-CALL zk_wait_lock('call', permits => 2);
+CALL zk_commit_and_lock('call', permits => 2);
+CALL zk_commit_and_lock('call', permits => 2);
 SELECT session_holds, permits FROM zk_locks;
 SELECT zk_unlock_all();
-CALL zk_wait_lock(NULL);
-CALL zk_wait_lock('call', permits => NULL);
+CALL zk_commit_and_lock(NULL);
+CALL zk_commit_and_lock('call', permits => NULL);
 
 -- Where a transaction cannot be ended it is refused, and nothing is held
-CREATE FUNCTION function_call() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('call'); RETURN 1; END $$;
-CREATE FUNCTION sql_call() RETURNS void LANGUAGE sql AS $$ CALL zk_wait_lock('call') $$;
-CREATE PROCEDURE set_call() LANGUAGE plpgsql SET work_mem = '1MB' AS $$ BEGIN CALL zk_wait_lock('call'); END $$;
-CREATE PROCEDURE definer_call() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL zk_wait_lock('call'); END $$;
+CREATE FUNCTION function_call() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CALL zk_commit_and_lock('call'); RETURN 1; END $$;
+CREATE FUNCTION sql_call() RETURNS void LANGUAGE sql AS $$ CALL zk_commit_and_lock('call') $$;
+CREATE PROCEDURE set_call() LANGUAGE plpgsql SET work_mem = '1MB' AS $$ BEGIN CALL zk_commit_and_lock('call'); END $$;
+CREATE PROCEDURE definer_call() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL zk_commit_and_lock('call'); END $$;
 BEGIN;
-CALL zk_wait_lock('call');
+CALL zk_commit_and_lock('call');
 \echo :SQLSTATE
 ROLLBACK;
 BEGIN;
 SAVEPOINT s;
-CALL zk_wait_lock('call');
+CALL zk_commit_and_lock('call');
 \echo :SQLSTATE
 ROLLBACK;
 BEGIN;
-DO $$ BEGIN CALL zk_wait_lock('call'); END $$;
+DO $$ BEGIN CALL zk_commit_and_lock('call'); END $$;
 \echo :SQLSTATE
 ROLLBACK;
 SELECT function_call();
 \echo :SQLSTATE
 SELECT sql_call();
 \echo :SQLSTATE
-DO $$ BEGIN EXECUTE 'CALL zk_wait_lock(''call'')'; END $$;
+DO $$ BEGIN EXECUTE 'CALL zk_commit_and_lock(''call'')'; END $$;
 \echo :SQLSTATE
 CALL set_call();
 \echo :SQLSTATE
 CALL definer_call();
 \echo :SQLSTATE
-DO $$ BEGIN CALL zk_wait_lock('call'); EXCEPTION WHEN division_by_zero THEN END $$;
+DO $$ BEGIN CALL zk_commit_and_lock('call'); EXCEPTION WHEN division_by_zero THEN END $$;
 \echo :SQLSTATE
-SELECT 1 \; CALL zk_wait_lock('call');
+SELECT 1 \; CALL zk_commit_and_lock('call');
 \echo :SQLSTATE
 SELECT held(), queued();
 
@@ -168,7 +168,7 @@ DROP PROCEDURE set_call, definer_call;
 -- Also the first lock of a backend is guarded, and its loss is forgotten with the transaction.
 \c -
 CREATE TABLE work (i int);
-CALL zk_wait_lock('call');
+CALL zk_commit_and_lock('call');
 SELECT zk_evict('call', token) FROM zk_locks;
 BEGIN;
 INSERT INTO work VALUES (1);

@@ -203,7 +203,7 @@ RESET zklock.session_timeout;
 SET zklock.session_scope = 'refuse';
 SELECT zk_lock('settings/scope');
 \echo :SQLSTATE
-CALL zk_wait_lock('settings/scope');
+CALL zk_commit_and_lock('settings/scope');
 \echo :SQLSTATE
 DO $$
 DECLARE
@@ -215,7 +215,7 @@ BEGIN
 			proname, CASE proargtypes[0] WHEN 'text'::regtype THEN 'a' ELSE '{a}' END,
 			proargtypes[0]::regtype)
 		FROM pg_proc JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e'
-		WHERE proname ~ '^zk_(try_|wait_|xact_|call_)*lock(_path)?(_shared)?$'
+		WHERE proname ~ '^zk_(try_|xact_|call_|commit_and_)*lock(_path)?(_shared)?$'
 		ORDER BY proname COLLATE "C", proargtypes[0]::regtype::text COLLATE "C"
 	LOOP
 		BEGIN
@@ -231,7 +231,7 @@ SELECT * FROM zk_locks;
 -- What is held already can be released. One warning a statement will do.
 SET zklock.session_scope = 'warn';
 SELECT zk_lock(ARRAY['settings/one', 'settings/other']) IS NOT NULL AS granted;
-CALL zk_wait_lock('settings/one');
+CALL zk_commit_and_lock('settings/one');
 SET zklock.session_scope = 'refuse';
 SELECT zk_try_lock('settings/one');
 SELECT zk_unlock('settings/one'), zk_unlock('settings/one'), zk_unlock('settings/other');

@@ -1,5 +1,5 @@
 
-# CALL zk_wait_lock() waits without a snapshot: vacuum goes on, however long it
+# CALL zk_commit_and_lock() waits without a snapshot: vacuum goes on, however long it
 # stands in line, and what is read after it is what the holder before has left, at
 # every isolation level. Where a transaction cannot be ended it is refused.
 
@@ -59,7 +59,7 @@ sub lets_go ($session)
 sql(<<'SQL');
 CREATE TABLE work (i int);
 INSERT INTO work VALUES (0);
-CREATE PROCEDURE outer_call() LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
+CREATE PROCEDURE outer_call() LANGUAGE plpgsql AS $$ BEGIN CALL zk_commit_and_lock('calm'); END $$;
 SQL
 
 subtest 'a SELECT that waits holds back vacuum' => sub {
@@ -73,10 +73,10 @@ subtest 'a SELECT that waits holds back vacuum' => sub {
 
 # In a backend that has looked into no catalog yet, and in one that has.
 my %calls = (
-	'CALL' => "CALL zk_wait_lock('calm')",
-	'CALL with all arguments' => "CALL zk_wait_lock('calm', '1 hour', 1)",
+	'CALL' => "CALL zk_commit_and_lock('calm')",
+	'CALL with all arguments' => "CALL zk_commit_and_lock('calm', '1 hour', 1)",
 	'CALL in a procedure' => 'CALL outer_call()',
-	'CALL in a DO block' => "DO \$\$ BEGIN PERFORM FROM work; CALL zk_wait_lock('calm'); END \$\$");
+	'CALL in a DO block' => "DO \$\$ BEGIN PERFORM FROM work; CALL zk_commit_and_lock('calm'); END \$\$");
 foreach my $what (sort keys %calls)
 {
 	subtest $what => sub {
@@ -100,7 +100,7 @@ subtest 'it goes on holding nothing when it has told the log' => sub {
 	my $waiter = background($node, first => "SET deadlock_timeout = '50ms'; SET log_lock_waits = on");
 	$holder->query_safe("SELECT zk_lock('calm')");
 	my $offset = -s $node->logfile;
-	starts_to_wait($waiter, "CALL zk_wait_lock('calm')");
+	starts_to_wait($waiter, "CALL zk_commit_and_lock('calm')");
 	$node->wait_for_log(qr/still waiting for ExclusiveLock on ZooKeeper lock "calm"/, $offset);
 	poll_until { burden($waiter->pid) eq 'none|none|0' } 'it to hold nothing', 30;
 	is_granted($waiter, 'CALL');
@@ -110,7 +110,7 @@ subtest 'it goes on holding nothing when it has told the log' => sub {
 subtest 'the extended protocol' => sub {
 	my $script = $node->basedir . '/wait.sql';
 	append_to_file($script,
-		"CALL zk_wait_lock('calm');\nSELECT zk_unlock('calm');\n");
+		"CALL zk_commit_and_lock('calm');\nSELECT zk_unlock('calm');\n");
 	foreach my $mode (qw(simple extended prepared))
 	{
 		$node->command_ok(
@@ -125,8 +125,8 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 	subtest "what is read after it, $level" => sub {
 		my $waiter = background($node, 'default_transaction_isolation' => "$level");
 		foreach my $sql (
-			"CALL zk_wait_lock('calm'); SELECT max(i) FROM work",
-			"DO \$\$ BEGIN PERFORM FROM work; CALL zk_wait_lock('calm'); RAISE '%', (SELECT max(i) FROM work); END \$\$")
+			"CALL zk_commit_and_lock('calm'); SELECT max(i) FROM work",
+			"DO \$\$ BEGIN PERFORM FROM work; CALL zk_commit_and_lock('calm'); RAISE '%', (SELECT max(i) FROM work); END \$\$")
 		{
 			$holder->query_safe("SELECT zk_lock('calm')");
 			starts_to_wait($waiter, $sql);
@@ -144,7 +144,7 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 subtest 'a cancel ends it' => sub {
 	$holder->query_safe("SELECT zk_lock('calm')");
 	my $session = background($node, holds => 'mine');
-	starts_to_wait($session, "CALL zk_wait_lock('calm')");
+	starts_to_wait($session, "CALL zk_commit_and_lock('calm')");
 	$session->cancel;
 	assert_ends($session, '57014', 'SQLSTATE');
 	like($session->error, qr/due to user request/, 'message');
@@ -156,7 +156,7 @@ subtest 'a cancel ends it' => sub {
 subtest 'what was done before is guarded' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum', holds => 'mine');
 	sql("SELECT zk_evict('mine', token) FROM zk_lock_queue('mine')");
-	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_wait_lock('calm'); END \$\$",
+	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_commit_and_lock('calm'); END \$\$",
 		'40001', 'with a lock that was lost it is not committed');
 	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
 	assert_no_nodes($zk, $path, 'nor has it queued up');
@@ -169,7 +169,7 @@ CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_slee
 CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nap();
 SQL
 	my $session = background($node, is_connected => 1);
-	assert_query($session, "DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_wait_lock('calm', '100ms'); END \$\$",
+	assert_query($session, "DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_commit_and_lock('calm', '100ms'); END \$\$",
 		'55P03', 'and is over then');
 	is(sql('SELECT count(*) FROM slow'), 1, 'which is done');
 	assert_no_nodes($zk, $path, 'it has not queued up');
@@ -177,7 +177,7 @@ SQL
 
 subtest 'a standby' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
-	my $session = background(standby_of($primary), first => "CALL zk_wait_lock('calm')");
+	my $session = background(standby_of($primary), first => "CALL zk_commit_and_lock('calm')");
 	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_locks'), 't|calm', 'takes it, too');
 	lets_go($session);
 };

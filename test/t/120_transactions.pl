@@ -108,10 +108,10 @@ subtest 'synchronous_commit = off' => sub {
 		$rival->query_safe("SELECT zk_unlock('tx/sync')");
 	}
 	# Under a hold or a lease nothing makes commits synchronous, so its release has to.
-	foreach my $release (qw(zk_release_hold zk_evict zk_lease_release))
+	foreach my $release (qw(zk_release_hold zk_evict zk_release_lease))
 	{
-		my $token = $observer->query_safe($release eq 'zk_lease_release'
-			? "SELECT zk_lease('tx/sync', 'test', '60s')" : "SELECT zk_hold('tx/sync', 'test')");
+		my $token = $observer->query_safe($release eq 'zk_release_lease'
+			? "SELECT zk_try_lease('tx/sync', 'test', '60s')" : "SELECT zk_hold('tx/sync', 'test')");
 		$before = $session->query_safe($insert_lsn);
 		$session->query_safe('INSERT INTO unsafe VALUES (3)');
 		is($observer->query_safe(sprintf $flushed, $before), 'f', 'work under it is not flushed');

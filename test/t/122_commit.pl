@@ -222,12 +222,12 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 	# Its guard would wait for standbys ahead of that, so none is demanded when it comes, which
 	# the first one does not hear.
 	my ($first, $session, $next) = map { background($node, @short) } 1 .. 3;
-	my $token = $next->query_safe("SELECT zk_lease('news', 'app', '1 day')");
+	my $token = $next->query_safe("SELECT zk_try_lease('news', 'app', '1 day')");
 	$session->query_safe("SET synchronous_commit = local; BEGIN; INSERT INTO written VALUES ('leased'); NOTIFY news");
 	hold_up_notifiers($first);
 	kill STOP => $first->pid;
 	set_standbys('');
-	start_to_wait_for_notifiers($session, "SELECT zk_xact_lease('news', $token); COMMIT");
+	start_to_wait_for_notifiers($session, "SELECT zk_require_lease('news', $token); COMMIT");
 	$next->query_safe("SELECT zk_evict('news', $token), pg_sleep(1.4)");
 	kill CONT => $first->pid;
 	$first->wait_result;

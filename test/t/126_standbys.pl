@@ -79,7 +79,7 @@ foreach my $level (qw(off local))
 
 subtest 'a lease' => sub {
 	my $session = background($berlin);
-	my $begin = "SELECT zk_lease('leased', 'app', '20s') AS token \\gset\nBEGIN; SELECT zk_xact_lease('leased', :token);";
+	my $begin = "SELECT zk_try_lease('leased', 'app', '20s') AS token \\gset\nBEGIN; SELECT zk_require_lease('leased', :token);";
 	$session->query_safe("$begin INSERT INTO written VALUES ('early')");
 	while_away(
 		sub {
@@ -95,8 +95,8 @@ subtest 'a lease' => sub {
 	is(written('leased'), 1, 'and is written');
 
 	# Who takes standbys off the list lets the commits go on that wait for them.
-	$session->query_safe("SELECT zk_lease('leased for long', 'app', '1 day') AS token \\gset
-		BEGIN; SELECT zk_xact_lease('leased for long', :token); INSERT INTO written VALUES ('let go on')");
+	$session->query_safe("SELECT zk_try_lease('leased for long', 'app', '1 day') AS token \\gset
+		BEGIN; SELECT zk_require_lease('leased for long', :token); INSERT INTO written VALUES ('let go on')");
 	while_away(
 		sub {
 			$session->start_query('COMMIT');
@@ -118,9 +118,9 @@ subtest 'a lease' => sub {
 
 subtest 'a lease that is given up over another connection' => sub {
 	my $session = background($berlin, 'zklock.commit_guard' => 'quorum');
-	$session->query_safe("SELECT zk_lease('given up', 'app', '60s') AS token \\gset
-		BEGIN; SELECT zk_xact_lease('given up', :token); INSERT INTO written VALUES ('given up')");
-	is($other->query_safe("SELECT zk_lease_release('given up', token) FROM zk_leader('given up')"), 't', 'it is');
+	$session->query_safe("SELECT zk_try_lease('given up', 'app', '60s') AS token \\gset
+		BEGIN; SELECT zk_require_lease('given up', :token); INSERT INTO written VALUES ('given up')");
+	is($other->query_safe("SELECT zk_release_lease('given up', token) FROM zk_leader('given up')"), 't', 'it is');
 	assert_query($session, 'COMMIT', '40001', 'and who asks a quorum does not commit');
 	is(written('given up'), 0, 'nothing is written');
 	$session->quit;

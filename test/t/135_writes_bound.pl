@@ -17,7 +17,7 @@ $node->safe_psql('postgres', "CREATE ROLE flood LOGIN; CREATE ROLE other LOGIN; 
 	GRANT zklock_operator TO flood; GRANT INSERT, SELECT ON work TO flood; CREATE DATABASE second");
 $node->safe_psql('second', 'CREATE EXTENSION zklock');
 my $admin = background($node, holds => 'asked');
-my $token = $admin->query_safe("SELECT zk_lease('held', 'app', '10min')");
+my $token = $admin->query_safe("SELECT zk_try_lease('held', 'app', '10min')");
 
 sub last_zxid { return hex($zk->four_letter_word('srvr') =~ /^Zxid: 0x([0-9a-f]+)/m ? $1 : die 'no zxid'); }
 
@@ -67,10 +67,10 @@ subtest 'whatever is written, by all backends of a role together' => sub {
 	my %call = (
 		'locks' => "PERFORM zk_lock('locks'); PERFORM zk_unlock('locks')",
 		'containers' => "PERFORM zk_try_lock('new/' || i || '/a/b/c'); PERFORM zk_unlock('new/' || i || '/a/b/c')",
-		'leases' => "PERFORM zk_lease('lease/' || i, 'app', '60s')",
-		'places in line' => "PERFORM zk_lease('held', 'app' || i, '60s', place => true)",
-		'renewals' => "PERFORM zk_lease_renew('held', $token, '10min')",
-		'what is not there' => "PERFORM zk_lease_renew('held', 1, '10min')",
+		'leases' => "PERFORM zk_try_lease('lease/' || i, 'app', '60s')",
+		'places in line' => "PERFORM zk_try_lease('held', 'app' || i, '60s', place => true)",
+		'renewals' => "PERFORM zk_renew_lease('held', $token, '10min')",
+		'what is not there' => "PERFORM zk_renew_lease('held', 1, '10min')",
 		'leaders' => "PERFORM zk_leader('held')",
 		'runs' => "PERFORM zk_run_once('job', i::text)",
 		'requests' => "PERFORM zk_request_release('asked')",
@@ -116,7 +116,7 @@ subtest 'what is refused' => sub {
 	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'and no znode';
 	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'and cannot be allowed by the role itself');
 
-	$session->query(again(1, "PERFORM zk_lease_renew('held', $token, '10min')"));
+	$session->query(again(1, "PERFORM zk_renew_lease('held', $token, '10min')"));
 	is($admin->query_safe("SELECT owner, token FROM zk_leader('held')"), "app|$token", 'a lease whose renewal is refused is held');
 	$session->quit;
 };
@@ -125,10 +125,10 @@ subtest 'what releases is never refused' => sub {
 	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.max_creates TO flood');
 	my ($session, $fellow) = map { background($node, user => 'flood') } 1 .. 2;
 	$_->query_safe('SET zklock.max_creates = 0') foreach $session, $fellow;
-	my $lease = $session->query_safe("SELECT zk_lease('own', 'app', '10min')");
+	my $lease = $session->query_safe("SELECT zk_try_lease('own', 'app', '10min')");
 	$session->query_safe("SELECT zk_lock('own lock')");
 	$fellow->query_safe("SELECT zk_lock('of fellow')");
-	$session->query_safe("BEGIN; SELECT zk_xact_lease('own', $lease); INSERT INTO work VALUES (1)");
+	$session->query_safe("BEGIN; SELECT zk_require_lease('own', $lease); INSERT INTO work VALUES (1)");
 
 	# Proofs of commits are counted, and not refused, so there is no room for twenty seconds.
 	$_->query_safe('SET zklock.max_creates = 1') foreach $session, $fellow;
@@ -137,10 +137,10 @@ subtest 'what releases is never refused' => sub {
 	assert_query($session, 'COMMIT', '53400', 'but for one that would renew a lease');
 	is($session->query_safe('SELECT count(*) FROM work WHERE i = 1'), 0, 'which commits nothing');
 	$session->query_safe('SET zklock.max_creates = 1');
-	assert_query($session, "SELECT zk_lease('left', 'app', '60s')", '53400', 'and what is new');
+	assert_query($session, "SELECT zk_try_lease('left', 'app', '60s')", '53400', 'and what is new');
 	assert_no_nodes($zk, lock_path('left'));
 	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock');
-	is($session->query_safe("SELECT zk_lease_release('own', $lease)"), 't', 'a lease, which was still held');
+	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease, which was still held');
 	is($fellow->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks');
 	assert_soon { !$zk->ephemerals(lock_path('own lock')) && !$zk->ephemerals(lock_path('of fellow')) } 'and they are gone';
 	$_->quit foreach $session, $fellow;

@@ -51,10 +51,10 @@ subtest 'the lock above' => sub {
 			$call =~ /xact/ ? '' : '1|0', 'zk_all_locks');
 		$session->query_safe('SELECT zk_unlock_all()');
 	}
-	is($session->query_safe("SELECT zk_lease('orders', 'app', '60 s', '60 s') > 0"), 't', 'a lease');
+	is($session->query_safe("SELECT zk_try_lease('orders', 'app', '60 s', '60 s') > 0"), 't', 'a lease');
 	is($session->query_safe("SELECT owner FROM zk_leader('orders')"), 'app', 'zk_leader');
-	is($session->query_safe("SELECT zk_lease('orders', 'app', '60 s') > 0"), 't', 'its renewal');
-	is($session->query_safe("SELECT zk_lease_release('orders', token) FROM zk_leader('orders')"), 't', 'its end');
+	is($session->query_safe("SELECT zk_try_lease('orders', 'app', '60 s') > 0"), 't', 'its renewal');
+	is($session->query_safe("SELECT zk_release_lease('orders', token) FROM zk_leader('orders')"), 't', 'its end');
 	is($session->query_safe("SELECT zk_hold('orders', 'why', '60 s') > 0"), 't', 'a hold');
 	is($session->query_safe("SELECT zk_release_hold('orders', token) FROM zk_lock_queue('orders') WHERE position = 1"), 't', 'its end');
 	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('orders') WHERE position IS NOT NULL"), 0, 'nothing left');
@@ -94,7 +94,7 @@ my %contender = (
 	'Hive, persistent' => [ 'LOCK-EXCLUSIVE-', sequential => 1 ],
 	'Hive, in other words' => [ 'LOCK-EXCLUSIVE-', sequential => 1, data => '{"client":"zklock","format":1,"node":"name"}' ],
 	'a hold' => sub { $other->query_safe("SELECT zk_hold('orders', 'why')") },
-	'a lease' => sub { $other->query_safe("SELECT zk_lease('orders', 'app', '1 h', '60 s')") });
+	'a lease' => sub { $other->query_safe("SELECT zk_try_lease('orders', 'app', '1 h', '60 s')") });
 
 foreach my $kind (sort keys %contender)
 {

@@ -130,9 +130,9 @@ subtest 'more locks than can be kept' => sub {
 subtest 'a lease' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('leased')");
-	is($rival->query_safe("SELECT zk_lease('leased', 'app', '9s')"), '', 'nobody gets one while the lock is held');
+	is($rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')"), '', 'nobody gets one while the lock is held');
 	$keeper->query_safe("SELECT zk_unlock('leased')");
-	assert_soon { $rival->query_safe("SELECT zk_lease('leased', 'app', '9s')") ne '' } 'but while it is merely kept';
+	assert_soon { $rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')") ne '' } 'but while it is merely kept';
 };
 
 subtest 'a set, and a lock that is held' => sub {

@@ -126,7 +126,7 @@ subtest 'a hold that was given up' => sub {
 subtest 'a lease that was given up' => sub {
 	my $holder = background($other, holds => 'lease');
 	my $session = session();
-	$session->start_query("SELECT zk_lease('lease', 'app', '1h', '3s') IS NULL");
+	$session->start_query("SELECT zk_try_lease('lease', 'app', '1h', '3s') IS NULL");
 	assert_nodes($zk, lock_path('lease'), 2, 'it waits');
 	$client->set_acl(lock_path('lease'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
 	is($session->wait_result, 't', 'it is not granted');
@@ -142,10 +142,10 @@ subtest 'the name of a lock that has leases again' => sub {
 	truncate_file();
 	my $worker = cluster('worker', $zk, servers => $proxy->address,
 		'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
-	$worker->safe_psql('postgres', "SELECT zk_lease('awake', 'worker', '1 day')");
+	$worker->safe_psql('postgres', "SELECT zk_try_lease('awake', 'worker', '1 day')");
 	truncate_file();
 	my $name = lock_path('.leases/named');
-	my $lease = "SELECT zk_lease_release('named', zk_lease('named', 'app', '1h'))";
+	my $lease = "SELECT zk_release_lease('named', zk_try_lease('named', 'app', '1h'))";
 	assert_soon { scalar of_type(8) } 'the worker looks', 60;    # getChildren
 	my $held = hold_up($multi, 1, sub { $other->safe_psql('postgres', $lease); });
 	assert_soon { !$client->exists($name) } 'the name is dropped in the next round', 60;

@@ -45,11 +45,11 @@ sub commit_ends ($session, $what)
 sub lessee ($delay, $timeout, $ttl, @names)
 {
 	my $near = background($node);
-	my %token = map { $_ => $near->query_safe("SELECT zk_lease('$_', 'app', '$ttl')") } @names;
+	my %token = map { $_ => $near->query_safe("SELECT zk_try_lease('$_', 'app', '$ttl')") } @names;
 	my $far = Proxy->new($zk->connect_string, delay => $delay);
 	my $session = background($node, 'zklock.session_timeout' => $timeout);
 	$session->query_safe("SET zklock.servers = '" . $far->address . "'");
-	return ($session, $far, $near, map { "SELECT zk_xact_lease('$_', $token{$_});" } @names);
+	return ($session, $far, $near, map { "SELECT zk_require_lease('$_', $token{$_});" } @names);
 }
 
 # Alone each is fresh when its answer is there; of a lock and a lease never both.
@@ -78,7 +78,7 @@ subtest 'many leases' => sub {
 	my ($session, $far, $near, @rests) = lessee(0.075, '4s', '60s', @names);
 	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (3)");
 	# Somebody else renews them meanwhile, and each version is another one.
-	$near->query_safe("SELECT zk_lease('$_', 'app', '60s')") foreach @names;
+	$near->query_safe("SELECT zk_try_lease('$_', 'app', '60s')") foreach @names;
 	is(commit_ends($session, 'twelve leases'), '00000', 'are renewed, and read, together');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'what rests on them is written');
 

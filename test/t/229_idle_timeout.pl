@@ -94,8 +94,8 @@ subtest 'looks and settings' => sub {
 # asks, by another session.
 subtest 'a lease' => sub {
 	my $session = background($node, 'zklock.idle_timeout' => $idle, 'zklock.commit_guard' => 'quorum');
-	my $token = $session->query_safe("SELECT zk_lease('job', 'app', '1h')");
-	$session->query_safe("BEGIN; CREATE TABLE leased (); SELECT zk_xact_lease('job', $token)");
+	my $token = $session->query_safe("SELECT zk_try_lease('job', 'app', '1h')");
+	$session->query_safe("BEGIN; CREATE TABLE leased (); SELECT zk_require_lease('job', $token)");
 	wait_until_ended($session);
 	assert_query($session, 'COMMIT', '00000', 'the transaction commits');
 	is($session->error, '', 'without a word');

@@ -31,7 +31,7 @@ my @tries = (
 	[ "zk_try_lock('asked')", 'lock_timeout' ],
 	[ "zk_try_lock('asked')", 'zklock.connect_timeout' ],
 	[ "zk_try_lock(ARRAY['asked', 'asked too'])", 'zklock.connect_timeout' ],
-	[ "zk_lease('leased', 'app', '9s')", 'zklock.connect_timeout' ]);
+	[ "zk_try_lease('leased', 'app', '9s')", 'zklock.connect_timeout' ]);
 
 # These say themselves that the time was too short.
 my @waits = (

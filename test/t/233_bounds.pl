@@ -22,18 +22,18 @@ my %call = (
 	zk_lock_shared => [ "SELECT zk_lock_shared(NAME, TIMEOUT)", '55P03' ],
 	semaphore => [ "SELECT zk_xact_lock(NAME, TIMEOUT, 3)", '55P03' ],
 	zk_call_lock => [ "SELECT zk_call_lock(NAME, TIMEOUT)", '55P03' ],
-	zk_wait_lock => [ "CALL zk_wait_lock(NAME, TIMEOUT)", '55P03' ],
+	zk_commit_and_lock => [ "CALL zk_commit_and_lock(NAME, TIMEOUT)", '55P03' ],
 	'several locks' => [ "SELECT zk_lock(ARRAY[NAME, NAME || '2'], TIMEOUT)", '55P03' ],
 	zk_lock_path => [ "SELECT zk_lock_path(NAME || '/below', TIMEOUT)", '55P03' ],
 	zk_hold => [ "SELECT zk_hold(NAME, 'why', TIMEOUT)", '55P03' ],
 	zk_try_lock => [ "SELECT zk_try_lock(NAME, TIMEOUT)", '08001' ],
 	'try of several' => [ "SELECT zk_try_lock(ARRAY[NAME, NAME || '2'], TIMEOUT)", '08001' ],
-	zk_lease => [ "SELECT zk_lease(NAME, 'owner', '60s', TIMEOUT)", '08001' ],
+	zk_try_lease => [ "SELECT zk_try_lease(NAME, 'owner', '60s', TIMEOUT)", '08001' ],
 	# These have no timeout, and wait for nobody.
 	zk_run_once => [ "SELECT zk_run_once(NAME, 'slot')" ],
 	zk_request_release => [ "SELECT zk_request_release(NAME)" ],
-	zk_lease_renew => [ "SELECT zk_lease_renew(NAME, 1, '60s')" ],
-	zk_xact_lease => [ "SELECT zk_xact_lease(NAME, 1)" ]);
+	zk_renew_lease => [ "SELECT zk_renew_lease(NAME, 1, '60s')" ],
+	zk_require_lease => [ "SELECT zk_require_lease(NAME, 1)" ]);
 
 # The bounds: how each is set, and the timeout that is given with it.
 my %bound = (

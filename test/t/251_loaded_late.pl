@@ -76,7 +76,7 @@ subtest 'loaded late: refused' => sub {
 	foreach my $user ('app', undef)
 	{
 		my $session = background($node, user => $user);
-		foreach my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock('x')", "CALL zk_wait_lock('x')",
+		foreach my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock('x')", "CALL zk_commit_and_lock('x')",
 			"SELECT zk_is_held('x')", 'SELECT * FROM zk_session', 'SELECT * FROM zk_locks', "SELECT zk_fence('x')",
 			"SELECT zk_lock(ARRAY['x', 'y'])", $user ? () : ('SELECT * FROM zk_check()', "LOAD 'zklock'"))
 		{

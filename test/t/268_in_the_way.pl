@@ -32,10 +32,10 @@ my %in_the_way = (
 	"zk_xact_lock('simple')" => 'simple',
 	"zk_lock(ARRAY['a', 'simple'])" => 'simple',
 	"zk_hold('simple', 'why')" => 'simple',
-	"zk_lease('simple', 'app', '60s')" => 'simple',
+	"zk_try_lease('simple', 'app', '60s')" => 'simple',
 	"zk_lock('above/it')" => 'above',
 	"zk_try_lock('above/it/further')" => 'above',
-	"zk_lease('above/it', 'app', '60s')" => 'above');
+	"zk_try_lease('above/it', 'app', '60s')" => 'above');
 foreach my $call (sort keys %in_the_way)
 {
 	my $path = lock_path($in_the_way{$call});
@@ -84,7 +84,7 @@ subtest 'taken away, or gone' => sub {
 subtest 'elsewhere below the root' => sub {
 	my $holder = background($node, holds => 'asked');
 	foreach my $case ([ '.release' => "zk_request_release('asked')" ], [ '.once' => "zk_run_once('job', '1')" ],
-		[ '.leases' => "zk_lease('leased', 'app', '60s')" ])
+		[ '.leases' => "zk_try_lease('leased', 'app', '60s')" ])
 	{
 		my ($name, $call) = @$case;
 		my $path = lock_path($name);

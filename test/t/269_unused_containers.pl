@@ -16,8 +16,8 @@ my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => 1);
 # that, nothing stays that never had a child: what had one is the server's to remove.
 my %call = (
 	'a lock' => [ sub ($name) { return "zk_lock('$name')"; }, sub ($name) { return 'zk_unlock_all()'; } ],
-	'a lease' => [ sub ($name) { return "zk_lease('$name', 'app', '60s')"; },
-		sub ($name) { return "zk_lease_release('$name', (zk_leader('$name')).token)"; } ]);
+	'a lease' => [ sub ($name) { return "zk_try_lease('$name', 'app', '60s')"; },
+		sub ($name) { return "zk_release_lease('$name', (zk_leader('$name')).token)"; } ]);
 foreach my $what (sort keys %call)
 {
 	my ($take, $give) = @{ $call{$what} };

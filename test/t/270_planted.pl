@@ -206,7 +206,7 @@ SQL
 			  split /, /, $types;
 			next if $name =~ /^(zk_unlock_all|zk_disconnect|_zk_timeout_\w+|_zk_role_\w+|_zk_privileges_\w+|_zk_fences_applied)$/;
 			$values =~ s/::zk_timeout/::garden.zk_timeout/;
-			my $verb = $name eq 'zk_wait_lock' ? 'CALL' : 'SELECT';
+			my $verb = $name eq 'zk_commit_and_lock' ? 'CALL' : 'SELECT';
 			# A busy server may take longer to answer, and then a try raises.
 			foreach (1 .. 20)
 			{

@@ -80,11 +80,11 @@ subtest 'set while a lock is held that nobody takes away' => sub {
 subtest 'the worker whose clock is a day ahead' => sub {
 	set_clock(86400);
 	my $guard = cluster('guard', $zk, environment => { LD_PRELOAD => $shim }, 'zklock.lease_worker' => 'on');
-	$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
+	$guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 	my $names = lock_path('') . '.leases';
 	my $session = background($berlin);
 	my $round = sub {
-		$session->query_safe("SELECT zk_lease('a round', 'app', '2s')");
+		$session->query_safe("SELECT zk_try_lease('a round', 'app', '2s')");
 		return assert_nodes($zk, lock_path('a round'), 0, 'a round, which ends a lease');
 	};
 	$round->();

@@ -13,7 +13,7 @@ my ($here, $there) = (background($berlin), background($paris));
 
 sub lease ($session, $name, $owner, $more = "'30s'")
 {
-	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+	return $session->query_safe("SELECT zk_try_lease('$name', '$owner', $more)");
 }
 
 # A query that ends with that SQLSTATE and says that.
@@ -36,16 +36,16 @@ subtest 'one owner, from anywhere' => sub {
 	$there->query_safe('RESET lock_timeout');
 	cmp_ok(time - $since, '<', 30, 'which ends the wait');
 	is($there->query_safe("SELECT zk_try_lock('one')"), 'f', 'nor the lock');
-	is($there->query_safe("SELECT zk_lease_renew('one', $token, '30s')"), 't', 'renewed by its token');
-	is($there->query_safe("SELECT zk_lease_renew('one', $token + 1, '30s')"), 'f', 'not by another');
-	is($there->query_safe("SELECT zk_lease_renew('two', $token, '30s')"), 'f', 'nor of another lock');
-	is($there->query_safe("SELECT zk_lease_release('one', $token)"), 't', 'given up');
-	is($here->query_safe("SELECT zk_lease_renew('one', $token, '30s')"), 'f', 'not renewed after that');
-	assert_says($here, "SELECT zk_lease_release('one', $token)", '00000', 'nor given up again',
+	is($there->query_safe("SELECT zk_renew_lease('one', $token, '30s')"), 't', 'renewed by its token');
+	is($there->query_safe("SELECT zk_renew_lease('one', $token + 1, '30s')"), 'f', 'not by another');
+	is($there->query_safe("SELECT zk_renew_lease('two', $token, '30s')"), 'f', 'nor of another lock');
+	is($there->query_safe("SELECT zk_release_lease('one', $token)"), 't', 'given up');
+	is($here->query_safe("SELECT zk_renew_lease('one', $token, '30s')"), 'f', 'not renewed after that');
+	assert_says($here, "SELECT zk_release_lease('one', $token)", '00000', 'nor given up again',
 		qr/there is no lease of lock "one" with that token/);
 	my $next = lease($there, 'one', 'other');
 	cmp_ok($next, '>', $token, 'the next one has a greater token');
-	$there->query_safe("SELECT zk_lease_release('one', $next)");
+	$there->query_safe("SELECT zk_release_lease('one', $next)");
 	assert_no_nodes($zk, lock_path('one'));
 };
 
@@ -59,7 +59,7 @@ subtest 'what is seen of it' => sub {
 		'held|app|host:80|t', 'zk_lock_queue()');
 	like($there->query_safe("SELECT concat_ws('|', who, location) FROM zk_who('seen')"),
 		qr/^app\|lease until \d\d:\d\d:\d\d$/, 'zk_who()');
-	$there->query_safe("SELECT zk_lease_renew('seen', $token, '40s')");
+	$there->query_safe("SELECT zk_renew_lease('seen', $token, '40s')");
 	is($here->query_safe("SELECT owner, data FROM zk_leader('seen')"), 'app|host:80', 'a renewal keeps them');
 	lease($there, 'seen', 'app', "'30s', data => 'other:81'");
 	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets them');
@@ -76,7 +76,7 @@ subtest 'what is seen of it' => sub {
 	my $names = join ' ', sort $zk->client->children(lock_path('.leases'));
 	like($names, qr/\bp%252Fq p%2Fq\b/, 'two names are two for the worker');
 	is($here->query_safe("SELECT zk_evict('seen', $token)"), 't', 'evicted');
-	is($here->query_safe("SELECT zk_lease_renew('seen', $token, '30s')"), 'f', 'and gone');
+	is($here->query_safe("SELECT zk_renew_lease('seen', $token, '30s')"), 'f', 'and gone');
 };
 
 subtest 'whoever does not renew loses it' => sub {
@@ -84,7 +84,7 @@ subtest 'whoever does not renew loses it' => sub {
 	my $successor = background($paris);
 	start_to_wait($successor, "SELECT zk_lock('late', '60s')");
 	cmp_ok($successor->wait_result, '>', $token, 'a waiter of another cluster gets the lock');
-	is($here->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 'f', 'no renewal');
+	is($here->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 'f', 'no renewal');
 	$successor->query_safe("SELECT zk_unlock('late')");
 
 	$token = lease($here, 'late', 'app', "'2s'");
@@ -100,11 +100,11 @@ subtest 'who renews it keeps it' => sub {
 	$waiter->start_query("SELECT zk_lock('kept', '7s')");
 	while (!$waiter->is_done)
 	{
-		is($here->query_safe("SELECT zk_lease_renew('kept', $token, '4s')"), 't', 'renewed') or last;
+		is($here->query_safe("SELECT zk_renew_lease('kept', $token, '4s')"), 't', 'renewed') or last;
 		$here->query_safe('SELECT pg_sleep(0.3)');
 	}
 	assert_ends($waiter, '55P03', 'and the waiter does not get it');
-	$here->query_safe("SELECT zk_lease_release('kept', $token, '3s')");
+	$here->query_safe("SELECT zk_release_lease('kept', $token, '3s')");
 	is(lease($here, 'kept', 'app', "'2s'"), '', 'kept after its release, from its owner, too');
 	my $from = -s $paris->logfile;
 	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'until that time is over';
@@ -119,74 +119,74 @@ subtest 'a place in the queue' => sub {
 	is(lease(background($paris), 'line', 'second', "'60s', place => true"), '', 'the second, too');
 	assert_nodes($zk, lock_path('line'), 3, 'the places are there');
 	my $place = $here->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
-	is($there->query_safe("SELECT zk_lease_renew('line', $place, '30s')"), 'f', 'and no leases yet');
+	is($there->query_safe("SELECT zk_renew_lease('line', $place, '30s')"), 'f', 'and no leases yet');
 	$here->query_safe("SELECT zk_unlock('line')");
 	assert_nodes($zk, lock_path('line'), 2, 'the lock is not');
 	is(lease($here, 'line', 'second', "'60s'"), '', 'it is not the turn of the second');
 	my $token = lease($here, 'line', 'first', "'60s'");
 	cmp_ok($token, '>', 0, 'it is that of the first');
 	my $waiting = background($paris);
-	$waiting->start_query("SELECT zk_lease('line', 'second', '60s', '30s')");
-	$here->query_safe("SELECT zk_lease_release('line', $token)");
+	$waiting->start_query("SELECT zk_try_lease('line', 'second', '60s', '30s')");
+	$here->query_safe("SELECT zk_release_lease('line', $token)");
 	cmp_ok($waiting->wait_result, '>', 0, 'then that of the second, who waited');
 };
 
 subtest 'a transaction that rests on it' => sub {
 	my $token = lease($there, 'work', 'app', "'2s'");
-	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");
 	is($berlin->safe_psql('postgres', 'SELECT who FROM work'), 'good', 'commits');
 
-	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('late')");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('late')");
 	assert_soon { $there->query_safe("SELECT zk_try_lock('work')") eq 't' } 'somebody else has the lock';
 	assert_says($here, 'COMMIT', '40001', 'it does not commit', qr/the lease of lock "work" with fencing token $token is not held/);
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'nothing of it');
-	assert_query($here, "SELECT zk_xact_lease('work', $token)", '40001', 'nor does another begin');
+	assert_query($here, "SELECT zk_require_lease('work', $token)", '40001', 'nor does another begin');
 	$there->query_safe("SELECT zk_unlock('work')");
 
 	$token = lease($there, 'work', 'app', "'60s'");
-	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); ROLLBACK TO a");
-	$there->query_safe("SELECT zk_lease_release('work', $token)");
+	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_require_lease('work', $token); ROLLBACK TO a");
+	$there->query_safe("SELECT zk_release_lease('work', $token)");
 	$here->query_safe("SET LOCAL zklock.commit_guard = quorum; INSERT INTO work VALUES ('no lease'); COMMIT");
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '2', 'rolled back, it does not count');
 
 	$token = lease($there, 'work', 'app', "'60s'");
-	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); RELEASE a;
-		SAVEPOINT b; SELECT zk_xact_lease('work', $token); ROLLBACK TO b; INSERT INTO work VALUES ('quorum')");
-	$there->query_safe("SELECT zk_lease_release('work', $token)");
+	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_require_lease('work', $token); RELEASE a;
+		SAVEPOINT b; SELECT zk_require_lease('work', $token); ROLLBACK TO b; INSERT INTO work VALUES ('quorum')");
+	$there->query_safe("SELECT zk_release_lease('work', $token)");
 	$here->query_safe("SET zklock.commit_guard = quorum");
 	assert_query($here, 'COMMIT', '40001', 'quorum asks again');
 	# Of a thousand others a backend forgets what it knows; of this one it must not. The setting went
 	# with the transaction that failed.
 	$token = lease($there, 'work', 'app', "'60s'");
-	$here->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_xact_lease('work', $token);
+	$here->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('work', $token);
 		INSERT INTO work VALUES ('many');
-		SELECT count(zk_lease('many/' || i, 'app', '2s')) FROM generate_series(1, 1000) AS i");
+		SELECT count(zk_try_lease('many/' || i, 'app', '2s')) FROM generate_series(1, 1000) AS i");
 	$there->query_safe("SELECT zk_evict('work', $token)");
 	assert_query($here, 'COMMIT', '40001', 'among very many leases');
 	$here->query_safe('RESET zklock.commit_guard');
-	foreach my $end ('zk_lease_release', 'zk_evict')
+	foreach my $end ('zk_release_lease', 'zk_evict')
 	{
 		$token = lease($there, 'work', 'app', "'60s'");
-		$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
+		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
 	}
 	my $hasty = background($berlin, 'zklock.session_timeout' => '4s');
-	foreach my $end ('zk_lease_release', 'zk_evict')
+	foreach my $end ('zk_release_lease', 'zk_evict')
 	{
 		$token = lease($there, 'work', 'app', "'1 day'");
 		my $write = $end eq 'zk_evict' ? '' : "INSERT INTO work VALUES ('deposed');";
-		$hasty->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); $write SELECT pg_sleep(1.4)");
+		$hasty->query_safe("BEGIN; SELECT zk_require_lease('work', $token); $write SELECT pg_sleep(1.4)");
 		$there->query_safe("SELECT $end('work', $token)");
 		assert_query($hasty, 'COMMIT', '40001', "$end() elsewhere, after a third of the session timeout");
 	}
 	# A third of its session timeout is more than the whole term.
 	my $patient = background($berlin, 'zklock.session_timeout' => '30s');
 	$token = lease($there, 'work', 'app', "'5s'");
-	$patient->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('old'); SELECT pg_sleep(3.1)");
+	$patient->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('old'); SELECT pg_sleep(3.1)");
 	$there->query_safe("SELECT zk_evict('work', $token)");
 	assert_query($patient, 'COMMIT', '40001', 'no proof is older than six tenths of the term');
 	$token = lease($there, 'work', 'app', "'60s'");
-	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token)");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token)");
 	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
 };
 
@@ -194,10 +194,10 @@ subtest 'credentials that may not renew it' => sub {
 	my $session = background($berlin, first => "SET zklock.auth = 'digest:one:secret'");
 	my $token = lease($session, 'guarded', 'app');
 	$session->query_safe("SET zklock.auth = 'digest:other:secret'");
-	assert_says($session, "SELECT zk_lease_renew('guarded', $token, '30s')", '42501', 'a backend that knows the lease',
+	assert_says($session, "SELECT zk_renew_lease('guarded', $token, '30s')", '42501', 'a backend that knows the lease',
 		qr/could not use a lease/);
 	$session->query_safe("SET zklock.auth = 'digest:one:secret'");
-	is($session->query_safe("SELECT zk_lease_release('guarded', $token)"), 't', 'the former ones may');
+	is($session->query_safe("SELECT zk_release_lease('guarded', $token)"), 't', 'the former ones may');
 };
 
 # Other bad input: sql/lease.
@@ -205,7 +205,7 @@ subtest 'bad input' => sub {
 	$berlin->safe_psql('postgres', "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
 	$berlin->safe_psql('bytes', 'CREATE EXTENSION zklock');
 	my $bytes = "repeat(convert_from('\\xfc', 'SQL_ASCII'), 512)";
-	assert_says(background($berlin, database => 'bytes'), "SELECT zk_lease('bad', $bytes, '9s', data => $bytes)",
+	assert_says(background($berlin, database => 'bytes'), "SELECT zk_try_lease('bad', $bytes, '9s', data => $bytes)",
 		'22023', 'what is too long in UTF-8', qr/The owner has more than 512 bytes/);
 	assert_no_nodes($zk, lock_path('bad'));
 };

@@ -18,9 +18,9 @@ my $client = $zk->client;
 my $names = lock_path('') . '.leases';
 
 # The worker looks as long as there are leases below a root where its cluster has asked for one.
-$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
+$guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 
-sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
+sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
 
 # No contender of zklock's is there, for none would be seen by zk_lock_queue().
 foreach my $name ('dead', 'deep/100%/name')
@@ -28,18 +28,18 @@ foreach my $name ('dead', 'deep/100%/name')
 	my $token = lease($name, '2s');
 	assert_nodes($zk, lock_path($name), 1, "a lease of $name");
 	assert_nodes($zk, lock_path($name), 0, 'that nobody renews goes');
-	is($session->query_safe("SELECT zk_lease_renew('$name', $token, '2s')"), 'f', 'its owner hears of it');
+	is($session->query_safe("SELECT zk_renew_lease('$name', $token, '2s')"), 'f', 'its owner hears of it');
 }
 
 my $living = lease('living', '1 day');
 assert_soon { join(',', sort $client->children($names)) eq 'awake,living' } 'names without leases are dropped', 60;
-is($session->query_safe("SELECT zk_lease_renew('living', $living, '60s')"), 't', 'one that lives stays');
+is($session->query_safe("SELECT zk_renew_lease('living', $living, '60s')"), 't', 'one that lives stays');
 
 # A name that was dropped before its lease was there is noted again.
 lease('slow', '2s');
 assert_soon { !$client->exists("$names/slow") } 'a name is dropped', 60;
 $proxy->trap(15, 2, 'rest');    # create2: the name's, the lease's
-$session->start_query("SELECT zk_lease('slow', 'app', '2s')");
+$session->start_query("SELECT zk_try_lease('slow', 'app', '2s')");
 assert_soon { $proxy->is_sprung && !$client->exists("$names/slow") } 'and again, before its lease is made', 60;
 $proxy->heal;
 cmp_ok($session->wait_result, '>', 0, 'which is made then');

@@ -16,7 +16,7 @@ $berlin->safe_psql('postgres', 'CREATE TABLE work (who text)');
 
 sub lease ($session, $name, $owner, $more = "'60s'")
 {
-	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+	return $session->query_safe("SELECT zk_try_lease('$name', '$owner', $more)");
 }
 
 sub node_of ($name) { return (queue_nodes($zk, lock_path($name)))[0]; }
@@ -24,12 +24,12 @@ sub node_of ($name) { return (queue_nodes($zk, lock_path($name)))[0]; }
 subtest 'a call that ends in the middle' => sub {
 	lease($there, 'middle', 'other');
 	my $waiting = background($berlin);
-	start_in_queue($waiting, "SELECT zk_lease('middle', 'app', '60s', '60s')", $zk, lock_path('middle'), 2);
+	start_in_queue($waiting, "SELECT zk_try_lease('middle', 'app', '60s', '60s')", $zk, lock_path('middle'), 2);
 	$waiting->cancel;
 	assert_ends($waiting, '57014', 'cancelled while it waits');
 	wait_for_queue($zk, lock_path('middle'), 1);
 
-	start_in_queue($waiting, "SELECT zk_lease('middle', 'app', '2s', '60s')", $zk, lock_path('middle'), 2);
+	start_in_queue($waiting, "SELECT zk_try_lease('middle', 'app', '2s', '60s')", $zk, lock_path('middle'), 2);
 	my ($queue, $since) = (join(' ', queue_nodes($zk, lock_path('middle'))), time);
 	poll_until { $there->query_safe(q{SELECT zk_try_lock('middle')}); time > $since + 4 } 'twice its term to pass', 30;
 	is(join(' ', queue_nodes($zk, lock_path('middle'))), $queue, 'while it waits its place stays');
@@ -41,28 +41,28 @@ subtest 'a call that ends in the middle' => sub {
 
 	lease($here, 'create', 'app');
 	$proxy->trap(15, 1, 'replies');    # create2
-	start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '60s')", $zk, lock_path('create'), 2);
+	start_in_queue($here, "SELECT zk_try_lease('create', 'second', '60s', '60s')", $zk, lock_path('create'), 2);
 	$here->cancel;
 	assert_ends($here, '57014', 'cancelled before the reply to its create');
 	$proxy->heal;
 	wait_for_queue($zk, lock_path('create'), 1);
 
 	# What it has made another call of the owner's may have found, and renewed.
-	$there->query_safe(q{SELECT zk_lease_release('found', zk_lease('found', 'app', '60s'))});
+	$there->query_safe(q{SELECT zk_release_lease('found', zk_try_lease('found', 'app', '60s'))});
 	$proxy->trap(15, 1, 'replies');
-	start_in_queue($here, "SELECT zk_lease('found', 'app', '60s')", $zk, lock_path('found'), 1);
+	start_in_queue($here, "SELECT zk_try_lease('found', 'app', '60s')", $zk, lock_path('found'), 1);
 	my $token = lease($there, 'found', 'app');
 	$here->cancel;
 	assert_ends($here, '57014', 'cancelled likewise');
 	$proxy->heal;
 	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it has given up what it made';
-	is($there->query_safe("SELECT zk_lease_renew('found', $token, '60s')"), 't', 'and not what is renewed');
+	is($there->query_safe("SELECT zk_renew_lease('found', $token, '60s')"), 't', 'and not what is renewed');
 
 	foreach my $lost ('the reply to its create', 'its session')
 	{
 		my $program = $here->query_safe('SELECT program_pid FROM zk_session');
 		$proxy->trap(15, 1, 'replies');
-		start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '4s')", $zk, lock_path('create'), 2);
+		start_in_queue($here, "SELECT zk_try_lease('create', 'second', '60s', '4s')", $zk, lock_path('create'), 2);
 		kill KILL => $program if $lost eq 'its session';
 		$proxy->come_back;
 		is($here->wait_result, '', "$lost is lost");
@@ -72,7 +72,7 @@ subtest 'a call that ends in the middle' => sub {
 	{
 		$token = lease($here, "given up by $how->[0]", 'app');
 		$proxy->trap($how->[0], 1, 'replies');
-		$here->start_query("SELECT zk_lease_release('given up by $how->[0]', $token$how->[1])");
+		$here->start_query("SELECT zk_release_lease('given up by $how->[0]', $token$how->[1])");
 		poll_until { $proxy->is_sprung } 'it to be given up', 30;
 		$proxy->come_back;
 		is($here->wait_result, 't', 'the reply to its end is lost');
@@ -83,11 +83,11 @@ subtest 'two calls of one owner at a time' => sub {
 	my @sessions = ($here, $there);
 	foreach my $round (1 .. 10)
 	{
-		$_->start_query("SELECT zk_lease('twice$round', 'app', '60s', '10s')") foreach @sessions;
+		$_->start_query("SELECT zk_try_lease('twice$round', 'app', '60s', '10s')") foreach @sessions;
 		my @tokens = map { $_->wait_result } @sessions;
 		is($tokens[0], $tokens[1], 'one token') or last;
 		assert_nodes($zk, lock_path("twice$round"), 1, 'one node is left');
-		$here->query_safe("SELECT zk_lease_release('twice$round', $tokens[1])");
+		$here->query_safe("SELECT zk_release_lease('twice$round', $tokens[1])");
 	}
 };
 
@@ -95,16 +95,16 @@ subtest 'two calls of one owner at a time' => sub {
 subtest 'a wait ends when it is to' => sub {
 	my $token = lease($there, 'line', 'first');
 	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
-	start_to_wait($here, "SELECT zk_lease('line', 'second', '1 day', '60s')");
+	start_to_wait($here, "SELECT zk_try_lease('line', 'second', '1 day', '60s')");
 	my $since = time;
-	$there->query_safe("SELECT zk_lease_release('line', $token)");
+	$there->query_safe("SELECT zk_release_lease('line', $token)");
 	cmp_ok($here->wait_result, '>', $token, 'of a place that was there');
 	cmp_ok(time - $since, '<', 30, 'at once');
 
 	$token = lease($there, 'refused', 'first', "'2s'");
 	$stranger->set_acl(lock_path('refused'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
 	my $from = -s $berlin->logfile;
-	$here->start_query("SELECT zk_lease('refused', 'second', '1 day', '60s')");
+	$here->start_query("SELECT zk_try_lease('refused', 'second', '1 day', '60s')");
 	assert_soon { $berlin->log_contains(qr/removing a lease below znode "\S+\/refused" that was not renewed for 2000 ms/, $from) }
 		'a delete is tried';
 	$stranger->set_acl(lock_path('refused'), [ [ 31, 'world', 'anyone' ] ]);
@@ -112,9 +112,9 @@ subtest 'a wait ends when it is to' => sub {
 
 	$token = lease($there, 'refused too', 'app');
 	$stranger->set_acl(lock_path('refused too'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
-	assert_query($there, "SELECT zk_lease_release('refused too', $token)", '42501', 'who gives it up is told');
+	assert_query($there, "SELECT zk_release_lease('refused too', $token)", '42501', 'who gives it up is told');
 	$stranger->set_acl(lock_path('refused too'), [ [ 31, 'world', 'anyone' ] ]);
-	is($there->query_safe("SELECT zk_lease_release('refused too', $token)"), 't', 'and may try again');
+	is($there->query_safe("SELECT zk_release_lease('refused too', $token)"), 't', 'and may try again');
 };
 
 subtest 'what comes late' => sub {
@@ -124,14 +124,14 @@ subtest 'what comes late' => sub {
 	$proxy->trap(2, 1, 'rest');    # delete
 	$here->start_query("SELECT zk_try_lock('late')");
 	assert_soon { $proxy->is_sprung } 'and is over';
-	is($there->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 't', 'a renewal comes before the delete');
+	is($there->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 't', 'a renewal comes before the delete');
 	$proxy->heal;
 	is($here->wait_result, 'f', 'which deletes nothing then');
-	is($there->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 't', 'its owner has it still');
+	is($there->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 't', 'its owner has it still');
 
 	$proxy->trap(5, 1, 'replies');    # setData
 	$here->query_safe("BEGIN; INSERT INTO work VALUES ('late')");
-	$here->start_query("SELECT zk_xact_lease('late', $token)");
+	$here->start_query("SELECT zk_require_lease('late', $token)");
 	my $next = $there->query_safe("SELECT zk_lock('late', '30s')");
 	cmp_ok($next, '>', $token, 'somebody else has it before the reply to a renewal is there');
 	$proxy->heal;
@@ -146,7 +146,7 @@ subtest 'a server that hangs at COMMIT' => sub {
 		my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => $timeout,
 			first => "SET zklock.connect_timeout = '2s'");
 		my $token = lease($there, "hang $ttl", 'app', "'$ttl'");
-		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_xact_lease('hang $ttl', $token);
+		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('hang $ttl', $token);
 			INSERT INTO work VALUES ('hang')");
 		$proxy->cut;
 		my $since = time;
@@ -165,7 +165,7 @@ subtest 'a commit that follows at once' => sub {
 	foreach my $round (1 .. 20)
 	{
 		my $before = $version->();
-		$here->query_safe("BEGIN; INSERT INTO work VALUES ('at once'); SELECT zk_xact_lease('at once', $token); COMMIT");
+		$here->query_safe("BEGIN; INSERT INTO work VALUES ('at once'); SELECT zk_require_lease('at once', $token); COMMIT");
 		is($version->() - $before, 2, "round $round: one renewal by the call, and one by the commit");
 	}
 	$here->query_safe('RESET zklock.commit_guard');
@@ -173,8 +173,8 @@ subtest 'a commit that follows at once' => sub {
 
 subtest 'what others rely on' => sub {
 	my $token = lease($there, 'term', 'app');
-	$here->query_safe("BEGIN; SELECT zk_xact_lease('term', $token); INSERT INTO work VALUES ('long')");
-	is($there->query_safe("SELECT zk_lease_renew('term', $token, '2s')"), 't', 'renewed for less');
+	$here->query_safe("BEGIN; SELECT zk_require_lease('term', $token); INSERT INTO work VALUES ('long')");
+	is($there->query_safe("SELECT zk_renew_lease('term', $token, '2s')"), 't', 'renewed for less');
 	assert_query($there, "SELECT zk_lock('term', '4s')", '55P03', 'is not free sooner than it was said before');
 	$here->query_safe('COMMIT');
 
@@ -186,16 +186,16 @@ subtest 'what others rely on' => sub {
 	$stranger->set($forged, '{"owner":"x","ttl":"60000"}');
 	is($here->query_safe("SELECT zk_try_lock('else')"), 'f', 'a node of that name is seen');
 	$here->query_safe('SELECT pg_sleep(4.2)');
-	is($there->query_safe("SELECT zk_lease_renew('known', $token, '4s')"), 't', 'renewed');
+	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'renewed');
 	is($here->query_safe("SELECT zk_try_lock('known')"), 'f', 'the term begins with the renewal');
-	is($there->query_safe("SELECT zk_lease_renew('known', $token, '4s')"), 't', 'its owner has it still');
+	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'its owner has it still');
 	$stranger->delete($forged);
 };
 
 subtest 'nodes that strangers set or make' => sub {
 	my $token = lease($there, 'set', 'app', "'2s'");
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
-	is($here->query_safe("SELECT zk_lease_renew('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
+	is($here->query_safe("SELECT zk_renew_lease('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
 	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'it is there for the longest term');
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
 	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
@@ -208,10 +208,10 @@ subtest 'nodes that strangers set or make' => sub {
 	my @copy = ($path, '{"client":"zklock","owner":"app","ttl":"60000"}');
 	my $replace = sub { $stranger->delete($path); $stranger->create(@copy); };
 	$replace->();
-	is($here->query_safe("SELECT zk_lease_renew('anew', $token, '60s')"), 'f', 'one that was made anew is another');
+	is($here->query_safe("SELECT zk_renew_lease('anew', $token, '60s')"), 'f', 'one that was made anew is another');
 	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
 	$proxy->trap(5, 1, 'rest');    # setData
-	$here->start_query("SELECT zk_lease_release('anew', $token, '60s')");
+	$here->start_query("SELECT zk_release_lease('anew', $token, '60s')");
 	assert_soon { $proxy->is_sprung } 'it is about to be given up';
 	$replace->();
 	$stranger->set(@copy);
@@ -241,7 +241,7 @@ subtest 'a long queue' => sub {
 	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"60000"})) foreach 1 .. 600;
 	my $received = $zk->packets_received;
 	$proxy->trap(4, 1, 'replies');    # getData
-	$here->start_query("SELECT zk_lease('long', 'o600', '60s', place => true)");
+	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s', place => true)");
 	assert_soon { $zk->packets_received > $received + 256 } 'many leases are read at a time';
 	cmp_ok($zk->packets_received, '<', $received + 300, 'but not all');
 	$proxy->heal;
@@ -254,7 +254,7 @@ subtest 'a long queue' => sub {
 subtest 'names that the worker drops' => sub {
 	my $own = Proxy->new($zk->connect_string);
 	my $rome = cluster('rome', $zk, servers => $own->address, 'zklock.lease_worker' => 'on');
-	$rome->safe_psql('postgres', "SELECT zk_lease('awake', 'rome', '1 day')");
+	$rome->safe_psql('postgres', "SELECT zk_try_lease('awake', 'rome', '1 day')");
 	my ($name, $made) = (lock_path('.leases/fresh'), time);
 	$stranger->create($name, 'fresh');
 	lease($there, 'old', 'app', "'2s'");
@@ -273,10 +273,10 @@ subtest 'names that the worker drops' => sub {
 
 subtest 'where nothing can be written' => sub {
 	my $token = lease($there, 'read', 'app');
-	is($here->query_safe("BEGIN READ ONLY; SELECT zk_lease_renew('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
-	is($here->query_safe("BEGIN READ ONLY; SELECT zk_xact_lease('read', $token); COMMIT"), '', 'which may rest on it');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_renew_lease('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_require_lease('read', $token); COMMIT"), '', 'which may rest on it');
 	assert_query($here, "BEGIN; SELECT 1/0", '22012', 'an aborted transaction');
-	assert_query($here, "SELECT zk_lease_renew('read', $token, '60s')", '25P02', 'does nothing');
+	assert_query($here, "SELECT zk_renew_lease('read', $token, '60s')", '25P02', 'does nothing');
 	$here->query_safe('ROLLBACK');
 };
 
@@ -288,17 +288,17 @@ subtest 'a primary that fails' => sub {
 	$standby->start;
 	my $token = lease($here, 'failover', 'app', "'60s'");
 	my $session = background($standby);
-	is($session->query_safe("SELECT zk_lease_renew('failover', $token, '60s')"), 't', 'renewed on a standby');
-	$here->query_safe("BEGIN; SELECT zk_xact_lease('failover', $token); INSERT INTO work VALUES ('old'); COMMIT");
+	is($session->query_safe("SELECT zk_renew_lease('failover', $token, '60s')"), 't', 'renewed on a standby');
+	$here->query_safe("BEGIN; SELECT zk_require_lease('failover', $token); INSERT INTO work VALUES ('old'); COMMIT");
 	$berlin->wait_for_catchup($standby);
 	$berlin->stop('immediate');
 	$standby->promote;
-	$session->query_safe("BEGIN; SELECT zk_xact_lease('failover', $token); INSERT INTO work VALUES ('new'); COMMIT");
+	$session->query_safe("BEGIN; SELECT zk_require_lease('failover', $token); INSERT INTO work VALUES ('new'); COMMIT");
 	is($standby->safe_psql('postgres', "SELECT string_agg(who, ' ' ORDER BY who) FROM work WHERE who IN ('old', 'new')"),
 		'new old', 'the token is good on the new one');
 	is(lease($session, 'failover', 'app'), $token, 'and its owner has it');
 	is(lease($there, 'failover', 'other'), '', 'and nobody else');
-	is($session->query_safe("SELECT zk_lease_release('failover', $token)"), 't', 'until he gives it up');
+	is($session->query_safe("SELECT zk_release_lease('failover', $token)"), 't', 'until he gives it up');
 };
 
 done_testing();

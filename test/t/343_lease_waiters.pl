@@ -1,5 +1,5 @@
 
-# What it costs to wait in zk_lease() does not depend on how many wait. And though a waiter
+# What it costs to wait in zk_try_lease() does not depend on how many wait. And though a waiter
 # looks at no more than the lease just ahead, a dead one in the middle of the queue stops nobody.
 
 use ZkLockTest;
@@ -11,7 +11,7 @@ my @waiters;
 
 sub lease ($session, $name, $owner, $more = "'60s'")
 {
-	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+	return $session->query_safe("SELECT zk_try_lease('$name', '$owner', $more)");
 }
 
 # More of them in the queue; each renews its place every three seconds.
@@ -21,7 +21,7 @@ sub join_line ($name, $count)
 	{
 		my $number = @waiters + 1;
 		push @waiters, background($node);
-		start_in_queue($waiters[-1], "SELECT zk_lease('$name', 'app$number', '9s', '5min')", $zk, lock_path($name), $number + 1);
+		start_in_queue($waiters[-1], "SELECT zk_try_lease('$name', 'app$number', '9s', '5min')", $zk, lock_path($name), $number + 1);
 	}
 	return;
 }
@@ -58,7 +58,7 @@ subtest 'twenty wait at the cost of five' => sub {
 	is(scalar(grep { $_->is_done } @waiters), 1, 'and nobody else');
 	# Each is the next when the one before it is not renewed any more, or gives it up.
 	my $token = $waiters[0]->query_safe("SELECT (zk_leader('line')).token");
-	$waiters[0]->query_safe("SELECT zk_lease_release('line', $token)");
+	$waiters[0]->query_safe("SELECT zk_release_lease('line', $token)");
 	cmp_ok($waiters[1]->wait_result, '>', $token, 'the second has it when the first gives it up');
 	cmp_ok($waiters[2]->wait_result, '>', $token, 'the third when the second does not renew it');
 	@waiters = ();
@@ -68,9 +68,9 @@ subtest 'dead places in the middle' => sub {
 	my $token = lease($holder, 'dead', 'first', "'60s'");
 	lease($holder, 'dead', "dead$_", "'2s', place => true") foreach 1 .. 4;
 	my $waiter = background($node);
-	start_in_queue($waiter, "SELECT zk_lease('dead', 'living', '60s', '3min')", $zk, lock_path('dead'), 6);
+	start_in_queue($waiter, "SELECT zk_try_lease('dead', 'living', '60s', '3min')", $zk, lock_path('dead'), 6);
 	assert_soon { queue_nodes($zk, lock_path('dead')) == 2 } 'are removed by who waits behind the last of them';
-	$holder->query_safe("SELECT zk_lease_release('dead', $token)");
+	$holder->query_safe("SELECT zk_release_lease('dead', $token)");
 	cmp_ok($waiter->wait_result, '>', $token, 'who has it then');
 };
 
@@ -80,7 +80,7 @@ subtest 'a dead holder ahead of another client' => sub {
 	lease($holder, 'mixed', 'dead', "'2s'");
 	my $other = $client->contend(lock_path('mixed/x-lock-'));
 	my $waiter = background($node);
-	start_in_queue($waiter, "SELECT zk_lease('mixed', 'living', '60s', '3min')", $zk, lock_path('mixed'), 3);
+	start_in_queue($waiter, "SELECT zk_try_lease('mixed', 'living', '60s', '3min')", $zk, lock_path('mixed'), 3);
 	assert_soon { queue_nodes($zk, lock_path('mixed')) == 2 } 'is removed by the first lease behind both';
 	ok(!$waiter->is_done, 'the other client has the lock');
 	$client->delete($other);
@@ -91,11 +91,11 @@ subtest 'a dead holder ahead of another client' => sub {
 subtest 'a holder that renews' => sub {
 	my $token = lease($holder, 'renewed', 'app', "'3s'");
 	my $waiter = background($node);
-	$waiter->start_query("SELECT zk_lease('renewed', 'other', '60s', '7s')");
+	$waiter->start_query("SELECT zk_try_lease('renewed', 'other', '60s', '7s')");
 	my $is_held = 1;
 	until ($waiter->is_done || !$is_held)
 	{
-		$is_held = $holder->query_safe("SELECT zk_lease_renew('renewed', $token, '3s'), pg_sleep(0.2)") =~ /^t/;
+		$is_held = $holder->query_safe("SELECT zk_renew_lease('renewed', $token, '3s'), pg_sleep(0.2)") =~ /^t/;
 	}
 	ok($is_held, 'keeps its lease');
 	is($waiter->wait_result, '', 'and the waiter gets nothing');

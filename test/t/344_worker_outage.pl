@@ -15,7 +15,7 @@ my $session = background($owner);
 my $client = $zk->client;
 my $root = lock_path('') =~ s{/$}{}r;
 
-sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
+sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
 
 # A session that listens, and what it has heard so far.
 sub listener ($node)
@@ -32,7 +32,7 @@ sub listener ($node)
 # A worker looks below the roots where its cluster has asked for a lease.
 sub has_leased ($node, @setting)
 {
-	return background($node, @setting)->query_safe("SELECT zk_lease('awake', 'worker', '1 day')");
+	return background($node, @setting)->query_safe("SELECT zk_try_lease('awake', 'worker', '1 day')");
 }
 
 has_leased($guard);
@@ -67,7 +67,7 @@ subtest 'roots of others' => sub {
 	has_leased($guard, first => "SET zklock.root = '$root-session'");
 	foreach my $other ("$root-role", "$root-session")
 	{
-		$session->query_safe("SET zklock.root = '$other'; SELECT zk_lease('there', 'app', '2s'); RESET zklock.root");
+		$session->query_safe("SET zklock.root = '$other'; SELECT zk_try_lease('there', 'app', '2s'); RESET zklock.root");
 		assert_soon { !queue_nodes($zk, "$other/there") } "leases below $other are looked after", 90;
 	}
 	my $unseen = qr/does not look after leases in other ensembles/;
@@ -103,7 +103,7 @@ subtest 'many leases' => sub {
 	my $took = time - $since;
 	cmp_ok($took, '<', 25, 'though there are many leases');
 	note(sprintf 'after %.1f s', $took);
-	$session->query_safe("SET zklock.root = '$root-role'; SELECT zk_lease('few', 'app', '2s'); RESET zklock.root");
+	$session->query_safe("SET zklock.root = '$root-role'; SELECT zk_try_lease('few', 'app', '2s'); RESET zklock.root");
 	assert_soon { !queue_nodes($zk, "$root-role/few") } 'one below another root goes, too', 60;
 	$far->stop;
 	$client->delete("$root/.leases/many$_") foreach 1 .. 600;

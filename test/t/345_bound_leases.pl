@@ -18,15 +18,15 @@ my $away = background($paris);    # of a superuser
 
 sub lease ($session, $name, $more = '')
 {
-	return $session->query_safe("SELECT zk_lease('$name', 'mailer', '60s'$more)");
+	return $session->query_safe("SELECT zk_try_lease('$name', 'mailer', '60s'$more)");
 }
 
 # All that somebody else cannot do with a lease.
 sub assert_refused ($session, $name, $token, $what)
 {
-	foreach my $call ("zk_lease('$name', 'mailer', '60s')", "zk_lease('$name', 'mailer', '60s', bound => true)",
-		"zk_lease_renew('$name', $token, '60s')", "zk_xact_lease('$name', $token)", "zk_lease_release('$name', $token)",
-		"zk_lease_release('$name', $token, '60s')")
+	foreach my $call ("zk_try_lease('$name', 'mailer', '60s')", "zk_try_lease('$name', 'mailer', '60s', bound => true)",
+		"zk_renew_lease('$name', $token, '60s')", "zk_require_lease('$name', $token)", "zk_release_lease('$name', $token)",
+		"zk_release_lease('$name', $token, '60s')")
 	{
 		assert_query($session, "SELECT $call", '42501', "$what: $call");
 	}
@@ -44,16 +44,16 @@ foreach my $publishes ('on', 'off')
 		cmp_ok($token, '>', 0, 'is taken');
 		is($app->query_safe("SELECT owner, bound_to FROM zk_leader('$name')"), 'mailer|app', 'zk_leader() says to whom');
 		is(lease($deputy, $name), $token, 'a member renews it');
-		is($app->query_safe("SELECT zk_lease_renew('$name', $token, '60s')"), 't', 'and the role itself');
+		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 't', 'and the role itself');
 		assert_refused($stranger, $name, $token, 'another role');
 		assert_refused($away, $name, $token, 'another cluster');
 		$app->query_safe('SET ROLE stranger');
 		assert_refused($app, $name, $token, 'a backend that knows it, as another role');
-		$app->query_safe("RESET ROLE; BEGIN; SET LOCAL ROLE app; SELECT zk_xact_lease('$name', $token); INSERT INTO work VALUES ('x'); COMMIT");
+		$app->query_safe("RESET ROLE; BEGIN; SET LOCAL ROLE app; SELECT zk_require_lease('$name', $token); INSERT INTO work VALUES ('x'); COMMIT");
 		assert_refused($stranger, $name, $token, 'after a renewal');
-		is($stranger->query_safe("SELECT zk_lease('$name', 'other', '60s')"), '', 'for another owner it is a lease as any');
+		is($stranger->query_safe("SELECT zk_try_lease('$name', 'other', '60s')"), '', 'for another owner it is a lease as any');
 		is($away->query_safe("SELECT zk_evict('$name', $token)"), 't', 'zk_evict() ends it');
-		is($app->query_safe("SELECT zk_lease_renew('$name', $token, '60s')"), 'f', 'for the role, too');
+		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 'f', 'for the role, too');
 	};
 }
 $berlin->safe_psql('postgres', 'ALTER ROLE app RESET ALL');
@@ -64,21 +64,21 @@ subtest 'the binding stays what it was' => sub {
 	my $token = lease($app, 'stays', ', bound => true');
 	$berlin->safe_psql('postgres', 'ALTER ROLE app SET zklock.commit_guard = quorum');
 	my $owner = background($berlin, user => 'app');
-	$owner->query_safe("BEGIN; SELECT zk_xact_lease('stays', $token); INSERT INTO work VALUES ('x'); COMMIT");
+	$owner->query_safe("BEGIN; SELECT zk_require_lease('stays', $token); INSERT INTO work VALUES ('x'); COMMIT");
 	assert_refused($stranger, 'stays', $token, 'after a commit');
-	is($owner->query_safe("SELECT zk_lease_release('stays', $token)"), 't', 'given up');
+	is($owner->query_safe("SELECT zk_release_lease('stays', $token)"), 't', 'given up');
 	$token = lease($app, 'stays');
-	assert_query($app, "SELECT zk_lease('stays', 'mailer', '60s', bound => true)", '55000', 'one that is not bound is not bound later');
+	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => true)", '55000', 'one that is not bound is not bound later');
 	is(lease($stranger, 'stays'), $token, 'and is that of whoever names its owner');
-	assert_query($app, "SELECT zk_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'perhaps bound');
+	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'perhaps bound');
 };
 
 subtest 'a place in the queue' => sub {
-	my $first = $away->query_safe("SELECT zk_lease('line', 'first', '60s')");
+	my $first = $away->query_safe("SELECT zk_try_lease('line', 'first', '60s')");
 	is(lease($app, 'line', ', place => true, bound => true'), '', 'is taken');
 	my $place = $away->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
 	assert_refused($stranger, 'line', $place, 'it is nobody else\'s');
-	$away->query_safe("SELECT zk_lease_release('line', $first)");
+	$away->query_safe("SELECT zk_release_lease('line', $first)");
 	assert_refused($stranger, 'line', $place, 'nor when its turn is there');
 	is(lease($app, 'line'), $place, 'its role has it then');
 };
@@ -92,7 +92,7 @@ subtest 'a mark that cannot be read' => sub {
 	foreach my $bound ('1', '""', '"x"', '"/"', '"1/10"')
 	{
 		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":$bound}));
-		assert_query($away, "SELECT zk_lease_release('odd', $token)", '42501', "$bound: is bound to nobody here");
+		assert_query($away, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: is bound to nobody here");
 	}
 	# Like its own, but for what no number has.
 	my ($cluster, $role) = split /\//, $berlin->safe_psql('postgres',
@@ -100,7 +100,7 @@ subtest 'a mark that cannot be read' => sub {
 	foreach my $bound ("$cluster/${role}x", "$cluster/ $role", "$cluster/+$role", "$cluster/", "${cluster}0/$role")
 	{
 		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":"$bound"}));
-		assert_query($app, "SELECT zk_lease_release('odd', $token)", '42501', "$bound: nor is that");
+		assert_query($app, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: nor is that");
 	}
 };
 
@@ -111,28 +111,28 @@ subtest 'who gives up what others have' => sub {
 	my $token = lease($app, 'own');
 	my $again = background($berlin, user => 'app');
 	lease($again, 'own');
-	$again->query_safe("SELECT zk_lease_release('own', $token)");
+	$again->query_safe("SELECT zk_release_lease('own', $token)");
 	is($said->($others), 0, 'nothing is said of one\'s own');
 
 	$token = lease($app, 'other');
-	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_lease_release('other', $token, '60s')");
+	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_release_lease('other', $token, '60s')");
 	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, keep_for 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
 		1, 'with both roles, and who had it');
 
 	$token = lease($away, 'far');
-	$app->query_safe("SELECT zk_lease_release('far', $token)");
+	$app->query_safe("SELECT zk_release_lease('far', $token)");
 	is($said->(qr/lock "far" $others\n.* of cluster "paris"/), 1, 'of another cluster');
 
 	my $silent = background($berlin, first => 'SET zklock.publish_identity = off');
 	$token = lease($silent, 'silent');
-	$app->query_safe("SELECT zk_lease_release('silent', $token)");
+	$app->query_safe("SELECT zk_release_lease('silent', $token)");
 	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'of somebody who does not say who he is');
 	$token = lease($silent, 'silent');
-	$silent->query_safe("SELECT zk_lease_release('silent', $token)");
+	$silent->query_safe("SELECT zk_release_lease('silent', $token)");
 	is($said->(qr/lock "silent" $others/), 1, 'who gives up his own');
 
 	$token = lease($away, 'renewed');
-	$app->query_safe("SELECT zk_lease_renew('renewed', $token, '60s')") foreach 1 .. 3;
+	$app->query_safe("SELECT zk_renew_lease('renewed', $token, '60s')") foreach 1 .. 3;
 	is($said->(qr/renews a lease of ZooKeeper lock "renewed" $others/), 1, 'a renewal is said once');
 };
 

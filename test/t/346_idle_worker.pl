@@ -20,7 +20,7 @@ sub wait_for_rounds ($count)
 	return;
 }
 
-sub lease ($session, $name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
+sub lease ($session, $name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
 
 subtest 'no leases, no session' => sub {
 	my $received = $zk->packets_received;
@@ -30,7 +30,7 @@ subtest 'no leases, no session' => sub {
 	my $session = background($node);
 	my $token = lease($session, 'first', '1 day');
 	assert_soon { session_programs(worker()) == 1 } 'it wakes up for the first one', 60;
-	$session->query_safe("SELECT zk_lease_release('first', $token)");
+	$session->query_safe("SELECT zk_release_lease('first', $token)");
 	assert_soon { session_programs(worker()) == 0 } 'and sleeps when the last one is gone', 120;
 	is(scalar($zk->client->children(lock_path('.leases'))), 0, 'with the name of its lock');
 	lease($session, 'next', '2s');
@@ -50,7 +50,7 @@ subtest 'a tenant with many roots' => sub {
 	$node->safe_psql('postgres', "CREATE ROLE greedy LOGIN; GRANT SET ON PARAMETER zklock.root TO greedy;
 		CREATE ROLE modest LOGIN; ALTER ROLE modest SET zklock.root = '/modest'");
 	my $greedy = background($node, user => 'greedy');
-	$greedy->query_safe("SET zklock.root = '/greedy/$_'; SELECT zk_lease('there', 'app', '1 day')") foreach 1 .. 9;
+	$greedy->query_safe("SET zklock.root = '/greedy/$_'; SELECT zk_try_lease('there', 'app', '1 day')") foreach 1 .. 9;
 	ok($node->log_contains(qr{does not look after leases below znode "/greedy/9"\n.*DETAIL:  .* 8 of one role}, $from),
 		'the log says which is too many');
 	lease(background($node, user => 'modest'), 'there', '2s');

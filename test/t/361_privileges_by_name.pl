@@ -33,7 +33,7 @@ sub refused ($session, $sql, $what, $row)
 # Each function of the extension that takes a text, or several, and what it needs for it.
 my %needs = (
 	(map { ("$_(text,interval,integer)" => 'lock') }
-		qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock zk_call_lock zk_try_call_lock zk_wait_lock)),
+		qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock zk_call_lock zk_try_call_lock zk_commit_and_lock)),
 	(map { ("$_(text,interval)" => 'share') }
 		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared
 		   zk_lock_path_shared zk_xact_lock_path_shared zk_try_lock_path_shared zk_try_xact_lock_path_shared)),
@@ -45,9 +45,9 @@ my %needs = (
 		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared)),
 	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
 	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs zk_leader)),
-	(map { ("zk_lease(text,text,$_,$_,text,boolean,boolean)" => 'lease', "zk_lease_renew(text,bigint,$_)" => 'lease',
-		"zk_lease_release(text,bigint,$_)" => 'lease') } qw(interval zk_timeout)),
-	'zk_xact_lease(text,bigint)' => 'lease',
+	(map { ("zk_try_lease(text,text,$_,$_,text,boolean,boolean)" => 'lease', "zk_renew_lease(text,bigint,$_)" => 'lease',
+		"zk_release_lease(text,bigint,$_)" => 'lease') } qw(interval zk_timeout)),
+	'zk_require_lease(text,bigint)' => 'lease',
 	'zk_all_locks(text)' => 'look: rows',
 	'zk_run_once(text,text,interval)' => 'run', 'zk_forget_run(text,text)' => 'run',
 	'zk_request_release(text,text)' => 'request',

@@ -19,13 +19,13 @@ my %lines = map { $_ => join '.*', map { quotemeta } split /\.\.\./ } $section =
 cmp_ok(scalar keys %lines, '>=', 10, 'the page names lines');
 
 my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
-my ($given_up, $renewed) = map { $paris->safe_psql('postgres', "SELECT zk_lease('$_', 'app', '1h')") } qw(given_up renewed);
+my ($given_up, $renewed) = map { $paris->safe_psql('postgres', "SELECT zk_try_lease('$_', 'app', '1h')") } qw(given_up renewed);
 my $offset = -s $berlin->logfile;
 $anna->query_safe(<<"SQL");
 SELECT zk_request_release('nightly', 'why');
 SELECT zk_evict('nightly', $token);
-SELECT zk_lease_release('given_up', $given_up, '1min');
-SELECT zk_lease_renew('renewed', $renewed, '1h');
+SELECT zk_release_lease('given_up', $given_up, '1min');
+SELECT zk_renew_lease('renewed', $renewed, '1h');
 SELECT zk_release_hold('held', zk_hold('held', 'why'));
 SELECT zk_run_once('job', 'slot'), zk_forget_run('job', 'slot');
 SELECT zk_grant('pay', 'bob', 'lock');

@@ -36,7 +36,7 @@ subtest 'a root of the session' => sub {
 		$session->query_safe("SET zklock.root = '$root'");
 		assert_denied($session, $name, "$name below $root");
 		assert_query($session, "SELECT zk_lock(ARRAY['$name', 'free'])", '42501', 'in a list');
-		assert_query($session, "SELECT zk_lease('$name', 'groot', '10s')", '42501', 'as a lease');
+		assert_query($session, "SELECT zk_try_lease('$name', 'groot', '10s')", '42501', 'as a lease');
 	}
 	$session->query_safe("SET zklock.root = '/prod'");
 	assert_query($session, "SELECT zk_try_lock('locks/vips')", '00000', 'a name that nothing covers is free');

@@ -87,16 +87,16 @@ subtest 'in vain' => sub {
 };
 
 subtest 'leases' => sub {
-	my $token = $first->query_safe("SELECT zk_lease('lease', 'app', '2 s')");
+	my $token = $first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s')");
 	counted('one', leases_taken => 1);
-	$first->query_safe("SELECT zk_lease('lease', 'app', '2 s'), zk_lease_renew('lease', $token, '2 s')");
-	is($second->query_safe("SELECT zk_lease('lease', 'other', '60 s')"), '', 'nobody else has it');
+	$first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s'), zk_renew_lease('lease', $token, '2 s')");
+	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')"), '', 'nobody else has it');
 	counted('renewals and tries are none');
-	is($second->query_safe("SELECT zk_lease('lease', 'other', '60 s', place => true)"), '', 'a place');
+	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s', place => true)"), '', 'a place');
 	counted('a place is', leases_taken => 1);
-	assert_soon { $second->query_safe("SELECT zk_lease('lease', 'other', '60 s')") ne '' } 'its term is over';
+	assert_soon { $second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')") ne '' } 'its term is over';
 	counted('one has ended', leases_ended => 1);
-	$second->query_safe("SELECT zk_lease_release('lease', zk_lease('lease', 'other', '60 s'), '2 s')");
+	$second->query_safe("SELECT zk_release_lease('lease', zk_try_lease('lease', 'other', '60 s'), '2 s')");
 	counted('one was given up', leases_ended => 1);
 	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'and is gone later';
 	$second->query_safe("SELECT zk_unlock('lease')");

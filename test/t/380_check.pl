@@ -561,7 +561,7 @@ subtest 'clocks that differ' => sub {
 		clock => [ qr/^note: the ensemble's clock is behind ours by (?:2\d|30)\d{3} ms or more -> Set .* slot of zk_run_once\(\)/, 'by little' ]);
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is ahead of ours by (?:2 hours|119 minutes) or more/, 'are named' ]);
-	$node->safe_psql('postgres', "SELECT zk_lease('leased/100%', 'app', '1 hour'), zk_lease('long', 'app', '1 day')");
+	$node->safe_psql('postgres', "SELECT zk_try_lease('leased/100%', 'app', '1 hour'), zk_try_lease('long', 'app', '1 day')");
 	shows([ '', 'true', cluster('early', $zk, environment => ZooKeeper::clock('+2h')) ],
 		leases => [ qr/^warning: leases [^:]*: "leased\/100%" of "app" -> See .*zk_evict/, 'a lease whose term is over' ]);
 };
@@ -672,7 +672,7 @@ subtest 'leases' => sub {
 	$client->create_path(lock_path('') . '.leases');
 	$client->delete(lock_path('') . ".leases/$_") foreach $client->children(lock_path('') . '.leases');
 	is(check('', 'true', $plain)->{leases}, undef, 'without leases nothing is said of them');
-	$plain->safe_psql('postgres', "SELECT zk_lease('leased', 'app', '1 day')");
+	$plain->safe_psql('postgres', "SELECT zk_try_lease('leased', 'app', '1 day')");
 	like(check('', 'true', $plain)->{leases}, qr/^note: there are leases, and no lease worker .* -> Switch zklock.lease_worker on/,
 		'the lease worker is switched off');
 	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');

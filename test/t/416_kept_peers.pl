@@ -62,22 +62,22 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 }
 
 my $guard = cluster('guard', $zk, 'zklock.lease_worker' => 'on');
-$guard->safe_psql('postgres', "SELECT zk_lease('awake', 'guard', '1 day')");
+$guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 my ($owner, $second) = @sessions;
 foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock')
 {
 	my $peer = $peer{ Peer::library($kind) };
 	(my $lock = "leased/$kind") =~ tr/ /_/;
-	my $token = $owner->query_safe("SELECT zk_lease('$lock', 'app', '2s')");
+	my $token = $owner->query_safe("SELECT zk_try_lease('$lock', 'app', '2s')");
 	$peer->choose(lock_path($lock), $kind);
 	$peer->start_command('lock');
 	wait_for_queue($zk, lock_path($lock), 2);
-	$owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s'), pg_sleep(0.5) FROM generate_series(1, 6)");
-	is($owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
+	$owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s'), pg_sleep(0.5) FROM generate_series(1, 6)");
+	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
 	ok(!$peer->is_done, "$kind: it waits behind that");
 	is($peer->wait_answer, 'locked', "$kind: and has the lock when nobody renews it");
-	is($owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s')"), 'f', 'which the owner hears');
-	start_in_queue($second, "SELECT zk_lease('$lock', 'next', '2s', '60s')", $zk, lock_path($lock), 2);
+	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 'f', 'which the owner hears');
+	start_in_queue($second, "SELECT zk_try_lease('$lock', 'next', '2s', '60s')", $zk, lock_path($lock), 2);
 	ok(!$second->is_done, 'the next owner waits for it');
 	is($peer->ask('unlock'), 'unlocked', "$kind: it lets go");
 	cmp_ok($second->wait_result, '>', $token, 'and the next owner has the lock');

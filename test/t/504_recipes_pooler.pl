@@ -111,17 +111,17 @@ subtest 'leases' => sub {
 	my $pooler = Pooler->new;
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	$first->query_safe('BEGIN');
-	my $token = $second->query_safe("SELECT zk_lease('invoice', 'clerk', '60s')");
+	my $token = $second->query_safe("SELECT zk_try_lease('invoice', 'clerk', '60s')");
 	my $pid = pid($second);
 	isnt(pid($first), $pid, 'another server connection');
-	is($first->query_safe("SELECT zk_lease('invoice', 'clerk', '60s')"), $token, 'has the same lease');
+	is($first->query_safe("SELECT zk_try_lease('invoice', 'clerk', '60s')"), $token, 'has the same lease');
 	$first->query_safe('COMMIT');
 	$direct->query_safe("SELECT pg_terminate_backend($pid, 60000)");
-	is($second->query("SELECT zk_lease_renew('invoice', $token, '60s')"), 't', 'which does not end with its connection')
+	is($second->query("SELECT zk_renew_lease('invoice', $token, '60s')"), 't', 'which does not end with its connection')
 	  or diag($second->error);
-	$first->query_safe("BEGIN; SELECT zk_xact_lease('invoice', $token); INSERT INTO work_done VALUES ('leased'); COMMIT");
+	$first->query_safe("BEGIN; SELECT zk_require_lease('invoice', $token); INSERT INTO work_done VALUES ('leased'); COMMIT");
 	is($direct->query_safe("SELECT count(*) FROM work_done WHERE what = 'leased'"), 1, 'a transaction that rests on it');
-	is($first->query_safe("SELECT zk_lease_release('invoice', $token)"), 't', 'released by another one');
+	is($first->query_safe("SELECT zk_release_lease('invoice', $token)"), 't', 'released by another one');
 };
 
 # With one server connection, everybody gets the same.
@@ -190,7 +190,7 @@ subtest 'session scope is refused' => sub {
 	($clerk, my $next) = map { session($pooler, user => 'clerk') } 1 .. 2;
 	foreach my $call (
 		"SELECT zk_lock('right')", "SELECT zk_lock(ARRAY['right'])",
-		"SELECT zk_try_lock_path_shared('right')", "CALL zk_wait_lock('right')")
+		"SELECT zk_try_lock_path_shared('right')", "CALL zk_commit_and_lock('right')")
 	{
 		assert_query($clerk, $call, '0A000', "$call is refused");
 		is($next->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the next client has no lock');
@@ -203,27 +203,27 @@ subtest 'session scope is refused' => sub {
 $direct->quit;
 $recipes->assert_all_taken;
 # Each client takes, renews and gives up leases over whatever connection it gets, and commits
-# with zk_xact_lease(). When PgBouncer is killed all of them begin again, as the same owners.
+# with zk_require_lease(). When PgBouncer is killed all of them begin again, as the same owners.
 subtest 'leases of 200 clients over five connections' => sub {
 	my $script = "$PostgreSQL::Test::Utils::tmp_check/leases.sql";
 	append_to_file($script, <<'END');
 \set lock :client_id % 4
 \set is_lease :client_id % 2
-SELECT coalesce(zk_lease('pool/:lock', 'client :client_id', '8s', place => random() < 0.5), 0) AS token
+SELECT coalesce(zk_try_lease('pool/:lock', 'client :client_id', '8s', place => random() < 0.5), 0) AS token
 \gset
 \if :token = 0
 \sleep 1500 ms
 \else
-SELECT zk_lease_renew('pool/:lock', :token, '8s');
+SELECT zk_renew_lease('pool/:lock', :token, '8s');
 BEGIN;
 SELECT set_config('zklock.commit_guard', CASE :is_lease WHEN 1 THEN 'lease' ELSE 'quorum' END, true);
-SELECT zk_xact_lease('pool/:lock', :token);
+SELECT zk_require_lease('pool/:lock', :token);
 SELECT v FROM pool_counter WHERE lock = :lock
 \gset
 UPDATE pool_counter SET v = :v + 1 WHERE lock = :lock;
 INSERT INTO pool_ledger VALUES (:lock, :v);
 COMMIT;
-SELECT zk_lease_release('pool/:lock', :token);
+SELECT zk_release_lease('pool/:lock', :token);
 \endif
 END
 	$berlin->safe_psql('app', 'CREATE TABLE pool_counter (lock int PRIMARY KEY, v int);

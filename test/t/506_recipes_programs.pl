@@ -307,7 +307,7 @@ subtest 'leaders in three languages' => sub {
 		$_->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')") foreach $berlin, $paris;
 		unlike($tick->($one), qr/^0/, 'an error of the work is one of the tick');
 		like($work->(), qr/^(2 0|0 2)$/, 'and rolled back');
-		$control->query_safe("SELECT zk_lease_release('mailer', token) FROM zk_leader('mailer')");
+		$control->query_safe("SELECT zk_release_lease('mailer', token) FROM zk_leader('mailer')");
 	}
 	assert_no_nodes($zk, '/zklock/mailer', 'nothing left');
 };

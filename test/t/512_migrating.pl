@@ -455,7 +455,7 @@ subtest 'the tables' => sub {
 		$session->query_safe("BEGIN; SELECT zk_lock('job')") if $statement =~ /unlock|fenc/;
 		$session->query_safe("DO \$\$ BEGIN IF zk_forget_run('nightly', '2026-11-20') THEN END IF; END \$\$");
 		my $token = '';
-		$token = $session->query_safe("SELECT zk_lease('job', 'app-1', '30 s')") if $statement =~ /zk_(lease_re|xact_lease|leader)/;
+		$token = $session->query_safe("SELECT zk_try_lease('job', 'app-1', '30 s')") if $statement =~ /zk_(re\w+_lease|leader)/;
 		isnt($session->query_safe($statement =~ s/\b\d{8,}\b/$token/r), 'f', $statement);
 		my ($name) = $statement =~ /(?<!zk)_lock\w*\('(job|etl)'/;
 		if ($name && $statement !~ /unlock|queue/)
@@ -465,7 +465,7 @@ subtest 'the tables' => sub {
 			  if $statement !~ /permits/;
 			$rival->quit;
 		}
-		if ($statement =~ /zk_(lease|xact_lease|leader)/)
+		if ($statement =~ /zk_(\w+_lease|leader)/)
 		{
 			# where no answer has come in time it raises
 			assert_becomes { $session->query("SELECT zk_try_lock('job', '100ms')") } 'f', 'a lease';

@@ -68,13 +68,13 @@ transaction that inserts a row under a lease, or under a lock: its function.
 sub lease ($backends, $what, $count)
 {
 	my $name = 'bench-lease';
-	my $token = $backends->query(0, "SELECT zk_lease('$name', 'bench', '1 hour')");
+	my $token = $backends->query(0, "SELECT zk_try_lease('$name', 'bench', '1 hour')");
 	my %does = (
-		renewal => [ "SELECT zk_lease_renew('$name', $token, '1 hour')" ],
+		renewal => [ "SELECT zk_renew_lease('$name', $token, '1 hour')" ],
 		'new lease' => [
-			"SELECT zk_lease('$name-new', 'bench', '1 hour')",
-			"SELECT zk_lease_release('$name-new', (zk_leader('$name-new')).token)" ],
-		zk_xact_lease => ["BEGIN; SELECT zk_xact_lease('$name', $token); $insert; COMMIT"],
+			"SELECT zk_try_lease('$name-new', 'bench', '1 hour')",
+			"SELECT zk_release_lease('$name-new', (zk_leader('$name-new')).token)" ],
+		zk_require_lease => ["BEGIN; SELECT zk_require_lease('$name', $token); $insert; COMMIT"],
 		zk_xact_lock => ["BEGIN; SELECT zk_xact_lock('$name-not'); $insert; COMMIT"]);
 	my ($timed, $after) = @{ $does{$what} };
 	my %seen = wait_times($backends->time_query(0, $count, '', $timed, $after // ''));

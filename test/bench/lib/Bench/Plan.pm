@@ -377,7 +377,7 @@ sub _guard ($self)
 sub _lease ($self)
 {
 	return { 1 => $self->_ours('lease', 'lease', \&Bench::Commits::lease,
-			'renewal', 'new lease', qw(zk_xact_lease zk_xact_lock)) };
+			'renewal', 'new lease', qw(zk_require_lease zk_xact_lock)) };
 }
 
 sub _memory ($self)

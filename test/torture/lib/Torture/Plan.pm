@@ -36,7 +36,7 @@ in which way. Pure but for rand(), so that a seed repeats the plans.
            the fence is good for.
   hold     zk_hold(). The counter is in the vault, without a fence: a hold is not
            lost, so nothing else is needed. Its lock is taken as a local one, too.
-  lease    zk_lease() for an owner of this cycle's, and zk_xact_lease() in the transaction,
+  lease    zk_try_lease() for an owner of this cycle's, and zk_require_lease() in the transaction,
            for which the commit guard answers. Its counters are in the home cluster. It is
            renewed and given up through any cluster, or left behind.
   once     zk_run_once(): who asks for a slot, and who is told to run it.

@@ -7,7 +7,7 @@ Torture::Workload::Lease - a lease is taken, renewed, used and given up
 
 =head1 DESCRIPTION
 
-The course of a worker through zk_lease(): it asks for a lease, in one call or in several
+The course of a worker through zk_try_lease(): it asks for a lease, in one call or in several
 that keep its place in the queue, perhaps does nothing for a while, increments the counter
 in a transaction that rests on the lease, which others may renew meanwhile, and gives it up.
 All but the transaction goes through any cluster.
@@ -54,14 +54,14 @@ sub run ($worker)
 	$worker->note_granted($token);
 	$worker->hold_for($plan->{rest}, 'resting') if $plan->{rest};
 	$worker->{home_db}->execute('BEGIN');
-	$worker->{home_db}->execute('SELECT zk_xact_lease(?, ?)', $plan->{name}, $token);
+	$worker->{home_db}->execute('SELECT zk_require_lease(?, ?)', $plan->{name}, $token);
 	_somewhere($worker, sub ($db) {
-		$db->value('SELECT zk_lease_renew(?, ?, ?)', $plan->{name}, $token, Torture::Workload::interval($plan->{ttl}));
+		$db->value('SELECT zk_renew_lease(?, ?, ?)', $plan->{name}, $token, Torture::Workload::interval($plan->{ttl}));
 	}) if rand($renewed_one_in) < 1;
 	$worker->commit_at_home;
 	$worker->tell('release_sent');
 	my $is_held = rand($left_one_in) < 1 || _somewhere($worker, sub ($db) {
-		$db->value('SELECT zk_lease_release(?, ?)', $plan->{name}, $token);
+		$db->value('SELECT zk_release_lease(?, ?)', $plan->{name}, $token);
 	});
 	$worker->tell('released', was_held => $is_held ? 1 : 0);
 	return;
@@ -75,7 +75,7 @@ sub _lease ($worker)
 	my $has_place = $plan->{wait} eq 'forever';
 	my ($token, $until) = (undef, now() + 60);
 	my $ask = sub ($db) {
-		$token = $db->value('SELECT zk_lease(?, ?, ?, ?, place => ?)',
+		$token = $db->value('SELECT zk_try_lease(?, ?, ?, ?, place => ?)',
 			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
 			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}),
 			$has_place ? 't' : 'f');
