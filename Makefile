@@ -152,6 +152,7 @@ OBJS = \
 	src/session/text.o \
 	src/session/client.o \
 	src/session/channel.o \
+	src/common/answer.o \
 	src/common/settings_page.o \
 	src/common/protocol.o \
 	src/common/keep_word.o \

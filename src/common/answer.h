@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * answer.h
- *	  What an answer means for the request that it is for: done, not done, or
- *	  unknown; who goes on; and what becomes of a request that is executed
- *	  late.
+ *	  What an answer of ZooKeeper's means for the request that it is for: done,
+ *	  not done, or unknown; who is told, and with which SQLSTATE; and what
+ *	  becomes of a request that is executed late.
  *
- * Pure: a table.
+ * Pure: tables.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,14 +17,24 @@
 
 typedef enum AnswerMeaning
 {
-	ANSWER_DONE = 'D',		/* it is as it was to be, by whomever; or it
+	ANSWER_DONE,				/* it is as it was to be, whoever did it; or it
 								 * does not matter */
-	ANSWER_REPEAT = 'R',	/* not done, and to be done: again, later */
-	ANSWER_TELL = 'T',		/* not done: who asked has to know, and raises
-								 * or does without */
-	ANSWER_UNKNOWN = 'U',	/* done or not: find out */
-	ANSWER_OVER = 'O'		/* the session is over, and its nodes with it */
+	ANSWER_REPEAT,				/* not done, and to be done: again, later */
+	ANSWER_TELL,				/* not done: the caller has to know, and raises
+								 * an error or does without */
+	ANSWER_UNKNOWN,				/* done or not: find out */
+	ANSWER_OVER					/* the session is over, and its nodes with it */
 } AnswerMeaning;
+
+/* Who is told of the answer.  Nobody is told of a request that was withdrawn. */
+typedef enum AnswerTold
+{
+	ANSWER_TO_CALLER,			/* the call that waits for the reply; without a
+								 * number (id 0) nobody does */
+	ANSWER_TO_HOLDER,			/* the backend that holds the place, by an
+								 * interrupt, and only if the place is gone */
+	ANSWER_TO_NOBODY
+} AnswerTold;
 
 /*
  * A request whose answer was lost with the connection may be executed later: a
@@ -35,17 +45,26 @@ typedef enum AnswerMeaning
  */
 typedef enum AnswerLate
 {
-	ANSWER_CHANGES_NOTHING = '-',	/* it reads, or speaks of its connection */
-	ANSWER_REFUSED = 'R',		/* a condition on a version, or on a node that
+	ANSWER_CHANGES_NOTHING,		/* it reads, or speaks of its connection */
+	ANSWER_REFUSED,				/* a condition on a version, or on a node that
 								 * never comes again, refuses it */
-	ANSWER_HARMLESS = 'H',		/* it is done, and that harms nobody: answer.c
+	ANSWER_HARMLESS,			/* it is done, and that harms nobody: answer.c
 								 * says why */
-	ANSWER_SOUGHT = 'S'			/* the node that it has made is looked for with
+	ANSWER_SOUGHT,				/* the node that it has made is looked for with
 								 * each new connection, and deleted */
+	ANSWER_BY_NODE				/* only inside answer.c: what it makes decides */
 } AnswerLate;
 
-/* node_kind: what it makes, if it makes anything. */
+/* node_kind: what the request makes, if it makes anything. */
 extern AnswerLate answer_late(RequestKind kind, ZkNodeKind node_kind);
+
+extern AnswerTold answer_told(RequestKind kind);
+
+/*
+ * Is it one of those whose answer is never looked at?  A heartbeat, a nudge, a
+ * watch that is removed.
+ */
+extern bool answer_is_ignored(RequestKind kind);
 
 /*
  * is_repeated: nobody waits for it, and it is not given up as long as the
@@ -53,5 +72,11 @@ extern AnswerLate answer_late(RequestKind kind, ZkNodeKind node_kind);
  */
 extern AnswerMeaning answer_meaning(RequestKind kind, bool is_repeated,
 									ZkResult result);
+
+/*
+ * The SQLSTATE, five characters, of the error that a caller raises who was told
+ * of that result and cannot do without; "00000" for ZK_OK.
+ */
+extern const char *answer_sqlstate(ZkResult result);
 
 #endif							/* ZKLOCK_ANSWER_H */

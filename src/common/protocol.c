@@ -349,7 +349,7 @@ is_request_good(const FrameTaken *taken)
 	int32_t		kind = request->kind;
 
 	return is_among(kind, REQUEST_LAST_OF_BACKEND) &&
-		is_among(request->node_kind, ZK_PERSISTENT_SEQUENTIAL) &&
+		is_among(request->node_kind, ZK_NODE_LAST) &&
 		(taken->frame.id != 0 || REQUEST_MAY_BE_SILENT(kind)) &&
 		(!request->is_awaited || kind == REQUEST_LEAVE) &&
 		(!request->is_watched || kind == REQUEST_LIST || kind == REQUEST_GET) &&

@@ -120,6 +120,7 @@ typedef enum RequestKind
 	REQUEST_NUDGE				/* whatever the answer */
 } RequestKind;
 #define REQUEST_LAST_OF_BACKEND REQUEST_REPLACE
+#define REQUEST_LAST REQUEST_NUDGE
 #define REQUEST_MAY_BE_SILENT(kind) \
 	((kind) == REQUEST_SET || (kind) == REQUEST_DELETE || \
 	 (kind) == REQUEST_LEAVE)

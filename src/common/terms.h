@@ -163,6 +163,7 @@ typedef enum ZkNodeKind
 	ZK_PERSISTENT_SEQUENTIAL	/* a leased queue node: whoever may make one
 								 * may set its data */
 } ZkNodeKind;
+#define ZK_NODE_LAST ZK_PERSISTENT_SEQUENTIAL
 
 /* Most nodes that are deleted in one transaction. */
 #define ZK_REMOVE_MAX 64

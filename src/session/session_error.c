@@ -2,15 +2,17 @@
  *
  * session_error.c
  *	  Errors of ZooKeeper, and of connections to it, as PostgreSQL's errors:
- *	  the one table from results and losses (terms.h) to SQLSTATEs and texts.
+ *	  the one table from losses (terms.h) to SQLSTATEs, and the texts of losses
+ *	  and of results.  The SQLSTATEs of results are in the table of answer.c.
  *
  *-------------------------------------------------------------------------
  */
 #include "session_private.h"
-#include "text.h"
 
 #include "miscadmin.h"
 
+#include "answer.h"
+#include "text.h"
 
 /* What is raised for a loss before there is a session. */
 typedef struct StartError
@@ -68,6 +70,7 @@ static const char *const loss_texts[] = {
 	[ZK_LOSS_IDLE] = "Its program took it for idle."
 };
 
+static int	sqlstate_of(ZkResult result);
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code);
 static const char *current_error(void);
@@ -80,7 +83,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 	const char *code = reply->code_text;
 	ZkClientStatus status;
 	char	   *znode = zklock_text_quotable(path);
-	int			sqlstate = ERRCODE_SYSTEM_ERROR;
+	int			sqlstate = sqlstate_of(reply->result);
 	const char *problem = "request to ZooKeeper failed";
 	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
 
@@ -95,7 +98,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 				session_note_loss(&status);
 			}
 			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
+					(errcode(sqlstate),
 					 errmsg("could not %s: the ZooKeeper session was lost", doing),
 					 errdetail("%s", LastLoss.text),
 					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
@@ -103,7 +106,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 		case ZK_NO_AUTH:
 			if (zklock_session_has_credentials() && strcmp(code, "invalid acl") == 0)
 				ereport(ERROR,
-						(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						(errcode(sqlstate),
 						 errmsg("could not %s: ZooKeeper knows no credentials of this session",
 								doing),
 						 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
@@ -114,26 +117,21 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 		case ZK_NO_MEMORY:
 			zklock_session_raise_memory();
 		case ZK_UNKNOWN_OUTCOME:
-			sqlstate = ERRCODE_CONNECTION_FAILURE;
 			problem = "the connection to ZooKeeper was lost";
 			break;
 		case ZK_QUOTA_EXCEEDED:
-			sqlstate = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
 			problem = "a quota of ZooKeeper is exceeded";
 			hint = "See what \"listquota\" in ZooKeeper's shell says of the znodes above it.";
 			break;
 		case ZK_NOT_EXECUTED:
-			sqlstate = ERRCODE_INSUFFICIENT_RESOURCES;
 			problem = "ZooKeeper has not executed the request";
 			hint = "Run the statement again later. Servers that have too many requests execute some of them (see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\"), and those without a quorum none that writes. zk_check() looks at each server.";
 			break;
 		case ZK_LOCAL_SESSION:
-			sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
 			problem = "ZooKeeper allows this session no ephemeral znodes";
 			hint = "Sessions of these servers are local to one of them, and a lock needs a global one. Set \"localSessionsUpgradingEnabled\" to \"true\" on all servers, or \"localSessionsEnabled\" to \"false\".";
 			break;
 		case ZK_BAD_ARGUMENTS:
-			sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
 			problem = "ZooKeeper refused the path";
 			hint = "Choose another name.";
 			break;
@@ -148,11 +146,20 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 	pg_unreachable();
 }
 
+/* As the table of answers has it. */
+static int
+sqlstate_of(ZkResult result)
+{
+	const char *state = answer_sqlstate(result);
+
+	return MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4]);
+}
+
 void
 zklock_session_raise_memory(void)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
+			(errcode(sqlstate_of(ZK_NO_MEMORY)),
 			 errmsg("out of memory"),
 			 errdetail("Failed on a request to ZooKeeper.")));
 }
@@ -285,7 +292,7 @@ raise_denied(const char *doing, const char *znode, const char *code)
 	bool		has_credentials = zklock_session_has_credentials();
 
 	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			(errcode(sqlstate_of(ZK_NO_AUTH)),
 			 errmsg("could not %s: ZooKeeper denied access", doing),
 			 has_credentials ?
 			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",

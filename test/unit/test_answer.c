@@ -12,6 +12,8 @@
 #include "answer.h"
 #include "tap.h"
 
+#include <ctype.h>
+
 #define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
 
 /* Requests of which nobody hears, or of which their own step decides. */
@@ -26,7 +28,7 @@ is_idle_talk(RequestKind kind)
 static void
 test_rules(void)
 {
-	for (int kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
+	for (int kind = REQUEST_CREATE; kind <= REQUEST_LAST; kind++)
 	{
 		is_int(ANSWER_OVER, answer_meaning(kind, false, ZK_SESSION_LOST),
 			   "kind %d: the session is over", kind);
@@ -100,14 +102,14 @@ test_no_node(void)
 static void
 test_late(void)
 {
-	for (int kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
+	for (int kind = REQUEST_CREATE; kind <= REQUEST_LAST; kind++)
 	{
 		bool		changes = kind == REQUEST_CREATE || kind == REQUEST_SET ||
 			kind == REQUEST_DELETE || kind == REQUEST_LEAVE ||
 			kind == REQUEST_DELETE_GUARDED || kind == REQUEST_CREATE_GUARDED ||
 			kind == REQUEST_MOVE || kind == REQUEST_REPLACE;
 
-		for (int node_kind = ZK_PERSISTENT; node_kind <= ZK_PERSISTENT_SEQUENTIAL; node_kind++)
+		for (int node_kind = ZK_PERSISTENT; node_kind <= ZK_NODE_LAST; node_kind++)
 		{
 			AnswerLate	late = answer_late(kind, node_kind);
 			bool		makes = kind == REQUEST_REPLACE ||
@@ -124,9 +126,62 @@ test_late(void)
 	}
 }
 
+/* What a backend asks is told to the call; of the rest the steps of that are. */
+static void
+test_told(void)
+{
+	for (int kind = REQUEST_CREATE; kind <= REQUEST_LAST; kind++)
+	{
+		bool		is_step = kind == REQUEST_REPLACE_FIND ||
+			kind == REQUEST_REPLACE_CHECK || kind == REQUEST_LEAVE_CHECK;
+
+		is_int(kind <= REQUEST_LAST_OF_BACKEND || is_step ? ANSWER_TO_CALLER :
+			   kind == REQUEST_HELD ? ANSWER_TO_HOLDER : ANSWER_TO_NOBODY,
+			   answer_told(kind), "kind %d: who is told", kind);
+		ok(answer_is_ignored(kind) == (is_idle_talk(kind) && kind != REQUEST_HELD),
+		   "kind %d: is its answer looked at?", kind);
+	}
+}
+
+/*
+ * Of each result that a caller may be told.  The SQLSTATEs are written out, for
+ * applications act by them.
+ */
+static void
+test_sqlstates(void)
+{
+	static const struct
+	{
+		const char *expected;
+		ZkResult	result;
+	}			cases[] = {
+		{"00000", ZK_OK}, {"42501", ZK_NO_AUTH}, {"08006", ZK_UNKNOWN_OUTCOME},
+		{"08006", ZK_SESSION_LOST}, {"22023", ZK_BAD_ARGUMENTS},
+		{"53400", ZK_QUOTA_EXCEEDED}, {"53200", ZK_NO_MEMORY}, {"53000", ZK_NOT_EXECUTED},
+		{"0A000", ZK_LOCAL_SESSION}, {"58000", ZK_NO_NODE}, {"58000", ZK_NODE_EXISTS},
+		{"58000", ZK_BAD_VERSION}, {"58000", ZK_UNIMPLEMENTED}, {"58000", ZK_FAILED},
+	};
+
+	is_int(ZK_RESULT_LAST + 1, NELEMS(cases), "all results");
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_str(cases[i].expected, answer_sqlstate(cases[i].result),
+			   "result %d: its SQLSTATE", cases[i].result);
+	for (int result = ZK_OK; result <= ZK_RESULT_LAST; result++)
+	{
+		const char *state = answer_sqlstate(result);
+
+		is_int(5, (int) strlen(state), "result %d: its length", result);
+		for (int i = 0; i < 5; i++)
+			ok(isdigit((unsigned char) state[i]) || isupper((unsigned char) state[i]),
+			   "result %d: character %d", result, i);
+	}
+}
+
 int
 main(void)
 {
+	test_told();
+	test_sqlstates();
 	test_late();
 	test_rules();
 	test_repeated();
