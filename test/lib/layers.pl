@@ -4,7 +4,8 @@
 # folder.  This looks at what the compiler does not see. It prints what does not keep to
 # it, a line each, and fails then:
 # - a folder is told of those below it, and of no others;
-# - a module lies in the folder that the Makefile says, and the map, src/README.md, has it;
+# - a module lies in the folder that the Makefile says, and the map, src/README.md, has it
+#   and leads to no place that there is not;
 # - within a folder a module, or its header, includes only what stands below it in OBJS, or
 #   the header of its own family (lock_private.h for lock.c and lock_proof.c);
 # - a private header is its family's alone;
@@ -49,6 +50,12 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 	  && $file =~ /\.c$/;
 }
 check_for_circle($_) foreach sort keys %includes;
+# Where a change goes.
+foreach my $place (uniq($map =~ m{`((?:functions|lock|ensemble|session|common|program)/\w+(?:\.[ch])?)`}g))
+{
+	push @findings, "the map, src/README.md, leads to $place, which is nowhere"
+	  if !-e "$top/src/$place" && !-e "$top/src/$place.c" && !-e "$top/src/$place.h";
+}
 print map { "$_\n" } uniq @findings;
 exit(@findings ? 1 : 0);
 
