@@ -119,6 +119,8 @@ OBJS = \
 	src/lock/lease_binding.o \
 	src/lock/lock.o \
 	src/lock/lock_proof.o \
+	src/lock/lock_log.o \
+	src/lock/lock_table.o \
 	src/lock/released.o \
 	src/lock/contender.o \
 	src/lock/contender_watch.o \

@@ -37,6 +37,7 @@
 #include "compat.h"
 #include "expiry.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "nested.h"
 #include "nodedata.h"

@@ -49,6 +49,7 @@
 #include "hooks.h"
 #include "lease_node.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"

@@ -30,7 +30,7 @@
 #include "board.h"
 #include "compat.h"
 #include "deadlock.h"
-#include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "nodedata.h"
 #include "protocol.h"

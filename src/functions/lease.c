@@ -19,6 +19,7 @@
 #include "lease_node.h"
 #include "lease_roots.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "queue.h"
 #include "session.h"

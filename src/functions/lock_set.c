@@ -25,6 +25,7 @@
 #include "args.h"
 #include "hooks.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "session.h"
 

@@ -36,6 +36,7 @@
 #include "lease_roots.h"
 #include "lease_worker.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "name.h"
 #include "nodedata.h"
 #include "session.h"

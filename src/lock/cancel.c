@@ -53,7 +53,7 @@
 #include "libpq/libpq.h"
 
 #include "compat.h"
-#include "lock.h"
+#include "lock_proof.h"
 #include "session.h"
 
 /* What PostgreSQL says, to whatever interrupt, and to one by SIGINT. */

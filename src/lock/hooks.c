@@ -40,6 +40,7 @@
 #include "grant.h"
 #include "lease_node.h"
 #include "lock.h"
+#include "lock_proof.h"
 #include "session.h"
 #include "stat.h"
 

@@ -1,24 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * lock.c
- *	  What this backend holds: the table of locks, scopes, counts; acquire and
- *	  release; reentrancy.
+ *	  Locks are taken and released: reentrancy, scopes, and what ends them.
  *
- * One table entry per lock: how often it is taken in each mode and scope, and
- * the one place in its queue that all of them stand on.  The place lives as
- * long as a count does.  The table and what hangs on it live in LockContext
- * until the backend exits.
- *
- * The one rule: between a grant and its count nothing may raise.  So the
- * entry, with its place, and the transaction count are allocated before the
- * queue is joined; an entry without counts is as good as none and is swept
- * away later, unless its place is kept (keep.c).
+ * What is held is in the table (lock_table.c).  The one rule: between a grant
+ * and its count nothing may raise; so zklock_acquire() has the entry and the
+ * count made before the queue is joined.
  *
  *-------------------------------------------------------------------------
  */
-#include "lock_private.h"
-
-#include <limits.h>
+#include "lock.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -27,17 +18,13 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "args.h"
 #include "board.h"
 #include "contender.h"
 #include "keep.h"
+#include "lock_log.h"
+#include "lock_proof.h"
+#include "lock_table.h"
 #include "name.h"
-#include "nodedata.h"
-#include "text.h"
-
-/* How many locks are held, and what the paths of their queue nodes add up to. */
-static int	nheld;
-static Size held_bytes;
 
 /* zklock.max_locks: how many locks one backend may hold. */
 static int	max_locks_setting;
@@ -96,8 +83,6 @@ static bool is_call_followed;
  */
 static bool is_call_over;
 
-HTAB	   *zklock_locks;
-
 /*
  * Who releases a lock that was held for AWAITED_MS or longer waits for the
  * answer, for the lock may have been taken away: for as long as it was held at
@@ -110,32 +95,19 @@ HTAB	   *zklock_locks;
 /* A member of a set of scopes. */
 #define ENDS(scope) (1u << (scope))
 
-/* Of the table and what hangs on it; NULL until the first lock. */
-static MemoryContext LockContext;
-
 static void make_room(const Lock *lock);
-static bool has_unkept(void);
-static Lock *enter_lock(const char *name);
-static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static void warn_of_snapshot(void);
 static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkLockOrder *order, Lock *lock);
 static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock);
+static ZkWork work_of_changes(void);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
 					 ZkWork work, const char *how);
 static void leave(Lock *lock, ZkSessionNumber live, ZkWork work);
-static void note_holder(Lock *lock);
-static void log_lock(const Lock *lock, RecipeMode mode, const char *how);
-static void log_exit(int code, Datum arg);
 static int64 release_patience(ZkPlace *place);
-static void forget_if_empty(Lock *lock);
 static void end_scopes(unsigned scopes, ZkWork work);
-static void drop_xact_counts(XactCount **list);
-static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
-						   SubTransactionId parent);
-static void post(Lock *lock);
 static void follow_call(void);
 static void end_call(void *arg);
 
@@ -213,11 +185,13 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		zklock_refuse_if_lost();
 		(void) zklock_released_tell(0); /* of others, most likely */
 		zklock_session_renew(is_again);
-		lock = enter_lock(order->name);
-		reserve_count(lock, order->mode, order->scope);
+		lock = zklock_lock_enter(order->name);
+		if (order->scope == ZK_SCOPE_CALL)
+			follow_call();
+		zklock_lock_reserve(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock, taken);
-		note_holder(lock);
+		zklock_lock_log_holder(lock);
 		warn_of_snapshot();
 
 		/* true: nothing may raise until it is counted */
@@ -228,7 +202,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		end = win_place(order, lock);
 		if (end == ZK_WAIT_GRANTED)
 			return grant(order, lock, taken);
-		forget_if_empty(lock);
+		zklock_lock_forget_if_empty(lock);
 		if (end != ZK_WAIT_LOST)
 			return 0;
 
@@ -251,17 +225,11 @@ zklock_drop_kept(const char *name)
 void
 zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
-	Assert(lock->taken[mode].counts[scope] > 0);
-	lock->taken[mode].counts[scope]--;
-	if (scope == ZK_SCOPE_TRANSACTION)
-	{
-		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
-		lock->xact[mode]->count--;
-	}
+	zklock_lock_count_back(lock, mode, scope);
 	if (!zklock_board_is_taken(&lock->taken[mode]))
 		end_mode(lock, mode, zklock_session_live(), ZK_WORK_NONE,
 				 "given back");
-	forget_if_empty(lock);
+	zklock_lock_forget_if_empty(lock);
 }
 
 /* ---------------------------------------------------------------------
@@ -291,10 +259,10 @@ zklock_release(const char *name, RecipeMode mode, ZkWork work)
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	patience = release_patience(&lock->place);
-	lock->taken[mode].counts[ZK_SCOPE_SESSION]--;
+	zklock_lock_count_back(lock, mode, ZK_SCOPE_SESSION);
 	if (!zklock_board_is_taken(&lock->taken[mode]))
 		end_mode(lock, mode, live, work, "unlocked");
-	forget_if_empty(lock);
+	zklock_lock_forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	/* whatever came in that time is told */
 	if (patience > 0)
@@ -331,18 +299,18 @@ zklock_release_session_scope(ZkWork work)
 void
 zklock_end_transaction(void)
 {
-	bool		had_locks = nheld > 0;
+	bool		had_locks = zklock_has_locks();
 
 	zklock_released_end_transaction();
 	zklock_keep_settle();
-	if (has_unkept())
+	if (zklock_lock_has_unkept())
 		end_scopes(ENDS(ZK_SCOPE_TRANSACTION) |
 				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), ZK_WORK_NONE);
 	if (!had_locks)
 		zklock_session_rest();
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
-	if (nheld > 0)
+	if (zklock_has_locks())
 		zklock_session_interrupt_on_loss(true);
 	zklock_session_end_use();
 }
@@ -354,7 +322,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 
-	if (!has_unkept())
+	if (!zklock_lock_has_unkept())
 		return;
 	foreach_lock(scan, lock)
 	{
@@ -362,73 +330,18 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 
 		foreach_mode(mode)
 		{
-			/* inner subtransactions come first in the list */
-			if (lock->xact[mode] == NULL || lock->xact[mode]->subid != mine)
+			bool		was_taken = zklock_board_is_taken(&lock->taken[mode]);
+
+			if (!zklock_lock_end_sub(lock, mode, is_commit, mine, parent))
 				continue;
-			end_xact_count(lock, mode, is_commit, parent);
+			if (was_taken && !zklock_board_is_taken(&lock->taken[mode]))
+				end_mode(lock, mode, zklock_session_live(),
+						 work_of_changes(), "rolled back");
 			is_same = false;
 		}
 		if (!is_same)
-			forget_if_empty(lock);
+			zklock_lock_forget_if_empty(lock);
 	}
-}
-
-/* ---------------------------------------------------------------------
- * Public functions: what is held
- * ---------------------------------------------------------------------
- */
-
-bool
-zklock_has_locks(void)
-{
-	return nheld > 0;
-}
-
-bool
-zklock_has_xact_locks(void)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	bool		found = false;
-
-	if (nheld == 0)
-		return false;
-	foreach_lock(scan, lock)
-		foreach_mode(mode)
-		found |= lock->taken[mode].counts[ZK_SCOPE_CALL] > 0 ||
-			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0;
-	return found;
-}
-
-/* ---------------------------------------------------------------------
- * For the family
- * ---------------------------------------------------------------------
- */
-
-Lock *
-zklock_lock_find(const char *name)
-{
-	char	   *path = zklock_name_path(name, NULL);
-	Lock	   *lock = NULL;
-
-	if (zklock_locks != NULL)
-		lock = hash_search(zklock_locks, path, HASH_FIND, NULL);
-	pfree(path);
-	return lock;
-}
-
-bool
-zklock_lock_is_held(const Lock *lock)
-{
-	return zklock_board_is_taken(&lock->taken[RECIPE_EXCLUSIVE]) ||
-		zklock_board_is_taken(&lock->taken[RECIPE_SHARED]);
-}
-
-bool
-zklock_lock_is_of_session(const Lock *lock)
-{
-	return lock->taken[RECIPE_EXCLUSIVE].counts[ZK_SCOPE_SESSION] > 0 ||
-		lock->taken[RECIPE_SHARED].counts[ZK_SCOPE_SESSION] > 0;
 }
 
 /* ---------------------------------------------------------------------
@@ -446,113 +359,26 @@ make_room(const Lock *lock)
 {
 	Size		next = ZK_PATH_BYTES(lock->path) + RECIPE_NODE_SIZE;
 	Size		most = (Size) max_lock_bytes_setting * 1024;
-	bool		is_one_more = nheld < max_locks_setting;
+	int			nheld = zklock_lock_count_held();
+	Size		held_bytes = zklock_lock_held_bytes();
 
-	if (is_one_more && held_bytes + next <= most)
-	{
-		zklock_keep_drop_down_to(max_locks_setting - nheld - 1,
-								 most - held_bytes - next);
-		return;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many ZooKeeper locks"),
-			 is_one_more ?
-			 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %zu bytes.",
-					   nheld, held_bytes, most) :
-			 errdetail("This session holds %d.", nheld),
-			 is_one_more ?
-			 errhint("Release some, or give locks shorter names. \"%s\" may be half of what all servers have as jute.maxbuffer, and no more: see zk_check().",
-					 "zklock.max_lock_bytes") :
-			 errhint("Release some, or increase \"%s\".",
-					 "zklock.max_locks")));
-}
-
-/* Are there entries of other locks than those that are kept? */
-static bool
-has_unkept(void)
-{
-	return zklock_locks != NULL &&
-		hash_get_num_entries(zklock_locks) > zklock_keep_count();
-}
-
-/*
- * The table's entry for a lock, made if need be.  Raises 42602 for a bad
- * name.
- */
-static Lock *
-enter_lock(const char *name)
-{
-	int			root_length;
-	char	   *path = zklock_name_path(name, &root_length);
-	Lock	   *lock;
-	bool		found;
-
-	if (zklock_locks == NULL)
-	{
-		HASHCTL		control = {0};
-
-		LockContext = AllocSetContextCreate(TopMemoryContext, "zklock",
-											ALLOCSET_DEFAULT_SIZES);
-		control.keysize = RECIPE_PATH_SIZE;
-		control.entrysize = sizeof(Lock);
-		control.hcxt = LockContext;
-		zklock_locks = hash_create("zklock locks", 16, &control,
-								   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-		on_shmem_exit(log_exit, 0);
-	}
-	lock = hash_search(zklock_locks, path, HASH_ENTER, &found);
-	if (!found)
-		memset((char *) lock + RECIPE_PATH_SIZE, 0,
-			   sizeof(*lock) - RECIPE_PATH_SIZE);
-
-	/* the name and the root are those of whoever takes the lock first */
-	if (!zklock_lock_is_held(lock))
-	{
-		char	   *former = lock->name;
-
-		if (former == NULL || strcmp(former, name) != 0)
-		{
-			lock->name = MemoryContextStrdup(LockContext, name);
-			if (former != NULL)
-				pfree(former);
-		}
-		lock->place.root_length = root_length;
-	}
-	lock->place.name = lock->name;
-	lock->place.lock_path = lock->path;
-	pfree(path);
-	return lock;
-}
-
-/*
- * Allocate the count that a grant will need.  Raises 54000 if there cannot be
- * one more: all of a scope, in whatever subtransactions, fit into one int.
- */
-static void
-reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
-{
-	XactCount **xact = &lock->xact[mode];
-	SubTransactionId subid = GetCurrentSubTransactionId();
-
-	if (lock->taken[mode].counts[scope] == INT_MAX)
+	if (nheld >= max_locks_setting)
 		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many holds of lock \"%s\"", lock->name),
-				 errdetail("This session holds it %d times.", INT_MAX),
-				 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
-	if (scope == ZK_SCOPE_CALL)
-		follow_call();
-	if (scope == ZK_SCOPE_TRANSACTION &&
-		(*xact == NULL || (*xact)->subid != subid))
-	{
-		XactCount  *more = MemoryContextAlloc(LockContext, sizeof(*more));
-
-		more->subid = subid;
-		more->count = 0;
-		more->next = *xact;
-		*xact = more;
-	}
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 errdetail("This session holds %d.", nheld),
+				 errhint("Release some, or increase \"%s\".",
+						 "zklock.max_locks")));
+	if (held_bytes + next > most)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %zu bytes.",
+						   nheld, held_bytes, most),
+				 errhint("Release some, or give locks shorter names. \"%s\" may be half of what all servers have as jute.maxbuffer, and no more: see zk_check().",
+						 "zklock.max_lock_bytes")));
+	zklock_keep_drop_down_to(max_locks_setting - nheld - 1,
+							 most - held_bytes - next);
 }
 
 /*
@@ -607,7 +433,7 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 		confirm_own(order, lock);
 	zklock_refuse_if_lost();
 	if (!zklock_board_is_taken(&lock->taken[order->mode]))
-		zklock_place_prepare_downgrade(&lock->place, LockContext);
+		zklock_place_prepare_downgrade(&lock->place, zklock_lock_memory());
 	return count_one(order, lock, taken);
 }
 
@@ -640,34 +466,19 @@ grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);
-	log_lock(lock, order->mode, NULL);
+	zklock_lock_log_taken(lock, order->mode);
 	return token;
 }
 
-/* Count one more, in what reserve_count() has made.  Result: the token. */
+/* Count one more, in what was reserved.  Result: the token. */
 static int64
 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
-	ZkTaken    *mode = &lock->taken[order->mode];
-
-	if (!zklock_lock_is_held(lock))
-	{
-		held_bytes += lock->nbytes;
-		if (nheld++ == 0)
-			zklock_session_note_use(true);
-		lock->granted_in = zklock_released_mark();
-	}
-	if (!zklock_board_is_taken(mode))
-	{
-		mode->since = GetCurrentTimestamp();
-		lock->taken_ms[order->mode] = protocol_now();
-	}
-	mode->counts[order->scope]++;
-	if (order->scope == ZK_SCOPE_TRANSACTION)
-		lock->xact[order->mode]->count++;
+	if (!zklock_has_locks())
+		zklock_session_note_use(true);
+	zklock_lock_count(lock, order->mode, order->scope);
 	if (taken != NULL)
 		*taken = lock;
-	post(lock);
 	return lock->place.token;
 }
 
@@ -724,66 +535,35 @@ end_scopes(unsigned scopes, ZkWork work)
 		zklock_place_settle(&lock->place, live);
 		foreach_mode(mode)
 		{
-			int		   *counts = lock->taken[mode].counts;
 			bool		was_held = zklock_board_is_taken(&lock->taken[mode]);
 
 			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
-				counts[ZK_SCOPE_SESSION] > 0)
+				lock->taken[mode].counts[ZK_SCOPE_SESSION] > 0)
 				(void) release_patience(&lock->place);	/* it is RELEASE_MS for all */
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 				if ((scopes & ENDS(scope)) != 0)
-					counts[scope] = 0;
-			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
-				drop_xact_counts(&lock->xact[mode]);
+					zklock_lock_drop_counts(lock, mode, scope);
 			if (was_held && !zklock_board_is_taken(&lock->taken[mode]))
 				end_mode(lock, mode, live, work,
 						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
 						 "unlocked with all" :
 						 "ended with its transaction or call");
 		}
-		forget_if_empty(lock);
+		zklock_lock_forget_if_empty(lock);
 	}
 	zklock_client_end_many(zklock_session_client());
 }
 
-static void
-drop_xact_counts(XactCount **list)
-{
-	while (*list != NULL)
-	{
-		XactCount  *dropped = *list;
-
-		*list = dropped->next;
-		pfree(dropped);
-	}
-}
-
 /*
- * The innermost subtransaction is over: its count passes to the parent, or
- * ends.
+ * What the transaction has to commit by now, but for notifications: those of a
+ * savepoint that is rolled back go with it.
  */
-static void
-end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
-			   SubTransactionId parent)
+static ZkWork
+work_of_changes(void)
 {
-	XactCount **link = &lock->xact[mode];
-	XactCount  *ending = *link;
-
-	if (is_commit && (ending->next == NULL || ending->next->subid != parent))
-	{
-		ending->subid = parent;
-		return;
-	}
-	*link = ending->next;
-	if (is_commit)
-		(*link)->count += ending->count;
-	else
-		lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] -= ending->count;
-	if (ending->count > 0 && !zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, zklock_session_live(),
-				 TransactionIdIsValid(GetTopTransactionIdIfAny()) ?
-				 ZK_WORK_CHANGES : ZK_WORK_NONE, "rolled back");
-	pfree(ending);
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return ZK_WORK_CHANGES;
+	return ZK_WORK_NONE;
 }
 
 /*
@@ -799,10 +579,10 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, ZkWork work,
 	{
 		/* ahead of the delete, or loss_notice.c misses a node of what is held */
 		zklock_board_remove_lock(&lock->line);
-		log_lock(lock, mode, how);
+		zklock_lock_log_end(lock, mode, how);
 		leave(lock, live, work);
-		held_bytes -= lock->nbytes;
-		if (--nheld > 0)
+		zklock_lock_note_unheld(lock);
+		if (zklock_has_locks())
 			return;
 		zklock_session_note_use(false);
 		zklock_session_interrupt_on_loss(false);
@@ -849,100 +629,6 @@ release_patience(ZkPlace *place)
 
 	place->is_awaited = held_ms >= AWAITED_MS && zklock_session_can_answer();
 	return place->is_awaited ? Min(held_ms, RELEASE_MS) : 0;
-}
-
-/*
- * Remove an entry that holds nothing, and whose place is not kept; tell the
- * board of any other.
- */
-static void
-forget_if_empty(Lock *lock)
-{
-	if (zklock_lock_is_held(lock))
-	{
-		post(lock);
-		return;
-	}
-	foreach_mode(mode)
-		drop_xact_counts(&lock->xact[mode]);
-	if (zklock_keep_is_kept(&lock->place))
-		return;
-	zklock_place_free(&lock->place);
-	if (lock->name != NULL)
-		pfree(lock->name);
-	if (lock->holder != NULL)
-		pfree(lock->holder);
-	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
-}
-
-/*
- * Say who takes the lock, for the log, while the catalog may still be read: at
- * the end of a transaction it may not.
- */
-static void
-note_holder(Lock *lock)
-{
-	if (lock->holder != NULL)
-		pfree(lock->holder);
-	lock->holder = NULL;
-	if (zklock_nodedata_logs(true))
-		lock->holder = MemoryContextStrdup(LockContext,
-										   psprintf("%s, ZooKeeper lock \"%s\"",
-													zklock_nodedata_caller(),
-													zklock_text_quotable_own(lock->name)));
-}
-
-/*
- * How it has ended; NULL: it is taken.  Interrupts wait: the caller of a lock
- * must hear that he has it.
- */
-static void
-log_lock(const Lock *lock, RecipeMode mode, const char *how)
-{
-	if (lock->holder == NULL)
-		return;
-	HOLD_INTERRUPTS();
-	ereport(LOG_SERVER_ONLY,
-			(errmsg("%s: %s in %s mode, fencing token " INT64_FORMAT ", after " INT64_FORMAT " ms",
-					lock->holder, how == NULL ? "taken" :
-					zklock_place_is_lost(&lock->place, zklock_session_live()) ?
-					"lost" : how, zklock_args_mode(mode),
-					lock->place.token,
-					protocol_now() - lock->taken_ms[mode]),
-			 errhidecontext(true), errhidestmt(true)));
-	RESUME_INTERRUPTS();
-}
-
-/* The end of the backend, ahead of the session's: locks of session scope are left. */
-static void
-log_exit(int code, Datum arg)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-
-	foreach_lock(scan, lock)
-		if (zklock_lock_is_held(lock))
-			log_lock(lock, lock->place.mode, "ended with its session");
-}
-
-/*
- * Put on the board (board.h) how the lock is held now.  Never raises, never
- * waits.
- */
-static void
-post(Lock *lock)
-{
-	const ZkPlace *place = &lock->place;
-	ZkBoardHeld held = {
-		.permits = place->permits,
-		.token = place->token,
-		.proof_ms = place->proof.wall_ms,
-		.session_number = place->session,
-		.is_evicted = place->is_evicted
-	};
-
-	memcpy(held.taken, lock->taken, sizeof(held.taken));
-	zklock_board_put_lock(&lock->line, lock->path, place->root_length, &held);
 }
 
 /* ---------------------------------------------------------------------

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock.h
- *	  What this backend holds: locks by name, mode and scope, with counts.
+ *	  Locks are taken and released: by name, mode and scope, with counts.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,13 +12,12 @@
 
 #include "board.h"
 #include "compat.h"
-#include "nodes/execnodes.h"
 #include "recipe.h"
 #include "released.h"
 #include "roundtrip.h"
 #include "utils/timestamp.h"
 
-/* A lock that is held here; lock_private.h. */
+/* A lock that is held here; lock_table.h. */
 struct Lock;
 
 /* What somebody asks for.  Names are in the database's encoding. */
@@ -89,63 +88,7 @@ extern bool zklock_release(const char *name, RecipeMode mode, ZkWork work);
 /* Take back all counts of session scope.  Likewise, and waits likewise. */
 extern void zklock_release_session_scope(ZkWork work);
 
-/* Fencing token of a lock held here, in either mode; 0 if it is not held. */
-extern int64 zklock_token(const char *name);
-
-/* What a fencing token is a token of. */
-typedef struct ZkTokenOf
-{
-	char	   *root;			/* as it was when the lock was taken, palloc'ed */
-	char	   *name;			/* likewise */
-	bool		is_sole;		/* held exclusively and with one permit */
-} ZkTokenOf;
-
-/*
- * The same for somebody who may use it: no later grant has that token.
- * *of, unless NULL or the result is 0, is set.
- */
-extern int64 zklock_tell_token(const char *name, ZkTokenOf *of);
-
-/*
- * Does the ensemble confirm that this backend holds the lock, in either mode?
- * Asks the quorum.
- */
-extern bool zklock_confirm_held(const char *name);
-
-/* The same by that deadline: false if there is no answer by then. */
-extern bool zklock_confirm_by(const char *name, int64 deadline);
-
-/*
- * Has somebody asked this session to release the lock?  false if it is not
- * held here, in either mode.  Asks the ensemble, and tells the user, as
- * zklock_recall_read().
- */
-extern bool zklock_read_recall(const char *name);
-
-/*
- * Put the rows of zk_locks, for each lock and mode that is held, and for each
- * lock that is kept.
- */
-extern void zklock_show_locks(ReturnSetInfo *result);
-
-/*
- * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().
- * If it is the session that is lost, no interrupt for that comes any more.
- */
-extern void zklock_refuse_if_lost(void);
-
 /* ---- for hooks.c ---- */
-
-extern bool zklock_has_locks(void);
-
-/* Of transaction or call scope: they end by themselves. */
-extern bool zklock_has_xact_locks(void);
-
-/*
- * Is a lock known to be lost that is held here, or on which the transaction
- * relied and which it has let go of?  Never raises.
- */
-extern bool zklock_has_lost(void);
 
 /*
  * The transaction is over: its counts end.  Never raises, never waits.
@@ -155,38 +98,5 @@ extern void zklock_end_transaction(void);
 /* A subtransaction is over: its counts pass to the parent, or end. */
 extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 									  SubTransactionId parent);
-
-/* The loss of a lock, in words for an error. */
-typedef struct ZkLoss
-{
-	char		message[768];
-	char		detail[768];
-	const char *hint;
-} ZkLoss;
-
-/*
- * Is a lock held here known to be lost?  Then say so in words.  Never raises.
- */
-extern bool zklock_describe_loss(ZkLoss *loss);
-
-/*
- * The current statement is canceled by a signal: if the loss of a lock has
- * sent it, describe that likewise and return true.  The lock is held here, or
- * was let go of before the interrupt took effect.
- */
-extern bool zklock_explain_cancellation(ZkLoss *loss);
-
-/* Raise 40001 with these words. */
-pg_noreturn extern void zklock_raise_loss(const ZkLoss *loss);
-
-/*
- * Raise 40001 unless every lock held here is good: by the lease, or if there
- * is none that is fresh, or with always_ask, by a quorum's word for each
- * node; and as zklock_released_prove().  May wait and be cancelled.
- */
-extern void zklock_prove_locks(bool always_ask);
-
-/* Are they by now, by the lease?  Never raises or waits. */
-extern bool zklock_are_proved(void);
 
 #endif							/* ZKLOCK_LOCK_H */

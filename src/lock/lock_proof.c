@@ -6,7 +6,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "lock_private.h"
+#include "lock_proof.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -87,7 +87,7 @@ zklock_show_locks(ReturnSetInfo *result)
 	Lock	   *lock;
 	ZkSessionNumber live = zklock_session_live();
 
-	if (zklock_locks == NULL)
+	if (zklock_lock_count_entries() == 0)
 		return;
 	foreach_lock(scan, lock)
 	{
@@ -332,7 +332,7 @@ static void
 await_downgrades(void)
 {
 	int64		deadline = zklock_session_reply_deadline(protocol_now());
-	ZkPlace   **places = palloc(hash_get_num_entries(zklock_locks) *
+	ZkPlace   **places = palloc(zklock_lock_count_entries() *
 								sizeof(*places));
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -356,7 +356,7 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 {
 	Moment		fresh_since = always_ask ? ZK_NO_PROOF :
 		zklock_session_fresh_since();
-	ZkPlace   **places = palloc(hash_get_num_entries(zklock_locks) *
+	ZkPlace   **places = palloc(zklock_lock_count_entries() *
 								sizeof(*places));
 	int			nplaces;
 	int			attempt = 0;

@@ -7,7 +7,7 @@
 # - a module lies in the folder that the Makefile says, and the map, src/README.md, has it
 #   and leads to no place that there is not;
 # - within a folder a module, or its header, includes only what stands below it in OBJS, or
-#   the header of its own family (lock_private.h for lock.c and lock_proof.c);
+#   the header of its own family (contender_private.h for contender.c and contender_watch.c);
 # - a private header is its family's alone;
 # - no circle of includes; no two files of one name;
 # - which session it is, session.c decides: only its family and the client's know client.h;

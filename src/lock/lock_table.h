@@ -1,0 +1,138 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_table.h
+ *	  The table of locks: the entry of each lock that this backend holds, or
+ *	  is about to take; its counts by mode and scope; what is asked of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCK_TABLE_H
+#define ZKLOCK_LOCK_TABLE_H
+
+#include "postgres.h"
+
+#include "board.h"
+#include "place.h"
+#include "recipe.h"
+#include "released.h"
+#include "utils/hsearch.h"
+
+/* How often a mode was taken in transaction scope by one subtransaction. */
+typedef struct XactCount
+{
+	SubTransactionId subid;
+	int			count;			/* 0: reserved for a grant under way */
+	struct XactCount *next;
+} XactCount;
+
+typedef struct Lock
+{
+	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock; all behind it
+										 * is zeros at first */
+	char	   *name;			/* as the user wrote it */
+	ZkTaken		taken[2];		/* by RecipeMode */
+	int64		taken_ms[2];	/* its `since`, by protocol_now() */
+	XactCount  *xact[2];		/* what is taken in transaction scope,
+								 * likewise; innermost first */
+	int			line;			/* on the board, see zklock_board_put_lock() */
+	char	   *holder;			/* and the lock, for the log; NULL: it is not
+								 * logged */
+	Size		nbytes;			/* what the path of its node takes, from the
+								 * grant on */
+	ZkWorkMark	granted_in;		/* how far the transaction was at the grant */
+	ZkPlace		place;			/* of both modes; ours while there are counts */
+} Lock;
+
+/* ---- what is held ---- */
+
+/* Does this backend hold any lock? */
+extern bool zklock_has_locks(void);
+
+/* One of transaction or call scope, which ends by itself? */
+extern bool zklock_has_xact_locks(void);
+
+/* How many it holds, and how many bytes the paths of their queue nodes have. */
+extern int	zklock_lock_count_held(void);
+extern Size zklock_lock_held_bytes(void);
+
+/* Are there entries of other locks than those that are kept? */
+extern bool zklock_lock_has_unkept(void);
+
+/* Is the lock held, in any mode? */
+extern bool zklock_lock_is_held(const Lock *lock);
+
+/* In session scope, so that the user has to release it? */
+extern bool zklock_lock_is_of_session(const Lock *lock);
+
+/* ---- entries ---- */
+
+/*
+ * The entry of a lock, NULL if there is none.  Raises 42602 for a bad name.
+ */
+extern Lock *zklock_lock_find(const char *name);
+
+/* The entry of a lock, made if need be.  Raises likewise. */
+extern Lock *zklock_lock_enter(const char *name);
+
+/*
+ * Remove an entry that holds nothing, and whose place is not kept; tell the
+ * board of any other.  Never raises or waits.
+ */
+extern void zklock_lock_forget_if_empty(Lock *lock);
+
+/* In which the entries and what hangs on them live; there is one entry. */
+extern MemoryContext zklock_lock_memory(void);
+
+/*
+ * Loop over the entries, which may be removed as they come.  There must have
+ * been one; the loop must run to its end.
+ */
+#define foreach_lock(scan, lock) \
+	for (zklock_lock_scan(&(scan)); \
+		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
+
+extern void zklock_lock_scan(HASH_SEQ_STATUS *scan);
+
+/* How many entries such a loop has. */
+extern int	zklock_lock_count_entries(void);
+
+/*
+ * Shared first: where both modes end, the exclusive one then ends last, and
+ * no downgrade is begun for nothing.
+ */
+#define foreach_mode(mode) \
+	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
+
+/* ---- counts.  Nothing but the first raises; nothing waits. ---- */
+
+/*
+ * Allocate the count that a grant will need.  Raises 54000 if there cannot be
+ * one more.
+ */
+extern void zklock_lock_reserve(Lock *lock, RecipeMode mode, ZkScope scope);
+
+/* The lock is ours: count it once more, in what was reserved. */
+extern void zklock_lock_count(Lock *lock, RecipeMode mode, ZkScope scope);
+
+/*
+ * Take one count back.  One of transaction scope must be the current
+ * subtransaction's.
+ */
+extern void zklock_lock_count_back(Lock *lock, RecipeMode mode, ZkScope scope);
+
+/* Drop all counts of that mode and scope. */
+extern void zklock_lock_drop_counts(Lock *lock, RecipeMode mode,
+									ZkScope scope);
+
+/*
+ * A subtransaction is over, the innermost one: its count passes to the parent,
+ * or ends.  Result: was there one?
+ */
+extern bool zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
+								SubTransactionId mine,
+								SubTransactionId parent);
+
+/* The last count of the lock is gone, and its place is left or kept. */
+extern void zklock_lock_note_unheld(const Lock *lock);
+
+#endif							/* ZKLOCK_LOCK_TABLE_H */
