@@ -5,12 +5,18 @@
 -- so that nobody goes on without the lock. None may run in a parallel worker,
 -- as with pg_advisory_lock().
 --
--- Others may have made objects in the schema that this is created in. What one
--- of ours calls is therefore called with just the types that it is declared
--- with: such a function is preferred to all that would fit, and CREATE FUNCTION
--- fails if somebody else's is there already. Types, operators and functions of
--- PostgreSQL's are qualified; bodies are parsed now, so that no search_path of a
--- caller's changes what they mean.
+-- Plain names mean PostgreSQL's objects, or ours: no pg_catalog., no OPERATOR().
+-- The schema that the extension is created in may be one where other roles create
+-- objects, and a planted function or operator that fits a call better than
+-- PostgreSQL's own would be taken. So this script creates everything in a schema
+-- of its own, which no other session sees before the transaction has committed,
+-- and moves it where it belongs at the end. Bodies are BEGIN ATOMIC or RETURN:
+-- PostgreSQL parses them here, whatever search_path a caller has later. Those in
+-- PL/pgSQL SET search_path, and call nothing of ours. The reasons are in
+-- docs/decisions/0015-plain-names.md.
+
+CREATE SCHEMA zklock_script;
+SET LOCAL search_path = zklock_script, pg_temp;
 
 CREATE FUNCTION zk_lock(
 	name text,
@@ -167,11 +173,11 @@ CREATE FUNCTION _zk_path_names(name text)
 RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-	SELECT pg_catalog.array_cat(ARRAY[_zk_path_names.name], ARRAY(
-		SELECT pg_catalog.array_to_string(p.parts[1:g.i], '/'::text)
-		FROM pg_catalog.string_to_array(_zk_path_names.name, '/'::text) AS p(parts)
-			CROSS JOIN LATERAL pg_catalog.generate_series(1, 20) AS g(i)
-		WHERE g.i OPERATOR(pg_catalog.<) pg_catalog.cardinality(p.parts)));
+	SELECT array_cat(ARRAY[_zk_path_names.name], ARRAY(
+		SELECT array_to_string(p.parts[1:g.i], '/')
+		FROM string_to_array(_zk_path_names.name, '/') AS p(parts)
+			CROSS JOIN LATERAL generate_series(1, 20) AS g(i)
+		WHERE g.i < cardinality(p.parts)));
 END;
 
 COMMENT ON FUNCTION _zk_path_names(text) IS
@@ -181,9 +187,9 @@ CREATE FUNCTION _zk_path_modes(name text, mode text)
 RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-	SELECT pg_catalog.array_cat(ARRAY[_zk_path_modes.mode], pg_catalog.array_fill(
+	SELECT array_cat(ARRAY[_zk_path_modes.mode], array_fill(
 		'shared'::text,
-		ARRAY[pg_catalog.cardinality(_zk_path_names(_zk_path_modes.name)) OPERATOR(pg_catalog.-) 1]));
+		ARRAY[cardinality(_zk_path_names(_zk_path_modes.name)) - 1]));
 END;
 
 COMMENT ON FUNCTION _zk_path_modes(text, text) IS
@@ -194,7 +200,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_lock(
 	_zk_path_names(zk_lock_path.name), zk_lock_path.timeout,
-	_zk_path_modes(zk_lock_path.name, 'exclusive'::text)))[1];
+	_zk_path_modes(zk_lock_path.name, 'exclusive')))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval) IS
 'Takes a lock exclusively and its ancestors shared, all or none: for a/b/c that is a and a/b shared, a/b/c exclusive. So whoever holds a exclusively keeps others from all below it. timeout and lock_timeout bound the whole call. Returns the token of the lock itself. Release with zk_unlock_path().';
@@ -204,7 +210,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_lock(
 	_zk_path_names(zk_lock_path_shared.name), zk_lock_path_shared.timeout,
-	_zk_path_modes(zk_lock_path_shared.name, 'shared'::text)))[1];
+	_zk_path_modes(zk_lock_path_shared.name, 'shared')))[1];
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
 'Like zk_lock_path(), but the lock itself is shared too. It does not keep out writers below it: for that take zk_lock_path(). Release with zk_unlock_path_shared().';
@@ -214,7 +220,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_xact_lock(
 	_zk_path_names(zk_xact_lock_path.name), zk_xact_lock_path.timeout,
-	_zk_path_modes(zk_xact_lock_path.name, 'exclusive'::text)))[1];
+	_zk_path_modes(zk_xact_lock_path.name, 'exclusive')))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
 'Like zk_lock_path(), but of transaction scope.';
@@ -224,7 +230,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_xact_lock(
 	_zk_path_names(zk_xact_lock_path_shared.name), zk_xact_lock_path_shared.timeout,
-	_zk_path_modes(zk_xact_lock_path_shared.name, 'shared'::text)))[1];
+	_zk_path_modes(zk_xact_lock_path_shared.name, 'shared')))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
 'Like zk_lock_path_shared(), but of transaction scope.';
@@ -234,7 +240,7 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_lock(
 	_zk_path_names(zk_try_lock_path.name), zk_try_lock_path.timeout,
-	_zk_path_modes(zk_try_lock_path.name, 'exclusive'::text));
+	_zk_path_modes(zk_try_lock_path.name, 'exclusive'));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
 'Like zk_try_lock(text), for the locks of zk_lock_path().';
@@ -244,7 +250,7 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_lock(
 	_zk_path_names(zk_try_lock_path_shared.name), zk_try_lock_path_shared.timeout,
-	_zk_path_modes(zk_try_lock_path_shared.name, 'shared'::text));
+	_zk_path_modes(zk_try_lock_path_shared.name, 'shared'));
 
 COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
 'Like zk_try_lock_path(), but the lock itself is shared too.';
@@ -254,7 +260,7 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_xact_lock(
 	_zk_path_names(zk_try_xact_lock_path.name), zk_try_xact_lock_path.timeout,
-	_zk_path_modes(zk_try_xact_lock_path.name, 'exclusive'::text));
+	_zk_path_modes(zk_try_xact_lock_path.name, 'exclusive'));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
 'Like zk_try_lock_path(), but of transaction scope.';
@@ -264,7 +270,7 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_xact_lock(
 	_zk_path_names(zk_try_xact_lock_path_shared.name), zk_try_xact_lock_path_shared.timeout,
-	_zk_path_modes(zk_try_xact_lock_path_shared.name, 'shared'::text));
+	_zk_path_modes(zk_try_xact_lock_path_shared.name, 'shared'));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
 'Like zk_try_lock_path_shared(), but of transaction scope.';
@@ -273,7 +279,7 @@ CREATE FUNCTION zk_unlock_path(name text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_unlock(
-	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'::text));
+	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'));
 
 COMMENT ON FUNCTION zk_unlock_path(text) IS
 'Releases one hold of each lock that zk_lock_path() takes: true. False, and a warning for each that was not held or had been lost.';
@@ -282,7 +288,7 @@ CREATE FUNCTION zk_unlock_path_shared(name text)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_unlock(
-	_zk_path_names(zk_unlock_path_shared.name), _zk_path_modes(zk_unlock_path_shared.name, 'shared'::text));
+	_zk_path_names(zk_unlock_path_shared.name), _zk_path_modes(zk_unlock_path_shared.name, 'shared'));
 
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
 'Like zk_unlock_path(), for zk_lock_path_shared().';
@@ -293,20 +299,20 @@ COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
 -- is interval. With text in its place they would become text.
 CREATE TYPE zk_timeout;
 
-CREATE FUNCTION _zk_timeout_in(pg_catalog.cstring) RETURNS zk_timeout
+CREATE FUNCTION _zk_timeout_in(cstring) RETURNS zk_timeout
 AS 'textin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_timeout_in(cstring) IS
 'Part of the type zk_timeout.';
 
-CREATE FUNCTION _zk_timeout_out(zk_timeout) RETURNS pg_catalog.cstring
+CREATE FUNCTION _zk_timeout_out(zk_timeout) RETURNS cstring
 AS 'textout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_timeout_out(zk_timeout) IS
 'Part of the type zk_timeout.';
 
 CREATE TYPE zk_timeout (
-	INPUT = _zk_timeout_in, OUTPUT = _zk_timeout_out, LIKE = pg_catalog.text, CATEGORY = 'T');
+	INPUT = _zk_timeout_in, OUTPUT = _zk_timeout_out, LIKE = text, CATEGORY = 'T');
 
 COMMENT ON TYPE zk_timeout IS
 'A timeout that is given as a string, such as 5 s. Its functions make an interval of it.';
@@ -362,11 +368,11 @@ COMMENT ON FUNCTION zk_is_held(text) IS
 -- with an older token pass (zk_fence, zk_fences). What begins with an underscore
 -- is a part of zk_fence, and nobody's to call.
 CREATE TABLE zk_fences (
-	root pg_catalog.text,
-	name pg_catalog.text,
-	token bigint NOT NULL CHECK (token OPERATOR(pg_catalog.>) 0::bigint),
-	claimed_by pg_catalog.name NOT NULL,
-	claimed_at pg_catalog.timestamptz NOT NULL,
+	root text,
+	name text,
+	token bigint NOT NULL CHECK (token > 0),
+	claimed_by name NOT NULL,
+	claimed_at timestamptz NOT NULL,
 	PRIMARY KEY (root, name)
 );
 
@@ -384,7 +390,7 @@ COMMENT ON COLUMN zk_fences.claimed_by IS
 COMMENT ON COLUMN zk_fences.claimed_at IS
 'When, by the clock of this database server.';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
+SELECT pg_extension_config_dump('zk_fences', '');
 
 -- A subscription brings the fences of another database, which has not asked those here.
 CREATE FUNCTION _zk_fences_applied()
@@ -420,8 +426,8 @@ CREATE FUNCTION _zk_fence_compare(
 	name text,
 	token bigint,
 	newest bigint,
-	claimed_at pg_catalog.timestamptz,
-	now pg_catalog.timestamptz)
+	claimed_at timestamptz,
+	now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
@@ -473,24 +479,24 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
 	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
-							 pg_catalog.clock_timestamp())
+							 clock_timestamp())
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zk_fences AS f
-				ON f.root OPERATOR(pg_catalog.=) _zk_fence_claim.root
-					AND f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
+				ON f.root = _zk_fence_claim.root
+					AND f.name = _zk_fence_claim.name;
 	INSERT INTO zk_fences AS f (root, name, token, claimed_by, claimed_at)
 		VALUES (_zk_fence_claim.root, _zk_fence_claim.name, _zk_fence_claim.token, session_user,
-				pg_catalog.clock_timestamp())
+				clock_timestamp())
 		ON CONFLICT (root, name) DO UPDATE
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
-			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
+			WHERE f.token < excluded.token;
 	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
-							 pg_catalog.clock_timestamp())
+							 clock_timestamp())
 		FROM zk_fences AS f
-		WHERE f.root OPERATOR(pg_catalog.=) _zk_fence_claim.root
-			AND f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
+		WHERE f.root = _zk_fence_claim.root
+			AND f.name = _zk_fence_claim.name;
 	SELECT true;
 END;
 
@@ -561,21 +567,21 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
 BEGIN ATOMIC
 	SELECT q."position", q.state,
-		CASE WHEN q.lease_owner IS NOT NULL THEN pg_catalog."left"(zk_escape(q.lease_owner), 20)
+		CASE WHEN q.lease_owner IS NOT NULL THEN left(zk_escape(q.lease_owner), 20)
 			WHEN q.pid IS NOT NULL
-			THEN pg_catalog.concat(pg_catalog."left"(q.usename, 12), ' ', q.pid)
-			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
-		pg_catalog."left"(
+			THEN concat(left(q.usename, 12), ' ', q.pid)
+			ELSE left(COALESCE(q.data, q.client, q.style), 20) END,
+		left(
 			CASE WHEN q.lease_expires_at IS NOT NULL
-				THEN pg_catalog.to_char(q.lease_expires_at, '"lease until "HH24:MI:SS')
+				THEN to_char(q.lease_expires_at, '"lease until "HH24:MI:SS')
 				WHEN q.session_id IS NULL AND q.token IS NOT NULL
-					AND q.client OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.text
-				THEN pg_catalog.concat('hold: ', q.data)
+					AND q.client = 'zklock'
+				THEN concat('hold: ', q.data)
 				WHEN q.pid IS NULL THEN COALESCE(q.session_id, 'no session')
-				ELSE pg_catalog.concat_ws('@',
-					pg_catalog.concat_ws('/', q.cluster, q.datname),
-					pg_catalog.split_part(q.host, '.', 1)) END, 24),
-		pg_catalog.date_trunc('second', q.since)
+				ELSE concat_ws('@',
+					concat_ws('/', q.cluster, q.datname),
+					split_part(q.host, '.', 1)) END, 24),
+		date_trunc('second', q.since)
 	FROM zk_lock_queue(zk_who.name) AS q
 	WHERE q."position" IS NOT NULL
 	ORDER BY q."position";
@@ -660,23 +666,23 @@ BEGIN ATOMIC
 		WHERE q.session_id IS NOT NULL
 	)
 	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, w.session_id, w.client,
-		pg_catalog.format('%s on ZooKeeper lock "%s"',
-			CASE WHEN w.mode OPERATOR(pg_catalog.=) 'shared'::text
+		format('%s on ZooKeeper lock "%s"',
+			CASE WHEN w.mode = 'shared'
 				THEN 'ShareLock' ELSE 'ExclusiveLock' END, zk_escape(w.name)),
 		w.name, w.since,
 		b.cluster, b.datname, b.pid, b.usename, b.host, b.session_id, b.client
 	FROM queued AS w
-		JOIN queued AS b ON b.lock OPERATOR(pg_catalog.=) w.lock
-			AND b."position" OPERATOR(pg_catalog.<) w."position"
-	WHERE w.state OPERATOR(pg_catalog.=) 'waiting'::text
-		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'releasing']::text[])
+		JOIN queued AS b ON b.lock = w.lock
+			AND b."position" < w."position"
+	WHERE w.state = 'waiting'
+		AND b.state IN ('held', 'releasing')
 	UNION ALL
 	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, p.session_id, w.client,
 		p.waits_for, NULL::text, NULL::timestamptz,
 		b.cluster, b.datname, b.pid, b.usename, b.host, p.blocked_by_session_id, b.client
 	FROM _zk_waits_in_postgres() AS p
-		LEFT JOIN known AS w ON w.session_id OPERATOR(pg_catalog.=) p.session_id
-		LEFT JOIN known AS b ON b.session_id OPERATOR(pg_catalog.=) p.blocked_by_session_id;
+		LEFT JOIN known AS w ON w.session_id = p.session_id
+		LEFT JOIN known AS b ON b.session_id = p.blocked_by_session_id;
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
@@ -704,7 +710,7 @@ BEGIN ATOMIC
 	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_pid,
 		w.blocked_by_usename, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
 	FROM _zk_process(zk_blocking.pid) AS p(session_id)
-		JOIN zk_waits() AS w ON w.session_id OPERATOR(pg_catalog.=) p.session_id;
+		JOIN zk_waits() AS w ON w.session_id = p.session_id;
 END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
@@ -714,11 +720,11 @@ CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-	SELECT pg_catalog.string_agg(
-		CASE WHEN pg_catalog.strpos('"#<>&`*\', c.letter) OPERATOR(pg_catalog.>) 0
-			THEN pg_catalog.concat('#', pg_catalog.ascii(c.letter), ';')
-			ELSE c.letter END, ''::text ORDER BY c.number)
-	FROM pg_catalog.unnest(pg_catalog.string_to_array(_zk_mermaid.label, NULL::text))
+	SELECT string_agg(
+		CASE WHEN strpos('"#<>&`*\', c.letter) > 0
+			THEN concat('#', ascii(c.letter), ';')
+			ELSE c.letter END, '' ORDER BY c.number)
+	FROM unnest(string_to_array(_zk_mermaid.label, NULL))
 		WITH ORDINALITY AS c(letter, number);
 END;
 
@@ -730,16 +736,16 @@ RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
 	WITH waits AS MATERIALIZED (
-		SELECT w.*, pg_catalog.concat('s', w.session_id) AS waiter,
-			pg_catalog.concat('s', COALESCE(w.blocked_by_session_id, pg_catalog.md5(w.name))) AS blocker
+		SELECT w.*, concat('s', w.session_id) AS waiter,
+			concat('s', COALESCE(w.blocked_by_session_id, md5(w.name))) AS blocker
 		FROM zk_waits() AS w
 	), boxes AS (
 		SELECT DISTINCT ON (b.box) b.box,
-			CASE WHEN b.pid IS NOT NULL THEN pg_catalog.concat('process ', b.pid)
-				WHEN b.session_id IS NOT NULL THEN pg_catalog.concat('session ', b.session_id)
-				ELSE pg_catalog.concat('hold of ', zk_escape(b.name)) END AS who,
+			CASE WHEN b.pid IS NOT NULL THEN concat('process ', b.pid)
+				WHEN b.session_id IS NOT NULL THEN concat('session ', b.session_id)
+				ELSE concat('hold of ', zk_escape(b.name)) END AS who,
 			CASE WHEN b.cluster IS NULL AND b.datname IS NULL THEN b.client
-				ELSE pg_catalog.concat_ws(', ', b.cluster, b.datname) END AS location
+				ELSE concat_ws(', ', b.cluster, b.datname) END AS location
 		FROM waits AS w
 			CROSS JOIN LATERAL (VALUES
 				(w.waiter, w.pid, w.session_id, w.name, w.cluster, w.datname, w.client),
@@ -748,18 +754,18 @@ BEGIN ATOMIC
 				AS b(box, pid, session_id, name, cluster, datname, client)
 		ORDER BY b.box
 	), lines AS (
-		SELECT 1 AS part, pg_catalog.format(E'\t%s["%s"]', b.box,
-			pg_catalog.concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b.location))) AS line
+		SELECT 1 AS part, format(E'\t%s["%s"]', b.box,
+			concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b.location))) AS line
 		FROM boxes AS b
 		UNION ALL
-		SELECT 2, pg_catalog.format(E'\t%s %s|"%s"| %s', w.waiter,
+		SELECT 2, format(E'\t%s %s|"%s"| %s', w.waiter,
 			CASE WHEN w.name IS NULL THEN '-.->' ELSE '-->' END,
 			_zk_mermaid(COALESCE(zk_escape(w.name), w.waits_for)), w.blocker)
 		FROM waits AS w
 	)
-	SELECT pg_catalog.concat(E'flowchart LR\n',
-		pg_catalog.string_agg(pg_catalog.concat(l.line, E'\n'), ''::text
-			ORDER BY l.part, l.line COLLATE pg_catalog."C"))
+	SELECT concat(E'flowchart LR\n',
+		string_agg(concat(l.line, E'\n'), ''
+			ORDER BY l.part, l.line COLLATE "C"))
 	FROM lines AS l;
 END;
 
@@ -1099,25 +1105,25 @@ COMMENT ON FUNCTION zk_stat_reset() IS
 -- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
 CREATE TYPE zk_role;
 
-CREATE FUNCTION _zk_role_in(pg_catalog.cstring) RETURNS zk_role
+CREATE FUNCTION _zk_role_in(cstring) RETURNS zk_role
 AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_in(cstring) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_out(zk_role) RETURNS pg_catalog.cstring
+CREATE FUNCTION _zk_role_out(zk_role) RETURNS cstring
 AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_out(zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_recv(pg_catalog.internal) RETURNS zk_role
+CREATE FUNCTION _zk_role_recv(internal) RETURNS zk_role
 AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_recv(internal) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_send(zk_role) RETURNS pg_catalog.bytea
+CREATE FUNCTION _zk_role_send(zk_role) RETURNS bytea
 AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_send(zk_role) IS
@@ -1125,7 +1131,7 @@ COMMENT ON FUNCTION _zk_role_send(zk_role) IS
 
 CREATE TYPE zk_role (
 	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
-	LIKE = pg_catalog.bytea);
+	LIKE = bytea);
 
 COMMENT ON TYPE zk_role IS
 'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
@@ -1135,39 +1141,39 @@ COMMENT ON TYPE zk_role IS
 REVOKE USAGE ON TYPE zk_role FROM PUBLIC;
 
 -- Comparisons with texts are those with what is shown.
-CREATE CAST (zk_role AS pg_catalog.text) WITH INOUT AS IMPLICIT;
+CREATE CAST (zk_role AS text) WITH INOUT AS IMPLICIT;
 
-CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS pg_catalog.bool
+CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS bool
 AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS pg_catalog.bool
+CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS bool
 AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS pg_catalog.bool
+CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS bool
 AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS pg_catalog.bool
+CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS bool
 AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS pg_catalog.bool
+CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS bool
 AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
 'Part of the type zk_role.';
 
-CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS pg_catalog.int4
+CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS int4
 AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
@@ -1175,19 +1181,19 @@ COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
 
 CREATE OPERATOR = (
 	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
-	RESTRICT = pg_catalog.eqsel, JOIN = pg_catalog.eqjoinsel, MERGES);
+	RESTRICT = eqsel, JOIN = eqjoinsel, MERGES);
 CREATE OPERATOR < (
 	FUNCTION = _zk_role_lt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >, NEGATOR = >=,
-	RESTRICT = pg_catalog.scalarltsel, JOIN = pg_catalog.scalarltjoinsel);
+	RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
 CREATE OPERATOR <= (
 	FUNCTION = _zk_role_le, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >=, NEGATOR = >,
-	RESTRICT = pg_catalog.scalarlesel, JOIN = pg_catalog.scalarlejoinsel);
+	RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
 CREATE OPERATOR >= (
 	FUNCTION = _zk_role_ge, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <=, NEGATOR = <,
-	RESTRICT = pg_catalog.scalargesel, JOIN = pg_catalog.scalargejoinsel);
+	RESTRICT = scalargesel, JOIN = scalargejoinsel);
 CREATE OPERATOR > (
 	FUNCTION = _zk_role_gt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <, NEGATOR = <=,
-	RESTRICT = pg_catalog.scalargtsel, JOIN = pg_catalog.scalargtjoinsel);
+	RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
 
 CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
 	OPERATOR 1 < (zk_role, zk_role), OPERATOR 2 <= (zk_role, zk_role), OPERATOR 3 = (zk_role, zk_role),
@@ -1197,12 +1203,12 @@ CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
 -- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
 -- is told by session_user and by the role that it has SET: zk_grant() runs as its owner.
 CREATE TABLE zk_closed (
-	prefix pg_catalog.text PRIMARY KEY,
-	closed_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
-	closed_as pg_catalog.text DEFAULT
-		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
-			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
-	closed_at pg_catalog.timestamptz DEFAULT pg_catalog.now()
+	prefix text PRIMARY KEY,
+	closed_by text DEFAULT session_user::text,
+	closed_as text DEFAULT
+		CASE current_setting('role') WHEN 'none'
+			THEN session_user::text ELSE current_setting('role') END,
+	closed_at timestamptz DEFAULT now()
 );
 
 COMMENT ON TABLE zk_closed IS
@@ -1218,15 +1224,15 @@ COMMENT ON COLUMN zk_closed.closed_at IS
 'When the transaction began that did it.';
 
 CREATE TABLE zk_privileges (
-	prefix pg_catalog.text,
+	prefix text,
 	role zk_role,
-	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
-		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
-	granted_by pg_catalog.text DEFAULT session_user::pg_catalog.text,
-	granted_as pg_catalog.text DEFAULT
-		CASE pg_catalog.current_setting('role'::pg_catalog.text) WHEN 'none'::pg_catalog.text
-			THEN session_user::pg_catalog.text ELSE pg_catalog.current_setting('role'::pg_catalog.text) END,
-	granted_at pg_catalog.timestamptz DEFAULT pg_catalog.now(),
+	privilege text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
+		privilege = ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
+	granted_by text DEFAULT session_user::text,
+	granted_as text DEFAULT
+		CASE current_setting('role') WHEN 'none'
+			THEN session_user::text ELSE current_setting('role') END,
+	granted_at timestamptz DEFAULT now(),
 	PRIMARY KEY (prefix, role, privilege)
 );
 
@@ -1246,7 +1252,7 @@ COMMENT ON COLUMN zk_privileges.granted_as IS
 COMMENT ON COLUMN zk_privileges.granted_at IS
 'When the transaction began that did it.';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_closed', '');
+SELECT pg_extension_config_dump('zk_closed', '');
 
 -- A dump has the rows of a table as a whole, so they may all be lost where one of them cannot
 -- be read, in a database of another encoding. It has the privileges of a type in any case.
@@ -1263,7 +1269,7 @@ CREATE DOMAIN zk_privileges_by_name AS boolean;
 COMMENT ON DOMAIN zk_privileges_by_name IS
 'Part of zk_privileges: each role with rows is granted USAGE of this type, so that it cannot be dropped before DROP OWNED BY it.';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_privileges', '');
+SELECT pg_extension_config_dump('zk_privileges', '');
 
 CREATE FUNCTION _zk_privileges_adding()
 RETURNS trigger
@@ -1337,8 +1343,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 COMMENT ON FUNCTION zk_open(text) IS
 'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
 
--- What zk_check() tells. An operator whose operands have just its types is found
--- in pg_catalog first, whatever others have made.
+-- What zk_check() tells.
 CREATE FUNCTION _zk_check_facts(
 	with_session boolean,
 	OUT item text,
@@ -1477,12 +1482,12 @@ BEGIN ATOMIC
 				item, fact, place, subject, value, number, ordinal)
 			LEFT JOIN (VALUES (ARRAY['unheard', 'unresolved', 'unreachable', 'no connection', 'closed',
 				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted', 'requests'])) AS v(words)
-				ON pg_catalog.starts_with(f.item, 'server '::text)
+				ON starts_with(f.item, 'server ')
 	), address AS MATERIALIZED (
-		SELECT f.*, a.mode, pg_catalog.substring(f.value, '[0-9][0-9.]*'::text) AS release,
+		SELECT f.*, a.mode, substring(f.value, '[0-9][0-9.]*') AS release,
 			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict
 		FROM fact AS f
-			CROSS JOIN LATERAL (SELECT pg_catalog.substring(f.value, E'\nMode: ([a-z-]+)'::text)) AS a(mode)
+			CROSS JOIN LATERAL (SELECT substring(f.value, E'\nMode: ([a-z-]+)')) AS a(mode)
 		WHERE f.quality <= 9
 	), server AS MATERIALIZED (
 		-- the best of its addresses
@@ -1491,83 +1496,83 @@ BEGIN ATOMIC
 		ORDER BY a.place, a.quality DESC, a.verdict DESC
 	), setting AS MATERIALIZED (
 		SELECT f.place, f.subject,
-			pg_catalog.substring(f.value, '(?n)^tickTime=([0-9]{1,6})(?![0-9])'::text)::bigint AS tick_ms,
-			pg_catalog.substring(f.value, '(?n)^syncLimit=([0-9]{1,6})(?![0-9])'::text)::bigint AS sync_limit,
-			pg_catalog.substring(f.value, '(?n)^minSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS min_ms,
-			pg_catalog.substring(f.value, '(?n)^maxSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS max_ms,
-			pg_catalog.substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])'::text)::bigint AS most,
-			pg_catalog.regexp_match(f.value, E'(?n)^data(?:Log)?Dir=(/(?:tmp|run|var/run|dev/shm)/.*)$'::text) AS volatile
+			substring(f.value, '(?n)^tickTime=([0-9]{1,6})(?![0-9])')::bigint AS tick_ms,
+			substring(f.value, '(?n)^syncLimit=([0-9]{1,6})(?![0-9])')::bigint AS sync_limit,
+			substring(f.value, '(?n)^minSessionTimeout=([0-9]{1,9})(?![0-9])')::bigint AS min_ms,
+			substring(f.value, '(?n)^maxSessionTimeout=([0-9]{1,9})(?![0-9])')::bigint AS max_ms,
+			substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])')::bigint AS most,
+			regexp_match(f.value, E'(?n)^data(?:Log)?Dir=(/(?:tmp|run|var/run|dev/shm)/.*)$') AS volatile
 		FROM fact AS f
 		WHERE f.fact = 'settings'
 	), clock AS (
 		-- of each server: by its own clock, how late it gets the leader's changes, and
 		-- how many of them were not earlier than they were made
 		SELECT DISTINCT f.subject,
-			pg_catalog.substring(f.value, 'zk_p50_propagation_latency.([0-9]{1,15})'::text)::bigint AS half_ms,
-			pg_catalog.substring(f.value, 'zk_max_propagation_latency.([0-9]{1,15})'::text)::bigint AS most_ms,
-			pg_catalog.substring(f.value, 'zk_cnt_propagation_latency.([0-9]{1,15})'::text)::bigint AS late,
-			pg_catalog.substring(f.value, 'received_count.([0-9]{1,15})'::text)::bigint AS changes
+			substring(f.value, 'zk_p50_propagation_latency.([0-9]{1,15})')::bigint AS half_ms,
+			substring(f.value, 'zk_max_propagation_latency.([0-9]{1,15})')::bigint AS most_ms,
+			substring(f.value, 'zk_cnt_propagation_latency.([0-9]{1,15})')::bigint AS late,
+			substring(f.value, 'received_count.([0-9]{1,15})')::bigint AS changes
 		FROM fact AS f
 		WHERE f.fact = 'counters'
 	), request AS (
 		-- of the servers that serve: the longest request that the one takes that takes the
 		-- shortest, as far as it was tried, and what it is to take
-		SELECT pg_catalog.min(f.value::bigint) AS bytes, pg_catalog.count(DISTINCT f.place) AS known,
-			pg_catalog.pg_size_bytes(pg_catalog.current_setting('zklock.max_lock_bytes'::text)) * 2 - 1 AS wanted,
-			pg_catalog.string_agg(DISTINCT f.subject, ', '::text) FILTER (WHERE f.value::bigint <
-				pg_catalog.pg_size_bytes(pg_catalog.current_setting('zklock.max_lock_bytes'::text)) * 2 - 1) AS small
+		SELECT min(f.value::bigint) AS bytes, count(DISTINCT f.place) AS known,
+			pg_size_bytes(current_setting('zklock.max_lock_bytes')) * 2 - 1 AS wanted,
+			string_agg(DISTINCT f.subject, ', ') FILTER (WHERE f.value::bigint <
+				pg_size_bytes(current_setting('zklock.max_lock_bytes')) * 2 - 1) AS small
 		FROM fact AS f
 		WHERE f.fact = 'requests'
 	), encryption AS MATERIALIZED (
 		-- 1 version, 2 cipher, 5 subject of the server; and when the first certificate of
 		-- either side expires
 		SELECT f.place, f.item, f.subject, m.part,
-			pg_catalog.to_timestamp(m.part[3]::double precision) AS theirs,
-			pg_catalog.to_timestamp(NULLIF(m.part[4]::double precision, 0::double precision)) AS ours
+			to_timestamp(m.part[3]::double precision) AS theirs,
+			to_timestamp(NULLIF(m.part[4]::double precision, 0::double precision)) AS ours
 		FROM fact AS f
-			CROSS JOIN LATERAL (SELECT pg_catalog.regexp_match(f.value,
-				E'^(\\S+) (\\S+) ([0-9]{1,12}) ([0-9]{1,12}) (.*)$'::text)) AS m(part)
+			CROSS JOIN LATERAL (SELECT regexp_match(f.value,
+				E'^(\\S+) (\\S+) ([0-9]{1,12}) ([0-9]{1,12}) (.*)$')) AS m(part)
 		WHERE f.fact = 'encrypted' AND m.part IS NOT NULL
 	), ensemble AS MATERIALIZED (
 		-- servers of the list, each of them once, whatever names it has there
-		SELECT pg_catalog.count(*) AS named,
-			pg_catalog.count(*) FILTER (WHERE s.quality > 3) AS reached,
-			pg_catalog.count(*) FILTER (WHERE s.verdict = 'serving') AS serving,
-			pg_catalog.count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')) AS without_quorum,
-			pg_catalog.count(DISTINCT s.subject) FILTER (WHERE s.mode = 'standalone') AS alone,
-			pg_catalog.count(DISTINCT s.subject) FILTER (WHERE s.mode = 'leader') AS leaders,
-			pg_catalog.count(DISTINCT s.subject) FILTER (
+		SELECT count(*) AS named,
+			count(*) FILTER (WHERE s.quality > 3) AS reached,
+			count(*) FILTER (WHERE s.verdict = 'serving') AS serving,
+			count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')) AS without_quorum,
+			count(DISTINCT s.subject) FILTER (WHERE s.mode = 'standalone') AS alone,
+			count(DISTINCT s.subject) FILTER (WHERE s.mode = 'leader') AS leaders,
+			count(DISTINCT s.subject) FILTER (
 				WHERE s.mode IN ('leader', 'follower', 'observer')) AS members
 		FROM server AS s
 	), release AS (
-		SELECT pg_catalog.string_agg(DISTINCT a.release, ', '::text) AS releases,
-			pg_catalog.count(DISTINCT a.release) AS number,
+		SELECT string_agg(DISTINCT a.release, ', ') AS releases,
+			count(DISTINCT a.release) AS number,
 			-- ZOOKEEPER-4537
-			pg_catalog.bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
+			bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
 		FROM address AS a
 		WHERE a.fact = 'serving'
 	), granted AS (
-		SELECT pg_catalog.max(t.min_ms) AS min_ms, pg_catalog.min(t.max_ms) AS max_ms,
-			pg_catalog.max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms
+		SELECT max(t.min_ms) AS min_ms, min(t.max_ms) AS max_ms,
+			max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms
 		FROM setting AS t
 			JOIN address AS s ON s.place = t.place AND s.subject = t.subject
 	), connection AS (
 		-- of the server that allows the fewest; 0 is any number
-		SELECT COALESCE(pg_catalog.min(t.most) FILTER (WHERE t.most > 0), pg_catalog.min(t.most)) AS most
+		SELECT COALESCE(min(t.most) FILTER (WHERE t.most > 0), min(t.most)) AS most
 		FROM setting AS t
 	), own AS (
 		SELECT COALESCE(zk_check.with_session, false) AS with_session, o.state AS session_state, o.server,
-			pg_catalog.current_setting('max_connections'::text)::bigint AS max_connections,
-			(extract(epoch FROM pg_catalog.current_setting('zklock.session_timeout'::text)::interval)
-				OPERATOR(pg_catalog.*) 1000::numeric)::integer AS session_ms,
+			current_setting('max_connections')::bigint AS max_connections,
+			(extract(epoch FROM current_setting('zklock.session_timeout')::interval)
+				* 1000::numeric)::integer AS session_ms,
 			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials,
-			pg_catalog.current_setting('zklock.root'::text) <> '/' AS has_root
+			current_setting('zklock.root') <> '/' AS has_root
 		FROM zk_session AS o
 	), step AS (
 		-- the last one of each: a session that was lost on the way is asked for anew
 		SELECT DISTINCT ON (f.item) f.*,
 			CASE WHEN f.number BETWEEN 1 AND 9999999999999
-				THEN pg_catalog.to_timestamp((f.number / 1000)::double precision)::text
+				THEN to_timestamp((f.number / 1000)::double precision)::text
 				ELSE 'an impossible date' END AS date
 		FROM fact AS f
 		ORDER BY f.item, f.ordinal DESC
@@ -1576,7 +1581,7 @@ BEGIN ATOMIC
 		SELECT 1, s.item, r.*
 		FROM step AS s, LATERAL (VALUES
 			(1, s.fact = 'runs', 'ok',
-				pg_catalog.format('"%s" runs, protocol %s, ZooKeeper''s client library %s', s.subject, s.number, s.value),
+				format('"%s" runs, protocol %s, ZooKeeper''s client library %s', s.subject, s.number, s.value),
 				NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'program'
@@ -1596,18 +1601,18 @@ BEGIN ATOMIC
 				'Try again. If it stays so, zklock.servers names several ensembles: the same name is another lock in each.'),
 			(6, e.serving < e.named, 'warning', 'only %5$s of %1$s servers serve', 'See the rows of the other servers.'),
 			(7, e.alone = 1, 'note', 'a single server', 'Run three servers where locks must survive the loss of one.'),
-			(8, e.named > 1 AND pg_catalog.mod(e.named, 2::bigint) = 0, 'note', 'all %s servers serve: an even number',
+			(8, e.named > 1 AND e.named % 2 = 0, 'note', 'all %s servers serve: an even number',
 				'An odd number bears as much, and needs a smaller quorum.'),
 			(9, e.named = 1, 'ok', 'the one server named serves', NULL),
 			(10, true, 'ok', 'all %s servers serve', NULL))
 			AS v(nr, applies, state, what, remedy),
 			LATERAL (SELECT v.nr, v.applies, v.state,
-				pg_catalog.format(v.what, e.named, e.alone, e.members, e.leaders, e.serving), v.remedy)
+				format(v.what, e.named, e.alone, e.members, e.leaders, e.serving), v.remedy)
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.named > 0
 		UNION ALL
 		SELECT 6, 'release', 1, true, CASE WHEN l.has_bugs OR l.number > 1 THEN 'note' ELSE 'ok' END,
-			pg_catalog.concat('servers of release ', l.releases,
+			concat('servers of release ', l.releases,
 				CASE WHEN l.has_bugs THEN ', in which a change that is agreed upon may stay unseen until the next one (ZOOKEEPER-4537)' END),
 			CASE WHEN l.has_bugs THEN 'Upgrade the servers. zklock copes with it, at the cost of a request where no answer comes.'
 				WHEN l.number > 1 THEN 'Finish the upgrade of the servers.' END
@@ -1625,7 +1630,7 @@ BEGIN ATOMIC
 			(4, true, 'ok', 'a server allows %s from one address; max_connections is %s', NULL))
 			AS v(nr, applies, state, what, remedy),
 			LATERAL (SELECT v.nr, v.applies, v.state,
-				pg_catalog.format(v.what, c.most, o.max_connections), v.remedy)
+				format(v.what, c.most, o.max_connections), v.remedy)
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
 		UNION ALL
@@ -1640,8 +1645,8 @@ BEGIN ATOMIC
 			(3, true, 'ok', 'all servers take requests of %2$s bytes: twice zklock.max_lock_bytes', NULL))
 			AS v(nr, applies, state, what, remedy),
 			LATERAL (SELECT v.nr, v.applies, v.state,
-				pg_catalog.format(v.what, q.small, q.wanted, q.bytes),
-				pg_catalog.format(v.remedy, q.small, q.wanted, q.bytes, (q.bytes + 1) / 2048))
+				format(v.what, q.small, q.wanted, q.bytes),
+				format(v.remedy, q.small, q.wanted, q.bytes, (q.bytes + 1) / 2048))
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0 AND o.with_session
 		UNION ALL
@@ -1662,16 +1667,16 @@ BEGIN ATOMIC
 			(6, true, 'ok', '%s ms, within what the servers grant', NULL))
 			AS v(nr, applies, state, what, remedy),
 			LATERAL (SELECT v.nr, v.applies, v.state,
-				pg_catalog.format(v.what, o.session_ms, g.min_ms, g.max_ms, g.sync_ms), v.remedy)
+				format(v.what, o.session_ms, g.min_ms, g.max_ms, g.sync_ms), v.remedy)
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
 		UNION ALL
 		SELECT 9, s.item, 1, s.fact <> 'error', CASE WHEN s.fact = 'none' THEN 'note' ELSE 'ok' END,
 			CASE WHEN s.fact = 'none'
-				THEN pg_catalog.concat('zklock.auth is not set: everybody who reaches the ensemble may delete what is made',
-					CASE WHEN pg_catalog.current_setting('zklock.publish_identity'::text) OPERATOR(pg_catalog.=) 'on'::text
+				THEN concat('zklock.auth is not set: everybody who reaches the ensemble may delete what is made',
+					CASE WHEN current_setting('zklock.publish_identity') = 'on'
 						THEN ', and read by which user, host and process (zklock.publish_identity)' END)
-				ELSE pg_catalog.format('zklock.auth has credentials of scheme "%s"', s.subject) END,
+				ELSE format('zklock.auth has credentials of scheme "%s"', s.subject) END,
 			CASE WHEN s.fact = 'none'
 				THEN 'Set zklock.auth where others reach the ensemble whom you do not trust.' END
 		FROM step AS s
@@ -1681,7 +1686,7 @@ BEGIN ATOMIC
 		FROM own AS o, LATERAL (VALUES
 			(1, o.session_state = 'none' OR o.session_state = 'idle', 'ok',
 				'this connection has none, and none was opened: zk_check(true) does', NULL),
-			(2, o.session_state = 'connected', 'ok', pg_catalog.concat('this connection has one, at ', o.server), NULL),
+			(2, o.session_state = 'connected', 'ok', concat('this connection has one, at ', o.server), NULL),
 			(3, true, 'warning', 'this connection has one that is not connected',
 				'See zk_session, and the rows of the servers.'))
 			AS r(nr, applies, state, what, remedy)
@@ -1700,18 +1705,18 @@ BEGIN ATOMIC
 				'error', 'not tried, for its program cannot be run', 'See the row "program".'),
 			(1, s.fact = 'not tried', 'error', 'not tried, for no server can grant one', 'See the rows of the servers.'),
 			(2, s.fact = 'not granted', 'error',
-				pg_catalog.concat('no session was granted in zklock.connect_timeout, ',
-					pg_catalog.current_setting('zklock.connect_timeout'::text)),
+				concat('no session was granted in zklock.connect_timeout, ',
+					current_setting('zklock.connect_timeout')),
 				'See the rows of the servers; look into the network and the ensemble''s load.'),
 			(3, s.fact = 'late', 'error',
-				pg_catalog.concat('the ensemble has not answered all in zklock.connect_timeout, ',
-					pg_catalog.current_setting('zklock.connect_timeout'::text)),
+				concat('the ensemble has not answered all in zklock.connect_timeout, ',
+					current_setting('zklock.connect_timeout')),
 				'See the rows of the servers; look into the network and the ensemble''s load.'),
 			(4, s.fact = 'lost', 'error', s.value, s.subject),
 			(5, s.fact = 'suspended', 'warning', 'this connection has one that is not connected',
 				'See zk_session, and the rows of the servers.'),
 			(6, s.fact <> 'error', 'ok',
-				pg_catalog.format('connected to %s; it took %s ms to ask all this', s.subject, s.number), NULL))
+				format('connected to %s; it took %s ms to ask all this', s.subject, s.number), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'session'
 		UNION ALL
@@ -1723,17 +1728,17 @@ BEGIN ATOMIC
 					FROM (SELECT COALESCE((SELECT s.subject FROM step AS s WHERE s.item = 'session' AND s.place > 0),
 							CASE WHEN o.session_state = 'connected' THEN o.server END)) AS l(server)
 					WHERE NOT EXISTS (SELECT FROM address AS a WHERE a.subject = l.server)) AS own,
-				pg_catalog.count(b.server) AS number,
-				pg_catalog.string_agg(DISTINCT b.server, ', '::text) AS servers
+				count(b.server) AS number,
+				string_agg(DISTINCT b.server, ', ') AS servers
 			FROM zk_backends AS b
-			WHERE b.pid <> pg_catalog.pg_backend_pid() AND b.state = 'connected'
+			WHERE b.pid <> pg_backend_pid() AND b.state = 'connected'
 				AND NOT EXISTS (SELECT FROM address AS a WHERE a.subject = b.server)) AS m,
 			LATERAL (VALUES
 			(1, m.own IS NOT NULL, 'warning',
-				pg_catalog.format('%s, where this connection''s session is, is behind no name of zklock.servers', m.own),
+				format('%s, where this connection''s session is, is behind no name of zklock.servers', m.own),
 				'Look at that server: it may be outdated, or gone from its ensemble. The session goes on at another one by itself when its connection ends: stop that server, or end the connection when its locks are released.'),
 			(2, m.number > 0, 'note',
-				pg_catalog.format('other backends whose sessions are, as far as they know, at servers behind no name of zklock.servers: %s (%s)',
+				format('other backends whose sessions are, as far as they know, at servers behind no name of zklock.servers: %s (%s)',
 					m.number, m.servers),
 				'Look at these servers: they may be outdated, or gone from their ensemble. The sessions go on at others by themselves when their connections end. See zk_backends.'))
 			AS r(nr, applies, state, what, remedy)
@@ -1741,14 +1746,14 @@ BEGIN ATOMIC
 			AND NOT EXISTS (
 				SELECT FROM address AS a
 				GROUP BY a.place
-				HAVING pg_catalog.count(*) >= 4 OR pg_catalog.bool_or(a.verdict IN ('unheard', 'unresolved')))
+				HAVING count(*) >= 4 OR bool_or(a.verdict IN ('unheard', 'unresolved')))
 		UNION ALL
 		SELECT 11, 'granted timeout', r.*
 		FROM own AS o, step AS s, LATERAL (VALUES
 			(1, s.place <> o.session_ms, 'warning',
-				pg_catalog.format('%s ms were asked for, %s ms granted', o.session_ms, s.place),
+				format('%s ms were asked for, %s ms granted', o.session_ms, s.place),
 				'Set zklock.session_timeout to what the ensemble grants, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of its servers. A session that is in use keeps its timeout until its locks are released.'),
-			(2, true, 'ok', pg_catalog.format('%s ms, as asked for', s.place), NULL))
+			(2, true, 'ok', format('%s ms, as asked for', s.place), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'session' AND s.place > 0
 		UNION ALL
@@ -1765,7 +1770,7 @@ BEGIN ATOMIC
 		WHERE s.item = 'session' AND s.place > 0
 		UNION ALL
 		SELECT v.part, s.item, v.nr, v.applies, v.state,
-			pg_catalog.format(v.what, s.subject, s.value, s.date, s.place), v.remedy
+			format(v.what, s.subject, s.value, s.date, s.place), v.remedy
 		FROM own AS o, step AS s, LATERAL (VALUES
 			(0, 13, 'chroot', s.fact = 'ephemeral', 'error', 'znode "%s" is ephemeral, of session %s: no lock can be below it',
 				'Another program has made it. End that, or set another chroot in zklock.servers.'),
@@ -1809,26 +1814,26 @@ BEGIN ATOMIC
 		SELECT 17, s.item, r.*
 		FROM step AS s, LATERAL (VALUES
 			(1, s.number = 0, 'ok', 'the ensemble''s clock is as ours, as far as can be seen', NULL),
-			(2, true, CASE WHEN pg_catalog.abs(s.number) > 60000 THEN 'warning'
-					WHEN pg_catalog.abs(s.number) > 2000 THEN 'note' ELSE 'ok' END,
-				pg_catalog.format('the ensemble''s clock is %s ours by %s or more',
+			(2, true, CASE WHEN abs(s.number) > 60000 THEN 'warning'
+					WHEN abs(s.number) > 2000 THEN 'note' ELSE 'ok' END,
+				format('the ensemble''s clock is %s ours by %s or more',
 					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END,
-					CASE WHEN pg_catalog.abs(s.number) >= 7200000 THEN pg_catalog.format('%s hours', pg_catalog.abs(s.number) / 3600000)
-						WHEN pg_catalog.abs(s.number) >= 120000 THEN pg_catalog.format('%s minutes', pg_catalog.abs(s.number) / 60000)
-						ELSE pg_catalog.format('%s ms', pg_catalog.abs(s.number)) END),
-				CASE WHEN pg_catalog.abs(s.number) > 2000
+					CASE WHEN abs(s.number) >= 7200000 THEN format('%s hours', abs(s.number) / 3600000)
+						WHEN abs(s.number) >= 120000 THEN format('%s minutes', abs(s.number) / 60000)
+						ELSE format('%s ms', abs(s.number)) END),
+				CASE WHEN abs(s.number) > 2000
 					THEN 'Set the clocks (NTP). Locks do not depend on them. Dates in views and terms of leases as they are shown do; and a job that makes its slot of zk_run_once() from the date claims that of another day.' END))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'clock'
 		UNION ALL
 		SELECT 18, 'clocks', r.*
 		FROM ensemble AS e, (
-			SELECT pg_catalog.count(c.half_ms) AS known,
-				pg_catalog.string_agg(pg_catalog.format('%s (%s s)', c.subject, c.half_ms / 1000), ', '::text)
+			SELECT count(c.half_ms) AS known,
+				string_agg(format('%s (%s s)', c.subject, c.half_ms / 1000), ', ')
 					FILTER (WHERE c.half_ms > 60000) AS ahead,
-				pg_catalog.string_agg(pg_catalog.format('%s (%s s)', c.subject, c.most_ms / 1000), ', '::text)
+				string_agg(format('%s (%s s)', c.subject, c.most_ms / 1000), ', ')
 					FILTER (WHERE c.most_ms > 60000) AS once_ahead,
-				pg_catalog.string_agg(c.subject, ', '::text)
+				string_agg(c.subject, ', ')
 					FILTER (WHERE c.changes > 9 AND c.late * 10 < c.changes) AS behind
 			FROM clock AS c) AS c, LATERAL (VALUES
 			(1, c.ahead IS NOT NULL, 'warning', 'the clocks of servers are ahead of the leader''s: %s',
@@ -1842,34 +1847,34 @@ BEGIN ATOMIC
 			(5, true, 'ok', 'the servers'' clocks do not differ much, as far as can be seen', NULL))
 			AS v(nr, applies, state, what, remedy),
 			LATERAL (SELECT v.nr, v.applies, v.state,
-				pg_catalog.format(v.what, c.ahead, c.once_ahead, c.behind), v.remedy)
+				format(v.what, c.ahead, c.once_ahead, c.behind), v.remedy)
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.members > 0
 		UNION ALL
 		SELECT 10, 'releases', 1, true, 'warning',
-			pg_catalog.format('znodes of this session that ZooKeeper does not let it delete: %s; each blocks its lock', f.number),
+			format('znodes of this session that ZooKeeper does not let it delete: %s; each blocks its lock', f.number),
 			'The log has the reason, and zk_lock_queue shows the nodes as releasing. Give the right DELETE on the lock''s znode back; or end the session with zk_disconnect(), and its nodes with it.'
 		FROM fact AS f
 		WHERE f.item = 'releases'
 		UNION ALL
 		SELECT 19, 'other roots', 1, true, 'warning',
-			pg_catalog.concat('beside the root, or what is above it, zklock has made: ', s.others),
+			concat('beside the root, or what is above it, zklock has made: ', s.others),
 			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there? If not, and nobody uses these any more, delete them; if they are meant, give each its own chroot, where it does not see the others.'
-		FROM (SELECT pg_catalog.string_agg(DISTINCT pg_catalog.format('"%s" by %s', f.subject, f.value), ', '::text) AS others
+		FROM (SELECT string_agg(DISTINCT format('"%s" by %s', f.subject, f.value), ', ') AS others
 			FROM fact AS f
 			WHERE f.item = 'sibling') AS s
 		WHERE s.others IS NOT NULL
 		UNION ALL
 		SELECT 20, 'leases', r.*
-		FROM (SELECT pg_catalog.count(*) AS number,
-				pg_catalog.string_agg(pg_catalog.format('"%s" of "%s"', f.subject, f.value), ', '::text)
+		FROM (SELECT count(*) AS number,
+				string_agg(format('"%s" of "%s"', f.subject, f.value), ', ')
 					FILTER (WHERE f.number > 60000) AS overdue
 			FROM fact AS f
 			WHERE f.item = 'leases') AS l, LATERAL (VALUES
 			(1, l.overdue IS NOT NULL, 'warning',
-				pg_catalog.concat('leases whose term has been over for more than a minute: ', l.overdue),
+				concat('leases whose term has been over for more than a minute: ', l.overdue),
 				'See the row "clock", and the log of the lease worker: may it delete there? zk_evict() removes one.'),
-			(2, pg_catalog.current_setting('zklock.lease_worker'::text) = 'off', 'note',
+			(2, current_setting('zklock.lease_worker') = 'off', 'note',
 				'there are leases, and no lease worker in this cluster: behind one that is over other clients wait until somebody asks',
 				'Switch zklock.lease_worker on, in one cluster at least.'),
 			(3, true, 'ok', 'no lease that was looked at is overdue', NULL))
@@ -1879,45 +1884,45 @@ BEGIN ATOMIC
 		SELECT 20, s.item, r.*
 		FROM step AS s, LATERAL (VALUES
 			(1, s.place > 0, 'note',
-				pg_catalog.format('%s of %s znodes of lock names that were looked at have never had a queue node, "%s" among them: ZooKeeper does not remove them',
+				format('%s of %s znodes of lock names that were looked at have never had a queue node, "%s" among them: ZooKeeper does not remove them',
 					s.place, s.number, s.subject),
 				'Set znode.container.maxNeverUsedIntervalMs of the servers, to 3600000 for instance; or delete them (delete in zkCli.sh).'),
-			(2, true, 'ok', pg_catalog.format('all %s znodes of lock names that were looked at have been used', s.number), NULL))
+			(2, true, 'ok', format('all %s znodes of lock names that were looked at have been used', s.number), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'containers' AND s.number > 0
 		UNION ALL
 		SELECT 20, 'data', r.*
 		FROM ensemble AS e, (
-			SELECT pg_catalog.string_agg(DISTINCT pg_catalog.concat(t.subject, ' in ', t.volatile[1]), ', '::text) AS lost
+			SELECT string_agg(DISTINCT concat(t.subject, ' in ', t.volatile[1]), ', ') AS lost
 			FROM setting AS t
 			WHERE t.volatile IS NOT NULL) AS d, (
-			SELECT (SELECT pg_catalog.max(f.token) FROM zk_fences AS f) AS token,
-				pg_catalog.max(pg_catalog.concat('x', pg_catalog.lpad(
-					pg_catalog.substring(a.value, '(?n)^Zxid: 0x([0-9a-f]{1,16})$'::text), 16, '0'::text))::bit(64)::bigint) AS zxid
+			SELECT (SELECT max(f.token) FROM zk_fences AS f) AS token,
+				max(concat('x', lpad(
+					substring(a.value, '(?n)^Zxid: 0x([0-9a-f]{1,16})$'), 16, '0'))::bit(64)::bigint) AS zxid
 			FROM address AS a
 			WHERE a.value ~ '(?n)^Zxid: 0x[0-9a-f]{1,16}$') AS n, LATERAL (VALUES
 			(1, n.token > n.zxid, 'error',
-				pg_catalog.format('the ensemble has lost its data, or is another one: it has come to %s, and zk_fences to token %s',
+				format('the ensemble has lost its data, or is another one: it has come to %s, and zk_fences to token %s',
 					n.zxid, n.token),
 				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing tokens and a new ensemble.'),
 			(2, d.lost IS NOT NULL, 'warning',
-				pg_catalog.concat('servers keep their data where a restart of the machine deletes it: ', d.lost),
+				concat('servers keep their data where a restart of the machine deletes it: ', d.lost),
 				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of the old one there, with its file myid. In Debian''s /var/lib/zookeeper that is a link to a text: write the number of the server into it, or no member of an ensemble starts.'),
 			(3, true, 'ok', 'nothing is seen that would lose it', NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.serving > 0
 		UNION ALL
 		SELECT 21, 'privileges', r.*
-		FROM (SELECT pg_catalog.count(*) AS number,
-				pg_catalog.count(*) FILTER (WHERE pg_catalog.left(p.role::text, 1) = '!'::text) AS dead,
-				pg_catalog.min(pg_catalog.format('"%s" of role "%s"', p.prefix, p.role))
-					FILTER (WHERE pg_catalog.left(p.role::text, 1) = '!'::text) AS first
+		FROM (SELECT count(*) AS number,
+				count(*) FILTER (WHERE left(p.role::text, 1) = '!') AS dead,
+				min(format('"%s" of role "%s"', p.prefix, p.role))
+					FILTER (WHERE left(p.role::text, 1) = '!') AS first
 			FROM zk_privileges AS p) AS p, LATERAL (VALUES
 			(1, p.dead > 0, 'warning',
-				pg_catalog.format('rows of zk_privileges that give nobody anything, for their roles are gone, or were unknown when they were restored: %s of %s, %s among them',
+				format('rows of zk_privileges that give nobody anything, for their roles are gone, or were unknown when they were restored: %s of %s, %s among them',
 					p.dead, p.number, p.first),
 				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
-			(2, true, 'ok', pg_catalog.format('rows of zk_privileges: %s, all of roles that there are', p.number), NULL))
+			(2, true, 'ok', format('rows of zk_privileges: %s, all of roles that there are', p.number), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE p.number > 0
 		UNION ALL
@@ -1925,52 +1930,52 @@ BEGIN ATOMIC
 			'names were closed, and the rows of zk_closed are lost, as in a restore that failed: all names are closed',
 			'Restore the rows; or give what is wanted to roles with zk_grant(), and then open all other names: SELECT zk_open('''').'
 		WHERE NOT EXISTS (SELECT FROM zk_closed)
-			AND NOT pg_catalog.has_type_privilege('public'::pg_catalog.name, '_zk_unclosed'::pg_catalog.regtype::oid, 'USAGE'::text)
+			AND NOT has_type_privilege('public', '_zk_unclosed'::regtype, 'USAGE')
 		UNION ALL
 		SELECT 21, 'closed prefixes', 2, true, 'note',
-			pg_catalog.format('closed prefixes that are for superusers alone, for no row gives a name of theirs to anybody: %s, "%s" among them',
+			format('closed prefixes that are for superusers alone, for no row gives a name of theirs to anybody: %s, "%s" among them',
 				c.number, zk_escape(c.first)),
 			'Give them to roles with zk_grant(), or open them to everybody with zk_open().'
-		FROM (SELECT pg_catalog.count(*) AS number, pg_catalog.min(c.prefix) AS first
+		FROM (SELECT count(*) AS number, min(c.prefix) AS first
 			FROM zk_closed AS c
 			WHERE NOT EXISTS (
 				SELECT FROM zk_privileges AS p
-				WHERE pg_catalog.left(p.role::text, 1) <> '!'::text
-					AND (p.prefix = ''::text OR c.prefix = ''::text OR p.prefix = c.prefix
-						OR pg_catalog.starts_with(c.prefix, pg_catalog.concat(p.prefix, '/'))
-						OR pg_catalog.starts_with(p.prefix, pg_catalog.concat(c.prefix, '/'))))) AS c
+				WHERE left(p.role::text, 1) <> '!'
+					AND (p.prefix = '' OR c.prefix = '' OR p.prefix = c.prefix
+						OR starts_with(c.prefix, concat(p.prefix, '/'))
+						OR starts_with(p.prefix, concat(c.prefix, '/'))))) AS c
 		WHERE c.number > 0
 		UNION ALL
 		SELECT 21, 'publications', 1, true, 'warning',
-			pg_catalog.format('one of zk_privileges and zk_closed is published without the other: by %s', p.names),
+			format('one of zk_privileges and zk_closed is published without the other: by %s', p.names),
 			'A subscriber opens names then that are closed here. Publish both tables, or neither.'
-		FROM (SELECT pg_catalog.string_agg(pg_catalog.format('%I', p.pubname), ', '::text) AS names
+		FROM (SELECT string_agg(format('%I', p.pubname), ', ') AS names
 			FROM (SELECT p.pubname
-				FROM pg_catalog.pg_publication AS p
-					JOIN pg_catalog.pg_publication_rel AS r ON r.prpubid = p.oid
-					JOIN pg_catalog.pg_class AS c ON c.oid = r.prrelid
-				WHERE c.oid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass]::oid[])
+				FROM pg_publication AS p
+					JOIN pg_publication_rel AS r ON r.prpubid = p.oid
+					JOIN pg_class AS c ON c.oid = r.prrelid
+				WHERE c.oid IN ('zk_privileges'::regclass, 'zk_closed'::regclass)
 					AND NOT EXISTS (
-						SELECT FROM pg_catalog.pg_publication_namespace AS n
+						SELECT FROM pg_publication_namespace AS n
 						WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)
 				GROUP BY p.pubname
-				HAVING pg_catalog.count(*) = 1) AS p) AS p
+				HAVING count(*) = 1) AS p) AS p
 		WHERE p.names IS NOT NULL
 		UNION ALL
 		SELECT 21, 'triggers', 1, true, 'warning',
-			pg_catalog.concat('triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: ', t.names),
-			pg_catalog.format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET role = role, so that DROP ROLE knows of all rows.',
+			concat('triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: ', t.names),
+			format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET role = role, so that DROP ROLE knows of all rows.',
 				t.commands)
-		FROM (SELECT pg_catalog.string_agg(t.tgname::text, ', '::text ORDER BY t.tgname, t.tgrelid) AS names,
-				pg_catalog.string_agg(pg_catalog.format('ALTER TABLE %s ENABLE %s TRIGGER %I',
-					t.tgrelid::pg_catalog.regclass, t.must, t.tgname), '; '::text ORDER BY t.tgname, t.tgrelid) AS commands
+		FROM (SELECT string_agg(t.tgname::text, ', ' ORDER BY t.tgname, t.tgrelid) AS names,
+				string_agg(format('ALTER TABLE %s ENABLE %s TRIGGER %I',
+					t.tgrelid::regclass, t.must, t.tgname), '; ' ORDER BY t.tgname, t.tgrelid) AS commands
 			FROM (SELECT t.tgname, t.tgrelid, t.tgenabled,
-					CASE t.tgrelid WHEN 'zk_fences'::pg_catalog.regclass::oid THEN 'REPLICA' ELSE 'ALWAYS' END AS must
-				FROM pg_catalog.pg_trigger AS t
-				WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::pg_catalog.regclass, 'zk_closed'::pg_catalog.regclass,
-						'zk_fences'::pg_catalog.regclass]::oid[])
+					CASE t.tgrelid WHEN 'zk_fences'::regclass THEN 'REPLICA' ELSE 'ALWAYS' END AS must
+				FROM pg_trigger AS t
+				WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::regclass, 'zk_closed'::regclass,
+						'zk_fences'::regclass])
 					AND NOT t.tgisinternal) AS t
-			WHERE t.tgenabled::text <> pg_catalog."left"(t.must, 1)) AS t
+			WHERE t.tgenabled::text <> left(t.must, 1)) AS t
 		WHERE t.names IS NOT NULL
 	), line(part, place, item, state, what, remedy) AS (
 		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
@@ -1989,11 +1994,11 @@ BEGIN ATOMIC
 		SELECT 4, a.place, a.item,
 			CASE WHEN a.verdict = 'serving' THEN CASE WHEN a.number > 100000 THEN 'note' ELSE 'ok' END
 				WHEN e.serving = 0 OR a.verdict = 'stranger' THEN 'error' ELSE 'warning' END,
-			pg_catalog.format(v.what, a.subject, a.value,
+			format(v.what, a.subject, a.value,
 				CASE a.mode WHEN 'standalone' THEN 'standalone server' WHEN 'read-only' THEN 'server that only reads'
 					WHEN 'leader' THEN 'leader' WHEN 'follower' THEN 'follower' WHEN 'observer' THEN 'observer'
 					ELSE 'server of an unknown kind' END,
-				a.release, pg_catalog.round(a.number::numeric / 1000.0, 1)),
+				a.release, round(a.number::numeric / 1000.0, 1)),
 			CASE WHEN a.verdict = 'untrusted' THEN (SELECT t.remedy
 					FROM (VALUES
 						(0, '^Could not load the module for TLS', 'Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; and OpenSSL (libssl), which it needs.'),
@@ -2040,20 +2045,20 @@ BEGIN ATOMIC
 					'Look into the network and the server''s load.'))
 				AS v(verdict, what, remedy) ON v.verdict = a.verdict
 		UNION ALL
-		SELECT 4, t.place, pg_catalog.overlay(t.item, 'tls'::text, 1, 6),
-			CASE WHEN t.theirs < pg_catalog.now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
-			pg_catalog.format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
+		SELECT 4, t.place, overlay(t.item, 'tls', 1, 6),
+			CASE WHEN t.theirs < now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
+			format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
 				t.subject, t.part[1], t.part[2], t.part[5], t.theirs),
-			CASE WHEN t.theirs < pg_catalog.now() + '30 days'::interval
+			CASE WHEN t.theirs < now() + '30 days'::interval
 				THEN 'Renew what expires first: the server''s certificate, or that of an authority.' END
 		FROM encryption AS t
 		UNION ALL
 		SELECT 9, 1, 'client certificate',
-			CASE WHEN c.until < pg_catalog.now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
-			pg_catalog.concat('it is valid until ', c.until),
-			CASE WHEN c.until < pg_catalog.now() + '30 days'::interval
+			CASE WHEN c.until < now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
+			concat('it is valid until ', c.until),
+			CASE WHEN c.until < now() + '30 days'::interval
 				THEN 'Renew it, and replace the file that zklock.ssl_cert_file names.' END
-		FROM (SELECT pg_catalog.min(t.ours) AS until FROM encryption AS t) AS c
+		FROM (SELECT min(t.ours) AS until FROM encryption AS t) AS c
 		WHERE c.until IS NOT NULL
 	)
 	SELECT l.item, l.state, l.what, l.remedy
@@ -2220,21 +2225,21 @@ END $$;
 -- somebody may have made them who must not have what they are given here.
 DO LANGUAGE plpgsql $$
 DECLARE
-	role_name pg_catalog.text;
-	fault pg_catalog.text;
-	members pg_catalog.text;
+	role_name text;
+	fault text;
+	members text;
 BEGIN
-	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']::pg_catalog.text[]
+	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']::text[]
 	LOOP
 		IF NOT EXISTS (
-			SELECT FROM pg_catalog.pg_roles r
-			WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name)
+			SELECT FROM pg_roles r
+			WHERE r.rolname = role_name)
 		THEN
 			-- Unless CREATE EXTENSION in another database is faster: that is waited for.
 			BEGIN
-				EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
-				EXECUTE pg_catalog.format('COMMENT ON ROLE %I IS %L', role_name,
-					CASE role_name WHEN 'zklock_job'::pg_catalog.text
+				EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
+				EXECUTE format('COMMENT ON ROLE %I IS %L', role_name,
+					CASE role_name WHEN 'zklock_job'
 						THEN 'Extension zklock: may claim runs of jobs, and ask holders to release a lock.'
 						ELSE 'Extension zklock: zklock_job, and may take locks away, hold them for good, and see who holds them.' END);
 				CONTINUE;
@@ -2247,32 +2252,32 @@ BEGIN
 				WHEN r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
 					OR r.rolbypassrls THEN 'It may do what has nothing to do with zklock.'
 				WHEN g.oid IS NOT NULL
-				THEN pg_catalog.format('It is a member of role "%s".', g.rolname)
+				THEN format('It is a member of role "%s".', g.rolname)
 				WHEN o.objid IS NOT NULL
-				THEN pg_catalog.format('It owns %s, so whoever made that may have its privileges by it.',
-									   pg_catalog.pg_describe_object(o.classid, o.objid, 0))
-				ELSE pg_catalog.format('Role "%s", which is no superuser, may grant it.',
+				THEN format('It owns %s, so whoever made that may have its privileges by it.',
+									   pg_describe_object(o.classid, o.objid, 0))
+				ELSE format('Role "%s", which is no superuser, may grant it.',
 									   a.rolname) END
 		INTO fault
-		FROM pg_catalog.pg_roles r
-			LEFT JOIN (pg_catalog.pg_auth_members gm JOIN pg_catalog.pg_roles g
-					ON gm.roleid OPERATOR(pg_catalog.=) g.oid
-					AND g.rolname OPERATOR(pg_catalog.<>) 'zklock_job'::pg_catalog.name)
-				ON gm.member OPERATOR(pg_catalog.=) r.oid
-			LEFT JOIN (pg_catalog.pg_auth_members am JOIN pg_catalog.pg_roles a
-					ON am.member OPERATOR(pg_catalog.=) a.oid
+		FROM pg_roles r
+			LEFT JOIN (pg_auth_members gm JOIN pg_roles g
+					ON gm.roleid = g.oid
+					AND g.rolname <> 'zklock_job')
+				ON gm.member = r.oid
+			LEFT JOIN (pg_auth_members am JOIN pg_roles a
+					ON am.member = a.oid
 					AND am.admin_option AND NOT a.rolsuper)
-				ON am.roleid OPERATOR(pg_catalog.=) r.oid
+				ON am.roleid = r.oid
 			-- functions, and tables with functions in their indexes, run as who owns them
-			LEFT JOIN (pg_catalog.pg_shdepend o JOIN pg_catalog.pg_database d
-					ON o.dbid OPERATOR(pg_catalog.=) d.oid
-					AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-					AND o.deptype OPERATOR(pg_catalog.=) 'o'::pg_catalog."char"
-					AND (o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
-						OR o.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid))
-				ON o.refobjid OPERATOR(pg_catalog.=) r.oid
-				AND o.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_authid'::pg_catalog.regclass::pg_catalog.oid
-		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name
+			LEFT JOIN (pg_shdepend o JOIN pg_database d
+					ON o.dbid = d.oid
+					AND d.datname = current_database()
+					AND o.deptype = 'o'::"char"
+					AND (o.classid = 'pg_proc'::regclass
+						OR o.classid = 'pg_class'::regclass))
+				ON o.refobjid = r.oid
+				AND o.refclassid = 'pg_authid'::regclass
+		WHERE r.rolname = role_name
 			AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb
 				OR r.rolreplication OR r.rolbypassrls
 				OR g.oid IS NOT NULL OR a.oid IS NOT NULL OR o.objid IS NOT NULL)
@@ -2281,28 +2286,28 @@ BEGIN
 		THEN
 			RAISE EXCEPTION USING
 				ERRCODE = 'object_not_in_prerequisite_state',
-				MESSAGE = pg_catalog.format('role "%s" cannot be trusted with privileges of zklock', role_name),
+				MESSAGE = format('role "%s" cannot be trusted with privileges of zklock', role_name),
 				DETAIL = fault,
 				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may do nothing, is a member of nothing, owns no functions or tables in this database, and none but superusers may grant it.';
 		END IF;
 
 		-- They may have been made members for another database.
-		SELECT pg_catalog.string_agg(
-				DISTINCT pg_catalog.format('"%s"', m.rolname), ', '::pg_catalog.text)
+		SELECT string_agg(
+				DISTINCT format('"%s"', m.rolname), ', ')
 		INTO members
-		FROM pg_catalog.pg_roles r
-			JOIN pg_catalog.pg_auth_members rm
-				ON rm.roleid OPERATOR(pg_catalog.=) r.oid
-			JOIN pg_catalog.pg_roles m
-				ON rm.member OPERATOR(pg_catalog.=) m.oid
+		FROM pg_roles r
+			JOIN pg_auth_members rm
+				ON rm.roleid = r.oid
+			JOIN pg_roles m
+				ON rm.member = m.oid
 				AND NOT m.rolsuper
-				AND m.rolname OPERATOR(pg_catalog.<>) 'zklock_operator'::pg_catalog.name
-		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name;
+				AND m.rolname <> 'zklock_operator'
+		WHERE r.rolname = role_name;
 		IF members IS NOT NULL
 		THEN
 			RAISE WARNING USING
-				MESSAGE = pg_catalog.format('role "%s" was there already and has members', role_name),
-				DETAIL = pg_catalog.format('They get the privileges of zklock that it is given: %s.', members),
+				MESSAGE = format('role "%s" was there already and has members', role_name),
+				DETAIL = format('They get the privileges of zklock that it is given: %s.', members),
 				HINT = 'REVOKE it from those who are not meant to have them.';
 		END IF;
 	END LOOP;
@@ -2314,29 +2319,29 @@ GRANT zklock_job TO zklock_operator;
 -- these: of functions they have what everybody has, of tables and views nothing.
 DO LANGUAGE plpgsql $$
 DECLARE
-	command pg_catalog.text;
+	command text;
 BEGIN
 	FOR command IN
-		SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
-			CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC'
-				ELSE pg_catalog.quote_ident(r.rolname::pg_catalog.text) END)
-		FROM pg_catalog.pg_extension AS e
-			JOIN pg_catalog.pg_depend AS d ON d.refobjid OPERATOR(pg_catalog.=) e.oid
-				AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
-				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
+		SELECT DISTINCT format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
+			CASE WHEN a.grantee = 0 THEN 'PUBLIC'
+				ELSE quote_ident(r.rolname) END)
+		FROM pg_extension AS e
+			JOIN pg_depend AS d ON d.refobjid = e.oid
+				AND d.refclassid = 'pg_extension'::regclass
+				AND d.deptype = 'e'::"char"
 			JOIN (
-				SELECT p.tableoid, p.oid, 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner, p.proacl
-				FROM pg_catalog.pg_proc AS p
+				SELECT p.tableoid, p.oid, 'ROUTINE', p.oid::regprocedure::text, p.proowner, p.proacl
+				FROM pg_proc AS p
 				UNION ALL
-				SELECT c.tableoid, c.oid, 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner, c.relacl
-				FROM pg_catalog.pg_class AS c) AS o(classid, oid, kind, name, owner, acl)
-				ON o.oid OPERATOR(pg_catalog.=) d.objid AND o.classid OPERATOR(pg_catalog.=) d.classid
-			CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS a
-			LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) a.grantee
-		WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
-			AND a.grantee OPERATOR(pg_catalog.<>) o.owner
-			AND (a.grantee OPERATOR(pg_catalog.<>) 0::pg_catalog.oid
-				OR o.kind OPERATOR(pg_catalog.=) 'TABLE'::pg_catalog.text)
+				SELECT c.tableoid, c.oid, 'TABLE', c.oid::regclass::text, c.relowner, c.relacl
+				FROM pg_class AS c) AS o(classid, oid, kind, name, owner, acl)
+				ON o.oid = d.objid AND o.classid = d.classid
+			CROSS JOIN LATERAL aclexplode(o.acl) AS a
+			LEFT JOIN pg_roles AS r ON r.oid = a.grantee
+		WHERE e.extname = 'zklock'
+			AND a.grantee <> o.owner
+			AND (a.grantee <> 0
+				OR o.kind = 'TABLE')
 	LOOP
 		EXECUTE command;
 	END LOOP;
@@ -2382,3 +2387,30 @@ TO pg_monitor;
 GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
 GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat, zk_stat_roles TO PUBLIC;
+
+-- All is moved to the schema that the extension is created in. Types go last, for
+-- the names of functions and operators have the types of their arguments in them.
+-- What is part of another object, as the type of a table's rows or of an array is,
+-- goes with that.
+DO LANGUAGE plpgsql $$
+DECLARE
+	member record;
+BEGIN
+	FOR member IN
+		SELECT o.type, o.identity, e.extnamespace::regnamespace AS target
+		FROM pg_extension AS e
+			JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
+				AND d.refobjid = e.oid AND d.deptype = 'e'
+			CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS o
+		WHERE e.extname = 'zklock' AND o.schema = 'zklock_script'
+			AND NOT EXISTS (
+				SELECT FROM pg_depend AS part
+				WHERE part.classid = d.classid AND part.objid = d.objid AND part.deptype = 'i')
+		ORDER BY o.type = 'type'
+	LOOP
+		EXECUTE format('ALTER %s %s SET SCHEMA %s',
+			member.type, member.identity, member.target);
+	END LOOP;
+END $$;
+
+DROP SCHEMA zklock_script;

@@ -172,7 +172,7 @@ subtest 'roles that somebody may have planted' => sub {
 		my ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose
 CREATE EXTENSION zklock');
 		like($err, qr/ERROR:  55000: role "zklock_\w+" cannot be trusted/, "$what is refused");
-		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of|owns (function|table) planted)|Role "planter")/, 'with the reason');
+		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of|owns (function|table) public\.planted)|Role "planter")/, 'with the reason');
 		like($err, qr/HINT/, 'and what to do');
 		is(roles(), $before, 'no role was made');
 		is(sql("SELECT count(*) FROM pg_proc WHERE proname ~ '^_?zk_'"), 0, 'nor anything else');

@@ -93,13 +93,15 @@ subtest 'a version that was made up' => sub {
 	my %before =
 	  ('its comment' => ['a function'], 'its privileges' => ['a function']);
 	my @order = sort { !!$before{$a} <=> !!$before{$b} || $a cmp $b } keys %step;
-	$build->edit("zklock--$next.sql", sub {
-		$_ = slurp_file("$tree/sql/zklock--$newest.sql") . join "\n", @step{@order};
-	});
+	# Steps stand ahead of the move to the schema of the extension; an upgrade moves all in first.
+	my ($whole, $move) = slurp_file("$tree/sql/zklock--$newest.sql") =~ /^(.*)(^-- All is moved .*)\z/ms;
+	my $opening = 'CREATE SCHEMA zklock_script;' . $move =~ s/= 'zklock_script'/<> 'zklock_script'/r
+	  =~ s/member\.target/'zklock_script'/r =~ s/^DROP SCHEMA.*//mr . 'SET LOCAL search_path = zklock_script, pg_temp;';
+	$build->edit("zklock--$next.sql", sub { $_ = join "\n", $whole, @step{@order}, $move });
 	my $other = cluster('paris', $zk, $build->settings);
 	my $upgrade_by = sub {
 		my @left = @_;
-		my $script = join("\n", map { my $step = $_; $step{$step} } @left) || ' ';
+		my $script = join "\n", $opening, @step{@left}, $move;
 		unlink $build->script_directory . "/zklock--$newest--$next.sql";
 		$build->edit("zklock--$newest--$next.sql", sub { $_ = $script; });
 		return catalog_after($other, "CREATE EXTENSION zklock VERSION '$newest'",
