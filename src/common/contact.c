@@ -100,9 +100,12 @@ contact_pulse_ms(int timeout_ms)
 Moment
 contact_earlier(Moment a, Moment b)
 {
-	return (Moment)
-	{
-		a.boot_ms < b.boot_ms ? a.boot_ms : b.boot_ms,
-			a.wall_ms < b.wall_ms ? a.wall_ms : b.wall_ms
-	};
+	Moment		earlier = a;
+
+	/* each clock by itself: they are of different speed, or one was set */
+	if (b.boot_ms < a.boot_ms)
+		earlier.boot_ms = b.boot_ms;
+	if (b.wall_ms < a.wall_ms)
+		earlier.wall_ms = b.wall_ms;
+	return earlier;
 }

@@ -58,7 +58,8 @@ foreign_take(const char *text, size_t length, uint32_t *number)
 	if (nbytes == 1 || nbytes == 5 || nbytes > length)
 		return 1;
 	code = first & (0x7Fu >> nbytes);
-	nbytes = nbytes == 0 ? 1 : nbytes;
+	if (nbytes == 0)
+		nbytes = 1;				/* ASCII */
 	for (size_t i = 1; i < nbytes; i++)
 	{
 		if (((unsigned char) text[i] & 0xC0) != 0x80)

@@ -19,8 +19,9 @@ keep_word_state(const KeptLock *kept, uint32_t generation)
 {
 	uint32_t	word = atomic_load(&kept->word);
 
-	return word >> STATE_BITS == generation ?
-		(KeepState) (word & STATE_MASK) : KEEP_FREE;
+	if (word >> STATE_BITS != generation)
+		return KEEP_FREE;
+	return (KeepState) (word & STATE_MASK);
 }
 
 bool
@@ -71,10 +72,13 @@ keep_word_want(KeptLock *kept, uint32_t generation)
 	for (;;)
 	{
 		KeepState	state = keep_word_state(kept, generation);
-		KeepState	wanted = state == KEEP_HELD ?
-			KEEP_HELD_WANTED : KEEP_GIVEN_UP;
+		KeepState	wanted;
 
-		if (state != KEEP_HELD && state != KEEP_KEPT)
+		if (state == KEEP_HELD)
+			wanted = KEEP_HELD_WANTED;
+		else if (state == KEEP_KEPT)
+			wanted = KEEP_GIVEN_UP;
+		else
 			return state;
 		if (keep_word_change(kept, generation, state, wanted))
 			return wanted;

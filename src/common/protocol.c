@@ -101,8 +101,9 @@ protocol_state(ZkClientState state)
 const char *
 protocol_end_state(ZkClientState state, ZkClientLoss loss)
 {
-	return state == ZK_CLIENT_LOST && loss == ZK_LOSS_IDLE ? "idle" :
-		protocol_state(state);
+	if (state == ZK_CLIENT_LOST && loss == ZK_LOSS_IDLE)
+		return "idle";
+	return protocol_state(state);
 }
 
 bool

@@ -76,13 +76,20 @@ recipe_is_first(const char *const *children, int nchildren, const char *child)
 	return true;
 }
 
+/* A newcomer stands behind every number that we accept. */
+static int32_t
+sequence_of(const RecipeWish *wish)
+{
+	if (wish->mine == NULL)
+		return RECIPE_SEQUENCE_LIMIT;
+	return recipe_parse_node(wish->mine).sequence;
+}
+
 /* Who is ahead of the contender with that wish? */
 static Ahead
 look_ahead(const char *const *children, int nchildren, const RecipeWish *wish)
 {
-	/* A newcomer stands behind every number that we accept. */
-	int32_t		own_sequence = wish->mine == NULL ? RECIPE_SEQUENCE_LIMIT :
-		recipe_parse_node(wish->mine).sequence;
+	int32_t		own_sequence = sequence_of(wish);
 	int32_t		first_sequence = RECIPE_SEQUENCE_LIMIT;
 	int32_t		nearest_sequence = -1;
 	Ahead		ahead = {

@@ -168,9 +168,9 @@ is_like_queue_node(const char *component, size_t size, bool is_of_root)
 	size_t		prefix_length;
 	int32_t		sequence;
 
-	return is_of_root ?
-		recipe_split_node(component, size, &prefix_length, &sequence) :
-		recipe_has_client_mark(component, size);
+	if (is_of_root)
+		return recipe_split_node(component, size, &prefix_length, &sequence);
+	return recipe_has_client_mark(component, size);
 }
 
 /*
@@ -192,8 +192,9 @@ check_characters(const char *component, size_t size, size_t *offset)
 			(code >= 0xE000 && code <= 0xF8FF) || code >= 0xFFF0)
 		{
 			*offset = i;
-			return code == FOREIGN_NO_CHARACTER ? RECIPE_NAME_ENCODING :
-				RECIPE_NAME_CHARACTER;
+			if (code == FOREIGN_NO_CHARACTER)
+				return RECIPE_NAME_ENCODING;
+			return RECIPE_NAME_CHARACTER;
 		}
 	}
 	return RECIPE_NAME_OK;

@@ -136,8 +136,10 @@ recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 		else if (i == 8)
 			byte = (byte & 0x3F) | 0x80;	/* variant of RFC 4122 */
 
-		out += sprintf(out, i == 4 || i == 6 || i == 8 || i == 10 ?
-					   "-%02x" : "%02x", byte);
+		/* where a new group of digits begins */
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*out++ = '-';
+		out += sprintf(out, "%02x", byte);
 	}
 }
 
@@ -163,8 +165,9 @@ recipe_read_mark(const char *child)
 		memcmp(group, MARK_GROUP, strlen(MARK_GROUP)) != 0)
 		return RECIPE_MARK_NONE;
 	number = group[strlen(MARK_GROUP)] - '0';
-	return number >= RECIPE_MARK_NONE && number <= RECIPE_MARK_LAST ?
-		(RecipeMark) number : RECIPE_MARK_NONE;
+	if (number < RECIPE_MARK_NONE || number > RECIPE_MARK_LAST)
+		return RECIPE_MARK_NONE;
+	return (RecipeMark) number;
 }
 
 bool
@@ -282,8 +285,11 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 
 	/* at most ten digits and a sign: clamped to what an int32 can hold */
 	value = strtoll(child + *prefix_length, NULL, 10);
-	*sequence = value > INT32_MAX ? INT32_MAX :
-		value < INT32_MIN ? INT32_MIN : (int32_t) value;
+	if (value > INT32_MAX)
+		value = INT32_MAX;
+	if (value < INT32_MIN)
+		value = INT32_MIN;
+	*sequence = (int32_t) value;
 	return true;
 }
 
@@ -388,8 +394,9 @@ read_permits(const char *prefix, size_t length)
 		return 1;
 	recipe_node_prefix(ours, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE,
 					   (int) permits, guid);
-	return strlen(ours) == length && memcmp(ours, prefix, length) == 0 ?
-		(int) permits : 1;
+	if (strlen(ours) != length || memcmp(ours, prefix, length) != 0)
+		return 1;
+	return (int) permits;
 }
 
 /*

@@ -227,9 +227,11 @@ read_server(const char *text, Server *server, char *why)
 					  QUOTE(host), SERVERS_HOST_MAX);
 	memcpy(server->host, host, length);
 	server->host[length] = '\0';
-	return (is_bracketed ? check_address(server->host, why) :
-			check_name(server->host, why)) &&
-		read_port(text, rest, server, why);
+	if (is_bracketed && !check_address(server->host, why))
+		return false;
+	if (!is_bracketed && !check_name(server->host, why))
+		return false;
+	return read_port(text, rest, server, why);
 }
 
 /* Is it an IPv6 address? */
@@ -296,8 +298,9 @@ read_port(const char *text, const char *rest, Server *server,
 	if (port[0] == '\0')
 		return refuse(why, "\"%.*s\" lacks a port behind the colon",
 					  QUOTE(text));
-	server->port = strspn(port, DIGITS) == strlen(port) && strlen(port) <= 5 ?
-		atoi(port) : 0;
+	server->port = 0;
+	if (strspn(port, DIGITS) == strlen(port) && strlen(port) <= 5)
+		server->port = atoi(port);
 	if (port[0] == '0' || server->port < 1 || server->port > 65535)
 		return refuse(why,
 					  "Port \"%.*s\" is not a decimal number from 1 to 65535 without leading zeros",
