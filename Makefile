@@ -136,6 +136,7 @@ OBJS = \
 	src/ensemble/lease_roots.o \
 	src/ensemble/nested.o \
 	src/ensemble/roundtrip.o \
+	src/ensemble/bounds.o \
 	src/ensemble/write.o \
 	src/ensemble/args.o \
 	src/ensemble/privilege.o \

@@ -82,12 +82,13 @@ zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
 				  bool is_newest, int *nentries)
 {
 	Reading		reading = {.path_of = path_of,.name = name,.is_newest = is_newest};
-	ZkBounds	own = zklock_bounds(ZK_MS_MAX);
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
-	zklock_roundtrip_run_within(bounds != NULL ? bounds : &own, read_entries,
-								NULL, &reading);
+	if (bounds != NULL)
+		zklock_roundtrip_run_within(bounds, read_entries, NULL, &reading);
+	else
+		zklock_roundtrip_run(read_entries, NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.c
- *	  Requests to the ensemble, one at a time and awaited: bounds, retries,
- *	  removals.
+ *	  Requests to the ensemble, one at a time and awaited: retries, removals.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So zklock_roundtrip_run() has a PG_TRY.  A request that is freed
@@ -13,7 +12,6 @@
 #include "roundtrip.h"
 
 #include "common/pg_prng.h"
-#include "storage/proc.h"
 
 #include "nodedata.h"
 #include "text.h"
@@ -51,44 +49,11 @@ static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 					 void *argument);
 
-ZkBounds
-zklock_bounds(int64 timeout_ms)
-{
-	int64		now = protocol_now();
-	ZkBounds	bounds = {
-		.timeout_ms = timeout_ms,
-		.is_at_once = timeout_ms == 0,
-		.deadline = now + timeout_ms,
-		.by = ZK_BY_TIMEOUT
-	};
-
-	/* not to wait for others is not the same as not to wait for a reply */
-	if (bounds.is_at_once)
-	{
-		bounds.deadline = zklock_session_reply_deadline(now);
-		bounds.by = ZK_BY_CONNECT_TIMEOUT;
-	}
-	if (LockTimeout > 0 && now + LockTimeout < bounds.deadline)
-	{
-		bounds.deadline = now + LockTimeout;
-		bounds.by = ZK_BY_LOCK_TIMEOUT;
-	}
-	bounds.wait_until = bounds.is_at_once ? now : bounds.deadline;
-	return bounds;
-}
-
-int64
-zklock_bounds_reply(const ZkBounds *bounds)
-{
-	return Min(bounds->deadline,
-			   zklock_session_reply_deadline(protocol_now()));
-}
-
 void
 zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 					 void (*forget) (void *argument), void *argument)
 {
-	ZkBounds	bounds = zklock_bounds(ZK_MS_MAX);
+	ZkBounds	bounds = zklock_bounds_of_task();
 
 	zklock_roundtrip_run_within(&bounds, talk, forget, argument);
 }

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.h
- *	  Requests to the ensemble, one at a time and awaited: bounds, retries,
- *	  removals.
+ *	  Requests to the ensemble, one at a time and awaited: retries, removals.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "bounds.h"
 #include "compat.h"
 #include "nodes/pg_list.h"
 #include "session.h"
@@ -22,31 +22,6 @@
  * time.
  */
 #define PARENT_ATTEMPTS 10
-
-/* Whose time is over at a deadline, and so what the error says. */
-typedef enum ZkBoundedBy
-{
-	ZK_BY_CALLER,				/* no error here: the caller has its own */
-	ZK_BY_TIMEOUT,				/* the argument of the call: likewise */
-	ZK_BY_LOCK_TIMEOUT,			/* 55P03 */
-	ZK_BY_CONNECT_TIMEOUT		/* a call that waits for replies alone: 08001 */
-} ZkBoundedBy;
-
-/*
- * How long a call may take that asks the ensemble.  zklock_bounds() makes them
- * when the call begins, and what the call does in several steps, of several
- * locks, or in several sessions, has the same ones.
- */
-typedef struct ZkBounds
-{
-	int64		timeout_ms;		/* the argument of the call */
-	bool		is_at_once;		/* it is zero: the call waits for replies, and
-								 * for nobody else */
-	int64		wait_until;		/* protocol_now() until which it waits for
-								 * others */
-	int64		deadline;		/* and until which for replies; not earlier */
-	ZkBoundedBy by;				/* whose that deadline is */
-} ZkBounds;
 
 /* Questions under way; all zeros but the deadline before the first. */
 typedef struct ZkRoundTrip
@@ -85,21 +60,6 @@ typedef struct ZkSample
 	int			nnodes;
 	char	   *paths[ZK_SAMPLE_MAX];
 } ZkSample;
-
-/*
- * The bounds of a call that begins now and has that timeout, in milliseconds:
- * the timeout itself, lock_timeout, or for a call that waits for nobody
- * (timeout 0) zklock.connect_timeout, in which each reply must come; the one
- * that ends first wins.  Of a call without a timeout (ZK_MS_MAX) only
- * lock_timeout, and the loss of the session.
- */
-extern ZkBounds zklock_bounds(int64 timeout_ms);
-
-/*
- * Until when a question is to be answered that is asked now, if each has
- * zklock.connect_timeout of its own within the bounds.
- */
-extern int64 zklock_bounds_reply(const ZkBounds *bounds);
 
 /*
  * Call talk with an open session, and again with a new one as long as it

@@ -174,7 +174,7 @@ make(Holding *holding, int64 timeout_ms)
 		.place = &holding->twin,
 			.wants_list = true,
 			.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
-			.bounds = zklock_bounds(timeout_ms)
+			.bounds = zklock_bounds_of_wait(timeout_ms)
 	};
 
 	/* the end of the backend must not leave a hold either */
@@ -393,7 +393,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 	ZkQueueEntry *entries;
 	int			nentries;
 	bool		is_removed = false;
-	ZkBounds	bounds = zklock_bounds(ZK_MS_MAX);
+	ZkBounds	bounds = zklock_bounds_of_task();
 
 	*is_other = false;
 	zklock_lease_distrust(token);

@@ -54,7 +54,7 @@ zk_try_lease(PG_FUNCTION_ARGS)
 	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	zklock_args_require(fcinfo, 6, "bound", NULL);
 	leasing.is_bound = PG_GETARG_BOOL(6);
-	leasing.bounds = zklock_bounds(timeout_ms);
+	leasing.bounds = zklock_bounds_of_wait(timeout_ms);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(leasing.name, NULL));
@@ -85,7 +85,7 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 	leasing.token = zklock_args_token(fcinfo, 1);
 	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
 	pfree(zklock_name_path(leasing.name, NULL));
-	leasing.bounds = zklock_bounds(0);	/* it waits for nobody */
+	leasing.bounds = zklock_bounds_of_question();
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.mine == NULL)
@@ -125,7 +125,7 @@ zk_require_lease(PG_FUNCTION_ARGS)
 
 	leasing.token = zklock_args_token(fcinfo, 1);
 	pfree(zklock_name_path(leasing.name, NULL));
-	leasing.bounds = zklock_bounds(0);	/* it waits for nobody */
+	leasing.bounds = zklock_bounds_of_question();
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.mine == NULL)

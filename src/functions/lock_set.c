@@ -122,7 +122,7 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.is_of_set = true,
 		.is_try = is_try,
 		.wants_list = zklock_hooks_asks_quorum(),
-		.bounds = zklock_bounds(zklock_args_timeout(fcinfo, 1, is_try))
+		.bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 1, is_try))
 	};
 	Call		call = read_names(fcinfo, 2, &terms);
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));

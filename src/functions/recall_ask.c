@@ -90,7 +90,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	int			nentries;
 	int			nholders = 0;
 	int			nasked = 0;
-	ZkBounds	bounds = zklock_bounds(0);	/* it waits for nobody */
+	ZkBounds	bounds = zklock_bounds_of_question();
 
 	if (!PG_ARGISNULL(1))
 	{

@@ -133,7 +133,7 @@ Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
 	Claim	   *claim = palloc0(sizeof(*claim));
-	ZkBounds	bounds = zklock_bounds(0);	/* it waits for nobody */
+	ZkBounds	bounds = zklock_bounds_of_question();
 
 	claim->name = zklock_args_name(fcinfo, ZK_MAY_RUN);
 	claim->slot = zklock_args_spelled(fcinfo, 1, "slot");

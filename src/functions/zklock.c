@@ -395,7 +395,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 	};
 
 	order.name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
-	order.bounds = zklock_bounds(zklock_args_timeout(fcinfo, 1, is_try));
+	order.bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 1, is_try));
 	if (PG_NARGS() > 2)
 	{
 		zklock_args_require(fcinfo, 2, "number of permits", NULL);

@@ -203,7 +203,7 @@ take(ZkRoundTrip *trip, ZkLeasing *leasing)
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
-		trip->deadline = zklock_bounds_reply(&leasing->bounds);
+		trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
 		if (!find(trip, leasing))
 			return false;
 		if (leasing->mine == NULL)
@@ -445,7 +445,7 @@ wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 deadline)
 			if (protocol_now() >= look_at)
 				return true;
 			MemoryContextReset(CurrentMemoryContext);
-			trip->deadline = zklock_bounds_reply(&leasing->bounds);
+			trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
 			if (!renew(trip, leasing))
 				return false;
 			if (leasing->renewed != leasing->mine->token)
@@ -470,7 +470,7 @@ watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, int64 *look_at)
 	const char *node = strrchr(leasing->ahead, '/') + 1;
 	ZkLeased	one = {.node = node};
 
-	trip->deadline = zklock_bounds_reply(&leasing->bounds);
+	trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
 	reply = check_reply(zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
 											  leasing->ahead), leasing);
 	if (reply->result != ZK_OK)
