@@ -772,7 +772,7 @@ END;
 COMMENT ON FUNCTION zk_wait_graph() IS
 'zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, dashed for PostgreSQL''s own locks.';
 
-CREATE FUNCTION zk_locks(
+CREATE FUNCTION zk_session_locks(
 	OUT name text,
 	OUT mode text,
 	OUT state text,
@@ -788,35 +788,35 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
-COMMENT ON FUNCTION zk_locks() IS
-'The locks of this session, for the view zk_locks.';
+COMMENT ON FUNCTION zk_session_locks() IS
+'The locks of this session, for the view zk_session_locks.';
 
-CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
+CREATE VIEW zk_session_locks AS SELECT * FROM zk_session_locks();
 
-COMMENT ON VIEW zk_locks IS
-'The locks that this session holds. For other backends of this cluster see zk_backend_locks, for everybody zk_lock_queue() and zk_all_locks().';
+COMMENT ON VIEW zk_session_locks IS
+'The locks that this session holds. For other backends of this cluster see zk_locks, for everybody zk_lock_queue() and zk_all_locks().';
 
-COMMENT ON COLUMN zk_locks.name IS
+COMMENT ON COLUMN zk_session_locks.name IS
 'Name of the lock.';
-COMMENT ON COLUMN zk_locks.mode IS
+COMMENT ON COLUMN zk_session_locks.mode IS
 'exclusive or shared. A lock held in both modes has two rows.';
-COMMENT ON COLUMN zk_locks.state IS
+COMMENT ON COLUMN zk_session_locks.state IS
 'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As known here without asking.';
-COMMENT ON COLUMN zk_locks.session_holds IS
+COMMENT ON COLUMN zk_session_locks.session_holds IS
 'Holds of session scope in that mode.';
-COMMENT ON COLUMN zk_locks.call_holds IS
+COMMENT ON COLUMN zk_session_locks.call_holds IS
 'Holds of call scope in that mode.';
-COMMENT ON COLUMN zk_locks.xact_holds IS
+COMMENT ON COLUMN zk_session_locks.xact_holds IS
 'Holds of transaction scope in that mode.';
-COMMENT ON COLUMN zk_locks.token IS
+COMMENT ON COLUMN zk_session_locks.token IS
 'Its fencing token.';
-COMMENT ON COLUMN zk_locks.node IS
+COMMENT ON COLUMN zk_session_locks.node IS
 'Path of its queue node.';
-COMMENT ON COLUMN zk_locks.granted_at IS
+COMMENT ON COLUMN zk_session_locks.granted_at IS
 'When it was granted in that mode, by this server''s clock.';
-COMMENT ON COLUMN zk_locks.permits IS
+COMMENT ON COLUMN zk_session_locks.permits IS
 'How many may hold it: 1, or more for a semaphore.';
-COMMENT ON COLUMN zk_locks.root IS
+COMMENT ON COLUMN zk_session_locks.root IS
 'Chroot of zklock.servers, and zklock.root. The same name below another root is another lock.';
 
 CREATE FUNCTION zk_session(
@@ -915,17 +915,17 @@ COMMENT ON COLUMN zk_backends.waiting_permits IS
 COMMENT ON COLUMN zk_backends.waiting_since IS
 'Since when it waits; anew if it queued again after a loss of its session.';
 COMMENT ON COLUMN zk_backends.lock_count IS
-'Number of locks it holds; zk_backend_locks lists them.';
+'Number of locks it holds; zk_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
 'When the ensemble last proved that it keeps the session, for one session timeout from then on. Old if no commit has asked since.';
 COMMENT ON COLUMN zk_backends.root IS
-'As in zk_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
+'As in zk_session_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
 COMMENT ON COLUMN zk_backends.max_locks IS
 'zklock.max_locks, when its session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
 'zklock.max_creates, when its session was opened; 0: no bound. What the role has used of it is in zk_stat_roles.';
 
-CREATE FUNCTION zk_backend_locks(
+CREATE FUNCTION zk_locks(
 	OUT pid integer,
 	OUT name text,
 	OUT mode text,
@@ -941,35 +941,35 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
-COMMENT ON FUNCTION zk_backend_locks() IS
-'The locks of the backends of this cluster, for the view zk_backend_locks.';
+COMMENT ON FUNCTION zk_locks() IS
+'The locks of the backends of this cluster, for the view zk_locks.';
 
-CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
+CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
-COMMENT ON VIEW zk_backend_locks IS
+COMMENT ON VIEW zk_locks IS
 'The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.lock_count has the number. Visibility and age of the rows are as in zk_backends.';
 
-COMMENT ON COLUMN zk_backend_locks.pid IS
+COMMENT ON COLUMN zk_locks.pid IS
 'Process of the backend.';
-COMMENT ON COLUMN zk_backend_locks.name IS
+COMMENT ON COLUMN zk_locks.name IS
 'Name of the lock, without its root: the first 127 bytes.';
-COMMENT ON COLUMN zk_backend_locks.mode IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.state IS
+COMMENT ON COLUMN zk_locks.mode IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.state IS
 'held or lost. Kept locks are not shown.';
-COMMENT ON COLUMN zk_backend_locks.session_holds IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.call_holds IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.xact_holds IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.token IS
+COMMENT ON COLUMN zk_locks.session_holds IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.call_holds IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.xact_holds IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.token IS
 'Its fencing token.';
-COMMENT ON COLUMN zk_backend_locks.granted_at IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.permits IS
-'As in zk_locks.';
-COMMENT ON COLUMN zk_backend_locks.last_proof IS
+COMMENT ON COLUMN zk_locks.granted_at IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.permits IS
+'As in zk_session_locks.';
+COMMENT ON COLUMN zk_locks.last_proof IS
 'Date of the latest proof for this lock, as in zk_backends.';
 
 -- Counters
@@ -2386,7 +2386,7 @@ TO pg_monitor;
 -- The database's owner reads them for a dump, of which they are part.
 GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
-GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat, zk_stat_roles TO PUBLIC;
+GRANT SELECT ON zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat, zk_stat_roles TO PUBLIC;
 
 -- All is moved to the schema that the extension is created in. Types go last, for
 -- the names of functions and operators have the types of their arguments in them.

@@ -52,7 +52,7 @@ WHERE pg_catalog.now() OPERATOR(pg_catalog.-) waiting_since OPERATOR(pg_catalog.
 UNION ALL
 SELECT l.pid, b.datname, b.usename, pg_catalog.concat('holds lock ', l.name, ' while idle'),
        pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change
-FROM zklock.zk_backend_locks AS l
+FROM zklock.zk_locks AS l
     JOIN zklock.zk_backends AS b ON b.pid OPERATOR(pg_catalog.=) l.pid
     JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid
 WHERE a.state OPERATOR(pg_catalog.~) '^idle'

@@ -46,10 +46,10 @@ PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_escape);
 PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_process);
-PG_FUNCTION_INFO_V1(zk_locks);
+PG_FUNCTION_INFO_V1(zk_session_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 PG_FUNCTION_INFO_V1(zk_backends);
-PG_FUNCTION_INFO_V1(zk_backend_locks);
+PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
 PG_FUNCTION_INFO_V1(zk_stat_roles);
@@ -197,7 +197,7 @@ zk_process(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_locks(PG_FUNCTION_ARGS)
+zk_session_locks(PG_FUNCTION_ARGS)
 {
 	zklock_show_locks(zklock_args_begin_rows(fcinfo));
 	return (Datum) 0;
@@ -248,7 +248,7 @@ zk_backends(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_backend_locks(PG_FUNCTION_ARGS)
+zk_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	ZkBoardRow	row;
@@ -434,7 +434,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_put(result, &columns);
 }
 
-/* Put the rows of zk_backend_locks() for one backend. */
+/* Put the rows of zk_locks() for one backend. */
 static void
 put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 {

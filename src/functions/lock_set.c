@@ -218,7 +218,7 @@ read_array(FunctionCallInfo fcinfo, int argument, const char *what,
 	return elements;
 }
 
-/* In the words of zk_locks. */
+/* In the words of zk_session_locks. */
 static RecipeMode
 read_mode(Datum argument)
 {

@@ -328,7 +328,7 @@ object_access(ObjectAccessType access, Oid catalog, Oid object, int part,
 /*
  * The commit guard: the last moment at which a transaction can be refused.  A
  * transaction that neither wrote nor notified nor took locks of its own may
- * commit without: so zk_locks can be read after a loss.
+ * commit without: so zk_session_locks can be read after a loss.
  *
  * It comes behind the callbacks of others as far as possible, namely of those
  * that were registered after this library was loaded: postgres_fdw's waits

@@ -421,7 +421,7 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 						lock->name),
 				 errdetail("This call names %d, the lock was taken with %d.",
 						   order->permits, lock->place.permits),
-				 errhint("Name the same number of permits as before, which zk_locks shows; a shared lock has 1.")));
+				 errhint("Name the same number of permits as before, which zk_session_locks shows; a shared lock has 1.")));
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -102,7 +102,7 @@ zklock_show_locks(ReturnSetInfo *result)
 	}
 }
 
-/* Put one row of zk_locks. */
+/* Put one row of zk_session_locks. */
 static void
 show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 		  const char *state)

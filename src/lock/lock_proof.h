@@ -48,7 +48,7 @@ extern bool zklock_confirm_by(const char *name, int64 deadline);
 extern bool zklock_read_recall(const char *name);
 
 /*
- * Put the rows of zk_locks, for each lock and mode that is held, and for each
+ * Put the rows of zk_session_locks, for each lock and mode that is held, and for each
  * lock that is kept.
  */
 extern void zklock_show_locks(ReturnSetInfo *result);

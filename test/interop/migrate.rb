@@ -6,7 +6,7 @@ ActiveRecord::Base.establish_connection(ARGV[0])
 class Work < ActiveRecord::Migration[6.1]
   def up
     create_table(:migrated) { |t| t.string :what }
-    puts "#{select_value('SELECT count(*) FROM zklock.zk_locks')} locks here"
+    puts "#{select_value('SELECT count(*) FROM zklock.zk_session_locks')} locks here"
   end
 end
 if ARGV[1] == 'dump'

@@ -1,10 +1,10 @@
 -- What PostgreSQL's tests of advisory locks look at, for locks of the drop-in: pg_locks has
 -- them, and isolationtester sees who waits for one. For the database in which the drop-in is.
 
--- Of a backend that holds more than 16 zk_backend_locks does not show all.
+-- Of a backend that holds more than 16 locks zk_locks does not show all.
 CREATE VIEW zklock_advisory.pg_locks AS
 WITH here AS (
-	SELECT pid, name, mode, true AS is_granted, NULL::timestamptz AS since FROM zklock.zk_backend_locks WHERE state = 'held'
+	SELECT pid, name, mode, true AS is_granted, NULL::timestamptz AS since FROM zklock.zk_locks WHERE state = 'held'
 	UNION ALL
 	SELECT pid, waiting_for, waiting_mode, false, waiting_since FROM zklock.zk_backends WHERE waiting_for IS NOT NULL),
 keys AS (

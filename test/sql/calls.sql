@@ -9,7 +9,7 @@
 CREATE FUNCTION held() RETURNS text LANGUAGE sql BEGIN ATOMIC
 	SELECT coalesce(string_agg(concat_ws(' ', name, mode, session_holds, call_holds, xact_holds), ', '
 			ORDER BY mode), 'nothing')
-	FROM zk_locks;
+	FROM zk_session_locks;
 END;
 
 -- How many stand in a lock's queue, as the ensemble knows it. What this session
@@ -64,7 +64,7 @@ SELECT zk_unlock_shared('call');
 -- What is kept at the end of the call
 SET zklock.keep = '1min';
 SELECT zk_call_lock('kept') > 0 AS granted;
-SELECT name, state FROM zk_locks;
+SELECT name, state FROM zk_session_locks;
 RESET zklock.keep;
 
 --
@@ -122,7 +122,7 @@ SELECT i FROM work;
 -- Holds are counted, and nothing is returned
 CALL zk_commit_and_lock('call', permits => 2);
 CALL zk_commit_and_lock('call', permits => 2);
-SELECT session_holds, permits FROM zk_locks;
+SELECT session_holds, permits FROM zk_session_locks;
 SELECT zk_unlock_all();
 CALL zk_commit_and_lock(NULL);
 CALL zk_commit_and_lock('call', permits => NULL);
@@ -169,7 +169,7 @@ DROP PROCEDURE set_call, definer_call;
 \c -
 CREATE TABLE work (i int);
 CALL zk_commit_and_lock('call');
-SELECT zk_evict('call', token) FROM zk_locks;
+SELECT zk_evict('call', token) FROM zk_session_locks;
 BEGIN;
 INSERT INTO work VALUES (1);
 SELECT zk_is_held('call');

@@ -17,7 +17,7 @@ SELECT * FROM zk_all_locks('census/a');
 SELECT * FROM zk_all_locks('census/deep');
 SELECT * FROM zk_all_locks('census/unknown');
 -- All of them: those of this session are among them.
-SELECT name FROM zk_locks EXCEPT SELECT name FROM zk_all_locks();
+SELECT name FROM zk_session_locks EXCEPT SELECT name FROM zk_all_locks();
 SELECT count(*) = count(DISTINCT name) AS distinct_names FROM zk_all_locks('');
 
 -- Records of jobs are no locks, also where they look like a queue. A hold is one.

@@ -11,7 +11,7 @@ SELECT zk_evict('durable/other', :token), zk_is_held('durable/own');
 SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
 SELECT zk_evict('durable/own', :token);
 SELECT * FROM zk_lock_queue('durable/own');
-SELECT name, state FROM zk_locks;
+SELECT name, state FROM zk_session_locks;
 \set VERBOSITY terse
 CREATE TABLE durable_refused ();
 \set VERBOSITY default
@@ -28,7 +28,7 @@ SELECT zk_unlock_shared('durable/own');
 SELECT zk_lock('durable/hold') AS earlier, zk_unlock('durable/hold') \gset
 SELECT zk_hold('durable/hold', 'new disks') AS token \gset
 SELECT :token > :earlier AS is_greater;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT zk_is_held('durable/hold'), zk_fencing_token('durable/hold'), zk_try_lock('durable/hold'),
 	zk_try_lock_shared('durable/hold');
 SELECT "position", state, mode, style, session_id, client, datname = current_database() AS datname_ok,

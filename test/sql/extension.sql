@@ -19,7 +19,7 @@ CREATE VIEW pg_temp.functions AS
 -- Their arguments and results: what others call from their code.
 SELECT proname AS name, pg_get_function_arguments(oid) COLLATE "C" AS arguments,
 	pg_get_function_result(oid) AS result
-FROM pg_temp.functions WHERE proname NOT IN ('_zk_contenders', 'zk_all_locks', 'zk_check', 'zk_backend_locks', 'zk_backends', 'zk_lock_queue', 'zk_locks', 'zk_runs', 'zk_session', 'zk_stat', 'zk_stat_roles', 'zk_waits', 'zk_who', 'zk_blocking', '_zk_waits_in_postgres', '_zk_process', '_zk_check_facts', '_zk_check_settings')
+FROM pg_temp.functions WHERE proname NOT IN ('_zk_contenders', 'zk_all_locks', 'zk_check', 'zk_locks', 'zk_backends', 'zk_lock_queue', 'zk_session_locks', 'zk_runs', 'zk_session', 'zk_stat', 'zk_stat_roles', 'zk_waits', 'zk_who', 'zk_blocking', '_zk_waits_in_postgres', '_zk_process', '_zk_check_facts', '_zk_check_settings')
 ORDER BY name, arguments;
 
 -- None may be moved to a parallel worker, evaluated ahead, or skipped for NULL.
@@ -87,13 +87,13 @@ SELECT zk_lock('extension');
 \set VERBOSITY default
 SELECT zklock_elsewhere.zk_is_held('extension'),
 	zklock_elsewhere.zk_fencing_token('extension') = :token AS same_token;
-SELECT name, session_holds FROM zklock_elsewhere.zk_locks;
+SELECT name, session_holds FROM zklock_elsewhere.zk_session_locks;
 SELECT zklock_elsewhere.zk_lock('extension') = :token AS same_token;
 
 -- Moved
 CREATE SCHEMA zklock_moved;
 ALTER EXTENSION zklock SET SCHEMA zklock_moved;
-SELECT name, session_holds FROM zklock_moved.zk_locks;
+SELECT name, session_holds FROM zklock_moved.zk_session_locks;
 -- what calls and writes others of its own finds them, too
 SELECT zklock_moved.zk_fence('extension');
 SELECT name, token = :token AS same_token FROM zklock_moved.zk_fences;

@@ -18,8 +18,8 @@ SELECT zk_fence('fence');
 SELECT token = zk_fencing_token('fence') AS is_mine, claimed_by = session_user AS by_me
 FROM zk_fences WHERE name = 'fence';
 
--- the root as zk_locks has it
-SELECT f.root = l.root AS is_same FROM zk_fences AS f JOIN zk_locks AS l USING (name) WHERE name = 'fence';
+-- the root as zk_session_locks has it
+SELECT f.root = l.root AS is_same FROM zk_fences AS f JOIN zk_session_locks AS l USING (name) WHERE name = 'fence';
 
 -- the same again is no change
 SELECT xmin AS before FROM zk_fences WHERE name = 'fence' \gset

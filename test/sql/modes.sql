@@ -13,7 +13,7 @@ $$;
 
 -- Nothing is held at first, and asking does not need a connection.
 SELECT zk_fencing_token('modes') IS NULL AS no_token, zk_is_held('modes');
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT state, server, session_id, session_timeout_ms, pending_requests,
 	client_version ~ '^\d+\.\d+\.\d+$' AS has_version
 FROM zk_session;
@@ -25,7 +25,7 @@ SELECT :token1 > 0 AS positive, zk_fencing_token('modes') = :token1 AS same_toke
 SELECT name, mode, state, session_holds, xact_holds, token = :token1 AS same_token,
 	node LIKE '/%/modes/\_c\_%-lock-__________' AS node_ok,
 	granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
-FROM zk_locks;
+FROM zk_session_locks;
 SELECT pg_temp.queue('modes');
 -- A connected session
 SELECT state, server ~ '^\S+:\d+$' AS has_server,
@@ -46,7 +46,7 @@ SELECT :token1 < :token2 AND :token2 < :token3 AND :token3 < :token4 AS rise;
 SELECT zk_lock_shared('modes') AS token1 \gset
 SELECT name, mode, session_holds, xact_holds, token = :token1 AS same_token,
 	node LIKE '/%/modes/\_c\_%-shared-lock-__________' AS node_ok
-FROM zk_locks;
+FROM zk_session_locks;
 SELECT pg_temp.queue('modes');
 -- One mode is not released with the function of the other.
 SELECT zk_unlock('modes');
@@ -61,7 +61,7 @@ SELECT zk_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 SELECT mode, session_holds, token = :token1 AS same_token,
 	count(*) OVER (PARTITION BY node) AS modes_on_node
-FROM zk_locks ORDER BY mode;
+FROM zk_session_locks ORDER BY mode;
 SELECT pg_temp.queue('modes');
 -- ... and stays when the exclusive hold is released. There was no moment at
 -- which the lock was not held, so the token is still the same.
@@ -69,7 +69,7 @@ SELECT zk_unlock('modes');
 SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
 SELECT mode, session_holds, token = :token1 AS same_token,
 	node LIKE '%-shared-lock-__________' AS node_ok
-FROM zk_locks;
+FROM zk_session_locks;
 SELECT mode, state, token = :token1 AS same_token FROM zk_lock_queue('modes');
 -- Now it is a shared lock like any other: no way back up.
 SELECT zk_lock('modes');
@@ -88,12 +88,12 @@ SELECT pg_temp.queue('modes');
 SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
 SELECT zk_unlock_all();
 SELECT pg_temp.queue('modes');
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 
 -- While both are held, exclusive can be counted further.
 SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
 SELECT zk_lock('modes') = zk_fencing_token('modes') AS same_token;
-SELECT mode, session_holds FROM zk_locks ORDER BY mode;
+SELECT mode, session_holds FROM zk_session_locks ORDER BY mode;
 SELECT zk_unlock('modes'), zk_unlock('modes'), zk_unlock_shared('modes');
 SELECT pg_temp.queue('modes');
 
@@ -115,7 +115,7 @@ SELECT zk_try_lock('modes');
 SELECT zk_try_xact_lock('modes');
 \echo :SQLSTATE
 SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
-SELECT mode, session_holds, xact_holds FROM zk_locks;
+SELECT mode, session_holds, xact_holds FROM zk_session_locks;
 SELECT zk_unlock_shared('modes');
 SELECT pg_temp.queue('modes');
 
@@ -125,7 +125,7 @@ BEGIN;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 COMMIT;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 SELECT zk_unlock_shared('modes');
 -- the same at ROLLBACK, which does not end session-scope holds
@@ -133,17 +133,17 @@ BEGIN;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 ROLLBACK;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_unlock_shared('modes');
 -- exclusive for the session, shared for the transaction
 SELECT zk_lock('modes') AS token1 \gset
 BEGIN;
 SELECT zk_xact_lock_shared('modes') = :token1 AS same_token;
 SELECT zk_unlock('modes');
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 COMMIT;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT pg_temp.queue('modes');
 
 -- Downgrade by ROLLBACK TO: only the exclusive hold is younger than the
@@ -153,7 +153,7 @@ SAVEPOINT a;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 ROLLBACK TO a;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 COMMIT;
 SELECT zk_unlock_shared('modes');
@@ -175,12 +175,12 @@ RESET zklock.commit_guard;
 SET zklock.keep = '10min';
 SELECT zk_lock('modes kept') > 0 AS granted, zk_unlock('modes kept');
 SELECT state, granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
-FROM zk_locks WHERE name = 'modes kept';
+FROM zk_session_locks WHERE name = 'modes kept';
 -- It is no reader's, nor a semaphore's.
 SELECT zk_lock_shared('modes kept') > 0 AS token;
 SELECT mode, state FROM zk_lock_queue('modes kept');
 SELECT zk_unlock_shared('modes kept'), zk_lock('modes kept') > 0 AS token, zk_unlock('modes kept');
-SELECT state FROM zk_locks;
+SELECT state FROM zk_session_locks;
 SELECT zk_lock('modes kept', permits => 2) > 0 AS token;
 SELECT state, permits FROM zk_lock_queue('modes kept');
 SELECT zk_unlock('modes kept');

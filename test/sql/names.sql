@@ -37,7 +37,7 @@ DECLARE
 	token bigint := zk_lock(name);
 BEGIN
 	RETURN token > 0 AND zk_fencing_token(name) = token AND zk_is_held(name)
-		AND (SELECT count(*) FROM zk_locks l WHERE l.name = works.name) = 1
+		AND (SELECT count(*) FROM zk_session_locks l WHERE l.name = works.name) = 1
 		AND zk_unlock(name)
 		AND zk_fencing_token(name) IS NULL AND NOT zk_is_held(name);
 END $$;
@@ -107,13 +107,13 @@ ORDER BY i;
 SELECT zk_lock('names/case') <> zk_lock('names/CASE') AS differ_in_case,
 	zk_lock(U&'names/\00E9') <> zk_lock(U&'names/e\0301') AS differ_in_bytes,
 	zk_lock('names/seen') <> zk_lock(U&'names/se\200Ben') AS differ_unseen;
-SELECT count(*) FROM zk_locks;
+SELECT count(*) FROM zk_session_locks;
 SELECT zk_unlock_all();
 
 -- Where names are told to others there is room for 127 bytes of each, cut at a character.
 SELECT count(zk_lock(name)) FROM unnest(ARRAY[repeat('x', 127), repeat('y', 128),
 	repeat('z', 126) || U&'\00E9']) AS name;
-SELECT left(name, 1) AS name, octet_length(name) FROM zk_backend_locks WHERE pid = pg_backend_pid() ORDER BY 1;
+SELECT left(name, 1) AS name, octet_length(name) FROM zk_locks WHERE pid = pg_backend_pid() ORDER BY 1;
 SELECT zk_unlock_all();
 
 -- A lock and another one below it have nothing to do with each other, though
@@ -162,10 +162,10 @@ ROLLBACK;
 -- One lock under two roots: what is held keeps the name and the root it was taken by.
 BEGIN;
 SELECT zk_xact_lock('names/root') AS token \gset
-SELECT root FROM zk_locks \gset
+SELECT root FROM zk_session_locks \gset
 SELECT set_config('zklock.root', rtrim(current_setting('zklock.root'), '/') || '/names', true) <> '' AS other_root;
 SELECT zk_xact_lock('root') = :token AS same_token;
-SELECT name, root = :'root' AS same_root, xact_holds FROM zk_locks;
+SELECT name, root = :'root' AS same_root, xact_holds FROM zk_session_locks;
 ROLLBACK;
 
 -- A NULL name is an error in every function that takes one: a NULL result would
@@ -220,4 +220,4 @@ FROM unnest(ARRAY['{', '{a', 'a}', '{user}:1', '{a}/{b}', 'a{1,2}', '[user]:1', 
 \pset tuples_only off
 
 -- Nor did any of the refused names leave something behind.
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;

@@ -27,7 +27,7 @@ ROLLBACK;
 SELECT zk_run_once('once/job', 'rolled back');
 
 -- No lock is taken, and the lock of that name is another matter.
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT zk_lock('once/job') > 0 AS token;
 SELECT "position", state FROM zk_lock_queue('once/job');
 SELECT zk_run_once('once/job', 'while locked');

@@ -11,7 +11,7 @@ SELECT current_setting('max_prepared_transactions') = '0' AS is_off \gset
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_locks
+	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- Refused: a queue entry cannot outlive its session.
@@ -48,7 +48,7 @@ CREATE TABLE zklock_prepared (i int);
 BEGIN;
 INSERT INTO zklock_prepared VALUES (1);
 PREPARE TRANSACTION 'zklock_prepared';
-SELECT zk_evict('prepared', token) FROM zk_locks;
+SELECT zk_evict('prepared', token) FROM zk_session_locks;
 BEGIN;
 INSERT INTO zklock_prepared VALUES (2);
 PREPARE TRANSACTION 'zklock_rolled_back';

@@ -25,7 +25,7 @@ SELECT zk_try_lock('pay_/');
 SELECT zk_try_lock('a//pay');
 -- Of a set each, and then nothing is taken
 SELECT zk_lock('{other,pay/x}'::text[], '0');
-SELECT count(*) FROM zk_locks;
+SELECT count(*) FROM zk_session_locks;
 
 RESET SESSION AUTHORIZATION;
 CALL only_row('', 'public', 'none');

@@ -22,9 +22,9 @@ SELECT "position", state, mode, style, client, application_name,
 	data
 FROM zk_lock_queue('queue/own');
 \x off
--- The same node as in zk_locks, where it stands with its path
+-- The same node as in zk_session_locks, where it stands with its path
 SELECT l.node LIKE '%/queue/own/' || replace(q.node, '_', '\_') AS same_node
-FROM zk_lock_queue('queue/own') q, zk_locks l;
+FROM zk_lock_queue('queue/own') q, zk_session_locks l;
 SELECT zk_unlock('queue/own');
 -- The queue is empty, but its znode may still be there.
 SELECT * FROM zk_lock_queue('queue/own');
@@ -61,5 +61,5 @@ RESET zklock.publish_identity;
 RESET application_name;
 
 -- Looking neither takes a lock nor makes a znode.
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT zk_lock_queue('queue//bad');

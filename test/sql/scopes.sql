@@ -5,7 +5,7 @@
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_locks
+	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- How many stand in a lock's queue, as the ensemble knows it. What this session
@@ -119,14 +119,14 @@ SELECT zk_is_held('scopes'), pg_temp.queued('scopes');
 -- It is held since it was taken first, and kept since its place was granted.
 SET zklock.keep = '1 h';
 SELECT zk_lock('scopes') > 0 AS token;
-SELECT granted_at FROM zk_locks \gset
+SELECT granted_at FROM zk_session_locks \gset
 SELECT zk_xact_lock('scopes') > 0 AS token;
-SELECT state, granted_at = :'granted_at' AS same FROM zk_locks;
+SELECT state, granted_at = :'granted_at' AS same FROM zk_session_locks;
 SELECT zk_unlock('scopes');
 SELECT zk_lock('scopes') > 0 AS token;
-SELECT state, granted_at > :'granted_at' AS later FROM zk_locks;
+SELECT state, granted_at > :'granted_at' AS later FROM zk_session_locks;
 SELECT zk_unlock('scopes');
-SELECT state, granted_at <= :'granted_at' AS first FROM zk_locks;
+SELECT state, granted_at <= :'granted_at' AS first FROM zk_session_locks;
 RESET zklock.keep;
 
 --
@@ -283,7 +283,7 @@ BEGIN
 	FOR i IN 1..2 LOOP
 		PERFORM zk_xact_lock('scopes/xact'), zk_lock('scopes/session');
 		SELECT string_agg(format('%s: %s+%s', name, session_holds, xact_holds), ', ' ORDER BY name)
-			INTO held FROM zk_locks;
+			INTO held FROM zk_session_locks;
 		RAISE NOTICE 'before %: %', command, held;
 		IF command = 'COMMIT' THEN
 			COMMIT;
@@ -291,7 +291,7 @@ BEGIN
 			ROLLBACK;
 		END IF;
 		SELECT string_agg(format('%s: %s+%s', name, session_holds, xact_holds), ', ' ORDER BY name)
-			INTO held FROM zk_locks;
+			INTO held FROM zk_session_locks;
 		RAISE NOTICE 'after: %', held;
 		ASSERT (SELECT count(*) FROM zk_lock_queue('scopes/xact')) = 0;
 	END LOOP;
@@ -376,9 +376,9 @@ ROLLBACK;
 TABLE holds;
 SELECT zk_is_held('scopes'), zk_is_held('scopes/2');
 DISCARD TEMP;
-SELECT name, session_holds FROM zk_locks ORDER BY name;
+SELECT name, session_holds FROM zk_session_locks ORDER BY name;
 DISCARD ALL;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT count("position") FROM zk_lock_queue('scopes');
 -- The connection to ZooKeeper stays: it costs more than a lock.
 SELECT state, session_id = :'session_id' AS same_session FROM zk_session;
@@ -394,20 +394,20 @@ SELECT zk_lock('scopes/1') > 0 AS token, zk_lock('scopes/1') > 0 AS token,
 	zk_lock_shared('scopes/2') > 0 AS token, zk_xact_lock('scopes/3') > 0 AS token,
 	zk_xact_lock('scopes/1') > 0 AS token;
 SELECT zk_unlock_all();
-SELECT name, session_holds, xact_holds FROM zk_locks ORDER BY name;
+SELECT name, session_holds, xact_holds FROM zk_session_locks ORDER BY name;
 -- It would break a promise to disconnect now. Nothing is released then.
 SELECT zk_lock('scopes/4') > 0 AS token;
 SAVEPOINT a;
 SELECT zk_disconnect();
 \echo :SQLSTATE
 ROLLBACK TO a;
-SELECT name, session_holds, xact_holds FROM zk_locks ORDER BY name;
+SELECT name, session_holds, xact_holds FROM zk_session_locks ORDER BY name;
 SELECT zk_is_held('scopes/3'), zk_is_held('scopes/4');
 COMMIT;
 SELECT zk_lock('scopes/1') > 0 AS token;
 SELECT zk_disconnect();
 SELECT state, session_id FROM zk_session;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 SELECT zk_is_held('scopes/1'), zk_fencing_token('scopes/1');
 -- without a connection
 SELECT zk_disconnect();

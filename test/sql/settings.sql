@@ -75,11 +75,11 @@ RESET zklock.root;
 -- Names under different roots are different locks, and one that is held stays
 -- held when the root changes.
 SELECT zk_lock('settings/root') > 0 AS token;
-SELECT root FROM zk_locks \gset
+SELECT root FROM zk_session_locks \gset
 SELECT set_config('zklock.root', rtrim(current_setting('zklock.root'), '/') || '/elsewhere', false) <> '' AS changed;
 SELECT zk_is_held('settings/root');
 SELECT zk_try_lock('settings/root');
-SELECT name, node LIKE rtrim(:'root', '/') || '/settings/root/%' AS old_root FROM zk_locks ORDER BY 2;
+SELECT name, node LIKE rtrim(:'root', '/') || '/settings/root%' AS old_root FROM zk_session_locks ORDER BY 2;
 SELECT zk_unlock('settings/root');
 RESET zklock.root;
 SELECT zk_is_held('settings/root'), zk_unlock('settings/root');
@@ -162,7 +162,7 @@ SET statement_timeout = '100ms';
 SELECT zk_lock('settings/refused');
 \echo :SQLSTATE
 RESET statement_timeout;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 
 -- An unknown host: the words are the resolver's, so only the SQLSTATE is shown.
 SET zklock.servers = 'no-such-host.invalid:2181';
@@ -227,7 +227,7 @@ BEGIN
 		RAISE NOTICE '%: %', call, state;
 	END LOOP;
 END $$;
-SELECT * FROM zk_locks;
+SELECT * FROM zk_session_locks;
 -- What is held already can be released. One warning a statement will do.
 SET zklock.session_scope = 'warn';
 SELECT zk_lock(ARRAY['settings/one', 'settings/other']) IS NOT NULL AS granted;
@@ -246,7 +246,7 @@ GRANT pg_monitor TO regress_zklock_monitor;
 
 SET ROLE regress_zklock_user;
 SELECT zk_lock('settings/user') > 0 AS token;
-SELECT name FROM zk_locks;
+SELECT name FROM zk_session_locks;
 SELECT state FROM zk_session;
 SELECT zk_is_held('settings/user'), zk_fencing_token('settings/user') > 0 AS token;
 SELECT zk_lock_queue('settings/user');

@@ -6,7 +6,7 @@
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_locks
+	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- Everything that stands in a lock's queue, as the ensemble knows it. What this
@@ -28,7 +28,7 @@ SELECT array_length(:'tokens'::bigint[], 1) AS length, array_lower(:'tokens'::bi
 	zk_fencing_token('several/c') = (:'tokens'::bigint[])[1] AS c,
 	zk_fencing_token('several/a') = (:'tokens'::bigint[])[2] AS a,
 	zk_fencing_token('several/b') = (:'tokens'::bigint[])[3] AS b;
-SELECT name FROM zk_locks ORDER BY token;
+SELECT name FROM zk_session_locks ORDER BY token;
 TABLE holds;
 SELECT zk_is_held('several/a'), zk_is_held('several/b'), zk_is_held('several/c');
 -- They are locks like others: released singly, or several, in any order.
@@ -40,7 +40,7 @@ SELECT pg_temp.queue('several/a') AS a, pg_temp.queue('several/b') AS b, pg_temp
 -- Bytes, not letters: upper case first, then lower case, then the rest of UTF-8,
 -- and a name before those below it, but not next to them.
 SELECT array_length(zk_lock(ARRAY['several/é', 'several/b', 'several/B', 'several/b/x', 'several/b-x', 'several/bx']), 1) AS length;
-SELECT name FROM zk_locks ORDER BY token;
+SELECT name FROM zk_session_locks ORDER BY token;
 SELECT zk_unlock_all();
 
 -- The other forms
@@ -212,7 +212,7 @@ COMMIT;
 --
 SELECT zk_lock_path('several/db/table') AS token \gset
 SELECT zk_fencing_token('several/db/table') = :token AS leaf;
-SELECT name, mode, session_holds FROM zk_locks ORDER BY token;
+SELECT name, mode, session_holds FROM zk_session_locks ORDER BY token;
 SELECT pg_temp.queue('several') AS several, pg_temp.queue('several/db') AS db, pg_temp.queue('several/db/table') AS "table";
 -- Another below the same ancestors, which are then held twice.
 SELECT zk_try_lock_path('several/db/other'), zk_lock_path_shared('several/db/third') > 0 AS token;
@@ -247,11 +247,11 @@ TABLE holds;
 -- None of several is kept.
 SET zklock.keep = '1 h';
 SELECT zk_unlock(ARRAY['several/a']) FROM zk_lock(ARRAY['several/a']);
-SELECT name, state FROM zk_locks;
+SELECT name, state FROM zk_session_locks;
 RESET zklock.keep;
 -- as many ancestors as there may be
 SELECT zk_try_lock_path('several/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16');
-SELECT count(*), max(name) FILTER (WHERE mode = 'exclusive') AS exclusive FROM zk_locks;
+SELECT count(*), max(name) FILTER (WHERE mode = 'exclusive') AS exclusive FROM zk_session_locks;
 SELECT zk_unlock_path('several/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16');
 
 -- The shape of the name, and the rest of the arguments

@@ -2,7 +2,7 @@
 CREATE FUNCTION my_nodes() RETURNS TABLE (mode text, node text) LANGUAGE sql
 AS $$
 	SELECT mode, regexp_replace(node, '^.*/_c_[-0-9a-f]{36}(.*)\d{10}$', '\1')
-	FROM zk_locks ORDER BY mode
+	FROM zk_session_locks ORDER BY mode
 $$;
 SELECT zk_lock('styles/curator') > 0 AS exclusive, zk_lock_shared('styles/reader') > 0 AS shared;
 SELECT * FROM my_nodes();

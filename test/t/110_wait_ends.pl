@@ -189,7 +189,7 @@ subtest '200 cancels on a lock that another holds' => sub {
 	  run_under_cancels($waiter, 0.01, ("SELECT zk_lock('wait')") x 200);
 	is($cancelled, 200, 'all were cancelled');
 	assert_nodes($zk, $path, 1, 'only the holder is in the queue');
-	is($waiter->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the session holds nothing');
+	is($waiter->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the session holds nothing');
 	start_in_queue($waiter, "SELECT zk_lock('wait') > 0", $zk, $path, 2);
 	$holder->query_safe("SELECT zk_unlock('wait')");
 	is($waiter->wait_result, 't', 'it still can wait and be granted');
@@ -219,7 +219,7 @@ subtest '200 cancels on free locks' => sub {
 	note("$cancelled of 400 were cancelled");
 	cmp_ok($cancelled, '>', 20, 'some were cancelled');
 	my @held = split /\n/,
-	  $session->query_safe('SELECT node FROM zk_locks ORDER BY node COLLATE "C"');
+	  $session->query_safe('SELECT node FROM zk_session_locks ORDER BY node COLLATE "C"');
 	cmp_ok(scalar @held, '<', 400, 'and are not held');
 	assert_becomes { join ' ', map { $_->[0] } $zk->ephemerals("$below/") } "@held",
 	  'there is a node for each lock held, no other';

@@ -14,7 +14,7 @@ $owner->query_safe('CREATE TABLE written (what text)');
 my $holder = background($node, first => "SELECT zk_lock('held'), zk_lock('lost')");
 start_in_queue($waiter, "SELECT zk_lock('held')", $zk, lock_path('held'), 2);
 my $keeper = background($node, 'zklock.keep' => '10min', first => "SELECT zk_lock('kept'), zk_unlock('kept')");
-is($keeper->query_safe('SELECT state FROM zk_locks'), 'kept', 'a lock is kept');
+is($keeper->query_safe('SELECT state FROM zk_session_locks'), 'kept', 'a lock is kept');
 my $writer = background($node, first => "BEGIN; SELECT zk_xact_lock('fenced'); SELECT zk_fence('fenced')");
 
 # Who has fenced something has its row, and so the table, locked.

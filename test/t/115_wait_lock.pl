@@ -44,7 +44,7 @@ sub is_granted ($session, $what)
 	$holder->query_safe("SELECT zk_unlock('calm')");
 	my $result = assert_ends($session, '00000', "$what: granted");
 	is( $session->query_safe("SELECT name, session_holds, xact_holds, token = zk_fencing_token('calm')
-			FROM zk_locks WHERE name = 'calm'"),
+			FROM zk_session_locks WHERE name = 'calm'"),
 		'calm|1|0|t', "$what: held in session scope, with a token");
 	return $result;
 }
@@ -148,7 +148,7 @@ subtest 'a cancel ends it' => sub {
 	$session->cancel;
 	assert_ends($session, '57014', 'SQLSTATE');
 	like($session->error, qr/due to user request/, 'message');
-	is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
+	is($session->query_safe('SELECT name FROM zk_session_locks'), 'mine', 'it holds what it held');
 	assert_nodes($zk, $path, 1, 'and is in no queue');
 	lets_go($holder);
 };
@@ -178,7 +178,7 @@ SQL
 subtest 'a standby' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
 	my $session = background(standby_of($primary), first => "CALL zk_commit_and_lock('calm')");
-	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_locks'), 't|calm', 'takes it, too');
+	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_session_locks'), 't|calm', 'takes it, too');
 	lets_go($session);
 };
 

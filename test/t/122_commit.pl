@@ -142,7 +142,7 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
 		lose($session, 'released');
 		$session->query_safe("SELECT $way");
-		is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', "let go of by $way");
+		is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', "let go of by $way");
 		assert_query($session, 'COMMIT', '40001', 'the commit is refused');
 		is(written('released'), '0', 'nothing is written');
 	}
@@ -412,7 +412,7 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 
 	# A loss that interrupts nobody is declared later, so perhaps only now; and
 	# it may meet one of these statements.
-	poll_until { $session->query('SELECT state FROM zk_locks') eq 'lost' } 'the lock to be lost';
+	poll_until { $session->query('SELECT state FROM zk_session_locks') eq 'lost' } 'the lock to be lost';
 	$zk->resume;
 
 	# From now on a loss interrupts again.
@@ -449,7 +449,7 @@ subtest 'DISCARD ALL lets go of a lost lock' => sub {
 	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	lose($session, 'discard');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', 'let go of');
 	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't', 'with the tables');
 	$session->query_safe("INSERT INTO written VALUES ('discard')");
 };

@@ -30,7 +30,7 @@ BEGIN
 	CALL inner_steps();
 	PERFORM zk_call_lock('call');
 	ROLLBACK;
-	INSERT INTO done SELECT 'held' FROM zk_locks
+	INSERT INTO done SELECT 'held' FROM zk_session_locks
 	WHERE name = 'call' AND (session_holds, call_holds, xact_holds) = (0, 2, 0);
 	COMMIT;
 	PERFORM pg_advisory_lock_shared(1);
@@ -58,7 +58,7 @@ sub is_busy ($what)
 sub has_nothing ($session, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, "$what: nothing is left");
+	return is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, "$what: nothing is left");
 }
 
 # The session calls the procedure, which comes as far as the gate.
@@ -82,7 +82,7 @@ sub open_gate { return $gate->query_safe('SELECT pg_advisory_unlock(1)'); }
 sub done { return sql("SELECT coalesce(string_agg(what, ' ' ORDER BY ctid), '') FROM done"); }
 
 subtest 'however a call ends' => sub {
-	my $evict = "DO \$\$ BEGIN PERFORM zk_evict('call', token) FROM zk_locks; END \$\$";
+	my $evict = "DO \$\$ BEGIN PERFORM zk_evict('call', token) FROM zk_session_locks; END \$\$";
 	foreach my $end (
 		[ 'success', 'SELECT', '00000', 'held all' ],
 		[ 'an error', 'SELECT 1 / 0', '22012', 'held' ],

@@ -198,7 +198,7 @@ subtest 'long names, with many locks allowed' => sub {
 	like($session->error, qr/DETAIL:  This session holds \d+, whose znodes have 52\d{4} bytes, and may have 524288 bytes/,
 		'and it is said how much there is');
 	like($session->error, qr/HINT:  Release some, or give locks shorter names/, 'and what to do');
-	my $held = $session->query_safe('SELECT count(*) FROM zk_locks');
+	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	cmp_ok($held, '>', 400, 'many can be held');
 	$session->query_safe("SELECT zk_unlock('long/' || repeat('x', 490) || 1)");
 	like($session->query("SELECT zk_lock('long/one')"), qr/^\d+$/, 'and one more when one was released');

@@ -61,19 +61,19 @@ subtest 'up to the bound' => sub {
 	my $session = background($node, 'zklock.max_lock_bytes' => '64kB', 'zklock.keep' => '10min');
 	$session->query_safe("SELECT zk_lock('full/' || repeat('k', 400) || i), zk_unlock('full/' || repeat('k', 400) || i)
 		FROM generate_series(1, 20) AS i");
-	is($session->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'"), 20, 'some are kept');
+	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 20, 'some are kept');
 	fill($session);
 	like($session->error, qr/too many ZooKeeper locks\nDETAIL:  This session holds \d+, whose znodes have \d+ bytes, and may have 65536 bytes/,
 		'which says how much there is');
 	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" may be half of what all servers have as jute\.maxbuffer/, 'and what may be changed');
-	is($session->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'"), 0, 'kept ones go first');
-	my $held = $session->query_safe('SELECT count(*) FROM zk_locks');
+	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 0, 'kept ones go first');
+	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	assert_becomes { scalar(my @nodes = $zk->ephemerals(lock_path('full/'))) } $held, 'those that are held stay';
 	my $bytes = bytes_of_paths();
 	cmp_ok($bytes, '<=', $size, 'no more than it may have');
 	cmp_ok($bytes, '>', $size - 700, 'and no less than there is room for');
-	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_locks LIMIT 3) AS l"), 't', 'and are held');
-	$session->query_safe("SELECT zk_unlock(name) FROM zk_locks LIMIT 2");
+	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_session_locks LIMIT 3) AS l"), 't', 'and are held');
+	$session->query_safe("SELECT zk_unlock(name) FROM zk_session_locks LIMIT 2");
 	like($session->query("SELECT zk_lock('full/' || repeat('y', 400))"), qr/^\d+$/, 'with room there is one more');
 	end_and_stop($session);
 	$zk->start;

@@ -112,7 +112,7 @@ subtest 'what is refused' => sub {
 	like($session->error,
 		qr/too many writes to ZooKeeper in one second\nDETAIL:  All sessions of role "flood" in database "postgres" may make 5 a second together\.\nHINT:  .*zklock\.max_creates/,
 		'what, how many and whose');
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'leaves no lock');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'leaves no lock');
 	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'and no znode';
 	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'and cannot be allowed by the role itself');
 

@@ -32,7 +32,7 @@ sub assert_holds ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $holds = $session->query_safe("SELECT coalesce(string_agg(format('%s:%s+%s',
-			substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '') FROM zk_locks");
+			substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '') FROM zk_session_locks");
 	return is($holds, $expected, $what);
 }
 
@@ -331,7 +331,7 @@ subtest 'session lost, with another lock held before' => sub {
 	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')', '40001',
 		qr/lock "sev\/[ad]" was lost/, qr/HINT:  Release it with zk_unlock\(\)/);
 	assert_holds($session, 'd:1+0', 'it is the only one');
-	is($session->query_safe("SELECT state FROM zk_locks"), 'lost', 'which is lost');
+	is($session->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'which is lost');
 	is($session->query_safe("SELECT zk_unlock('sev/d')"), 'f', 'released');
 	goes_on($session);
 };

@@ -33,7 +33,7 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
 my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
 
 # The number of the one lock that a session holds.
-sub number ($session) { return $session->query_safe('SELECT right(node, 10)::bigint FROM zk_locks'); }
+sub number ($session) { return $session->query_safe('SELECT right(node, 10)::bigint FROM zk_session_locks'); }
 
 sub unlock
 {

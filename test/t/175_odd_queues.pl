@@ -106,7 +106,7 @@ SQL
 	my $count = $names[0];
 	cmp_ok($count, '>', 300, 'some hundred locks');
 	is($session->query_safe('SELECT count(*) FROM names WHERE zk_lock(name) > 0'), $count, 'are taken');
-	is($session->query_safe('SELECT count(*) FROM zk_locks JOIN names USING (name)'),
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks JOIN names USING (name)'),
 		$count, 'and shown by their names');
 	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), 0, 'nobody else gets them');
 
@@ -141,7 +141,7 @@ SQL
 			WHERE refused('a' || chr(code)) = '42602'"),
 		$session->query_safe('SELECT count(*) FROM generate_series(65536, 1114111, 4099)'),
 		'so are those beyond U+FFFF');
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'none was taken');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'none was taken');
 };
 
 done_testing();

@@ -34,7 +34,7 @@ sub cycle ($session, $name)
 
 sub states ($session)
 {
-	return $session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
+	return $session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_session_locks));
 }
 
 sub assert_states ($session, $expected, $what)
@@ -207,7 +207,7 @@ subtest 'what this session wants itself' => sub {
 	keep_one($keeper, $_) foreach @names;
 	ok($keeper->query_safe("SELECT zk_lock_shared('$names[0]')"), 'shared');
 	$keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)");
-	is($keeper->query_safe("SELECT permits FROM zk_locks WHERE name = '$names[1]'"), 2, 'two permits');
+	is($keeper->query_safe("SELECT permits FROM zk_session_locks WHERE name = '$names[1]'"), 2, 'two permits');
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"), 'another style');
@@ -215,7 +215,7 @@ subtest 'what this session wants itself' => sub {
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
 	cycle($keeper, $names[5]);
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"), 'a hold');
-	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');
+	is($keeper->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'nothing is left');
 	is($keeper->query_safe($given_up), $before, 'and it has not stood in its own way');
 	$keeper->quit;
 	assert_no_nodes($zk, lock_path($_)) foreach @names;
@@ -273,7 +273,7 @@ subtest 'it counts against max_locks, and goes first' => sub {
 	# more than there are slots
 	$keeper = keeper('10min');
 	cycle($keeper, "many$_") foreach 1 .. 150;
-	is($keeper->query_safe(q(SELECT count(*), min(state) FROM zk_locks)), '64|kept', 'no more than 64');
+	is($keeper->query_safe(q(SELECT count(*), min(state) FROM zk_session_locks)), '64|kept', 'no more than 64');
 	poll_until { grep({ queue_nodes($zk, lock_path("many$_")) } 1 .. 150) == 64 } 'all others have gone', 20;
 };
 

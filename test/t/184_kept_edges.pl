@@ -18,7 +18,7 @@ sub node_of ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_pat
 sub assert_states ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is($session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks)),
+	return is($session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_session_locks)),
 		$expected, $what);
 }
 
@@ -72,7 +72,7 @@ subtest 'a queue that may not be read' => sub {
 	poll_until { $proxy->is_sprung } 'its program to ask for the queue';
 	$stranger->set_acl(lock_path('unread'), [ [ 30, 'world', 'anyone' ] ]);
 	$proxy->heal;
-	assert_becomes { $keeper->query_safe('SELECT count(*) FROM zk_locks') } 0, 'keeps nothing';
+	assert_becomes { $keeper->query_safe('SELECT count(*) FROM zk_session_locks') } 0, 'keeps nothing';
 };
 
 subtest 'requests to release' => sub {
@@ -124,7 +124,7 @@ subtest 'more locks than can be kept' => sub {
 	cmp_ok(time - $begun, '<', 19, 'no try waits for an answer that nobody gives');
 	is($keeper->query_safe("SELECT count(*) FROM generate_series(1, 70) i WHERE zk_unlock('many/' || i)"), 70,
 		'released');
-	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_locks"), '64kept', '64 are kept');
+	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_session_locks"), '64kept', '64 are kept');
 };
 
 subtest 'a lease' => sub {

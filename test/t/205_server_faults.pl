@@ -34,7 +34,7 @@ $table->run('restart within the session timeout',
 	[ 'second starts' => "zk_lock('kept')" ], [ queue => kept => 4 ], [ nodes => kept => 4 ],
 	[ break => 'down' ], [ state => holder => 'suspended' ],
 	# Suspended is not lost.
-	[ holder => 'SELECT state FROM zk_locks ORDER BY name LIMIT 1', 'held' ],
+	[ holder => 'SELECT state FROM zk_session_locks ORDER BY name LIMIT 1', 'held' ],
 	[ mend => 'down' ], [ state => holder => 'connected' ], [ same => 'kept' ],
 	[ 'holder repeats' => 'SELECT session_id FROM zk_session' ],
 	[ holder => "zk_is_held('kept')", 't' ],
@@ -92,11 +92,11 @@ $table->run('a pause longer than the session timeout',
 	[ early => 'COMMIT', '!40001',
 		qr/lock "lost\/early" was lost.*DETAIL:  The connection broke at .*, and the lock was given up at .*HINT/s ],
 	[ state => keeper => 'lost' ],
-	[ keeper => 'SELECT name, state, session_holds FROM zk_locks', 'lost/session|lost|1' ],
+	[ keeper => 'SELECT name, state, session_holds FROM zk_session_locks', 'lost/session|lost|1' ],
 	# Idle in a transaction there is no statement to cancel: none may run when the loss comes, not even
 	# one that asks for it.
 	sub { my $now = time; poll_until { time > $now + 3 } 'the session timeout of 2 s to pass', 30; },
-	[ late => 'SELECT state FROM zk_locks', 'lost' ],
+	[ late => 'SELECT state FROM zk_session_locks', 'lost' ],
 	[ late => 'COMMIT', '!40001' ],
 	# Only one that reads may end, and until the lost lock is let go there is no new one.
 	[ keeper => 'INSERT INTO lost VALUES (3)', '!40001' ],
@@ -144,7 +144,7 @@ $table->run('after the loss',
 	[ gone => 'loss' ],
 	(map { [ $_ => $let_go{$_} ] } keys %let_go),
 	(map {
-		[ $_ => 'SELECT count(*) FROM zk_locks', 0 ],
+		[ $_ => 'SELECT count(*) FROM zk_session_locks', 0 ],
 		[ $_ => "BEGIN; CREATE TABLE after_$_ (); SELECT zk_lock('loss/$_'); COMMIT" ],
 		[ nodes => "loss/$_" => 1 ]
 	} keys %let_go),

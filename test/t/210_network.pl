@@ -56,10 +56,10 @@ foreach my $case (
 		[ mend => $end ],
 		[ 'asker ends' => qr/^\d+$/ ], [ nodes => cut => 1 ],
 		# It knows its node, and the token is that one's.
-		[ 'asker repeats' => 'SELECT token FROM zk_locks' ],
+		[ 'asker repeats' => 'SELECT token FROM zk_session_locks' ],
 		sub (%session) {
 			my ($node) = @{ nodes('cut') };
-			is($session{asker}->query_safe('SELECT node, token FROM zk_locks'),
+			is($session{asker}->query_safe('SELECT node, token FROM zk_session_locks'),
 				join('|', $node, $client->exists($node)->{czxid}), 'the node and its token');
 		},
 		[ rival => "zk_try_lock('cut')", 'f' ],
@@ -87,7 +87,7 @@ foreach my $case (
 	$table->run("unlock: $fault, $end", { asker => connected() },
 		[ asker => "zk_lock('cut')" ],
 		[ break => $fault ],
-		[ asker => "zk_unlock('cut')", 't', 12 ], [ asker => 'SELECT count(*) FROM zk_locks', 0 ],
+		[ asker => "zk_unlock('cut')", 't', 12 ], [ asker => 'SELECT count(*) FROM zk_session_locks', 0 ],
 		[ mend => $end ], [ gone => 'cut' ],
 		[ asker => "zk_try_lock('cut')", 't' ],
 		@released);

@@ -29,7 +29,7 @@ sub holder_ends ($crashing, $other, $zk, $end, $what, $is_alone = 0, %option)
 	my $took = time - ($is_alone && $began || $start);
 	cmp_ok($took, '<', $session_timeout / 2, 'long before the session timeout');
 	note sprintf '%s: %.1f ms', $what, 1000 * $took;
-	is_deeply([ map { $_->[0] } $zk->ephemerals("$path/") ], [ $waiter->query_safe('SELECT node FROM zk_locks') ],
+	is_deeply([ map { $_->[0] } $zk->ephemerals("$path/") ], [ $waiter->query_safe('SELECT node FROM zk_session_locks') ],
 		'whose node is the only one') if $is_alone;
 	$bystander->quit if $is_alone;
 	assert_no_nodes($zk, lock_path($_), "$what: $_ is released, too") foreach qw(bystander more);

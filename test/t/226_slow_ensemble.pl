@@ -27,7 +27,7 @@ foreach my $guard (qw(lease quorum))
 	}
 	is($session->sqlstate, '08006', "$guard: refused");
 	like($session->error, qr/could not prove.*HINT:  Increase/s, 'with the reason');
-	is($session->query_safe("SELECT state FROM zk_locks"), 'held', 'the lock is not lost');
+	is($session->query_safe("SELECT state FROM zk_session_locks"), 'held', 'the lock is not lost');
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
 

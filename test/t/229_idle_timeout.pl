@@ -63,7 +63,7 @@ subtest 'who is not idle' => sub {
 	wait_until_ended($idler);
 	is(scalar session_programs(map { $_->pid } values %session), 4, 'all have their sessions');
 	assert_held($session{held}, 'held', 'it is held');
-	is($session{kept}->query_safe("SELECT state FROM zk_locks"), 'kept', 'it is kept');
+	is($session{kept}->query_safe("SELECT state FROM zk_session_locks"), 'kept', 'it is kept');
 	$session{held}->query_safe("SELECT zk_unlock('held')");
 	assert_ends($session{waiting}, '00000', 'the waiter is granted the lock');
 

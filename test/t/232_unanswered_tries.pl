@@ -65,7 +65,7 @@ foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
 		  ($fault eq 'stopped' && $connect =~ /disconnect/
 			? [ 0 => "zk_try_lock('asked', '3s')", '!08001', qr/^DETAIL:  Server ".*" closed the connection/m ] : ()),
 		  [ mend => $fault ],
-		  (map { [ $_ => 'RESET ALL; SELECT count(*) FROM zk_locks', 0 ] } 0 .. $#calls),
+		  (map { [ $_ => 'RESET ALL; SELECT count(*) FROM zk_session_locks', 0 ] } 0 .. $#calls),
 		  # The ensemble is back, and all is free.
 		  [ 0 => "zk_try_lock(ARRAY['asked', 'asked/below', 'asked too'], '30s')", 't' ], [ 0 => 'SELECT zk_unlock_all()' ],
 		  [ gone => 'asked' ], [ gone => 'asked too' ];

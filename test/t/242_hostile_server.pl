@@ -46,7 +46,7 @@ my @statements = (
 	"SELECT zk_fencing_token('a'), zk_release_requested('b')",
 	"SELECT zk_request_release('a', 'please'), zk_request_release('d')",
 	"SELECT zk_evict('a', token) FROM zk_lock_queue('a')",
-	"SELECT count(*) FROM zk_all_locks()", "TABLE zk_locks", "TABLE zk_session",
+	"SELECT count(*) FROM zk_all_locks()", "TABLE zk_session_locks", "TABLE zk_session",
 	"SELECT zk_hold('h', 'a note', '200ms')",
 	"SELECT zk_release_hold('h', token) FROM zk_lock_queue('h')",
 	"SELECT zk_run_once('r', (random() * 9)::int::text, '1 second')",

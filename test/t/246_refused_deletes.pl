@@ -91,7 +91,7 @@ $table->run('a wait that is given up', cast(qw(one two)),
 
 $table->run('a lock that is kept', cast(qw(one two)),
 	[ one => "SET zklock.keep = '1h'; SELECT zk_lock('kept'), zk_unlock('kept')" ],
-	[ one => "SELECT state FROM zk_locks WHERE name = 'kept'", 'kept' ],
+	[ one => "SELECT state FROM zk_session_locks WHERE name = 'kept'", 'kept' ],
 	refuse('kept'),
 	[ 'two starts' => "zk_lock('kept')" ], [ 'one becomes' => $pending, 1 ],
 	allow('kept'),

@@ -77,7 +77,7 @@ subtest 'loaded late: refused' => sub {
 	{
 		my $session = background($node, user => $user);
 		foreach my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock('x')", "CALL zk_commit_and_lock('x')",
-			"SELECT zk_is_held('x')", 'SELECT * FROM zk_session', 'SELECT * FROM zk_locks', "SELECT zk_fence('x')",
+			"SELECT zk_is_held('x')", 'SELECT * FROM zk_session', 'SELECT * FROM zk_session_locks', "SELECT zk_fence('x')",
 			"SELECT zk_lock(ARRAY['x', 'y'])", $user ? () : ('SELECT * FROM zk_check()', "LOAD 'zklock'"))
 		{
 			foreach my $attempt (1, 2)
@@ -104,7 +104,7 @@ subtest 'a server for a single user, loaded with it' => sub {
 	$node->stop;
 	my ($out, $err) = ('', '');
 	my @server = ($node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres');
-	ok(IPC::Run::run(\@server, '<', \"SELECT zk_try_lock('single')\nSELECT state FROM zk_backend_locks\n", '>', \$out, '2>', \$err),
+	ok(IPC::Run::run(\@server, '<', \"SELECT zk_try_lock('single')\nSELECT state FROM zk_locks\n", '>', \$out, '2>', \$err),
 		'ends well') or diag($err);
 	like($out, qr/zk_try_lock = "t".*state = "held"/s, 'has locks');
 	assert_no_nodes($zk, lock_path('single'), 'and leaves nothing behind');

@@ -128,7 +128,7 @@ subtest 'a root of another encoding' => sub {
 	foreach my $database (sort keys %encoding)
 	{
 		my $session = background($node, database => $database, holds => 'root');
-		like($session->query('SELECT node FROM zk_locks'),
+		like($session->query('SELECT node FROM zk_session_locks'),
 			$database eq 'latin1' ? qr{^/w\xf6rter/<U\+65E5>/root/} : qr{^/w.+rter/.+/root/},
 			"where a lock is, in $database");
 	}

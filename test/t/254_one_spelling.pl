@@ -47,7 +47,7 @@ foreach my $encoding (sort keys %spellings)
 			't', 'a text of the database has the other spelling');
 		$super->query_safe("SELECT zk_lock($as_other)");
 		assert_nodes($zk, $path, 1, 'its znode is that of the character');
-		is($super->query_safe("SELECT bool_and(name = $as_own), count(*) FROM zk_locks"),
+		is($super->query_safe("SELECT bool_and(name = $as_own), count(*) FROM zk_session_locks"),
 			't|1', 'which has one name in the list of locks held');
 		is($super->query_safe("SELECT count(*) FILTER (WHERE name = $as_own), count(*) FILTER (WHERE name = $as_other)
 				FROM zk_all_locks('pay')"), '1|0', 'and in that of all locks');
@@ -55,7 +55,7 @@ foreach my $encoding (sort keys %spellings)
 			't', 'and one token');
 		is($super->query_safe("SELECT zk_unlock($as_own)"), 't', 'it can be released by either');
 		assert_query($super, "SELECT zk_lock(ARRAY[$as_own, $as_other])", '00000', 'as a list, too');
-		is($super->query_safe("SELECT session_holds FROM zk_locks"), 2, 'it is one lock, taken twice');
+		is($super->query_safe("SELECT session_holds FROM zk_session_locks"), 2, 'it is one lock, taken twice');
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 
@@ -159,7 +159,7 @@ foreach my $database (@plain)
 			is($super->query_safe("SELECT state FROM zk_lock_queue($name)"), "held\nwaiting", 'its queue in zk_lock_queue()');
 			is($super->query_safe("SELECT count(*) FROM zk_waits() WHERE name = $name"), 1, 'its waiter in zk_waits()');
 			assert_becomes { $super->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = $name") } 1, 'and in zk_backends';
-			is($super->query_safe("SELECT count(*) FROM zk_backend_locks WHERE name = $name"), 1, 'its holder in zk_backend_locks');
+			is($super->query_safe("SELECT count(*) FROM zk_locks WHERE name = $name"), 1, 'its holder in zk_locks');
 		}
 		is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') l, zk_lock_queue(l.name) q"),
 			1 + 2 * @has, 'the views can be joined by the name, if the database has it');

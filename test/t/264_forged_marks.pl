@@ -75,7 +75,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		assert_held($holder, 'again', 'the holder holds it');
 		$holder->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('true')");
-		is($waiter->query_safe('SELECT state FROM zk_locks'), 'lost', 'the other has lost it');
+		is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'lost', 'the other has lost it');
 
 		# The former believer does not pass its error on, not even to who would believe it.
 		my $next = background($node);

@@ -44,7 +44,7 @@ foreach my $call (sort keys %in_the_way)
 		qr/ephemeral znode "\Q$path\E" is in the way\nDETAIL:  It belongs to session $owner, another client \("host-7 pid 4711"\)\..*\nHINT:  .*docs\/interop\.md/,
 		'is told whose it is');
 }
-is($session->query_safe('SELECT count(*) FROM zk_locks'), 1, 'nothing else is held then');
+is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 1, 'nothing else is held then');
 
 subtest 'who may know it' => sub {
 	my %knows = (ordinary => 0, monitor => 1);

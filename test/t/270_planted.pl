@@ -27,7 +27,7 @@ push @{ $arguments{ $_->[0] } }, [ split /, /, $_->[1] ] foreach @imitable;
 
 # Where one of ours calls another, or the script does.
 my %is_called = map { $_ => 1 }
-  grep { /^_?zk_(fence.*|(all_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
+  grep { /^_?zk_(fence.*|(all_|session_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
 	  || /^zk_(unlock|(try_)?(xact_)?lock)$/ } keys %arguments;
 
 sql('CREATE ROLE planter; CREATE ROLE visitor');
@@ -217,7 +217,7 @@ SQL
 				"$name($types) as " . ($role || 'owner') . ': ' . $session->sqlstate)
 			  or diag($session->error);
 		}
-		$session->query_safe("SELECT * FROM garden.$_") foreach qw(zk_locks zk_session);
+		$session->query_safe("SELECT * FROM garden.$_") foreach qw(zk_session_locks zk_session);
 	}
 	is(alarm_rang(), 'f', 'nor does a call');
 };
@@ -226,7 +226,7 @@ SQL
 # whose defaults make it fit is ambiguous at worst.
 subtest 'in our place' => sub {
 	my @tries = map { [ "$_->[0]($_->[1])", planted_function($_->[0], $_->[1]), 1 ] } @imitable;
-	foreach my $relation (qw(zk_fences zk_locks zk_session))
+	foreach my $relation (qw(zk_fences zk_session_locks zk_session))
 	{
 		push @tries, [ "table $relation", "CREATE TABLE garden.$relation (name text, token bigint);", 1 ];
 		push @tries, [ "view $relation", "CREATE VIEW garden.$relation AS SELECT 1;", 1 ];

@@ -92,7 +92,7 @@ subtest 'tenants' => sub {
 	assert_query($session, q{SELECT zk_fence('mine')}, '55000', 'below another root it is another lock');
 	# "/a/b" and "c" are the znode of "/a" and "b/c": the row is that of the lock as it was taken.
 	$session->query_safe(q{SET zklock.root = '/a/b'; SELECT zk_lock('c'); SET zklock.root = '/a'; SELECT zk_fence('b/c')});
-	is($session->query_safe(q{SELECT l.root, l.name FROM zk_fences NATURAL JOIN zk_locks AS l}), '/a/b|c', 'as zk_locks shows it');
+	is($session->query_safe(q{SELECT l.root, l.name FROM zk_fences NATURAL JOIN zk_session_locks AS l}), '/a/b|c', 'as zk_session_locks shows it');
 	$_->quit foreach $session, values %tenant;
 };
 

@@ -57,7 +57,7 @@ foreach my $guard (qw(quorum lease))
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'gone is gone');
 
 		# With lease it has to have heard of it.
-		assert_becomes { $holder->query_safe('SELECT state FROM zk_locks') } 'lost', 'heard of' if $guard eq 'lease';
+		assert_becomes { $holder->query_safe('SELECT state FROM zk_session_locks') } 'lost', 'heard of' if $guard eq 'lease';
 		assert_query($holder, 'COMMIT', '40001', 'the commit of the evicted holder is refused');
 		like($holder->error, qr/lock "evict" was lost\nDETAIL:  The queue node with fencing token $token was deleted by zk_evict/, 'with the reason');
 		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
@@ -153,7 +153,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	my $token = $other->wait_result;
 	cmp_ok($token, '>', $earlier, 'the token rises');
 	is_deeply([ $zk->ephemerals(lock_path('hold') . '/') ], [], 'no session owns it');
-	is($other->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nor does this one hold it');
+	is($other->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'nor does this one hold it');
 	is( $maker->query_safe("SELECT state, mode, style, session_id IS NULL, cluster, pid, token, data
 			FROM zk_lock_queue('hold')"),
 		join('|', 'held', 'exclusive', 'curator', 't', 'paris', $other->pid, $token,

@@ -235,7 +235,7 @@ subtest 'before a downgrade' => sub {
 	$holder->query_safe("SET zklock.commit_guard = 'lease'; SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
 	evict('evicted', 1);
 	$holder->query_safe("SELECT zk_unlock('evicted')");
-	poll_until { $holder->query_safe('SELECT state FROM zk_locks') eq 'lost' } 'the loss to be known', 30;
+	poll_until { $holder->query_safe('SELECT state FROM zk_session_locks') eq 'lost' } 'the loss to be known', 30;
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'also the lease refuses a commit');
 	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
 };

@@ -57,7 +57,7 @@ foreach my $scope (sort keys %scopes)
 			$ways{$way}->('idle');
 			assert_becomes { $holder->query("SELECT zk_fencing_token('idle') IS NULL") } 't', 'idle: it has no token', $soon;
 			# The interrupt may come only now.
-			assert_becomes { $holder->query('SELECT state FROM zk_locks') } 'lost', 'and zk_locks knows';
+			assert_becomes { $holder->query('SELECT state FROM zk_session_locks') } 'lost', 'and zk_session_locks knows';
 			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'it is not taken again');
 			like($holder->error, qr/lock "idle" was lost\nDETAIL:  $deleted/, 'in words');
 			cmp_ok(time - $begun, '<', $soon, 'without any proof');
@@ -128,11 +128,11 @@ subtest 'no alarm' => sub {
 	$holder->start_query("DO \$\$ BEGIN PERFORM zk_unlock('left'), zk_unlock('down'); PERFORM pg_sleep(3); END \$\$");
 	await_watches(2, 'what replaces a place is watched');
 	assert_ends($holder, '00000', 'of what a session lets go of');
-	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held held', 'the rest is held');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'the rest is held');
 	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared', 'one of them shared';
 	await_watches(2);
 	$ways{'another client'}->('down');
-	assert_becomes { $holder->query("SELECT state FROM zk_locks WHERE name = 'down'") } 'lost', 'until it is taken away', $soon;
+	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'down'") } 'lost', 'until it is taken away', $soon;
 	$holder->query_safe("SELECT zk_unlock_shared('down')");
 	await_watches(1);
 
@@ -142,7 +142,7 @@ subtest 'no alarm' => sub {
 		poll_until
 		{
 			$holder->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
-			$holder->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'") == 1;
+			$holder->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'") == 1;
 		}
 		'it to be kept', 30;
 		await_watches(3, 'its place is watched, too, and its queue');
@@ -157,7 +157,7 @@ subtest 'no alarm' => sub {
 		wait_for_sleep($node, $holder->pid);
 		$who{$what}->();
 		assert_ends($holder, '00000', "of what is kept, $what");
-		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held', 'what is held still is');
+		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held', 'what is held still is');
 	}
 	$keep->();
 	$holder->start_query("SELECT zk_lock('kept'), pg_sleep(60)");
@@ -180,7 +180,7 @@ subtest 'a waiter loses nothing' => sub {
 	$operator->query_safe("SELECT zk_evict('queue', token) FROM zk_lock_queue('queue') WHERE position = 2");
 	$first->query_safe("SELECT zk_unlock('queue')");
 	assert_ends($waiter, '57000', 'it is not in the queue any more');
-	is($waiter->query_safe('SELECT state FROM zk_locks'), 'held', 'and has lost no lock');
+	is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'held', 'and has lost no lock');
 
 	# Who has waited is told like others.
 	$first->query_safe("SELECT zk_lock('queue')");
@@ -190,7 +190,7 @@ subtest 'a waiter loses nothing' => sub {
 	$waiter->wait_result;
 	await_watches(2, 'and is watched in the end');
 	$ways{'zk_evict()'}->('queue');
-	assert_becomes { $waiter->query("SELECT state FROM zk_locks WHERE name = 'queue'") } 'lost', 'and told', $soon;
+	assert_becomes { $waiter->query("SELECT state FROM zk_session_locks WHERE name = 'queue'") } 'lost', 'and told', $soon;
 	$_->quit foreach $first, $waiter;
 	await_watches(0, 'no watch is left');
 
@@ -205,7 +205,7 @@ subtest 'a waiter loses nothing' => sub {
 	$holder[1]->quit;
 	await_watches(1);
 	$ways{'another client'}->('permits');
-	assert_becomes { $waiter->query('SELECT state FROM zk_locks') } 'lost', 'it is told as well', $soon;
+	assert_becomes { $waiter->query('SELECT state FROM zk_session_locks') } 'lost', 'it is told as well', $soon;
 	$holder[0]->quit;
 	quit($waiter);
 };
@@ -219,7 +219,7 @@ subtest 'several, one after the other' => sub {
 		wait_for_sleep($node, $holder->pid);
 		$ways{'another client'}->($name);
 		assert_ends($holder, '40001', "$name interrupts");
-		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_locks WHERE state = 'lost'"), $name, 'it is the one');
+		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'lost'"), $name, 'it is the one');
 		$holder->query_safe("SELECT zk_unlock('$name')");
 	}
 	assert_held($holder, 'c', 'the other one is held');
@@ -255,12 +255,12 @@ subtest 'while there was no connection' => sub {
 	await_watches(2);
 	$proxy->reset_connections;
 	await_watches(2, 'watched again');
-	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held held', 'nothing is lost');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'nothing is lost');
 	$proxy->go_away;
 	$ways{'another client'}->('apart');
 	$proxy->come_back;
-	assert_becomes { $holder->query("SELECT state FROM zk_locks WHERE name = 'apart'") } 'lost', 'heard when there is one again', 30;
-	is($holder->query_safe("SELECT state FROM zk_locks WHERE name = 'stays'"), 'held', 'of that one alone');
+	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'apart'") } 'lost', 'heard when there is one again', 30;
+	is($holder->query_safe("SELECT state FROM zk_session_locks WHERE name = 'stays'"), 'held', 'of that one alone');
 	quit($holder);
 };
 

@@ -134,7 +134,7 @@ subtest 'default privileges of the installer' => sub {
 		ok(!may($role, 'zk_evict(text,bigint)'), "$role may not call what is the operator's");
 		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'INSERT, UPDATE, DELETE, TRUNCATE, SELECT')"),
 			'f', 'nor write or read fences');
-		is(sql("SELECT has_table_privilege('$role', 'zk_locks', 'SELECT')"), 't', 'but read what everybody may');
+		is(sql("SELECT has_table_privilege('$role', 'zk_session_locks', 'SELECT')"), 't', 'but read what everybody may');
 		ok(may($role, 'zk_lock(text,interval,integer)'), 'and lock');
 	}
 	is(sql("SELECT string_agg(DISTINCT a.grantee::regrole::text, ' ') FROM pg_proc, aclexplode(proacl) AS a

@@ -1,5 +1,5 @@
 
-# zk_backends and zk_backend_locks: what each backend of a cluster holds and waits
+# zk_backends and zk_locks: what each backend of a cluster holds and waits
 # for, without asking anybody; who may see it; and that nothing is left of a backend
 # that has ended, in whatever way.
 
@@ -20,7 +20,7 @@ sub backend ($session, $columns)
 
 sub locks ($session, $columns)
 {
-	return sql("SELECT $columns FROM (SELECT * FROM zk_backend_locks WHERE pid = "
+	return sql("SELECT $columns FROM (SELECT * FROM zk_locks WHERE pid = "
 		  . $session->pid . ' ORDER BY name, mode) AS l');
 }
 
@@ -41,11 +41,11 @@ subtest 'what it holds' => sub {
 	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
 	is(locks($holder, 'name, mode, state, session_holds, xact_holds, permits'),
 		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
-	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_locks'), 'its root');
+	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_session_locks'), 'its root');
 	is(backend($holder, 'root'), lock_path('') =~ s{/$}{}r, 'which is');
 	is(locks($holder, 'token, granted_at'),
-		$holder->query_safe('SELECT token, granted_at FROM zk_locks ORDER BY name'),
-		'with what zk_locks tells');
+		$holder->query_safe('SELECT token, granted_at FROM zk_session_locks ORDER BY name'),
+		'with what zk_session_locks tells');
 	is(locks($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), "t\nt", 'and a proof');
 	is(backend($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), 't', 'the latest of them');
 
@@ -145,7 +145,7 @@ subtest 'names of all kinds' => sub {
 	$holder->query_safe("SELECT zk_lock('$long')");
 	is(locks($holder, 'octet_length(name), name'),
 		'126|' . "l\xc3\xa4" . "\xe2\x82\xac" x 41, 'clipped at a character');
-	is(sql("SELECT '$long' LIKE name || '%' FROM zk_backend_locks"), 't', 'as it begins');
+	is(sql("SELECT '$long' LIKE name || '%' FROM zk_locks"), 't', 'as it begins');
 
 	# Another database need not have the characters, nor the same bytes for them.
 	sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
@@ -153,7 +153,7 @@ subtest 'names of all kinds' => sub {
 	my $latin = background($node, database => 'latin');
 	$latin->query_safe("SET client_encoding = 'UTF8'; SELECT zk_lock('d\xc3\xa4')");
 	is(locks($latin, 'name'), "d\xc3\xa4", 'from one encoding to another');
-	like($latin->query_safe("SELECT datname, name FROM zk_backends JOIN zk_backend_locks USING (pid)
+	like($latin->query_safe("SELECT datname, name FROM zk_backends JOIN zk_locks USING (pid)
 			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
 };
 
@@ -164,7 +164,7 @@ subtest 'who may see it' => sub {
 	$session{anna}->query_safe("SELECT zk_lock('theirs')");
 	my $seen = sub {
 		return $session{ $_[0] }->query_safe('SELECT b.usename, b.state, b.lock_count, b.max_locks, l.name
-			FROM zk_backends b LEFT JOIN zk_backend_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
+			FROM zk_backends b LEFT JOIN zk_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
 	};
 	is($seen->('anna'), 'anna|connected|1|1000|theirs', 'its own role');
 	is($seen->('chris'), 'anna|connected|1|1000|theirs', 'who may read all statistics');
@@ -284,7 +284,7 @@ subtest 'every row is one row' => sub {
 	my $torn = 0;
 	until (4 == grep { $_->is_done } @busy)
 	{
-		$torn += sql("SELECT count(*) FROM (SELECT pid, name FROM zk_backend_locks) AS l
+		$torn += sql("SELECT count(*) FROM (SELECT pid, name FROM zk_locks) AS l
 			WHERE name NOT IN ('busy/' || pid, 'busy/x/' || pid)");
 	}
 	is($torn, 0, 'whenever it is read');

@@ -700,7 +700,7 @@ subtest 'on a standby, and while a lock is held' => sub {
 	shows([ '', 'true', $standby ], writing => [ qr/^ok/, 'on a standby' ]);
 	my $session = background($node, holds => 'held');
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('held too'); SELECT count(*) FROM zk_check()");
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), 2, 'locks stay as they are');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 2, 'locks stay as they are');
 	$session->query_safe("COMMIT; SELECT zk_unlock_all()");
 };
 
@@ -735,7 +735,7 @@ subtest 'a session with locks' => sub {
 	$zk->resume;
 	assert_no_nodes($zk, lock_path('checked'), 'the ensemble is back');
 	like($holder->query(sprintf $check, 'true'), qr/^error: lock "checked" was lost/, 'and it is not forgotten');
-	is($holder->query_safe("SELECT state FROM zk_locks"), 'lost', 'nor repaired');
+	is($holder->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'nor repaired');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'once it is let go, all is well');
 };

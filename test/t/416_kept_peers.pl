@@ -25,7 +25,7 @@ foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
 	poll_until
 	{
 		$sessions[0]->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
-		$sessions[0]->query_safe("SELECT state FROM zk_locks WHERE name = '$lock'") eq 'kept'
+		$sessions[0]->query_safe("SELECT state FROM zk_session_locks WHERE name = '$lock'") eq 'kept'
 	}
 	"$lock to be kept", 30;
 	my ($own) = queue_nodes($zk, lock_path($lock));

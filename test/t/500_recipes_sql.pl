@@ -28,7 +28,7 @@ sub reset_work
 sub held ($session)
 {
 	return $session->query_safe("SELECT coalesce(string_agg(name || ' ' || state, ' '), '')
-		FROM zk_locks");
+		FROM zk_session_locks");
 }
 
 subtest 'the document' => sub {

@@ -144,7 +144,7 @@ subtest 'locks of session scope do not work' => sub {
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	$first->query_safe("SELECT zk_lock('trap')");
 	is($second->query_safe("SELECT zk_try_lock('trap')"), 't', 'two clients have the lock');
-	is($second->query_safe('SELECT name FROM zk_locks'), 'trap', 'zk_locks says so too');
+	is($second->query_safe('SELECT name FROM zk_session_locks'), 'trap', 'zk_session_locks says so too');
 	$_->quit foreach $first, $second;
 	is($direct->query_safe("SELECT zk_try_lock('trap')"), 'f', 'and it stays when they have gone');
 	$pooler->stop;
@@ -193,7 +193,7 @@ subtest 'session scope is refused' => sub {
 		"SELECT zk_try_lock_path_shared('right')", "CALL zk_commit_and_lock('right')")
 	{
 		assert_query($clerk, $call, '0A000', "$call is refused");
-		is($next->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the next client has no lock');
+		is($next->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the next client has no lock');
 	}
 	assert_query($clerk, "SET zklock.session_scope = 'allow'", '42501', 'nor can a client change that');
 	$clerk->query_safe($recipes->code('transaction'));

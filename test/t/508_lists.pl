@@ -28,7 +28,7 @@ my $in_python = <<~'PYTHON';
 	        print('locked' if cursor.fetchone()[0] is True else '?')
 	    except DRIVER.Error as error:
 	        print(getattr(error, 'pgcode', None) or error.sqlstate)
-	    cursor.execute("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_locks")
+	    cursor.execute("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks")
 	    print(cursor.fetchone()[0])
 	    cursor.execute('SELECT zk_unlock_all()')
 	PYTHON
@@ -43,7 +43,7 @@ my $in_ruby = <<~'RUBY';
 	  rescue PG::Error => error
 	    puts error.result.error_field(PG::PG_DIAG_SQLSTATE)
 	  end
-	  puts connection.exec("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_locks").getvalue(0, 0).to_s
+	  puts connection.exec("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks").getvalue(0, 0).to_s
 	  connection.exec('SELECT zk_unlock_all()')
 	end
 	RUBY
@@ -63,7 +63,7 @@ my $in_java = <<~'JAVA';
 	                System.out.println(error.getSQLState());
 	            }
 	            ResultSet held = connection.createStatement().executeQuery(
-	                "SELECT string_agg(name, ' ' ORDER BY name) FROM zk_locks");
+	                "SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks");
 	            held.next();
 	            System.out.println(held.getString(1));
 	            connection.createStatement().execute("SELECT zk_unlock_all()");
@@ -100,7 +100,7 @@ my $in_go = <<~'GO';
 				fmt.Println("?")
 			}
 			var names sql.NullString
-			db.QueryRow("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_locks").Scan(&names)
+			db.QueryRow("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks").Scan(&names)
 			fmt.Println(names.String)
 			db.Exec("SELECT zk_unlock_all()")
 		}

@@ -68,8 +68,8 @@ my %steps = (
 		[ rival => "SELECT node FROM zk_lock_queue('a')", qr/^_c_[0-9a-f-]{36}-lock-\d{10}$/ ] ],
 	# t/320, t/324
 	"Curator's isOwnedByCurrentThread, isAcquiredInThisProcess" => [ [ mine => "SELECT zk_lock('a')", $number ],
-		[ mine => "zk_is_held('a')", 't' ], [ mine => 'zk_locks', qr/^a\|exclusive\|held\|/ ], @evict,
-		[ mine => 'zk_locks', qr/^a\|exclusive\|held\|/ ], [ mine => "zk_is_held('a')", 'f' ] ],
+		[ mine => "zk_is_held('a')", 't' ], [ mine => 'zk_session_locks', qr/^a\|exclusive\|held\|/ ], @evict,
+		[ mine => 'zk_session_locks', qr/^a\|exclusive\|held\|/ ], [ mine => "zk_is_held('a')", 'f' ] ],
 	# sql/queue
 	"Curator's getParticipantNodes" => [ [ mine => "SELECT zk_lock('a')", $number ],
 		[ rival => "SELECT * FROM zk_lock_queue('a')", qr/^1\|held\|.*\|berlin\|/ ] ],

@@ -91,7 +91,7 @@ subtest 'keys over two clusters' => sub {
 	is($there->query_safe('SELECT pg_try_advisory_lock(8), pg_try_advisory_lock(0, 7)'), 't|t', 'other keys are free');
 	$there->query_safe('SELECT pg_advisory_unlock_all()');
 	$here->query_safe('SELECT pg_advisory_unlock_all()');
-	is($there->query_safe('SELECT count(*) FROM zklock.zk_locks'), 0, 'all are released');
+	is($there->query_safe('SELECT count(*) FROM zklock.zk_session_locks'), 0, 'all are released');
 	is($here->query_safe('SELECT pg_try_advisory_xact_lock(9)'), 't', 'a try of a transaction');
 	$here->query_safe('BEGIN; SELECT pg_advisory_xact_lock(9)');
 	is($there->query_safe('SELECT pg_try_advisory_lock(9)'), 'f', 'of a transaction');
@@ -134,7 +134,7 @@ subtest 'answers like those of PostgreSQL' => sub {
 		is($ours->query_safe($statement), $theirs->query_safe($statement), $statement);
 		is($ours->error =~ /WARNING/, $theirs->error =~ /WARNING/, 'and warns alike') if $statement =~ /unlock/;
 	}
-	is($ours->query_safe('SELECT count(*) FROM zklock.zk_locks'), 0, 'no lock is left');
+	is($ours->query_safe('SELECT count(*) FROM zklock.zk_session_locks'), 0, 'no lock is left');
 };
 
 # A program with a search_path of its own, whoever has set it, gets PostgreSQL's functions. It
@@ -240,7 +240,7 @@ subtest 'with objects of others in the path' => sub {
 		{
 			$session->query_safe("SELECT $call");
 		}
-		is($session->query_safe('SELECT string_agg(DISTINCT name, \' \') FROM public.zk_locks'), 'advisory/planted/(1) advisory/planted/(1,1)',
+		is($session->query_safe('SELECT string_agg(DISTINCT name, \' \') FROM public.zk_session_locks'), 'advisory/planted/(1) advisory/planted/(1,1)',
 			'the tries, behind the release of all, have taken these');
 		$berlin->safe_psql('planted', "SET search_path = $where; CALL zklock_advisory.allow_local('tool'); CALL zklock_advisory.refuse_local('tool')");
 		$session->quit;
@@ -266,7 +266,7 @@ subtest 'what differs' => sub {
 	like($here->error, qr/HINT:  It is held in exclusive mode: release it with pg_advisory_unlock\(\)/, 'the other way round');
 
 	is($here->query_safe("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'pg_locks does not have it');
-	is($here->query_safe('SELECT name, mode FROM zklock.zk_locks'), 'advisory/app/(1)|exclusive', 'zk_locks has');
+	is($here->query_safe('SELECT name, mode FROM zklock.zk_session_locks'), 'advisory/app/(1)|exclusive', 'zk_session_locks has');
 	start_in_queue($there, 'SELECT pg_advisory_lock(1)', $zk, lock_path('advisory/app/(1)'), 2);
 	is($paris->safe_psql('app', 'SELECT pg_blocking_pids(' . $there->pid . ')'), '{}', 'pg_blocking_pids() knows nothing of the wait');
 	assert_becomes { $paris->safe_psql('app', 'SELECT waiting_for FROM zklock.zk_backends WHERE pid = ' . $there->pid) }

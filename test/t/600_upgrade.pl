@@ -84,7 +84,7 @@ subtest 'a version that was made up' => sub {
 		'a column\'s comment' => q{COMMENT ON COLUMN zk_fences.name IS 'Whose.';},
 		'a column\'s privilege' => q{GRANT UPDATE (name) ON zk_fences TO zklock_job;},
 		'a view' => q{CREATE VIEW zk_new_view AS SELECT 1 AS one;},
-		'a view\'s option' => q{ALTER VIEW zk_locks SET (security_invoker = true);},
+		'a view\'s option' => q{ALTER VIEW zk_session_locks SET (security_invoker = true);},
 		'a table\'s privilege' => q{GRANT INSERT ON zk_fences TO zklock_job;},
 		'an index' => q{CREATE INDEX zk_new_index ON zk_fences (token);},
 		'a constraint' => q{ALTER TABLE zk_fences ADD CONSTRAINT zk_new_check CHECK (token <> 4711);},

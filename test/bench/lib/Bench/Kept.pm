@@ -211,7 +211,7 @@ sub _wait ($self, $who, $state)
 	$each->('zk_unlock') if $state ne 'handed';
 	$holder->query(0, 'SELECT zk_unlock_all()') if $state eq 'free';
 	# Some are not kept: in the table of who had a rival just now another lock has their place.
-	my $kept = "SELECT string_agg(name, ' ') FROM zk_locks WHERE state = 'kept' AND name LIKE 'bench-given-%'";
+	my $kept = "SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'kept' AND name LIKE 'bench-given-%'";
 	@locks = map { s/^bench-//r } split ' ', $holder->query(0, $kept) if $state eq 'kept';
 	_check_state($holder, $client, $state, @locks);
 
@@ -257,7 +257,7 @@ sub _check_state ($holder, $client, $state, @locks)
 	my %count = (free => 0, handed => $given, kept => scalar @locks);
 	my $word = $state eq 'kept' ? 'kept' : 'held';
 	my $seen = $holder->query(0,
-		"SELECT count(*) FROM zk_locks WHERE state = '$word'"
+		"SELECT count(*) FROM zk_session_locks WHERE state = '$word'"
 		  . " AND name LIKE 'bench-given-%'");
 	die "$seen of $given locks are $word\n" if $seen != $count{$state} || !@locks;
 	poll_until

@@ -334,7 +334,7 @@ sub _take_one ($self, $name)
 sub _check_taken ($self, $all)
 {
 	my $taken =
-	  $self->{home_db}->value("SELECT count(DISTINCT name) FROM zk_locks WHERE state <> 'kept'");
+	  $self->{home_db}->value("SELECT count(DISTINCT name) FROM zk_session_locks WHERE state <> 'kept'");
 	$self->tell('partial', taken => $taken)
 	  if $taken && $taken != $all;
 	return;
@@ -355,7 +355,7 @@ sub _tokens ($self, $answer)
 	if (grep { !defined } @tokens)
 	{
 		my $lost = $self->{home_db}->value(
-			"SELECT count(*) FROM zk_locks WHERE state = 'lost'");
+			"SELECT count(*) FROM zk_session_locks WHERE state = 'lost'");
 		$self->tell('other_tokens')
 		  unless $lost;
 		die Torture::Failure->new('40001', 'lost before its token was known', 0);
@@ -755,7 +755,7 @@ sub _clean ($self, $db, $where)
 	}
 	$db->execute('SELECT zk_unlock_all()');
 	$db->execute('RESET lock_timeout');
-	my $held = $db->value('SELECT count(*) FROM zk_locks');
+	my $held = $db->value('SELECT count(*) FROM zk_session_locks');
 	$self->tell('leftover', held => $held)
 	  if $held;
 	return;
