@@ -293,34 +293,6 @@ RETURN zk_unlock(
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
 'Like zk_unlock_path(), for zk_lock_path_shared().';
 
--- Drivers that give strings the type text or varchar, as JDBC's setString() does, can
--- give a timeout so, too. Parameters of no type stay intervals, for drivers that send
--- what they are told to: of two types of one category the preferred one is taken, which
--- is interval. With text in its place they would become text.
-CREATE TYPE zk_timeout;
-
-CREATE FUNCTION _zk_timeout_in(cstring) RETURNS zk_timeout
-AS 'textin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_timeout_in(cstring) IS
-'Part of the type zk_timeout.';
-
-CREATE FUNCTION _zk_timeout_out(zk_timeout) RETURNS cstring
-AS 'textout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_timeout_out(zk_timeout) IS
-'Part of the type zk_timeout.';
-
-CREATE TYPE zk_timeout (
-	INPUT = _zk_timeout_in, OUTPUT = _zk_timeout_out, LIKE = text, CATEGORY = 'T');
-
-COMMENT ON TYPE zk_timeout IS
-'A timeout that is given as a string, such as 5 s. Its functions make an interval of it.';
-
-CREATE CAST (text AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
-CREATE CAST (varchar AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
-CREATE CAST (zk_timeout AS text) WITHOUT FUNCTION;
-
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -2184,40 +2156,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
 'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s clock. bound_to: the role that it is bound to. The owner of another lock is shown to members of pg_monitor.';
-
--- Those with timeouts and terms, for strings that have a type: see zk_timeout.
-DO LANGUAGE plpgsql $$
-DECLARE
-	twin pg_catalog.record;
-BEGIN
-	FOR twin IN
-		SELECT p.proname AS name,
-			p.oid::pg_catalog.regprocedure::pg_catalog.text AS original,
-			p.prorettype::pg_catalog.regtype AS result,
-			pg_catalog.replace(pg_catalog.regexp_replace(pg_catalog.pg_get_function_arguments(p.oid),
-				'interval( DEFAULT [^,]*)?'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
-				'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text) AS arguments,
-			(SELECT pg_catalog.string_agg(pg_catalog.format(
-					CASE WHEN a.type OPERATOR(pg_catalog.=) 'pg_catalog.interval'::pg_catalog.regtype::pg_catalog.oid
-						THEN '(%I.%I::text)::interval' ELSE '%I.%I' END, p.proname, a.name), ', '::pg_catalog.text)
-				FROM ROWS FROM (pg_catalog.unnest(p.proargnames),
-					pg_catalog.unnest(p.proargtypes::pg_catalog.oid[])) AS a(name, type)) AS values
-		FROM pg_catalog.pg_proc AS p
-			JOIN pg_catalog.pg_depend AS d ON d.objid OPERATOR(pg_catalog.=) p.oid
-				AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
-				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
-			JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
-				AND e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
-		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_((try_)?(call_|xact_)?lock(_shared)?|(try|renew|release)_lease)$'::pg_catalog.text
-	LOOP
-		EXECUTE pg_catalog.format('CREATE FUNCTION %1$I(%2$s) RETURNS %3$s
-			LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-			RETURN %1$I(%4$s)', twin.name, twin.arguments, twin.result, twin.values);
-		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L',
-			pg_catalog.replace(twin.original, 'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
-			pg_catalog.format('%s, for a timeout that is a text, as drivers may send a string.', twin.original));
-	END LOOP;
-END $$;
 
 -- Privileges. docs/privileges.md has the reason for each.
 

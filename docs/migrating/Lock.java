@@ -9,7 +9,7 @@ class Lock {
     public static void main(String[] args) throws SQLException {
         try (Connection connection = DriverManager.getConnection(args[0])) {
             connection.setAutoCommit(false);
-            try (PreparedStatement lock = connection.prepareStatement("SELECT zklock.zk_try_xact_lock(?, ?)")) {
+            try (PreparedStatement lock = connection.prepareStatement("SELECT zklock.zk_try_xact_lock(?, ?::interval)")) {
                 lock.setString(1, args[1]);
                 lock.setString(2, args[2]);
                 ResultSet result = lock.executeQuery();

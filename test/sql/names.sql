@@ -191,7 +191,7 @@ WITH refusals AS (
 			(SELECT string_agg(format('%L::%s', CASE format_type(type, NULL)
 					WHEN 'text' THEN CASE i WHEN 1 THEN '{acct-1,acct-2}' ELSE 'x' END
 					WHEN 'text[]' THEN '{acct-1,"{acct-1,acct-2}"}'
-					WHEN 'interval' THEN '5 s' WHEN 'zk_timeout' THEN '5 s'
+					WHEN 'interval' THEN '5 s'
 					WHEN 'boolean' THEN 'true' ELSE '1' END, format_type(type, NULL)), ', ' ORDER BY i)
 				FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a(type, i)
 				WHERE i <= greatest(1, p.pronargs - p.pronargdefaults)))) AS refusal
@@ -203,7 +203,7 @@ WITH refusals AS (
 SELECT function, refusal FROM refusals
 WHERE refusal NOT LIKE '42602: invalid lock name "{acct-1,acct-2}"%'
 UNION ALL
-SELECT NULL, 'more than sixty say so' FROM refusals WHERE refusal LIKE '42602:%::text[]%' HAVING count(*) > 60
+SELECT NULL, 'more than thirty say so' FROM refusals WHERE refusal LIKE '42602:%::text[]%' HAVING count(*) > 30
 ORDER BY 1;
 
 \pset format unaligned

@@ -66,7 +66,7 @@ RESET lock_timeout;
 -- A number without a unit is seconds, also as a text; that of a setting is milliseconds.
 \set VERBOSITY terse
 SELECT zk_lock('tries/bounded', '0.05');
-SELECT zk_lock('tries/bounded', '0.05'::text);
+SELECT zk_lock('tries/bounded', '0.05'::interval);
 SET lock_timeout = '50';
 SELECT zk_lock('tries/bounded', '50');
 \set VERBOSITY default

@@ -39,14 +39,10 @@ my %needs = (
 		   zk_lock_path_shared zk_xact_lock_path_shared zk_try_lock_path_shared zk_try_xact_lock_path_shared)),
 	(map { ("$_(text,interval)" => 'lock') }
 		qw(zk_lock_path zk_xact_lock_path zk_try_lock_path zk_try_xact_lock_path)),
-	(map { ("$_(text,zk_timeout,integer)" => 'lock') }
-		qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock zk_call_lock zk_try_call_lock)),
-	(map { ("$_(text,zk_timeout)" => 'share') }
-		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared)),
 	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
 	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs zk_leader)),
-	(map { ("zk_try_lease(text,text,$_,$_,text,boolean,boolean)" => 'lease', "zk_renew_lease(text,bigint,$_)" => 'lease',
-		"zk_release_lease(text,bigint,$_)" => 'lease') } qw(interval zk_timeout)),
+	'zk_try_lease(text,text,interval,interval,text,boolean,boolean)' => 'lease',
+	'zk_renew_lease(text,bigint,interval)' => 'lease', 'zk_release_lease(text,bigint,interval)' => 'lease',
 	'zk_require_lease(text,bigint)' => 'lease',
 	'zk_all_locks(text)' => 'look: rows',
 	'zk_run_once(text,text,interval)' => 'run', 'zk_forget_run(text,text)' => 'run',
@@ -78,9 +74,8 @@ SQL
 		next if $needs eq 'superuser';
 		my $name = 'pay/f' . ++$number;
 		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
-			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'" . ($function =~ /zk_timeout/ ? '::text' : ''),
-			keep_for => "keep_for => '9s'" . ($function =~ /zk_timeout/ ? '::text' : ''));
-		$value{timeout} .= '::text' if $arguments =~ s/,timeout,timeout$/,timeout/;
+			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'",
+			keep_for => "keep_for => '9s'");
 		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
 		$value{prefix} = "'pay'";
 		my $call = ($kind eq 'p' ? 'CALL ' : 'SELECT ') . $function =~ s/\(.*//r

@@ -23,8 +23,6 @@ sub rows ($sql)
 # What is in the extension, as the page writes it.
 my $of_extension = "d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')";
-# Those with a timeout of type zk_timeout are the ones with an interval, and the page has a
-# sentence for all of them.
 my @functions = map { { %$_, signature => signature($_) } } rows("SELECT p.proname AS name,
 		pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
 		obj_description(p.oid, 'pg_proc') AS comment,
@@ -34,7 +32,7 @@ my @functions = map { { %$_, signature => signature($_) } } rows("SELECT p.prona
 				WITH ORDINALITY AS a(name, mode, type, i)
 			WHERE a.mode = 'o') AS columns
 	FROM pg_depend AS d JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
-	WHERE $of_extension AND pg_get_function_arguments(p.oid) !~ ' zk_timeout'");
+	WHERE $of_extension");
 my @relations = rows("SELECT c.relname AS name, obj_description(c.oid, 'pg_class') AS comment,
 		CASE c.relkind WHEN 'v' THEN 'View' ELSE 'Table' END AS kind,
 		(SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, NULL),
