@@ -120,13 +120,15 @@ OBJS = \
 	src/lock/lock.o \
 	src/lock/lock_proof.o \
 	src/lock/lock_log.o \
-	src/lock/lock_table.o \
-	src/lock/released.o \
 	src/lock/contender.o \
 	src/lock/contender_watch.o \
 	src/lock/contender_log.o \
+	src/lock/contender_step.o \
+	src/lock/order.o \
 	src/lock/deadlock.o \
 	src/lock/deadlock_graph.o \
+	src/lock/lock_table.o \
+	src/lock/released.o \
 	src/lock/keep.o \
 	src/lock/place.o \
 	src/ensemble/grant.o \

@@ -70,11 +70,11 @@ typedef enum HoldStage
 /* A hold under way. */
 typedef struct Holding
 {
-	/* what somebody asks for; in the database's encoding */
-	const char *name;
-	const char *reason;			/* why, for zk_lock_queue() */
+	/* what somebody asks for */
+	ZkOrder		order;			/* its bounds are those of all steps */
+	const char *reason;			/* why, for zk_lock_queue(); in the database's
+								 * encoding */
 
-	ZkContender contender;		/* for the twin, with the bounds of all steps */
 	HoldStage	stage;
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
@@ -93,7 +93,7 @@ PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
-static int64 make(Holding *holding, int64 timeout_ms);
+static int64 make(Holding *holding);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
 static bool lock_for_hold(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
@@ -116,10 +116,14 @@ static void log_removal(const char *name, const ZkQueueEntry *entry,
 Datum
 zk_hold(PG_FUNCTION_ARGS)
 {
-	Holding		holding = {.name = zklock_args_name(fcinfo, ZK_MAY_HOLD)};
+	const char *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
-	holding.reason = zklock_args_text(fcinfo, 1, "reason");
-	PG_RETURN_INT64(make(&holding, zklock_args_timeout(fcinfo, 2, false)));
+	zklock_nodedata_check_line(holding.reason, "reason", "a hold",
+							   "Say in one line why the lock is held, for whoever waits for it.");
+	holding.order = zklock_order_hold(name,
+									  zklock_args_timeout(fcinfo, 2, false));
+	PG_RETURN_INT64(make(&holding));
 }
 
 Datum
@@ -159,36 +163,25 @@ zk_evict(PG_FUNCTION_ARGS)
 /*
  * Take a lock exclusively, and leave it to a persistent queue node that
  * belongs to nobody.  Result: its fencing token.  Raises 55000 if this
- * session holds the lock, 22023 for a bad reason, 57000 if somebody removed
+ * session holds the lock, 57000 if somebody removed
  * one of the nodes meanwhile, and as zklock_acquire().  If it raises there is
  * no hold, or a WARNING says that there may be one.
  */
 static int64
-make(Holding *holding, int64 timeout_ms)
+make(Holding *holding)
 {
-	zklock_nodedata_check_line(holding->reason, "reason", "a hold",
-							   "Say in one line why the lock is held, for whoever waits for it.");
-
-	holding->contender = (ZkContender)
-	{
-		.place = &holding->twin,
-			.wants_list = true,
-			.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
-			.bounds = zklock_bounds_of_wait(timeout_ms)
-	};
-
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
 		zklock_refuse_if_lost();
-		if (zklock_token(holding->name) != 0)
+		if (zklock_token(holding->order.name) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("lock \"%s\" is held by this session",
-							holding->name),
+							holding->order.name),
 					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
-		zklock_roundtrip_run_within(&holding->contender.bounds, take_and_hold,
+		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
 									NULL, holding);
 
 		/* a cancel that came with the last reply: undo it while we can */
@@ -201,7 +194,7 @@ make(Holding *holding, int64 timeout_ms)
 	ereport(ZK_LOG_DEED,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(),
-					zklock_text_quotable_own(holding->name)),
+					zklock_text_quotable_own(holding->order.name)),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
 					   holding->twin.token,
 					   zklock_text_quotable_own(holding->reason))));
@@ -234,12 +227,13 @@ lock_for_hold(Holding *holding)
 
 	*twin = (ZkPlace)
 	{
-		.name = holding->name,.mode = RECIPE_EXCLUSIVE,.permits = 1
+		.name = holding->order.name,
+		.mode = holding->order.mode,
+		.permits = holding->order.permits
 	};
-	twin->lock_path = zklock_name_path(holding->name, &twin->root_length);
-	zklock_drop_kept(holding->name);	/* we do not stand in our own way */
-	holding->contender.holds_locks = zklock_has_locks();
-	if (zklock_contend(&holding->contender) == ZK_WAIT_LOST)
+	twin->lock_path = zklock_name_path(holding->order.name, &twin->root_length);
+	zklock_drop_kept(holding->order.name);	/* we do not stand in our own way */
+	if (zklock_contend(&holding->order, twin) == ZK_WAIT_LOST)
 		return false;
 	zklock_place_unwatch(twin);
 	holding->stage = HOLD_TWIN;
@@ -279,7 +273,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 		ereport(ERROR,
 				(errcode(ERRCODE_OPERATOR_INTERVENTION),
 				 errmsg("queue entry for lock \"%s\" was removed",
-						holding->name),
+						holding->order.name),
 				 errdetail(ZK_DELETED, twin->token),
 				 errhint(ZK_SEE_DELETED)));
 	return result == ZK_OK;
@@ -320,7 +314,7 @@ static ZkResult
 check(const Holding *holding, const char *path, const ZkReply *reply)
 {
 	if (reply == NULL)
-		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
+		zklock_order_raise_silence(&holding->order);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST &&
 		reply->result != ZK_UNKNOWN_OUTCOME)
@@ -357,7 +351,7 @@ give_up(int code, Datum arg)
 			ereport(WARNING,
 					(errcode(ERRCODE_OUT_OF_MEMORY),
 					 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-							holding->name),
+							holding->order.name),
 					 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 	}
 	is_connected = is_alive && status.state == ZK_CLIENT_CONNECTED;
@@ -365,7 +359,7 @@ give_up(int code, Datum arg)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("there may be a hold of lock \"%s\" now",
-						holding->name),
+						holding->order.name),
 				 is_undone ?
 				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
 						   holding->twin.token) :

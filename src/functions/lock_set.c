@@ -38,7 +38,8 @@
 /* One of the locks of a call. */
 typedef struct Wanted
 {
-	ZkLockOrder order;
+	const char *name;
+	RecipeMode	mode;
 	int			argument;		/* its place among the arguments */
 	char	   *path;			/* of its znode; for the order only: the
 								 * chroot in it may change before the lock is
@@ -57,15 +58,14 @@ typedef struct Call
 PG_FUNCTION_INFO_V1(zk_unlock_names);
 
 static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
-static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
-					   const ZkLockOrder *terms);
+static Call read_names(FunctionCallInfo fcinfo, int modes_argument);
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
 static RecipeMode read_mode(Datum argument);
 static int	compare_wanted(const void *a, const void *b);
-static bool take_all(Call *call);
-static void give_back(Call *call);
-pg_noreturn static void give_back_and_rethrow(Call *call);
+static bool take_all(Call *call, const ZkOrder *set);
+static void give_back(Call *call, ZkScope scope);
+pg_noreturn static void give_back_and_rethrow(Call *call, ZkScope scope);
 
 /* ---------------------------------------------------------------------
  * SQL functions
@@ -93,14 +93,13 @@ LOCK_FUNCTION(zk_try_xact_lock_names, ZK_SCOPE_TRANSACTION, true)
 Datum
 zk_unlock_names(PG_FUNCTION_ARGS)
 {
-	const ZkLockOrder terms = {0};
-	Call		call = read_names(fcinfo, 1, &terms);
+	Call		call = read_names(fcinfo, 1);
 	bool		all_good = true;
 	ZkWork		work = zklock_hooks_work();
 
 	for (int i = call.nwanted - 1; i >= 0; i--)
-		all_good &= zklock_release(call.wanted[i].order.name,
-								   call.wanted[i].order.mode, work);
+		all_good &= zklock_release(call.wanted[i].name,
+								   call.wanted[i].mode, work);
 	PG_RETURN_BOOL(all_good);
 }
 
@@ -116,22 +115,17 @@ zk_unlock_names(PG_FUNCTION_ARGS)
 static Datum
 lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 {
-	ZkLockOrder terms = {
-		.scope = scope,
-		.permits = 1,
-		.is_of_set = true,
-		.is_try = is_try,
-		.wants_list = zklock_hooks_asks_quorum(),
-		.bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 1, is_try))
-	};
-	Call		call = read_names(fcinfo, 2, &terms);
+	ZkOrder		set = zklock_order_acquisition(NULL, scope, is_try,
+											   zklock_args_timeout(fcinfo, 1, is_try));
+	Call		call = read_names(fcinfo, 2);
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
 	bool		all_taken;
 
+	set.wants_list = zklock_hooks_asks_quorum();
 	for (int i = 0; i < call.nwanted; i++)
-		zklock_privilege_check(fcinfo, call.wanted[i].order.name,
-							   ZK_MAY_TAKE(call.wanted[i].order.mode));
-	all_taken = take_all(&call);
+		zklock_privilege_check(fcinfo, call.wanted[i].name,
+							   ZK_MAY_TAKE(call.wanted[i].mode));
+	all_taken = take_all(&call, &set);
 	if (is_try)
 		PG_RETURN_BOOL(all_taken);
 	for (int i = 0; i < call.nwanted; i++)
@@ -142,12 +136,11 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 }
 
 /*
- * Read the names, and the modes, which may be left out, and sort the orders.
- * terms is what all orders have in common.  Raises 42602 for a bad name.
+ * Read the names, and the modes, which may be left out, and sort them.  Raises
+ * 42602 for a bad name.
  */
 static Call
-read_names(FunctionCallInfo fcinfo, int modes_argument,
-		   const ZkLockOrder *terms)
+read_names(FunctionCallInfo fcinfo, int modes_argument)
 {
 	Call		call;
 	Datum	   *names = read_array(fcinfo, 0, "lock name", &call.nwanted);
@@ -173,10 +166,10 @@ read_names(FunctionCallInfo fcinfo, int modes_argument,
 		char	   *path = zklock_name_path(name, NULL);
 
 		CHECK_FOR_INTERRUPTS();
-		wanted->order = *terms;
-		wanted->order.name = name;
-		wanted->order.mode = modes != NULL ? read_mode(modes[i]) :
-			RECIPE_EXCLUSIVE;
+		wanted->name = name;
+		wanted->mode = RECIPE_EXCLUSIVE;
+		if (modes != NULL)
+			wanted->mode = read_mode(modes[i]);
 		wanted->argument = i;
 		wanted->path = pstrdup(path);	/* has room to spare */
 		pfree(path);
@@ -247,8 +240,8 @@ compare_wanted(const void *a, const void *b)
 
 	if (by_path != 0)
 		return by_path;
-	if (left->order.mode != right->order.mode)
-		return left->order.mode == RECIPE_EXCLUSIVE ? -1 : 1;
+	if (left->mode != right->mode)
+		return left->mode == RECIPE_EXCLUSIVE ? -1 : 1;
 	return left->argument - right->argument;
 }
 
@@ -258,12 +251,12 @@ compare_wanted(const void *a, const void *b)
  */
 
 /*
- * Take all locks of the call: true.  false if a try found one of them busy.
+ * Take all locks of the call, by orders of that set: true.  false if a try found one of them busy.
  * Raises what zklock_acquire() does.  On failure nothing is held that was not
  * held before.
  */
 static bool
-take_all(Call *call)
+take_all(Call *call, const ZkOrder *set)
 {
 	volatile bool all_taken = true;
 
@@ -273,19 +266,21 @@ take_all(Call *call)
 		for (int i = 0; i < call->nwanted && all_taken; i++)
 		{
 			Wanted	   *wanted = &call->wanted[i];
+			ZkOrder		order = zklock_order_one_of(set, wanted->name,
+													wanted->mode);
 
 			CHECK_FOR_INTERRUPTS();
-			wanted->token = zklock_acquire(&wanted->order, &wanted->taken);
+			wanted->token = zklock_acquire(&order, &wanted->taken);
 			all_taken = wanted->token != 0;
 		}
 	}
 	PG_CATCH();
 	{
-		give_back_and_rethrow(call);
+		give_back_and_rethrow(call, set->scope);
 	}
 	PG_END_TRY();
 	if (!all_taken)
-		give_back(call);
+		give_back(call, set->scope);
 	return all_taken;
 }
 
@@ -295,7 +290,7 @@ take_all(Call *call)
  * end it.
  */
 static void
-give_back(Call *call)
+give_back(Call *call, ZkScope scope)
 {
 	HOLD_INTERRUPTS();
 	for (int i = call->nwanted - 1; i >= 0; i--)
@@ -303,8 +298,7 @@ give_back(Call *call)
 		Wanted	   *wanted = &call->wanted[i];
 
 		if (wanted->taken != NULL)
-			zklock_give_back(wanted->taken, wanted->order.mode,
-							 wanted->order.scope);
+			zklock_give_back(wanted->taken, wanted->mode, scope);
 		wanted->taken = NULL;
 	}
 	RESUME_INTERRUPTS();
@@ -317,7 +311,7 @@ give_back(Call *call)
  * before, and raised here.
  */
 static void
-give_back_and_rethrow(Call *call)
+give_back_and_rethrow(Call *call, ZkScope scope)
 {
 	ZkLoss		loss;
 	ZkLoss		others;
@@ -328,7 +322,7 @@ give_back_and_rethrow(Call *call)
 	is_by_loss = zklock_describe_loss(&loss) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		 (code == ERRCODE_QUERY_CANCELED && zklock_session_has_interrupted()));
-	give_back(call);
+	give_back(call, scope);
 	is_by_loss &= !zklock_describe_loss(&others);
 	RESUME_INTERRUPTS();
 	if (is_by_loss)

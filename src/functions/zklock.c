@@ -75,8 +75,8 @@ static Datum take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 static void end_transaction(FunctionCallInfo fcinfo);
 pg_noreturn static void refuse_to_end(int code, const char *message,
 									  const char *hint);
-static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
-							  ZkScope scope, bool is_try);
+static ZkOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
+						  ZkScope scope, bool is_try);
 
 void
 _PG_init(void)
@@ -180,7 +180,7 @@ LOCK_FUNCTION(zk_try_call_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL, true)
 Datum
 zk_commit_and_lock(PG_FUNCTION_ARGS)
 {
-	ZkLockOrder order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
+	ZkOrder		order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
 								   false);
 
 	/* what is refused commits nothing */
@@ -329,7 +329,7 @@ zk_release_requested(PG_FUNCTION_ARGS)
 static Datum
 take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope, bool is_try)
 {
-	ZkLockOrder order = read_order(fcinfo, mode, scope, is_try);
+	ZkOrder		order = read_order(fcinfo, mode, scope, is_try);
 	int64		token;
 
 	zklock_hooks_follow();
@@ -382,20 +382,16 @@ refuse_to_end(int code, const char *message, const char *hint)
 }
 
 /* Read (name, timeout), and permits where the function has them. */
-static ZkLockOrder
+static ZkOrder
 read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 		   bool is_try)
 {
-	ZkLockOrder order = {
-		.mode = mode,
-		.scope = scope,
-		.permits = 1,
-		.is_try = is_try,
-		.wants_list = zklock_hooks_asks_quorum()
-	};
+	const char *name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
+	ZkOrder		order = zklock_order_acquisition(name, scope, is_try,
+												 zklock_args_timeout(fcinfo, 1, is_try));
 
-	order.name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
-	order.bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 1, is_try));
+	order.mode = mode;
+	order.wants_list = zklock_hooks_asks_quorum();
 	if (PG_NARGS() > 2)
 	{
 		zklock_args_require(fcinfo, 2, "number of permits", NULL);

@@ -16,8 +16,8 @@
 #include "storage/lock.h"
 
 #include "nodedata.h"
-#include "stat.h"
 #include "text.h"
+#include "stat.h"
 
 /*
  * How long a contender whose time is over waits to hear who holds the lock: a
@@ -28,10 +28,13 @@
 /* How often the first contender is looked for, of a queue that moves. */
 #define FIRST_LOOKS 3
 
-static const char *lock_mode_name(const Standing *standing);
-static char *describe_ahead(const Standing *standing, const char *holder);
-static char *describe_holder(Standing *standing, int64 deadline);
-static const ZkReply *read_first(Standing *standing, int64 deadline);
+static const char *lock_mode_name(const Contender *contender);
+static void log_failure(const Contender *contender, const char *ahead);
+static char *describe_ahead(const Contender *contender, const char *holder);
+static char *describe_holder(Contender *contender, int64 deadline);
+static const ZkReply *read_holder(Contender *contender, int64 deadline);
+static const ZkReply *read_first(Contender *contender);
+static bool list_anew(Contender *contender);
 
 /* A line of the log has no SQLSTATE, and needs no context: it has the name. */
 void
@@ -43,253 +46,203 @@ contender_add_context(void *name)
 }
 
 void
-contender_refuse(Standing *standing, bool is_known)
+contender_refuse(Contender *contender, bool is_known)
 {
-	const ZkContender *contender = standing->contender;
-	const char *name = contender->place->name;
+	const ZkOrder *order = contender->order;
 	char	   *holder;
 	char	   *ahead;
 
-	if (contender->is_try)
-	{
+	if (order->is_try)
 		zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
-		if (!is_known)
-			zklock_session_raise_silence(name);
-		if (!log_lock_failures)
-			return;
-	}
 	if (!is_known)
-		zklock_contend_raise_timeout(contender, NULL, NULL);
+		zklock_order_raise_silence(order);
+	if (order->is_try && !log_lock_failures)
+		return;
 
-	holder = describe_holder(standing, protocol_now() + REASON_MS);
-	ahead = describe_ahead(standing, holder);
+	holder = describe_holder(contender, protocol_now() + REASON_MS);
+	ahead = describe_ahead(contender, holder);
 	if (log_lock_failures)
-		ereport(LOG,
-				(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
-						MyProcPid, lock_mode_name(standing), name),
-				 errdetail_log("%s", ahead)));
-	if (!contender->is_try)
-		zklock_contend_raise_timeout(contender,
-									 zklock_nodedata_may_be_shown() ? ahead :
-									 describe_ahead(standing, NULL), ahead);
+		log_failure(contender, ahead);
+	if (order->is_try)
+		return;
+	if (zklock_nodedata_may_be_shown())
+		zklock_order_raise_timeout(order, ahead, ahead);
+	zklock_order_raise_timeout(order, describe_ahead(contender, NULL), ahead);
 }
 
 void
-zklock_contend_raise_timeout(const ZkContender *contender, const char *ahead,
-							 const char *ahead_log)
+contender_raise_mismatch(const Contender *contender)
 {
-	const char *name = contender->place->name;
-	const ZkBounds *bounds = &contender->bounds;
-	bool		is_busy = ahead != NULL && bounds->is_at_once;
-
-	zklock_stat_count(ZK_STAT_TIMEOUT);
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 bounds->by == ZK_BY_LOCK_TIMEOUT && !is_busy ?
-			 errmsg("canceling statement due to lock timeout") :
-			 bounds->is_at_once ?
-			 errmsg("could not obtain lock \"%s\"", name) :
-			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-					name, bounds->timeout_ms),
-			 ahead != NULL ? errdetail("%s", ahead) :
-			 zklock_session_explain_silence(),
-			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
-			 errcontext("while waiting for ZooKeeper lock \"%s\"", name)));
-}
-
-void
-contender_raise_evicted(Standing *standing)
-{
-	const ZkPlace *place = standing->contender->place;
-	const char *node = contender_node_name(standing);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_OPERATOR_INTERVENTION),
-			 errmsg("queue entry for lock \"%s\" was removed", place->name),
-			 errdetail(ZK_DELETED, place->token),
-			 errdetail_log(ZK_DELETED " Its name was \"%s\".", place->token,
-						   zklock_text_quotable(node)),
-			 errhint("Run the statement again to queue anew. " ZK_SEE_DELETED)));
-}
-
-void
-zklock_contend_raise_exhausted(const char *name, const char *lock_path)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("sequence numbers of lock \"%s\" are used up",
-					name),
-			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
-					   zklock_text_quotable(lock_path)),
-			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
-					 zklock_text_quotable(lock_path))));
-}
-
-void
-contender_raise_mismatch(const Standing *standing, const char *child)
-{
-	RecipeNode	node = recipe_parse_node(child);
+	RecipeNode	node = recipe_parse_node(contender->ahead.next);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("number of permits differs from that of other users of lock \"%s\"",
-					standing->contender->place->name),
+					contender->order->name),
 			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
-					   standing->contender->place->permits,
+					   contender->place->permits,
 					   recipe_style_name(node.style), node.permits),
 			 errhint("Name the number that zk_lock_queue() shows: all users of a lock must name the same. Readers and clients in other languages count as 1.")));
 }
 
 void
-contender_note_ahead(Standing *standing, const ZkChildren *children,
-					 const char *mine)
+contender_log_wait(Contender *contender)
 {
-	const char *first = NULL;
+	char	   *holder = describe_holder(contender,
+										 contender->order->bounds.deadline);
 
-	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures &&
-		standing->contender->is_try)
-		return;
-	standing->nahead = 0;
-	for (int i = 0; i < children->count; i++)
-	{
-		const char *child = children->names[i];
-
-		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
-			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
-			continue;
-		standing->nahead++;
-		if (first == NULL || recipe_compare_nodes(child, first) < 0)
-			first = child;
-	}
-	if (standing->first != NULL)
-		pfree(standing->first);
-	standing->first = first == NULL ? NULL :
-		psprintf("%s/%s", standing->contender->place->lock_path, first);
-}
-
-void
-contender_log_wait(Standing *standing)
-{
-	char	   *holder = describe_holder(standing,
-										 standing->contender->bounds.deadline);
-
-	standing->is_wait_logged = true;
+	contender->wait.is_logged = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
-					MyProcPid, lock_mode_name(standing),
-					standing->contender->place->name,
-					protocol_now() - standing->started_at),
-			 errdetail_log("%s", describe_ahead(standing, holder))));
+					MyProcPid, lock_mode_name(contender),
+					contender->order->name,
+					protocol_now() - contender->wait.started_at),
+			 errdetail_log("%s", describe_ahead(contender, holder))));
 }
 
 void
-contender_log_grant(const Standing *standing)
+contender_log_grant(const Contender *contender)
 {
-	if (!standing->is_wait_logged)
+	if (!contender->wait.is_logged)
 		return;
 	ereport(LOG,
 			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
-					MyProcPid, lock_mode_name(standing),
-					standing->contender->place->name,
-					protocol_now() - standing->started_at)));
+					MyProcPid, lock_mode_name(contender),
+					contender->order->name,
+					protocol_now() - contender->wait.started_at)));
+}
+
+static void
+log_failure(const Contender *contender, const char *ahead)
+{
+	ereport(LOG,
+			(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
+					MyProcPid, lock_mode_name(contender),
+					contender->order->name),
+			 errdetail_log("%s", ahead)));
 }
 
 static const char *
-lock_mode_name(const Standing *standing)
+lock_mode_name(const Contender *contender)
 {
-	return standing->contender->place->mode == RECIPE_SHARED ?
+	return contender->place->mode == RECIPE_SHARED ?
 		"ShareLock" : "ExclusiveLock";
 }
 
 /* How many are ahead; before it who holds the lock, if that is not NULL. */
 static char *
-describe_ahead(const Standing *standing, const char *holder)
+describe_ahead(const Contender *contender, const char *holder)
 {
-	if (standing->nahead == 0)
+	int			count = contender->ahead.count;
+
+	if (holder == NULL)
+		holder = "";
+	if (count == 0)
 		return pstrdup("The last contender ahead has just left.");
-	return psprintf(standing->nahead == 1 ?
-					"%s%d contender is ahead." :
-					"%sUp to %d contenders are ahead.",
-					holder != NULL ? holder : "", standing->nahead);
+	if (count == 1)
+		return psprintf("%s1 contender is ahead.", holder);
+	return psprintf("%sUp to %d contenders are ahead.", holder, count);
 }
 
 /*
  * Who holds the lock, as a sentence, palloc'ed; NULL if that cannot be told by
- * that deadline.  Mostly nothing is read: the one just ahead
- * has been, and if it is the first, it holds the lock.  Otherwise the first is
- * read, which holds the lock.  One that is letting go says nothing of itself
- * any more.
+ * that deadline.  One that is letting go says nothing of itself any more.
  */
 static char *
-describe_holder(Standing *standing, int64 deadline)
+describe_holder(Contender *contender, int64 deadline)
 {
-	const ZkReply *first = NULL;
+	const ZkReply *reply = read_holder(contender, deadline);
+	const char *first = contender->ahead.first;
+	const char *name = NULL;
+	RecipeMark	mark = RECIPE_MARK_NONE;
 	ZkNodeData	who;
-	RecipeMark	mark;
 
-	if (standing->is_ahead_read && standing->is_next_first)
-		first = zklock_client_reply(standing->trip.request);
-	else if (zklock_session_is_connected())
-		first = read_first(standing, deadline);
-	if (first == NULL || first->result != ZK_OK)
+	if (reply == NULL || reply->result != ZK_OK)
 		return NULL;
-	if (first->data_length <= 0 && first->ephemeral_owner == 0 &&
-		standing->first != NULL &&
-		recipe_may_be_name(strrchr(standing->first, '/') + 1))
+	if (first != NULL)
+	{
+		name = strrchr(first, '/') + 1;
+		mark = recipe_read_mark(name);
+	}
+	if (reply->data_length <= 0 && reply->ephemeral_owner == 0 &&
+		name != NULL && recipe_may_be_name(name))
 		return psprintf("The znode \"%s\" belongs to no session and may be a contender of another client. It counts until somebody deletes it. ",
-						zklock_text_quotable(standing->first));
-	if (first->data_length <= 0)
+						zklock_text_quotable(first));
+	if (reply->data_length <= 0)
 		return NULL;
-	zklock_nodedata_parse(first->data, first->data_length, &who);
-	mark = standing->first == NULL ? RECIPE_MARK_NONE :
-		recipe_read_mark(strrchr(standing->first, '/') + 1);
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (mark == RECIPE_MARK_LEASE && who.owner != NULL)
 		return psprintf("A lease of \"%s\" for " INT64_FORMAT " ms, renewed last by %s. ",
 						zklock_text_quotable(who.owner), who.ttl_ms,
 						zklock_nodedata_describe(&who));
-	return psprintf(mark == RECIPE_MARK_HOLD ?
-					"A hold, made by %s; zk_release_hold() ends it. " :
-					"Held by %s. ", zklock_nodedata_describe(&who));
+	if (mark == RECIPE_MARK_HOLD)
+		return psprintf("A hold, made by %s; zk_release_hold() ends it. ",
+						zklock_nodedata_describe(&who));
+	return psprintf("Held by %s. ", zklock_nodedata_describe(&who));
+}
+
+/*
+ * Read who holds the lock: the first contender.  Mostly nothing is sent: the
+ * one just ahead was read before, and if it is the first, it holds the lock.
+ * NULL if there is no reply by that deadline.
+ */
+static const ZkReply *
+read_holder(Contender *contender, int64 deadline)
+{
+	int64		bound = contender->trip.deadline;
+	const ZkReply *reply;
+
+	if (contender->ahead.is_next_read && contender->ahead.is_next_first)
+		return zklock_client_reply(contender->trip.request);
+	if (!zklock_session_is_connected())
+		return NULL;
+	contender->trip.deadline = deadline;
+	reply = read_first(contender);
+	contender->trip.deadline = bound;
+	return reply;
 }
 
 /*
  * The first contender of the last list; if it has gone meanwhile, of another
  * one: whoever was behind it holds the lock now.  NULL if there is none, or no
- * reply by that deadline.
+ * reply.
  */
 static const ZkReply *
-read_first(Standing *standing, int64 deadline)
+read_first(Contender *contender)
 {
-	const char *mine = standing->is_node_known ?
-		contender_node_name(standing) : NULL;
-	int64		bound = standing->trip.deadline;
-	const ZkReply *reply = NULL;
-	ZkChildren	children;
-
-	standing->is_ahead_read = false;
-	standing->trip.deadline = deadline;
-	for (int i = 0; i < FIRST_LOOKS && standing->first != NULL; i++)
+	contender->ahead.is_next_read = false;
+	for (int i = 0; i < FIRST_LOOKS && contender->ahead.first != NULL; i++)
 	{
-		reply = zklock_roundtrip_read(&standing->trip, ZK_GET,
-									  standing->first);
+		const ZkReply *reply = zklock_roundtrip_read(&contender->trip, ZK_GET,
+													 contender->ahead.first);
+
 		if (reply == NULL || reply->result != ZK_NO_NODE)
-			break;
-		reply = zklock_roundtrip_read(&standing->trip, ZK_LIST,
-									  standing->contender->place->lock_path);
-		if (reply == NULL || reply->result != ZK_OK)
-			break;
-		if (!zklock_nested_leave_out(&standing->trip,
-									 standing->contender->place->lock_path,
-									 reply, zklock_nested_bound(mine),
-									 &standing->nested, &children))
-		{
-			reply = NULL;
-			break;
-		}
-		contender_note_ahead(standing, &children, mine);
-		zklock_nested_free(&children);
-		reply = NULL;
+			return reply;
+		if (!list_anew(contender))
+			return NULL;
 	}
-	standing->trip.deadline = bound;
-	return reply;
+	return NULL;
+}
+
+/* List the queue, for those who are ahead; false if there is no such list. */
+static bool
+list_anew(Contender *contender)
+{
+	const ZkPlace *place = contender->place;
+	const char *mine = NULL;
+	ZkChildren	children;
+	const ZkReply *list = zklock_roundtrip_read(&contender->trip, ZK_LIST,
+												place->lock_path);
+
+	if (list == NULL || list->result != ZK_OK)
+		return false;
+	if (contender->node.state == OWN_NODE_STANDS)
+		mine = contender_node_name(place);
+	if (!zklock_nested_leave_out(&contender->trip, place->lock_path, list,
+								 zklock_nested_bound(mine),
+								 &contender->ahead.nested, &children))
+		return false;
+	contender_note_ahead(contender, &children);
+	zklock_nested_free(&children);
+	return true;
 }

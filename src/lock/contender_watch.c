@@ -22,7 +22,7 @@
  * data, and never have held the lock.  So the message of the one ahead is
  * certain only if its node was the first of our own list: then the lock was
  * its, whoever made it.  Otherwise the message is believed if the contender
- * does not need certainty (wants_list), and the grant is confirmed before more
+ * does not need certainty (wants_list of its order), and the grant is confirmed before more
  * depends on it (zklock_contend_confirm()).
  *
  * Whoever has the credentials of zklock.auth may write to all nodes that were
@@ -38,8 +38,8 @@
  * and those to which we hand the lock over need no list.  But the message does
  * not say what the ensemble has done since.  We may have been evicted, and the
  * lock granted to those behind us, while our server still has our node.  So a
- * read of it is no proof.  Without a connection we are in join() of
- * contender.c, and wait for no such message.
+ * read of it is no proof.  Without a connection we are in contender_join(), and
+ * wait for no such message.
  *
  * Semaphores: any of the holders may leave first.  So the first waiter watches
  * the whole queue, and each other waiter watches the one just ahead.  A
@@ -56,8 +56,8 @@
 #include "expiry.h"
 #include "handover.h"
 #include "nodedata.h"
-#include "queue.h"
 #include "text.h"
+#include "queue.h"
 
 /*
  * How many session timeouts to wait behind a node of zklock's, see
@@ -68,47 +68,54 @@
 /* Of so many locks a session warns that others may not wait for it. */
 #define WARNED_MAX 100
 
-static ZkWaitEnd watch_next(Standing *standing, const char *ahead);
-static void warn_once(const Standing *standing, const char *ahead,
-					  const ZkReply *reply);
-static bool may_be_kept(const Standing *standing, const char *ahead);
-static bool says_held(const ZkReply *reply);
-static bool is_word_good(const Standing *standing);
-static int64 look_again_at(int timeouts);
-static bool note_version(Standing *standing, const char *ahead,
-						 const ZkReply *reply);
-static const char *child_path(const Standing *standing, const char *child,
-							  char path[RECIPE_PATH_SIZE]);
-static ZkWaitEnd await_watch(Standing *standing, int64 look_at);
-static const ZkReply *set_watch(Standing *standing, const char *child,
-								ZkWaitEnd *end);
+/*
+ * Paths of locks of which this backend has warned that others may not wait for
+ * it; in TopMemoryContext, and as long as the backend: once is enough.
+ */
+static List *warned_of = NIL;
 
-ZkWaitEnd
-contender_watch(Standing *standing, const char *ahead)
+/* What may be learnt of the one ahead by watching its node. */
+typedef enum WatchedNews
 {
-	bool		is_watched = standing->watches_queue;
+	NEWS_DELETION,				/* that it is gone */
+	NEWS_GRANT,					/* or that it was granted a permit */
+	NEWS_HAND_OVER				/* or that it hands the lock over to us */
+} WatchedNews;
 
-	standing->is_handed_over = standing->is_told = false;
-	if (ahead != NULL)
-		return watch_next(standing, ahead);
+static ContenderState watch_queue(Contender *contender);
+static ContenderState watch_next(Contender *contender);
+static WatchedNews news_of(const Contender *contender);
+static bool is_said_before(Contender *contender, WatchedNews news,
+						   const ZkReply *reply);
+static void warn_once(const Contender *contender, const ZkReply *reply);
+static bool may_be_kept(const Contender *contender);
+static bool says_held(const ZkReply *reply);
+static bool is_word_good(const Contender *contender);
+static int64 look_again_at(int timeouts);
+static bool note_version(Contender *contender, const ZkReply *reply);
+static const char *path_of_next(const Contender *contender,
+								char path[RECIPE_PATH_SIZE]);
+static ContenderState await_news(Contender *contender, int64 look_at);
+static const ZkReply *set_watch(Contender *contender, ContenderState *next);
 
-	/*
-	 * The first waiter for a permit: from now on its lists are watched.  If
-	 * the last list was not, read one that is before waiting.
-	 */
-	standing->watches_queue = true;
-	return is_watched ? await_watch(standing, look_again_at(OWN_LOOKS)) :
-		ZK_WAIT_OVER;
+ContenderState
+contender_watch(Contender *contender)
+{
+	contender->watch.word = AHEAD_SILENT;
+	if (contender->ahead.next == NULL)
+		return watch_queue(contender);
+	contender->watch.is_of_queue = false;
+	return watch_next(contender);
 }
 
 bool
-contender_is_held(Standing *standing, const char *ahead)
+contender_is_held(Contender *contender)
 {
 	char		path[RECIPE_PATH_SIZE];
 
-	return !may_be_kept(standing, ahead) ||
-		zklock_contend_is_held(&standing->trip,
-							   child_path(standing, ahead, path));
+	return !may_be_kept(contender) ||
+		zklock_contend_is_held(&contender->trip,
+							   path_of_next(contender, path));
 }
 
 bool
@@ -116,49 +123,63 @@ zklock_contend_is_held(ZkRoundTrip *trip, const char *path)
 {
 	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
 
-	if (reply == NULL || reply->result == ZK_OK)
-		return reply == NULL || says_held(reply);
+	if (reply == NULL)
+		return true;
+	if (reply->result == ZK_OK)
+		return says_held(reply);
 	return reply->result != ZK_NO_NODE && reply->result != ZK_SESSION_LOST;
 }
 
-ZkWaitEnd
-contender_await_keeper(Standing *standing, const char *ahead)
+ContenderState
+contender_hear_keeper(Contender *contender)
 {
+	AheadWatch *watch = &contender->watch;
 	const ZkReply *reply;
-	ZkWaitEnd	end;
+	ContenderState next;
 
-	if (!may_be_kept(standing, ahead))
-		return ZK_WAIT_TIMEOUT;
-	if (standing->keeper_until == 0)
-		standing->keeper_until = Min(standing->contender->bounds.deadline,
-									 protocol_now() + ZK_KEEPER_MS);
-	else if (protocol_now() >= standing->keeper_until)
-		return ZK_WAIT_TIMEOUT;
-	standing->watches_queue = false;
-	reply = set_watch(standing, ahead, &end);
+	if (!may_be_kept(contender))
+		return CONTENDER_OUT_OF_TIME;
+	if (watch->keeper_until == 0)
+		watch->keeper_until = Min(contender->order->bounds.deadline,
+								  protocol_now() + ZK_KEEPER_MS);
+	else if (protocol_now() >= watch->keeper_until)
+		return CONTENDER_OUT_OF_TIME;
+	watch->is_of_queue = false;
+	reply = set_watch(contender, &next);
+	if (reply == NULL)
+		return next;
+	if (says_held(reply))
+		return CONTENDER_OUT_OF_TIME;
 
 	/* no search for deadlocks: this wait is short */
-	if (reply != NULL)
-		end = says_held(reply) ? ZK_WAIT_TIMEOUT :
-			zklock_session_await_watch(standing->keeper_until);
-	return end;
+	switch (zklock_session_await_watch(watch->keeper_until))
+	{
+		case ZK_WAIT_OVER:
+			return CONTENDER_LISTING;
+		case ZK_WAIT_TIMEOUT:
+			return CONTENDER_OUT_OF_TIME;
+		case ZK_WAIT_LOST:
+			return CONTENDER_LOST;
+	}
+	pg_unreachable();
 }
 
 /* The trip's deadline ends a wait, too, so that it need not be told here. */
-ZkWaitEnd
-contender_time_out(Standing *standing)
+LeasesAhead
+contender_end_leases(Contender *contender)
 {
-	if (standing->leases == NIL)
-		return ZK_WAIT_OVER;
-	standing->is_ahead_read = false;
-	if (!zklock_expiry_sweep(&standing->trip,
-							 standing->contender->place->lock_path,
-							 standing->leases, &standing->lease_at))
+	Ahead	   *ahead = &contender->ahead;
+
+	if (ahead->leases == NIL)
+		return LEASES_STAND;
+	ahead->is_next_read = false;
+	if (!zklock_expiry_sweep(&contender->trip, contender->place->lock_path,
+							 ahead->leases, &ahead->lease_at))
 	{
-		standing->lease_at = ZK_NO_DEADLINE;
-		return zklock_session_live() == 0 ? ZK_WAIT_LOST : ZK_WAIT_TIMEOUT;
+		ahead->lease_at = ZK_NO_DEADLINE;
+		return LEASES_UNKNOWN;
 	}
-	return standing->lease_at == 0 ? ZK_WAIT_NO_NODE : ZK_WAIT_OVER;
+	return ahead->lease_at == 0 ? LEASES_GONE : LEASES_STAND;
 }
 
 /*
@@ -166,10 +187,12 @@ contender_time_out(Standing *standing)
  * and nobody is ahead of it.
  */
 static bool
-may_be_kept(const Standing *standing, const char *ahead)
+may_be_kept(const Contender *contender)
 {
-	return ahead != NULL && standing->is_next_first &&
-		recipe_read_mark(ahead) == RECIPE_MARK_KEEPER;
+	const Ahead *ahead = &contender->ahead;
+
+	return ahead->next != NULL && ahead->is_next_first &&
+		recipe_read_mark(ahead->next) == RECIPE_MARK_KEEPER;
 }
 
 /*
@@ -185,50 +208,80 @@ says_held(const ZkReply *reply)
 	return who.says_held;
 }
 
-/* Watch the contender just ahead. */
-static ZkWaitEnd
-watch_next(Standing *standing, const char *ahead)
+/*
+ * The first waiter for a permit: from now on its lists are watched.  If the
+ * last list was not, read one that is before waiting.
+ */
+static ContenderState
+watch_queue(Contender *contender)
 {
-	ZkContender *contender = standing->contender;
-	RecipeMark	mark = recipe_read_mark(ahead);
+	if (contender->watch.is_of_queue)
+		return await_news(contender, look_again_at(OWN_LOOKS));
+	contender->watch.is_of_queue = true;
+	return CONTENDER_LISTING;
+}
 
-	/* can the one ahead hand the lock over, and can we take it so? */
-	bool		is_set_news = contender->place->mode == RECIPE_EXCLUSIVE &&
-		contender->place->permits == 1 && mark == RECIPE_MARK_HAND_OVER &&
-		is_word_good(standing);
-	bool		is_grant_news = contender->place->permits > 1 &&
-		recipe_parse_node(ahead).permits == contender->place->permits;
+/* Watch the contender just ahead. */
+static ContenderState
+watch_next(Contender *contender)
+{
+	WatchedNews news = news_of(contender);
+	AheadWatch *watch = &contender->watch;
 	char		path[RECIPE_PATH_SIZE];
-	const ZkReply *reply;
-	ZkWaitEnd	end;
+	ContenderState next;
+	const ZkReply *reply = set_watch(contender, &next);
 
-	standing->watches_queue = false;
-	reply = set_watch(standing, ahead, &end);
-	if (reply != NULL && is_set_news)
-		zklock_handover_await(child_path(standing, ahead, path), reply->czxid);
+	if (reply != NULL && news == NEWS_HAND_OVER)
+		zklock_handover_await(path_of_next(contender, path), reply->czxid);
 	if (reply != NULL)
-		warn_once(standing, ahead, reply);
-	if (reply != NULL && reply->version > 0 &&
-		(is_set_news ||
-		 (is_grant_news && note_version(standing, ahead, reply))))
+		warn_once(contender, reply);
+	if (reply != NULL && is_said_before(contender, news, reply))
 	{
-		/* it let go, or was granted a permit, before we watched it */
-		standing->is_handed_over = is_set_news;
-		end = ZK_WAIT_OVER;
+		if (news == NEWS_HAND_OVER)
+			watch->word = AHEAD_SET_NODE;
+		next = CONTENDER_LISTING;
 	}
 	else if (reply != NULL)
 	{
-		end = await_watch(standing, zklock_contend_look_at(ahead));
-		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
-			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+		next = await_news(contender, zklock_contend_look_at(contender->ahead.next));
+		if (news == NEWS_HAND_OVER && next == CONTENDER_LISTING &&
+			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET)
+			watch->word = AHEAD_SET_NODE;
 	}
-	if (is_set_news && end != ZK_WAIT_LOST && zklock_handover_has_told())
+	if (news == NEWS_HAND_OVER && next != CONTENDER_LOST &&
+		zklock_handover_has_told())
 	{
-		standing->is_handed_over = standing->is_told = true;
-		end = ZK_WAIT_OVER;
+		watch->word = AHEAD_TOLD;
+		next = CONTENDER_LISTING;
 	}
 	zklock_handover_forget();
-	return end;
+	return next;
+}
+
+/* Can the one ahead hand the lock over, or be granted a permit? */
+static WatchedNews
+news_of(const Contender *contender)
+{
+	const ZkPlace *place = contender->place;
+	const char *next = contender->ahead.next;
+
+	if (place->permits > 1 &&
+		recipe_parse_node(next).permits == place->permits)
+		return NEWS_GRANT;
+	if (place->permits == 1 && place->mode == RECIPE_EXCLUSIVE &&
+		recipe_read_mark(next) == RECIPE_MARK_HAND_OVER &&
+		is_word_good(contender))
+		return NEWS_HAND_OVER;
+	return NEWS_DELETION;
+}
+
+/* Did it let go, or was granted a permit, before we watched it? */
+static bool
+is_said_before(Contender *contender, WatchedNews news, const ZkReply *reply)
+{
+	if (reply->version <= 0 || news == NEWS_DELETION)
+		return false;
+	return news == NEWS_HAND_OVER || note_version(contender, reply);
 }
 
 /*
@@ -236,25 +289,25 @@ watch_next(Standing *standing, const char *ahead)
  * that is in doubt, for as many locks as are remembered.
  */
 static void
-warn_once(const Standing *standing, const char *ahead, const ZkReply *reply)
+warn_once(const Contender *contender, const ZkReply *reply)
 {
-	static List *warned = NIL;	/* paths, in TopMemoryContext */
-	const ZkContender *contender = standing->contender;
-	RecipeStyle theirs = recipe_parse_node(ahead).style;
+	RecipeStyle ours = contender->order->style;
+	RecipeStyle theirs = recipe_parse_node(contender->ahead.next).style;
+	const char *lock_path = contender->place->lock_path;
 	MemoryContext caller;
 	ZkNodeData	who;
 
-	if (recipe_waits_for(theirs, contender->style) ||
-		list_length(warned) == WARNED_MAX)
+	if (recipe_waits_for(theirs, ours) ||
+		list_length(warned_of) == WARNED_MAX)
 		return;
-	foreach_ptr(char, path, warned)
-		if (strcmp(path, contender->place->lock_path) == 0)
+	foreach_ptr(char, path, warned_of)
+		if (strcmp(path, lock_path) == 0)
 			return;
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	if (!zklock_warn_of_style(theirs, &who, contender->style))
+	if (!zklock_warn_of_style(theirs, &who, ours))
 		return;
 	caller = MemoryContextSwitchTo(TopMemoryContext);
-	warned = lappend(warned, pstrdup(contender->place->lock_path));
+	warned_of = lappend(warned_of, pstrdup(lock_path));
 	MemoryContextSwitchTo(caller);
 }
 
@@ -266,21 +319,27 @@ warn_once(const Standing *standing, const char *ahead, const ZkReply *reply)
  * for those who have them hand nothing over.
  */
 static bool
-is_word_good(const Standing *standing)
+is_word_good(const Contender *contender)
 {
-	return standing->is_next_first ||
-		(!standing->contender->wants_list &&
+	return contender->ahead.is_next_first ||
+		(!contender->order->wants_list &&
 		 !zklock_session_has_credentials());
 }
 
 int64
 zklock_contend_look_at(const char *ahead)
 {
-	RecipeMark	mark = recipe_read_mark(ahead);
-
-	return look_again_at(mark == RECIPE_MARK_HAND_OVER ||
-						 mark == RECIPE_MARK_KEEPER ||
-						 mark == RECIPE_MARK_LEASE ? OWN_LOOKS : 1);
+	switch (recipe_read_mark(ahead))
+	{
+		case RECIPE_MARK_HAND_OVER:
+		case RECIPE_MARK_KEEPER:
+		case RECIPE_MARK_LEASE:
+			return look_again_at(OWN_LOOKS);
+		case RECIPE_MARK_NONE:
+		case RECIPE_MARK_HOLD:
+			break;
+	}
+	return look_again_at(1);
 }
 
 /*
@@ -305,51 +364,66 @@ look_again_at(int timeouts)
  * permit, once for each time.
  */
 static bool
-note_version(Standing *standing, const char *ahead, const ZkReply *reply)
+note_version(Contender *contender, const ZkReply *reply)
 {
-	if (standing->seen != NULL && strcmp(standing->seen, ahead) == 0 &&
-		standing->seen_version == reply->version)
+	AheadWatch *watch = &contender->watch;
+	const char *next = contender->ahead.next;
+
+	if (watch->seen != NULL && strcmp(watch->seen, next) == 0 &&
+		watch->seen_version == reply->version)
 		return false;
-	if (standing->seen != NULL)
-		pfree(standing->seen);
-	standing->seen = pstrdup(ahead);
-	standing->seen_version = reply->version;
+	if (watch->seen != NULL)
+		pfree(watch->seen);
+	watch->seen = pstrdup(next);
+	watch->seen_version = reply->version;
 	return true;
 }
 
 /*
- * Watch a child of the lock's znode by reading it, not by exists: that would
- * leave a watch for ever behind on a node that is gone already
- * (CURATOR-107).  NULL if there is nothing to wait for, *end then says why.
+ * Watch the one ahead by reading it, not by exists: that would leave a watch
+ * for ever behind on a node that is gone already (CURATOR-107).  NULL if there
+ * is nothing to wait for; *next is the state that follows then.
  */
 static const ZkReply *
-set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
+set_watch(Contender *contender, ContenderState *next)
 {
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
+	ContenderAnswer answer;
 
-	standing->is_ahead_read = false;
-	reply = zklock_roundtrip_read(&standing->trip, ZK_GET_AND_WATCH,
-								  child_path(standing, child, path));
-	*end = contender_step(reply, path);
-	standing->is_ahead_read = *end == ZK_WAIT_OVER;
-	if (*end == ZK_WAIT_NO_NODE)
-		*end = ZK_WAIT_OVER;
-	return standing->is_ahead_read ? reply : NULL;
+	contender->ahead.is_next_read = false;
+	reply = zklock_roundtrip_read(&contender->trip, ZK_GET_AND_WATCH,
+								  path_of_next(contender, path));
+	answer = contender_read_answer(reply, path);
+	switch (answer)
+	{
+		case ANSWER_FOUND:
+			contender->ahead.is_next_read = true;
+			*next = CONTENDER_WAITING;
+			return reply;
+		case ANSWER_NO_NODE:
+			*next = CONTENDER_LISTING;
+			return NULL;
+		case ANSWER_NONE:
+		case ANSWER_LOST:
+			break;
+	}
+	*next = contender_end_without(answer);
+	return NULL;
 }
 
-/* Write the path of a child of the lock's znode; raises if it is too long. */
+/* Write the path of the one ahead; raises if it is too long. */
 static const char *
-child_path(const Standing *standing, const char *child,
-		   char path[RECIPE_PATH_SIZE])
+path_of_next(const Contender *contender, char path[RECIPE_PATH_SIZE])
 {
+	const char *next = contender->ahead.next;
+
 	if (snprintf(path, RECIPE_PATH_SIZE, "%s/%s",
-				 standing->contender->place->lock_path, child) >=
-		RECIPE_PATH_SIZE)
+				 contender->place->lock_path, next) >= RECIPE_PATH_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("queue node \"%s\" has too long a name",
-						zklock_text_quotable(child))));
+						zklock_text_quotable(next))));
 	return path;
 }
 
@@ -357,33 +431,42 @@ child_path(const Standing *standing, const char *child,
  * Wait for news of what is watched.  Log the wait when it takes long, and
  * search for deadlocks then.  At look_at the wait is over without news.
  */
-static ZkWaitEnd
-await_watch(Standing *standing, int64 look_at)
+static ContenderState
+await_news(Contender *contender, int64 look_at)
 {
-	int64		deadline = standing->contender->bounds.deadline;
+	int64		deadline = contender->order->bounds.deadline;
+	ContenderWait *wait = &contender->wait;
+	const Ahead *ahead = &contender->ahead;
 
 	for (;;)
 	{
 		int64		until = Min(Min(deadline, look_at),
-								Min(Min(standing->log_at, standing->lease_at),
-									standing->detector.look_at));
-		ZkWaitEnd	end = zklock_session_await_watch(until);
+								Min(Min(wait->log_at, ahead->lease_at),
+									contender->detector.look_at));
 
-		if (end != ZK_WAIT_TIMEOUT || until == deadline)
-			return end;
-		if (until == look_at)
-			return ZK_WAIT_OVER;
-		if (until == standing->lease_at &&
-			contender_time_out(standing) == ZK_WAIT_NO_NODE)
-			return ZK_WAIT_OVER;
-		if (until == standing->log_at)
+		switch (zklock_session_await_watch(until))
 		{
-			standing->log_at = ZK_NO_DEADLINE;
-			contender_log_wait(standing);
+			case ZK_WAIT_OVER:
+				return CONTENDER_LISTING;
+			case ZK_WAIT_LOST:
+				return CONTENDER_LOST;
+			case ZK_WAIT_TIMEOUT:
+				break;
 		}
-		if (until == standing->detector.look_at)
-			zklock_deadlock_look(&standing->detector,
-								 standing->contender->place,
-								 standing->contender->holds_locks, deadline);
+		if (until == deadline)
+			return CONTENDER_OUT_OF_TIME;
+		if (until == look_at)
+			return CONTENDER_LISTING;
+		if (until == ahead->lease_at &&
+			contender_end_leases(contender) == LEASES_GONE)
+			return CONTENDER_LISTING;
+		if (until == wait->log_at)
+		{
+			wait->log_at = ZK_NO_DEADLINE;
+			contender_log_wait(contender);
+		}
+		if (until == contender->detector.look_at)
+			zklock_deadlock_look(&contender->detector, contender->place,
+								 deadline);
 	}
 }

@@ -71,6 +71,7 @@
 #include "utils/memutils.h"
 
 #include "board.h"
+#include "lock_table.h"
 #include "stat.h"
 #include "text.h"
 #include "write.h"
@@ -154,7 +155,7 @@ zklock_deadlock_begin(ZkDetector *detector, int64 now)
 
 void
 zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
-					 bool holds_locks, int64 deadline)
+					 int64 deadline)
 {
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
 												  "zklock deadlock",
@@ -179,7 +180,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		forget_deleted(detector);
 
 	/* its own wait first: it is a part of each cycle */
-	if (holds_locks || waiters != NIL)
+	if (zklock_has_locks() || waiters != NIL)
 		is_news = say_wait(detector, place);
 	if (is_time)
 		say_looked(detector);

@@ -41,13 +41,13 @@ extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);
 
 /*
  * Say, if it is new, that this backend waits for that place, and search for a
- * cycle, then and when deadlock_timeout is over.  holds_locks: it holds other
- * locks.  A backend that holds none, and keeps nobody waiting in PostgreSQL
- * either, is in no cycle, and asks nobody.  Sets when to check again.  Takes round trips, until the deadline at
+ * cycle, then and when deadlock_timeout is over.  A backend that holds no lock,
+ * and keeps nobody waiting in PostgreSQL either, is in no cycle, and asks
+ * nobody.  Sets when to check again.  Takes round trips, until the deadline at
  * most; raises 40P01 if this backend is to give way, and on interrupts.
  */
 extern void zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
-								 bool holds_locks, int64 deadline);
+								 int64 deadline);
 
 /* The wait is over: take back what was said.  Never raises, never waits. */
 extern void zklock_deadlock_end(ZkDetector *detector);

@@ -97,11 +97,11 @@ static bool is_call_over;
 
 static void make_room(const Lock *lock);
 static void warn_of_snapshot(void);
-static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
-static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
-static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
-static void confirm_own(const ZkLockOrder *order, Lock *lock);
-static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock);
+static int64 take_again(const ZkOrder *order, Lock *lock, Lock **taken);
+static int64 grant(const ZkOrder *order, Lock *lock, Lock **taken);
+static int64 count_one(const ZkOrder *order, Lock *lock, Lock **taken);
+static void confirm_own(const ZkOrder *order, Lock *lock);
+static ZkWaitEnd win_place(const ZkOrder *order, Lock *lock);
 static ZkWork work_of_changes(void);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
 					 ZkWork work, const char *how);
@@ -174,7 +174,7 @@ zklock_check_scope(ZkScope scope, const char *name)
 }
 
 int64
-zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
+zklock_acquire(const ZkOrder *order, struct Lock **taken)
 {
 	zklock_check_scope(order->scope, order->name);
 	for (bool is_again = false;; is_again = true)
@@ -200,7 +200,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 			return grant(order, lock, taken);
 		make_room(lock);
 		end = win_place(order, lock);
-		if (end == ZK_WAIT_GRANTED)
+		if (end == ZK_WAIT_OVER)
 			return grant(order, lock, taken);
 		zklock_lock_forget_if_empty(lock);
 		if (end != ZK_WAIT_LOST)
@@ -409,7 +409,7 @@ warn_of_snapshot(void)
  * place.c.
  */
 static int64
-take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
+take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 {
 	const ZkTaken *exclusive = &lock->taken[RECIPE_EXCLUSIVE];
 	bool		is_exclusive = zklock_board_is_taken(exclusive);
@@ -443,24 +443,16 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
  * does for a lock that is not held.
  */
 static void
-confirm_own(const ZkLockOrder *order, Lock *lock)
+confirm_own(const ZkOrder *order, Lock *lock)
 {
-	const ZkContender contender = {
-		.place = &lock->place,
-		.bounds = order->bounds
-	};
-
-	if (zklock_confirm_by(order->name, order->bounds.deadline) ||
-		zklock_has_lost())
-		return;
-	if (order->is_try)
-		zklock_session_raise_silence(order->name);
-	zklock_contend_raise_timeout(&contender, NULL, NULL);
+	if (!zklock_confirm_by(order->name, order->bounds.deadline) &&
+		!zklock_has_lost())
+		zklock_order_raise_silence(order);
 }
 
 /* The place is won: the lock is held.  Result: its token. */
 static int64
-grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
+grant(const ZkOrder *order, Lock *lock, Lock **taken)
 {
 	int64		token = count_one(order, lock, taken);
 
@@ -472,7 +464,7 @@ grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 
 /* Count one more, in what was reserved.  Result: the token. */
 static int64
-count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
+count_one(const ZkOrder *order, Lock *lock, Lock **taken)
 {
 	if (!zklock_has_locks())
 		zklock_session_note_use(true);
@@ -484,31 +476,18 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 
 /* Contend for a lock that is not held here. */
 static ZkWaitEnd
-win_place(const ZkLockOrder *order, Lock *lock)
+win_place(const ZkOrder *order, Lock *lock)
 {
-	ZkWaitEnd end;
-	ZkContender contender = {
-		.place = &lock->place,
-		.wants_list = order->wants_list,
-		.holds_locks = zklock_has_locks(),
-		.is_try = order->is_try,
-		.style = zklock_name_style(),
-		.bounds = order->bounds
-	};
+	ZkWaitEnd	end;
 
 	/* we do not stand in our own way */
 	zklock_keep_drop(&lock->place);
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
-	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
-		order->permits == 1 && !order->is_of_set &&
-		zklock_keep_is_wanted(lock->path);
 	zklock_session_open();
-	end = zklock_contend(&contender);
-	if (end == ZK_WAIT_GRANTED)
+	end = zklock_contend(order, &lock->place);
+	if (end == ZK_WAIT_OVER)
 		lock->nbytes = ZK_PATH_BYTES(lock->place.node);
-	if (end == ZK_WAIT_GRANTED && contender.wants_keep)
-		zklock_keep_begin(&lock->place, contender.data);
 	return end;
 }
 

@@ -12,26 +12,13 @@
 
 #include "board.h"
 #include "compat.h"
+#include "order.h"
 #include "recipe.h"
 #include "released.h"
-#include "roundtrip.h"
 #include "utils/timestamp.h"
 
 /* A lock that is held here; lock_table.h. */
 struct Lock;
-
-/* What somebody asks for.  Names are in the database's encoding. */
-typedef struct ZkLockOrder
-{
-	const char *name;
-	RecipeMode	mode;
-	ZkScope		scope;
-	int			permits;		/* 1, or of a counting semaphore */
-	bool		is_try;			/* busy is an answer, not an error */
-	ZkBounds	bounds;			/* of the call, also if it takes several */
-	bool		wants_list;		/* see ZkContender */
-	bool		is_of_set;		/* one of several that the call takes */
-} ZkLockOrder;
 
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_lock_init(void);
@@ -59,7 +46,7 @@ extern void zklock_check_scope(ZkScope scope, const char *name);
  * name, and whatever a session or the queue raises.  On failure nothing is
  * held that was not held before, and nothing is left in ZooKeeper.
  */
-extern int64 zklock_acquire(const ZkLockOrder *order, struct Lock **taken);
+extern int64 zklock_acquire(const ZkOrder *order, struct Lock **taken);
 
 /*
  * Leave the place of that lock if it is kept after its release.  Raises 42602

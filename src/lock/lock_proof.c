@@ -439,16 +439,15 @@ static void
 confirm_grant(ZkPlace *place, int64 deadline)
 {
 	ZkClientStatus status;
-	ZkContender contender = {.place = place};
+	int64		until;
 
 	if (!place->is_on_word || !zklock_session_status(&status))
 		return;
 	await_downgrades();
-	contender.bounds.deadline = Min(deadline, protocol_now() +
-									status.session_timeout_ms);
+	until = Min(deadline, protocol_now() + status.session_timeout_ms);
 	if (!zklock_place_await_downgrade(place, deadline))
 		return;
-	if (!zklock_contend_confirm(&contender))
+	if (!zklock_contend_confirm(place, until))
 	{
 		if (protocol_now() >= deadline)
 			return;

@@ -32,11 +32,7 @@ typedef enum ZkWaitEnd
 {
 	ZK_WAIT_OVER,				/* what was waited for is there */
 	ZK_WAIT_TIMEOUT,			/* the deadline came first */
-	ZK_WAIT_LOST,				/* the session was lost first */
-
-	/* only of a contender, and of its steps */
-	ZK_WAIT_NO_NODE,			/* there is no such znode */
-	ZK_WAIT_GRANTED				/* the lock is ours */
+	ZK_WAIT_LOST				/* the session was lost first */
 } ZkWaitEnd;
 
 /* What a wait is for, as pg_stat_activity shows it from PostgreSQL 17 on. */

@@ -110,6 +110,7 @@ run_once.c is_old compared by the earlier of two clocks
 # microseconds, for a counter or a message
 contender.c begin_wait how long a wait took, for zk_stat
 contender.c end_wait how long a wait took, for zk_stat
+contender.c has_waited whether there was a wait, for zk_stat
 program_ask.c now_us how long a server took to answer
 
 # what the kernel counts by CLOCK_MONOTONIC

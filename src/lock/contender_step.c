@@ -1,0 +1,434 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_step.c
+ *	  The steps of a contender: make its queue node, read a list of the queue,
+ *	  judge who is ahead, withdraw.
+ *
+ * Which step comes next contender.c decides.
+ *
+ * Requests are malloc'ed memory of client.c.  Those that are made here hang on
+ * the contender, and go with contender_withdraw() and contender_end_parents().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contender_private.h"
+
+#include "storage/lock.h"
+
+#include "expiry.h"
+#include "keep.h"
+#include "nodedata.h"
+#include "text.h"
+#include "write.h"
+
+/* From this round on, parents are created one by one, with their errors. */
+#define CAREFUL_ROUND 2
+
+static void send_create(Contender *contender, ZkWriteTerms terms);
+static RecipeMark mark_for(const Contender *contender);
+static void make_parents(Contender *contender);
+static void make_parents_carefully(Contender *contender);
+static void send_parents(Contender *contender);
+static void remove_lowest_parent(const ZkReply *reply);
+
+/* ---------------------------------------------------------------------
+ * Replies
+ * ---------------------------------------------------------------------
+ */
+
+ContenderAnswer
+contender_read_answer(const ZkReply *reply, const char *path)
+{
+	if (reply == NULL)
+		return ANSWER_NONE;
+	switch (reply->result)
+	{
+		case ZK_OK:
+			return ANSWER_FOUND;
+		case ZK_NO_NODE:
+			return ANSWER_NO_NODE;
+		case ZK_SESSION_LOST:
+			return ANSWER_LOST;
+		default:
+			zklock_session_raise(reply, "read a lock's queue", path);
+	}
+}
+
+ContenderState
+contender_end_without(ContenderAnswer answer)
+{
+	Assert(answer == ANSWER_NONE || answer == ANSWER_LOST);
+	return answer == ANSWER_LOST ? CONTENDER_LOST : CONTENDER_OUT_OF_TIME;
+}
+
+const char *
+contender_node_name(const ZkPlace *place)
+{
+	return strrchr(place->node, '/') + 1;
+}
+
+/* ---------------------------------------------------------------------
+ * Our queue node
+ * ---------------------------------------------------------------------
+ */
+
+const ZkReply *
+contender_join(Contender *contender)
+{
+	if (contender->node.state == OWN_NODE_NONE)
+		send_create(contender, ZK_WRITE_BOUNDED);
+	contender->ahead.is_next_read = false;
+	return zklock_roundtrip_read(&contender->trip,
+								 contender->watch.is_of_queue ?
+								 ZK_LIST_AND_WATCH : ZK_LIST,
+								 contender->place->lock_path);
+}
+
+/* Send the create of our node. */
+static void
+send_create(Contender *contender, ZkWriteTerms terms)
+{
+	OwnNode    *node = &contender->node;
+	ZkPlace    *place = contender->place;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+
+	Assert(node->state == OWN_NODE_NONE && node->create == NULL);
+	if (node->ncreates++ == 0)
+	{
+		/* its parents, and once more the node, if they are not there */
+		zklock_write_need(zklock_roundtrip_count_parents(place->lock_path) + 3);
+		node->data = zklock_nodedata_build(0, NULL);
+		node->mark = mark_for(contender);
+	}
+	zklock_nodedata_make_guid(guid);
+	if (node->mark != RECIPE_MARK_NONE)
+		recipe_mark(guid, node->mark);
+	recipe_node_prefix(prefix, contender->order->style, place->mode,
+					   place->permits, guid);
+	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s", place->lock_path, prefix);
+	node->create = zklock_write_create(terms, place->node,
+									   ZK_EPHEMERAL_SEQUENTIAL, node->data);
+	if (node->create == NULL)
+		zklock_session_raise_memory();
+	node->state = OWN_NODE_ASKED;
+}
+
+/*
+ * What the name of our node is to say besides.  It has room for one mark; a
+ * lock that others wait for is not kept anyway.
+ */
+static RecipeMark
+mark_for(const Contender *contender)
+{
+	const ZkPlace *place = contender->place;
+
+	if (contender->order->style != RECIPE_STYLE_CURATOR ||
+		place->mode != RECIPE_EXCLUSIVE || place->permits != 1)
+		return RECIPE_MARK_NONE;
+	if (contender->node.wants_keep)
+		return RECIPE_MARK_KEEPER;
+	if (zklock_session_can_hand_over())
+		return RECIPE_MARK_HAND_OVER;
+	return RECIPE_MARK_NONE;
+}
+
+/*
+ * The node must be of this session.  It always is, unless the server mixes
+ * sessions up, and then nothing that follows is worth anything.
+ */
+bool
+contender_take_node(Contender *contender)
+{
+	OwnNode    *node = &contender->node;
+	ZkPlace    *place = contender->place;
+	const ZkReply *reply;
+
+	Assert(node->state == OWN_NODE_ASKED);
+	reply = zklock_client_reply(node->create);
+	if (reply == NULL)
+		return false;			/* the list failed ahead of it: wait for both */
+	switch (reply->result)
+	{
+		case ZK_OK:
+			break;
+		case ZK_NO_NODE:
+			contender_withdraw(contender);
+			make_parents(contender);
+			send_create(contender, ZK_WRITE_PAID);	/* with its parents */
+			return false;
+		case ZK_UNKNOWN_OUTCOME:
+
+			/*
+			 * It may be there.  Ahead of the next one it would look like
+			 * somebody else's.
+			 */
+			contender_withdraw(contender);
+			/* the next question meets the deadline, and the loss */
+			(void) zklock_session_await_undone(contender->order->bounds.deadline);
+			return false;
+		default:
+			zklock_roundtrip_refuse_ephemeral(reply, place->lock_path);
+			zklock_session_raise(reply, "join a lock's queue",
+								 place->lock_path);
+	}
+
+	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
+	place->token = place->czxid = reply->czxid;
+	place->proof = reply->proof;
+	if (reply->ephemeral_owner != zklock_session_id())
+		contender_raise_evicted(place);
+	node->state = OWN_NODE_STANDS;
+	if (message_level_is_interesting(DEBUG1))
+		elog(DEBUG1, "zklock: joined the queue with \"%s\", token " INT64_FORMAT,
+			 zklock_text_quotable(place->node), place->token);
+	return true;
+}
+
+void
+contender_withdraw(Contender *contender)
+{
+	OwnNode    *node = &contender->node;
+
+	if (node->state == OWN_NODE_NONE)
+		return;
+	zklock_client_withdraw(node->create);
+	node->create = NULL;
+	node->state = OWN_NODE_NONE;
+}
+
+/* ---------------------------------------------------------------------
+ * The containers above it
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Create the parents of our node: the root for good, the rest as containers,
+ * which the server removes when they are empty.  At first nobody waits for
+ * the replies: the next create of our node is behind them and shows whether
+ * they worked.  Raises past zklock.max_creates; the next create of our node is
+ * counted with them.
+ */
+static void
+make_parents(Contender *contender)
+{
+	if (++contender->node.nrounds > PARENT_ATTEMPTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create znode \"%s\"",
+						zklock_text_quotable(contender->place->lock_path)),
+				 errdetail("It vanished %d times before the lock's queue node was in it.",
+						   PARENT_ATTEMPTS)));
+	if (contender->node.nrounds >= CAREFUL_ROUND)
+		make_parents_carefully(contender);
+	else
+		send_parents(contender);
+}
+
+/* Await the reply to each. */
+static void
+make_parents_carefully(Contender *contender)
+{
+	const ZkPlace *place = contender->place;
+	const ZkReply *refusal = zklock_roundtrip_make_parents(&contender->trip,
+														   place->node,
+														   place->root_length);
+
+	if (refusal == NULL)
+		return;
+	zklock_roundtrip_refuse_ephemeral(refusal, place->lock_path);
+	zklock_session_raise(refusal, "create a lock's znode", place->lock_path);
+}
+
+/* Send them in one flush. */
+static void
+send_parents(Contender *contender)
+{
+	OwnNode    *node = &contender->node;
+	const ZkPlace *place = contender->place;
+	ZkClient   *client = zklock_session_client();
+	const char *end = place->node;
+	char		parent[RECIPE_PATH_SIZE];
+
+	zklock_write_claim(zklock_roundtrip_count_parents(place->node) + 1);
+	zklock_client_begin_many(client);
+	while ((end = strchr(end + 1, '/')) != NULL)
+	{
+		ZkRequest  *request;
+
+		strlcpy(parent, place->node, end - place->node + 1);
+		if (end - place->node <= place->root_length)
+		{
+			/* with the data of our node: they say who has made the root */
+			zklock_client_free(zklock_write_create(ZK_WRITE_PAID, parent,
+												   ZK_PERSISTENT, node->data));
+			continue;
+		}
+		request = zklock_write_create(ZK_WRITE_PAID, parent, ZK_CONTAINER,
+									  zklock_nodedata_of_parent(parent));
+		if (node->nparents < (int) lengthof(node->parents))
+			node->parents[node->nparents++] = request;
+		else
+			zklock_client_free(request);
+	}
+	zklock_client_end_many(client);
+}
+
+/*
+ * As zklock_roundtrip_unmake(): of those that were made the lowest one goes, if
+ * none was used.
+ */
+void
+contender_end_parents(Contender *contender)
+{
+	OwnNode    *node = &contender->node;
+	bool		is_lowest_gone = node->state == OWN_NODE_STANDS;
+
+	if (node->state != OWN_NODE_STANDS)
+		zklock_roundtrip_unmake(&contender->trip);
+	while (node->nparents > 0)
+	{
+		ZkRequest  *request = node->parents[--node->nparents];
+		const ZkReply *reply = NULL;
+
+		if (request != NULL)
+			reply = zklock_client_reply(request);
+		if (!is_lowest_gone && reply != NULL && reply->result == ZK_OK)
+		{
+			remove_lowest_parent(reply);
+			is_lowest_gone = true;
+		}
+		zklock_client_free(request);
+	}
+}
+
+/* Nobody waits for the reply. */
+static void
+remove_lowest_parent(const ZkReply *reply)
+{
+	zklock_client_free(zklock_client_remove(zklock_session_client(),
+											reply->path, ZK_ANY_VERSION));
+}
+
+/* ---------------------------------------------------------------------
+ * Who is ahead
+ * ---------------------------------------------------------------------
+ */
+
+bool
+contender_judge(Contender *contender, const ZkReply *list,
+				RecipeVerdict *verdict)
+{
+	const ZkPlace *place = contender->place;
+	Ahead	   *ahead = &contender->ahead;
+	const char *mine = NULL;
+	ZkChildren	children;
+	int			next;
+
+	if (contender->node.state == OWN_NODE_STANDS)
+		mine = contender_node_name(place);
+	if (!zklock_nested_leave_out(&contender->trip, place->lock_path, list,
+								 zklock_nested_bound(mine), &ahead->nested,
+								 &children))
+		return false;
+	*verdict = contender_verdict(place, &children, mine, &next);
+	if (*verdict == RECIPE_GONE)
+		contender_raise_evicted(place);
+	if (*verdict == RECIPE_EXHAUSTED)
+		zklock_contend_raise_exhausted(place->name, place->lock_path);
+	ahead->is_known = *verdict == RECIPE_WAIT;
+	if (ahead->is_known)
+		contender_note_ahead(contender, &children);
+	if (*verdict != RECIPE_HELD)
+	{
+		list_free_deep(ahead->leases);
+		ahead->leases = zklock_expiry_nodes(list->children, list->nchildren);
+		ahead->lease_at = ahead->leases != NIL ? 0 : ZK_NO_DEADLINE;
+	}
+	if (ahead->next != NULL)
+		pfree(ahead->next);
+	ahead->next = NULL;
+	ahead->is_next_first = false;
+	if (next >= 0)
+	{
+		ahead->next = pstrdup(children.names[next]);
+		ahead->is_next_first = recipe_is_first(children.names, children.count,
+											   ahead->next);
+	}
+	zklock_nested_free(&children);
+	return true;
+}
+
+RecipeVerdict
+contender_verdict(const ZkPlace *place, const ZkChildren *children,
+				  const char *mine, int *ahead)
+{
+	RecipeWish	wish = {
+		.mine = mine,
+		.mode = place->mode,
+		.permits = place->permits
+	};
+
+	return recipe_verdict(children->names, children->count, &wish, ahead);
+}
+
+void
+contender_note_ahead(Contender *contender, const ZkChildren *children)
+{
+	Ahead	   *ahead = &contender->ahead;
+	const char *mine = NULL;
+	const char *first = NULL;
+
+	if (contender->wait.log_at == ZK_NO_DEADLINE && !log_lock_failures &&
+		contender->order->is_try)
+		return;
+	if (contender->node.state == OWN_NODE_STANDS)
+		mine = contender_node_name(contender->place);
+	ahead->count = 0;
+	for (int i = 0; i < children->count; i++)
+	{
+		const char *child = children->names[i];
+
+		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
+			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
+			continue;
+		ahead->count++;
+		if (first == NULL || recipe_compare_nodes(child, first) < 0)
+			first = child;
+	}
+	if (ahead->first != NULL)
+		pfree(ahead->first);
+	ahead->first = NULL;
+	if (first != NULL)
+		ahead->first = psprintf("%s/%s", contender->place->lock_path, first);
+}
+
+/* ---------------------------------------------------------------------
+ * Errors
+ * ---------------------------------------------------------------------
+ */
+
+void
+contender_raise_evicted(const ZkPlace *place)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed", place->name),
+			 errdetail(ZK_DELETED, place->token),
+			 errdetail_log(ZK_DELETED " Its name was \"%s\".", place->token,
+						   zklock_text_quotable(contender_node_name(place))),
+			 errhint("Run the statement again to queue anew. " ZK_SEE_DELETED)));
+}
+
+void
+zklock_contend_raise_exhausted(const char *name, const char *lock_path)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("sequence numbers of lock \"%s\" are used up",
+					name),
+			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
+					   zklock_text_quotable(lock_path)),
+			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
+					 zklock_text_quotable(lock_path))));
+}

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ *
+ * order.c
+ *	  Orders are made, and refused when their time is over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "order.h"
+
+#include "name.h"
+#include "session.h"
+#include "stat.h"
+
+static int	timeout_message(const ZkOrder *order, bool is_busy);
+
+ZkOrder
+zklock_order_acquisition(const char *name, ZkScope scope, bool is_try,
+						 int64 timeout_ms)
+{
+	ZkOrder		order = {
+		.taker = ZK_TAKER_SESSION,
+		.scope = scope,
+		.name = name,
+		.mode = RECIPE_EXCLUSIVE,
+		.permits = 1,
+		.style = zklock_name_style(),
+		.is_try = is_try,
+		.bounds = zklock_bounds_of_wait(timeout_ms)
+	};
+
+	return order;
+}
+
+ZkOrder
+zklock_order_one_of(const ZkOrder *set, const char *name, RecipeMode mode)
+{
+	ZkOrder		order = *set;
+
+	Assert(set->name == NULL && set->permits == 1);
+	order.name = name;
+	order.mode = mode;
+	order.is_of_set = true;
+	return order;
+}
+
+/* The hold will have the style that its maker's node has. */
+ZkOrder
+zklock_order_hold(const char *name, int64 timeout_ms)
+{
+	ZkOrder		order = {
+		.taker = ZK_TAKER_HOLD,
+		.name = name,
+		.mode = RECIPE_EXCLUSIVE,
+		.permits = 1,
+		.style = RECIPE_STYLE_CURATOR,
+		.wants_list = true,
+		.bounds = zklock_bounds_of_wait(timeout_ms)
+	};
+
+	return order;
+}
+
+ZkOrder
+zklock_order_lease(const char *name, int64 timeout_ms)
+{
+	ZkOrder		order = {
+		.taker = ZK_TAKER_OWNER,
+		.name = name,
+		.mode = RECIPE_EXCLUSIVE,
+		.permits = 1,
+		.style = RECIPE_STYLE_CURATOR,
+		.is_try = true,
+		.bounds = zklock_bounds_of_wait(timeout_ms)
+	};
+
+	return order;
+}
+
+void
+zklock_order_raise_timeout(const ZkOrder *order, const char *ahead,
+						   const char *ahead_log)
+{
+	zklock_stat_count(ZK_STAT_TIMEOUT);
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 timeout_message(order, ahead != NULL),
+			 ahead != NULL ? errdetail("%s", ahead) :
+			 zklock_session_explain_silence(),
+			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
+			 errcontext("while waiting for ZooKeeper lock \"%s\"",
+						order->name)));
+}
+
+void
+zklock_order_raise_silence(const ZkOrder *order)
+{
+	if (order->is_try)
+		zklock_session_raise_silence(order->name);
+	zklock_order_raise_timeout(order, NULL, NULL);
+}
+
+/*
+ * Inside ereport(): the message, which names the bound that has ended the
+ * call.  is_busy: others have the lock.  A call that does not wait for others
+ * fails because of them, then, whichever bound was near.
+ */
+static int
+timeout_message(const ZkOrder *order, bool is_busy)
+{
+	const ZkBounds *bounds = &order->bounds;
+
+	if (bounds->by == ZK_BY_LOCK_TIMEOUT && !(is_busy && bounds->is_at_once))
+		return errmsg("canceling statement due to lock timeout");
+	if (bounds->is_at_once)
+		return errmsg("could not obtain lock \"%s\"", order->name);
+	return errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
+				  order->name, bounds->timeout_ms);
+}

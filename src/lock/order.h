@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * order.h
+ *	  An order: which lock somebody asks for, for whom, in what way, and until
+ *	  when.
+ *
+ * The one rule: an order is made once, when the call begins, by one of the
+ * functions below.  Everything that the call waits for has the order's bounds;
+ * nothing below makes bounds of its own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ORDER_H
+#define ZKLOCK_ORDER_H
+
+#include "postgres.h"
+
+#include "board.h"
+#include "bounds.h"
+#include "compat.h"
+#include "recipe.h"
+
+/* For whom the lock is. */
+typedef enum ZkTaker
+{
+	ZK_TAKER_SESSION,			/* this session: an acquisition, in a scope */
+	ZK_TAKER_HOLD,				/* a permanent hold, which outlives the
+								 * session */
+	ZK_TAKER_OWNER				/* the owner of a lease, who need not be
+								 * connected */
+} ZkTaker;
+
+typedef struct ZkOrder
+{
+	/* for whom */
+	ZkTaker		taker;
+	ZkScope		scope;			/* valid for ZK_TAKER_SESSION */
+
+	/* what */
+	const char *name;			/* of the lock, in the database's encoding.
+								 * Its path is the place's, for the chroot in
+								 * it belongs to the ZooKeeper session */
+	RecipeMode	mode;
+	int			permits;		/* 1, or of a counting semaphore */
+	RecipeStyle style;			/* of the queue node's name */
+	bool		is_of_set;		/* one of several that the call takes */
+
+	/* how */
+	bool		is_try;			/* that others have the lock is an answer, and
+								 * no error */
+	bool		wants_list;		/* do not believe a holder that says that it
+								 * lets go, unless its node was the first in
+								 * our list */
+
+	/* until when; of the call, also if it takes several locks */
+	ZkBounds	bounds;
+} ZkOrder;
+
+/*
+ * An acquisition of this session that begins now: exclusive and with one
+ * permit, unless the caller says otherwise before the order is used.
+ */
+extern ZkOrder zklock_order_acquisition(const char *name, ZkScope scope,
+										bool is_try, int64 timeout_ms);
+
+/* The lock of that name and mode, as one of a set whose orders have the rest. */
+extern ZkOrder zklock_order_one_of(const ZkOrder *set, const char *name,
+								   RecipeMode mode);
+
+/*
+ * An exclusive lock for a permanent hold.  Its maker makes sure that it has the
+ * lock before it gives up its own node (wants_list).
+ */
+extern ZkOrder zklock_order_hold(const char *name, int64 timeout_ms);
+
+/* An exclusive lock for the owner of a lease, who may find it busy. */
+extern ZkOrder zklock_order_lease(const char *name, int64 timeout_ms);
+
+/*
+ * The time of the order is over: raise 55P03.  ahead: who holds the lock and
+ * how many are ahead, for the client and for the log.  Both are NULL if
+ * ZooKeeper has not answered.
+ */
+pg_noreturn extern void zklock_order_raise_timeout(const ZkOrder *order,
+												   const char *ahead,
+												   const char *ahead_log);
+
+/*
+ * Likewise, and ZooKeeper has not said whether the lock is to be had: raise
+ * 08001 for a try, 55P03 for a wait.
+ */
+pg_noreturn extern void zklock_order_raise_silence(const ZkOrder *order);
+
+#endif							/* ZKLOCK_ORDER_H */
