@@ -177,6 +177,8 @@ PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
 	src/program/program_main.o \
 	src/program/program_session.o \
+	src/program/program_backend.o \
+	src/program/program_time.o \
 	src/program/program_names.o \
 	src/program/program_request.o \
 	src/program/program_step.o \

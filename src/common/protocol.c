@@ -48,6 +48,7 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_WAKE] = "----",
 	[FRAME_ANSWER] = "tt--",
 	[FRAME_MOVE] = "tTt-",
+	[FRAME_NOTE] = "T---",
 };
 
 static bool is_head_good(const Frame *frame, FrameDirection direction);

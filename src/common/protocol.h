@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 18
+#define PROTOCOL_VERSION 19
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -79,10 +79,18 @@ typedef enum FrameKind
 	FRAME_WATCH,				/* news of the node that request watches */
 	FRAME_WAKE,					/* the page has changed */
 	FRAME_ANSWER,				/* what is known of a server */
-	FRAME_MOVE					/* what has become of other servers */
+	FRAME_MOVE,					/* what has become of other servers */
+	FRAME_NOTE					/* a line for the server's log */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_SERVERS
-#define FRAME_LAST FRAME_MOVE
+#define FRAME_LAST FRAME_NOTE
+
+/*
+ * The text of a FRAME_NOTE has at most so many bytes, and so many of them may be
+ * unread at either end.
+ */
+#define NOTE_SIZE 400
+#define NOTES_MAX 32
 
 /*
  * What is asked of the server: the rows of the table in program_step.c.  A
@@ -145,6 +153,7 @@ typedef struct FrameOpen
 	int32_t		is_auth_private;	/* they are this session's alone */
 	int32_t		follows_page;	/* the servers are those of the configuration:
 								 * when that changes they are, too */
+	int32_t		wants_notes;	/* lines for the server's log are wanted */
 } FrameOpen;
 
 /* Blobs: servers, and how to use TLS, as in FrameOpen. */

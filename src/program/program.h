@@ -8,6 +8,8 @@
  * backend, and the session with it.
  *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
+ *	program_backend.c	the program's end of the channel
+ *	program_time.c		when something is to be done next
  *	program_ask.c		the other mode, without a session: asking servers
  *	program_tls.c		connections, with TLS or without (program_tls.h)
  *	program_openssl.c	TLS itself, a module that is loaded when it is wanted
@@ -48,6 +50,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 #include <zookeeper/zookeeper.h>
@@ -157,10 +160,12 @@ typedef struct Traffic
 /* The session.  There is one in the process, but it is handed around. */
 typedef struct Session
 {
-	/* the backend's side; program_main.c */
+	/* the backend's side; program_backend.c */
 	FrameBuffer in;
 	FrameBuffer out;
 	bool		is_out_urgent;	/* something in out is news for the backend */
+	int			nnotes;			/* lines for the log in out, NOTES_MAX at most */
+	int			nnotes_left_out;	/* since there were so many */
 	int64_t		wake_at;		/* when something is to be done next, if
 								 * nothing happens before */
 	SharedPage *page;
@@ -198,13 +203,19 @@ typedef struct Session
 	Move	   *move;			/* NULL before it is opened; program_move.c */
 } Session;
 
-/* ---- program_main.c ---- */
-
 /*
  * That memory, or the end of the program without it: the backend cannot be
  * told of what nobody waits for, and the end of the session removes its nodes.
  */
-extern void *program_need(void *memory);
+static inline void *
+program_need(void *memory)
+{
+	if (memory == NULL)
+		exit(1);
+	return memory;
+}
+
+/* ---- program_time.c ---- */
 
 /*
  * The pause ahead of another attempt, in milliseconds, when so many pauses were
@@ -214,34 +225,46 @@ extern void *program_need(void *memory);
 extern int64_t program_pause_ms(int64_t least_ms, int nbefore,
 								int64_t most_ms);
 
-/* Append a frame for the backend, which wakes it if it is urgent. */
-extern void program_put(Session *session, const Frame *frame,
-						const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent);
-
 /* At that time, at the latest, the loop is to go round again. */
 extern void program_wake_at(Session *session, int64_t at);
 
-/* Send the backend all that there is for it, as far as it reads. */
-extern void program_flush(Session *session);
+/* ---- program_backend.c ---- */
+
+/* Read what the backend has sent; or it has gone. */
+extern void backend_read(Session *session);
 
 /*
- * The library sends each request in two parts, its length first, and the
- * server would wake up for both of them, of all requests that go out together.
- * Held back until all are there they are one packet, as a rule.
+ * The backend has closed its end of the channel.  Before the session was opened
+ * there is nothing to do then but end.
  */
-extern void program_cork(const Session *session, bool is_corked);
-
-/* Interrupt the backend, if it wants that. */
-extern void program_interrupt(Session *session);
+extern void backend_note_end(Session *session);
 
 /* Has the backend sent nothing that is not read, and is it still there? */
-extern bool program_is_told_nothing(const Session *session);
+extern bool backend_is_told_nothing(const Session *session);
 
 /*
  * From now on the end of the backend ends this process at once, in an orderly
  * manner; exits if it has ended already.
  */
-extern void program_end_with_backend(void);
+extern void backend_end_with_it(void);
+
+/* Append a frame for the backend, which wakes it if it is urgent. */
+extern void backend_put(Session *session, const Frame *frame,
+						const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent);
+
+/* Send the backend all that there is for it, as far as it reads. */
+extern void backend_flush(Session *session);
+
+/* Interrupt the backend, if it wants that. */
+extern void backend_interrupt(Session *session);
+
+/*
+ * A line for the server's log, at DEBUG1, if the backend wants any.  It goes out
+ * with what is urgent next.  Texts of others need not be escaped: the backend
+ * does that.
+ */
+extern void backend_note(Session *session, const char *format,...)
+			__attribute__((format(printf, 2, 3)));
 
 /* ---- program_ask.c ---- */
 

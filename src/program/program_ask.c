@@ -117,7 +117,7 @@ program_ask(const FrameTaken *asking)
 	char		text[TLS_WHY_SIZE];
 
 	/* nobody else is there to whom it matters */
-	program_end_with_backend();
+	backend_end_with_it();
 	deadline = asking->frame.u.ask.until;
 	request_bytes = asking->frame.u.ask.request_bytes;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);

@@ -205,7 +205,7 @@ tell_waiter(Session *session, int type)
 		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN
 	};
 
-	program_put(session, &frame, NULL, true);
+	backend_put(session, &frame, NULL, true);
 	if (session->wait.is_set)
 		wait_forget(session);	/* it is used up */
 }
@@ -253,10 +253,10 @@ held_listed(Request *held)
 		held_is_queued(held))
 		return !held->is_unwanted &&
 			held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
-	program_put(session, &frame, NULL, true);
-	program_flush(session);
+	backend_put(session, &frame, NULL, true);
+	backend_flush(session);
 	if (!session->is_out_urgent)	/* it can read why */
-		program_interrupt(session);
+		backend_interrupt(session);
 	return false;
 }
 

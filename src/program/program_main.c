@@ -27,7 +27,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,16 +89,6 @@
 #define CLOSE_MS 3000
 #define ANSWER_MS 1500
 
-#define READ_SIZE (64 * 1024)
-
-/*
- * More bytes than this in one read are, as a rule, the deletes of some fifteen
- * locks or more, sent at the end of a transaction.  The backend does not wait
- * for their replies; its next task is to answer its own client.  If the
- * scheduler has given us the backend's processor we hand it back first.
- */
-#define BURST_SIZE 4096
-
 /* Where ps shows the state of the session (PROTOCOL_TITLE); NULL: nowhere. */
 static char *title;
 
@@ -122,10 +111,9 @@ static int	pause_between_rounds(Session *session, int64_t now,
 static bool is_end_next(const Session *session);
 static bool is_pause_due(const Session *session);
 static int	milliseconds_until_next(Session *session, int64_t now);
-static void read_backend(Session *session);
 static void take_frames(Session *session);
-static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
+static void cork(const Session *session, bool is_corked);
 static void show_session(const Session *session);
 
 int
@@ -149,6 +137,7 @@ main(int argc, char **argv)
 		 now = protocol_now())
 	{
 		serve(&session, now);
+		is_orphan = session.orphaned_at != 0;
 		show_session(&session);
 	}
 	if (session.names != NULL)
@@ -250,7 +239,7 @@ serve(Session *session, int64_t now)
 	keep_tick(session, now);
 	move_tick(session, now);
 	session_report(session);
-	program_flush(session);
+	backend_flush(session);
 	if (session->names != NULL)
 		polled[2].fd = names_descriptor(session->names);
 	if (session_is_opening(session))
@@ -268,21 +257,24 @@ serve(Session *session, int64_t now)
 	/* answers alone hardly ever lead to a request */
 	is_sending = polled[0].revents != 0 || !session->link.is_up;
 	if (is_sending)
-		program_cork(session, true);
+		cork(session, true);
 	if (polled[2].revents != 0)
 	{
 		session_take_names(session, now);
 		take_frames(session);
 	}
 	if (polled[0].revents & POLLRDHUP)
-		note_orphaned(session);
+		backend_note_end(session);
 	else if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
-		read_backend(session);
+	{
+		backend_read(session);
+		take_frames(session);
+	}
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
 	move_hear(session, &polled[3]);
 	if (is_sending)
-		program_cork(session, false);
+		cork(session, false);
 }
 
 /*
@@ -396,18 +388,6 @@ pause_between_rounds(Session *session, int64_t now, int library_ms)
 								  most_ms);
 }
 
-int64_t
-program_pause_ms(int64_t least_ms, int nbefore, int64_t most_ms)
-{
-	int64_t		pause_ms = least_ms;
-
-	while (nbefore-- > 0 && pause_ms < most_ms)
-		pause_ms *= 2;
-	if (pause_ms > most_ms)
-		pause_ms = most_ms > least_ms ? most_ms : least_ms;
-	return pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms);
-}
-
 /*
  * If the library has just made another socket, that was the beginning of an
  * attempt to connect.  Its word that the connection before is gone may come
@@ -440,7 +420,7 @@ wind_up(Session *session, int64_t now)
 
 	/* the backend is to hear why, if it listens */
 	session_report(session);
-	program_flush(session);
+	backend_flush(session);
 	if (is_heard_yet(session, now))
 		return false;
 	if (!session_may_live(session) || now >= end_deadline(session))
@@ -537,41 +517,6 @@ milliseconds_until_next(Session *session, int64_t now)
 	return session->wake_at > now ? (int) (session->wake_at - now) : 0;
 }
 
-void *
-program_need(void *memory)
-{
-	if (memory == NULL)
-		exit(1);
-	return memory;
-}
-
-void
-program_wake_at(Session *session, int64_t at)
-{
-	if (at < session->wake_at)
-		session->wake_at = at;
-}
-
-/* What the backend has sent; or it has gone. */
-static void
-read_backend(Session *session)
-{
-	FrameBuffer *in = &session->in;
-	ssize_t		received;
-
-	if (!frame_buffer_reserve(in, READ_SIZE))
-		exit(1);
-	received = recv(PROTOCOL_CHANNEL_FD, in->bytes + in->end,
-					in->size - in->end, MSG_DONTWAIT);
-	if (received > 0)
-		in->end += (size_t) received;
-	else if (received == 0 || (errno != EAGAIN && errno != EINTR))
-		note_orphaned(session);
-	if (in->end - in->start > BURST_SIZE)
-		sched_yield();
-	take_frames(session);
-}
-
 /* What has been read; but until there is a handle what is behind its opening stays. */
 static void
 take_frames(Session *session)
@@ -604,19 +549,10 @@ take_frames(Session *session)
 		/* any frame of ours tells it, too */
 		session->is_status_news = true;
 		session_report(session);
-		program_flush(session);
+		backend_flush(session);
 	}
 	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
 		exit(1);
-}
-
-/* Before it was opened there is nothing to do but end. */
-static void
-note_orphaned(Session *session)
-{
-	if (session->orphaned_at == 0)
-		session->orphaned_at = protocol_now();
-	is_orphan = true;
 }
 
 /* Each call reads one message, if it is there as a whole. */
@@ -665,8 +601,13 @@ is_end_next(const Session *session)
 		(int32_t) ntohl(head.code) == ZSESSIONCLOSEDREQUIRESASLAUTH;
 }
 
-void
-program_cork(const Session *session, bool is_corked)
+/*
+ * The library sends each request in two parts, its length first, and the
+ * server would wake up for both of them, of all requests that go out together.
+ * Held back until all are there they are one packet, as a rule.
+ */
+static void
+cork(const Session *session, bool is_corked)
 {
 	int			value = is_corked;
 
@@ -676,75 +617,3 @@ program_cork(const Session *session, bool is_corked)
 				   sizeof(value));
 }
 
-/* ---------------------------------------------------------------------
- * To the backend
- * ---------------------------------------------------------------------
- */
-
-void
-program_put(Session *session, const Frame *frame,
-			const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent)
-{
-	if (session->orphaned_at != 0)
-		return;
-	if (!frame_put(&session->out, frame, blobs))
-		exit(1);				/* the backend would wait for it for ever */
-	session->is_out_urgent |= is_urgent;
-}
-
-void
-program_flush(Session *session)
-{
-	FrameBuffer *out = &session->out;
-
-	while (session->is_out_urgent && session->orphaned_at == 0)
-	{
-		ssize_t		sent = send(PROTOCOL_CHANNEL_FD, out->bytes + out->start,
-								out->end - out->start,
-								MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (sent > 0)
-		{
-			frame_buffer_consume(out, (size_t) sent);
-			atomic_fetch_add(&session->page->nflushed, 1);
-			session->is_out_urgent = out->start < out->end;
-		}
-		else if (errno == EAGAIN)
-			return;
-		else if (errno != EINTR)
-			note_orphaned(session);
-	}
-}
-
-/*
- * The backend is the parent as long as it lives; and as long as its end of the
- * channel is open its number cannot have been given to anybody else.
- */
-void
-program_interrupt(Session *session)
-{
-	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
-
-	if (getppid() == session->open.backend_pid &&
-		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
-		interrupt_send(session->page, session->open.backend_pid);
-}
-
-bool
-program_is_told_nothing(const Session *session)
-{
-	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLIN, 0};
-
-	return session->in.start == session->in.end &&
-		poll(&channel, 1, 0) == 0;
-}
-
-void
-program_end_with_backend(void)
-{
-	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
-
-	prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
-	if (poll(&channel, 1, 0) == 1)
-		exit(0);
-}

@@ -120,6 +120,17 @@
 /* Of each message over the library's connection: its length, xid and zxid. */
 #define HEAD_SIZE (4 + 4 + 8)
 
+/* The words of what has become of other servers, for the log. */
+static const char *const outcome_words[] = {
+	[ZK_MOVE_NONE] = "none",
+	[ZK_MOVE_DONE] = "used from now on; the session is known there, or at its server",
+	[ZK_MOVE_SILENT] = "none of them answers",
+	[ZK_MOVE_UNKNOWN] = "the session is not known there, says",
+	[ZK_MOVE_TLS] = "no TLS with them"
+};
+_Static_assert(sizeof(outcome_words) / sizeof(outcome_words[0]) == ZK_MOVE_LAST + 1,
+			   "each outcome has its words");
+
 typedef enum MovePhase
 {
 	MOVE_NONE,					/* nothing else is wanted */
@@ -842,5 +853,6 @@ tell(Session *session, ZkMove outcome, const char *text)
 		frame_text(move->tls[0] != '\0' ? move->tls : NULL)
 	};
 
-	program_put(session, &frame, blobs, true);
+	backend_note(session, "other servers: %s: %s", outcome_words[outcome], text);
+	backend_put(session, &frame, blobs, true);
 }

@@ -231,7 +231,7 @@ count_undone(Session *session)
 	const Frame wake = {.kind = FRAME_WAKE};
 
 	atomic_fetch_add(&session->page->nundone, 1);
-	program_put(session, &wake, NULL, true);
+	backend_put(session, &wake, NULL, true);
 }
 
 /* ---------------------------------------------------------------------
@@ -487,6 +487,9 @@ request_defer(Request *request)
 	if (retry->delay_ms > session->status.session_timeout_ms / 4)
 		retry->delay_ms = session->status.session_timeout_ms / 4;
 	retry->due_at = now + retry->delay_ms;
+	backend_note(session, "asks again in %d ms to %s \"%s\": %s",
+				 retry->delay_ms, step_word(request->kind), request->path,
+				 code_words(request->answer.code));
 	if (retry->due_at < traffic->retry_at)
 		traffic->retry_at = retry->due_at;
 	return true;
@@ -510,6 +513,10 @@ request_put_off(Request *request)
 	}
 	if (retry->put_off_at == 0)
 	{
+		backend_note(session, "asks again to %s \"%s\": %s",
+					 step_word(request->kind), request->path,
+					 ahead != NULL ? "what was asked before was not executed" :
+					 code_words(request->answer.code));
 		retry->put_off_at = now;
 		session->is_status_news |= session->status.nput_off++ == 0;
 	}
@@ -814,7 +821,7 @@ put_reply(Request *request)
 		frame.u.reply.nchildren = 0;
 		blobs[1].length = blobs[2].length = 0;
 	}
-	program_put(request->session, &frame, blobs,
+	backend_put(request->session, &frame, blobs,
 				request->kind != REQUEST_CREATE ||
 				request->node_kind != ZK_EPHEMERAL_SEQUENTIAL);
 }

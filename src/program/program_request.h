@@ -204,6 +204,9 @@ extern bool step_after(Request *request);
  */
 extern bool step_is_led(RequestKind kind);
 
+/* What it does, as a verb for the log. */
+extern const char *step_word(RequestKind kind);
+
 /* What its last answer means. */
 extern AnswerMeaning step_meaning(const Request *request);
 

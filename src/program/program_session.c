@@ -68,6 +68,26 @@
  */
 #define USE_LOOK_MS 100
 
+/* The words of a reason of loss, for the log. */
+static const char *const loss_words[] = {
+	[ZK_LOSS_NONE] = "none",
+	[ZK_LOSS_EXPIRED] = "expired",
+	[ZK_LOSS_SILENCE] = "no contact for the session timeout",
+	[ZK_LOSS_AUTH] = "credentials refused",
+	[ZK_LOSS_RESOLVE] = "no address of a server",
+	[ZK_LOSS_PROTOCOL] = "no ZooKeeper server",
+	[ZK_LOSS_RESOURCES] = "no resources",
+	[ZK_LOSS_PROGRAM] = "program ended",
+	[ZK_LOSS_STANDSTILL] = "backend stood still",
+	[ZK_LOSS_UNANSWERED] = "no answers",
+	[ZK_LOSS_REFUSED] = "releases refused",
+	[ZK_LOSS_TLS] = "no TLS",
+	[ZK_LOSS_DEMAND] = "authentication demanded",
+	[ZK_LOSS_IDLE] = "idle"
+};
+_Static_assert(sizeof(loss_words) / sizeof(loss_words[0]) == ZK_LOSS_LAST + 1,
+			   "each loss has its words");
+
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
@@ -85,6 +105,8 @@ static void note_connected(Session *session, int state);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
+static void note_move(Session *session, ZkClientState state,
+					  ZkClientLoss loss);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
 static void say_why_it_ended(Session *session, const char *text);
@@ -200,6 +222,7 @@ connect_session(Session *session)
 		free(session->scheme);
 		session->credentials = session->scheme = NULL;
 	}
+	backend_note(session, "connects to %s", text);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
 }
 
@@ -618,6 +641,37 @@ session_check_connection(Session *session)
 		note_disconnected(session);
 }
 
+/* A line for the log: from which state to which, and why. */
+static void
+note_move(Session *session, ZkClientState state, ZkClientLoss loss)
+{
+	const FrameStatus *status = &session->status;
+	const char *from = protocol_state((ZkClientState) status->state);
+	const char *to = protocol_state(state);
+
+	switch (state)
+	{
+		case ZK_CLIENT_STARTING:
+		case ZK_CLIENT_CONNECTING:
+			break;				/* connect_session() has said to whom */
+		case ZK_CLIENT_CONNECTED:
+			backend_note(session, "%s -> %s: server \"%s\" grants session 0x%llx a timeout of %d ms",
+						 from, to, session->server,
+						 (unsigned long long) status->ticket.session_id,
+						 status->session_timeout_ms);
+			break;
+		case ZK_CLIENT_SUSPENDED:
+			backend_note(session, "%s -> %s: %s; lost in %lld ms unless it is connected again",
+						 from, to, session->last_error,
+						 (long long) (session->lost_deadline - protocol_now()));
+			break;
+		case ZK_CLIENT_LOST:
+			backend_note(session, "%s -> %s: %s: %s", from, to, loss_words[loss],
+						 session->last_error);
+			break;
+	}
+}
+
 /*
  * The one place where a session changes its state.  LOST is final.  The
  * backend reads of it before it is interrupted, and before the session is
@@ -636,16 +690,17 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 		status->suspended_at = status->lost_at;
 	if (state == ZK_CLIENT_CONNECTED)
 		status->suspended_at = 0;
+	note_move(session, state, loss);
 	status->state = state;
 	status->loss = loss;
 	session->is_status_news = true;
 	session_report(session);
 	if (state != ZK_CLIENT_LOST)
 		return;
-	program_flush(session);
+	backend_flush(session);
 	atomic_store(&session->page->lost, (uint32_t) loss);
 	if (loss != ZK_LOSS_IDLE)
-		program_interrupt(session);
+		backend_interrupt(session);
 }
 
 void
@@ -664,7 +719,7 @@ session_report(Session *session)
 		};
 
 		session->is_status_news = false;
-		program_put(session, &frame, blobs, true);
+		backend_put(session, &frame, blobs, true);
 	}
 }
 
@@ -924,7 +979,7 @@ look_if_idle(Session *session, int64_t now)
 		return;
 	if (now - idleness->since < idle_ms)
 		program_wake_at(session, idleness->since + idle_ms);
-	else if (program_is_told_nothing(session) &&
+	else if (backend_is_told_nothing(session) &&
 			 use_finish(session->page, use))
 		session_end(session, ZK_LOSS_IDLE);
 	else

@@ -60,37 +60,38 @@ static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
 
 /*
- * How a step is sent, what follows from its answer (NULL: nothing), and
+ * A verb for the log, how a step is sent, what follows from its answer (NULL: nothing), and
  * whether the leader has to answer it: see the functions below.
  */
 static const struct
 {
+	const char *word;
 	int			(*send) (Request *request);
 	bool		(*after) (Request *request);
 	bool		is_led;
 }			steps[] =
 
 {
-	[REQUEST_CREATE] = {send_create, NULL, true},
-	[REQUEST_LIST] = {send_list, after_list, false},
-	[REQUEST_GET] = {send_get, after_get, false},
-	[REQUEST_GET_ACL] = {send_get_acl, NULL, false},
-	[REQUEST_CHECK] = {send_check, NULL, true},
-	[REQUEST_SET] = {send_set, NULL, true},
-	[REQUEST_DELETE] = {send_delete, after_delete, true},
-	[REQUEST_LEAVE] = {send_delete, after_leave, true},
-	[REQUEST_LEAVE_CHECK] = {send_check, tell_left, true},
-	[REQUEST_HELD] = {send_list, held_listed, false},
-	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
-	[REQUEST_CREATE_GUARDED] = {send_create_guarded, NULL, true},
-	[REQUEST_MOVE] = {send_move, NULL, true},
-	[REQUEST_REPLACE] = {send_create, after_replace, true},
-	[REQUEST_REPLACE_FIND] = {send_get, after_replace_find, false},
-	[REQUEST_REPLACE_CHECK] = {send_check, after_replace_check, true},
-	[REQUEST_ERASE] = {send_erase, after_erase, false},
-	[REQUEST_UNWATCH] = {send_unwatch, after_unwatch, false},
-	[REQUEST_HEARTBEAT] = {send_sync, NULL, true},
-	[REQUEST_NUDGE] = {send_get, NULL, false},
+	[REQUEST_CREATE] = {"create", send_create, NULL, true},
+	[REQUEST_LIST] = {"list", send_list, after_list, false},
+	[REQUEST_GET] = {"read", send_get, after_get, false},
+	[REQUEST_GET_ACL] = {"read the ACL of", send_get_acl, NULL, false},
+	[REQUEST_CHECK] = {"check", send_check, NULL, true},
+	[REQUEST_SET] = {"set", send_set, NULL, true},
+	[REQUEST_DELETE] = {"delete", send_delete, after_delete, true},
+	[REQUEST_LEAVE] = {"delete", send_delete, after_leave, true},
+	[REQUEST_LEAVE_CHECK] = {"check", send_check, tell_left, true},
+	[REQUEST_HELD] = {"list", send_list, held_listed, false},
+	[REQUEST_DELETE_GUARDED] = {"delete nodes guarded by", send_delete_guarded, NULL, true},
+	[REQUEST_CREATE_GUARDED] = {"create", send_create_guarded, NULL, true},
+	[REQUEST_MOVE] = {"create", send_move, NULL, true},
+	[REQUEST_REPLACE] = {"create", send_create, after_replace, true},
+	[REQUEST_REPLACE_FIND] = {"read", send_get, after_replace_find, false},
+	[REQUEST_REPLACE_CHECK] = {"check the node that is replaced by", send_check, after_replace_check, true},
+	[REQUEST_ERASE] = {"look for", send_erase, after_erase, false},
+	[REQUEST_UNWATCH] = {"remove the watch of", send_unwatch, after_unwatch, false},
+	[REQUEST_HEARTBEAT] = {"sync", send_sync, NULL, true},
+	[REQUEST_NUDGE] = {"read", send_get, NULL, false},
 };
 
 int
@@ -129,9 +130,21 @@ step_after(Request *request)
 		(meaning == ANSWER_UNKNOWN && is_ours && request->session->link.is_up))
 		return request_defer(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
-		return true;			/* it goes out with the next connection */
+	{
+		/* it goes out with the next connection */
+		backend_note(request->session, "asks again with the next connection to %s \"%s\": %s",
+					 steps[request->kind].word, request->path,
+					 code_words(request->answer.code));
+		return true;
+	}
 	return steps[request->kind].after != NULL &&
 		steps[request->kind].after(request);
+}
+
+const char *
+step_word(RequestKind kind)
+{
+	return steps[kind].word;
 }
 
 bool
@@ -370,7 +383,7 @@ after_leave(Request *request)
 	if (!request->is_unwanted)
 		return tell_left(request);
 	if (request->answer.reply.result == ZK_NO_NODE && !request->is_in_doubt)
-		program_put(request->session, &frame, blobs, true);
+		backend_put(request->session, &frame, blobs, true);
 	return false;
 }
 

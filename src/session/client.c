@@ -73,6 +73,10 @@ struct ZkClient
 	bool		is_watch_used;	/* its event was here */
 	ZkWatchNews watch_news;		/* of it */
 	int			ngone;			/* LEAVEs for zklock_client_take_gone() */
+	char		notes[NOTES_MAX][NOTE_SIZE];	/* a ring, for
+												 * zklock_client_take_note() */
+	unsigned	nnotes;			/* that came, and */
+	unsigned	nnotes_taken;	/* those of them that were taken */
 
 	/*
 	 * Live requests by slot; a request's id is its generation in the high
@@ -98,6 +102,7 @@ static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
 static void take_move(ZkClient *client, const FrameTaken *taken);
+static void keep_note(ZkClient *client, const char *text);
 static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
@@ -298,6 +303,14 @@ zklock_client_uses(const ZkClient *client, const char *servers,
 }
 
 const char *
+zklock_client_take_note(ZkClient *client)
+{
+	if (client->nnotes_taken == client->nnotes)
+		return NULL;
+	return client->notes[client->nnotes_taken++ % NOTES_MAX];
+}
+
+const char *
 zklock_client_said_of_move(const ZkClient *client)
 {
 	return client->said_of_move;
@@ -419,6 +432,7 @@ put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
 	frame.u.open.follows_page = options->follows_configuration;
+	frame.u.open.wants_notes = has_auth && options->wants_notes;
 	return frame_put(buffer, &frame, blobs);
 }
 
@@ -499,6 +513,8 @@ take_frames(ZkClient *client)
 			take_watch(client, &taken);
 		else if (taken.frame.kind == FRAME_MOVE)
 			take_move(client, &taken);
+		else if (taken.frame.kind == FRAME_NOTE)
+			keep_note(client, taken.blobs[0]);
 		frame_buffer_consume(&client->channel.in, 0);
 	}
 	note_end(client);
@@ -559,6 +575,15 @@ take_move(ZkClient *client, const FrameTaken *taken)
 		frame_buffer_free(&client->opening);
 		client->opening = changed;
 	}
+}
+
+/* The latest ones are kept: what led to the end of a session is among them. */
+static void
+keep_note(ZkClient *client, const char *text)
+{
+	if (client->nnotes - client->nnotes_taken == NOTES_MAX)
+		client->nnotes_taken++;
+	copy_text(client->notes[client->nnotes++ % NOTES_MAX], NOTE_SIZE, text);
 }
 
 /*

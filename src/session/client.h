@@ -36,6 +36,7 @@ typedef struct ZkClientOptions
 									 * its queue nodes and nothing else */
 	bool		follows_configuration;	/* the servers and TLS change with it, as
 										 * the program sees (settings_page.h) */
+	bool		wants_notes;	/* zklock_client_take_note() will be called */
 } ZkClientOptions;
 
 /*
@@ -113,6 +114,13 @@ extern void zklock_client_move_to(ZkClient *client, const char *servers,
 /* Does it use these, as far as is known? */
 extern bool zklock_client_uses(const ZkClient *client, const char *servers,
 							   const char *tls);
+
+/*
+ * The next line for the server's log that the program has said and that was not
+ * taken yet, printable ASCII; NULL if there is none.  Valid until the next look
+ * at the session.
+ */
+extern const char *zklock_client_take_note(ZkClient *client);
 
 /*
  * What was said of the move in the status: the server that does not know the

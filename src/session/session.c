@@ -190,6 +190,7 @@ static void count_news(const ZkClientStatus *status,
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_refusal(const ZkClientStatus *status);
 static void log_move(const ZkClientStatus *status);
+static void log_notes(const ZkClientStatus *status);
 static void log_news(const ZkClientStatus *status, const NotedSession *before);
 
 /* ---------------------------------------------------------------------
@@ -658,7 +659,8 @@ start_session(void)
 		.servers = servers_setting,
 		.session_timeout_ms = session_timeout_setting,
 		.tls = zklock_session_tls(),
-		.follows_configuration = zklock_origin_is_configuration(&servers_origin)
+		.follows_configuration = zklock_origin_is_configuration(&servers_origin),
+		.wants_notes = message_level_is_interesting(DEBUG1)
 	};
 	ZkClientStatus status;
 
@@ -1158,6 +1160,7 @@ session_note_state(const ZkClientStatus *status)
 	NotedSession before = MySession.noted;
 	NotedSession *noted = &MySession.noted;
 
+	log_notes(status);
 	noted->nrefused = status->nrefused;
 	noted->nmoves = status->nmoves;
 	if (status->nmoves != before.nmoves && zklock_board_is_concerned())
@@ -1204,6 +1207,21 @@ state_since(const ZkClientStatus *status)
 	else if (status->state == ZK_CLIENT_LOST)
 		since = status->lost_at;
 	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), since - now);
+}
+
+/* What the program of the session has said for the log since it was last looked at. */
+static void
+log_notes(const ZkClientStatus *status)
+{
+	const char *note;
+
+	HOLD_INTERRUPTS();
+	while ((note = zklock_client_take_note(MySession.client)) != NULL)
+		ereport(DEBUG1,
+				(errmsg_internal("zklock: program of session 0x%llx: %s",
+								 (unsigned long long) status->session_id, note),
+				 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
 }
 
 /*

@@ -22,7 +22,8 @@ unit_sources() {
 		client) needs=(keep_word channel protocol contact) ;;
 		protocol) needs=(client keep_word channel contact) ;;
 		program_session | program_step | program_move)
-			needs=(program_request program_follow program_code answer protocol keep_word
+			needs=(program_request program_follow program_code program_backend program_time
+				answer protocol keep_word
 				contact recipe_node servers program_names settings_page)
 			[[ $module == program_move ]] || needs+=(program_move)
 			[[ $module == program_step ]] || needs+=(program_step)

@@ -743,7 +743,7 @@ next_frame(void)
 	FrameTaken	taken = {0};
 	ssize_t		received;
 
-	program_flush(session);
+	backend_flush(session);
 	if (of != nsessions)
 	{
 		frame_buffer_free(&in);

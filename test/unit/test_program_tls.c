@@ -43,14 +43,6 @@ static ServerAddress address;
  * ---------------------------------------------------------------------
  */
 
-void *
-program_need(void *memory)
-{
-	if (memory == NULL)
-		abort();
-	return memory;
-}
-
 zhandle_t *
 zookeeper_init(const char *host, watcher_fn fn, int recv_timeout,
 			   const clientid_t *clientid, void *context, int flags)

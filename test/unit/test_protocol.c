@@ -135,6 +135,9 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("127.0.0.1:1");
 			blobs[1] = frame_text("127.0.0.1:2");
 			break;
+		case FRAME_NOTE:
+			blobs[0] = frame_text("a line\n%s");
+			break;
 		case FRAME_SERVERS:
 			frame.u.servers.follows_page = (int32_t) choose(2);
 			blobs[0] = frame_text("127.0.0.1:1");
@@ -389,6 +392,9 @@ static const struct
 	{FRAME_COMPLETE, FRAME_MOVE, {"a", "b", "c"}, "with TLS"},
 	{FRAME_COMPLETE, FRAME_MOVE, {NULL, "b", NULL}, "without TLS, and a word"},
 	{FRAME_INVALID, FRAME_MOVE, {"a", NULL, "c"}, "without servers"},
+	{FRAME_COMPLETE, FRAME_NOTE, {"a", NULL, NULL}, "with a text"},
+	{FRAME_INVALID, FRAME_NOTE, {NULL, NULL, NULL}, "without one"},
+	{FRAME_INVALID, FRAME_NOTE, {"a", "b", NULL}, "with two"},
 	{FRAME_COMPLETE, FRAME_ANSWER, {"a", "b", NULL}, "with both"},
 	{FRAME_COMPLETE, FRAME_ANSWER, {NULL, NULL, NULL}, "that says nothing"},
 	{FRAME_INVALID, FRAME_ANSWER, {"a", "b", "c"}, "with a third text"},

@@ -1,0 +1,179 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_backend.c
+ *	  The program's end of the channel to its backend: what is sent and read,
+ *	  the interrupt, and the lines for the server's log.
+ *
+ * What is not urgent stays in the buffer until something urgent goes out with
+ * it.  So a line for the log costs no system call.  Their number is bounded,
+ * for a backend may not read for hours.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define READ_SIZE (64 * 1024)
+
+/*
+ * More bytes than this in one read are, as a rule, the deletes of some fifteen
+ * locks or more, sent at the end of a transaction.  The backend does not wait
+ * for their replies; its next task is to answer its own client.  If the
+ * scheduler has given us the backend's processor we hand it back first.
+ */
+#define BURST_SIZE 4096
+
+/* ---------------------------------------------------------------------
+ * From the backend
+ * ---------------------------------------------------------------------
+ */
+
+void
+backend_read(Session *session)
+{
+	FrameBuffer *in = &session->in;
+	ssize_t		received;
+
+	if (!frame_buffer_reserve(in, READ_SIZE))
+		exit(1);
+	received = recv(PROTOCOL_CHANNEL_FD, in->bytes + in->end,
+					in->size - in->end, MSG_DONTWAIT);
+	if (received > 0)
+		in->end += (size_t) received;
+	else if (received == 0 || (errno != EAGAIN && errno != EINTR))
+		backend_note_end(session);
+	if (in->end - in->start > BURST_SIZE)
+		sched_yield();
+}
+
+void
+backend_note_end(Session *session)
+{
+	if (session->orphaned_at == 0)
+		session->orphaned_at = protocol_now();
+}
+
+bool
+backend_is_told_nothing(const Session *session)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLIN, 0};
+
+	return session->in.start == session->in.end &&
+		poll(&channel, 1, 0) == 0;
+}
+
+void
+backend_end_with_it(void)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
+
+	prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
+	if (poll(&channel, 1, 0) == 1)
+		exit(0);
+}
+
+/* ---------------------------------------------------------------------
+ * To the backend
+ * ---------------------------------------------------------------------
+ */
+
+void
+backend_put(Session *session, const Frame *frame,
+			const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent)
+{
+	if (session->orphaned_at != 0)
+		return;
+	if (!frame_put(&session->out, frame, blobs))
+		exit(1);				/* the backend would wait for it for ever */
+	session->is_out_urgent |= is_urgent;
+}
+
+void
+backend_flush(Session *session)
+{
+	FrameBuffer *out = &session->out;
+
+	while (session->is_out_urgent && session->orphaned_at == 0)
+	{
+		ssize_t		sent = send(PROTOCOL_CHANNEL_FD, out->bytes + out->start,
+								out->end - out->start,
+								MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent > 0)
+		{
+			frame_buffer_consume(out, (size_t) sent);
+			atomic_fetch_add(&session->page->nflushed, 1);
+			session->is_out_urgent = out->start < out->end;
+			if (!session->is_out_urgent)
+				session->nnotes = 0;
+		}
+		else if (errno == EAGAIN)
+			return;
+		else if (errno != EINTR)
+			backend_note_end(session);
+	}
+}
+
+/*
+ * The backend is the parent as long as it lives; and as long as its end of the
+ * channel is open its number cannot have been given to anybody else.
+ */
+void
+backend_interrupt(Session *session)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
+
+	if (getppid() == session->open.backend_pid &&
+		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
+		interrupt_send(session->page, session->open.backend_pid);
+}
+
+/* ---------------------------------------------------------------------
+ * Lines for the server's log
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Nobody waits for a line: without memory, or when the backend has not read so
+ * many, there is none.
+ */
+void
+backend_note(Session *session, const char *format,...)
+{
+	const Frame frame = {.kind = FRAME_NOTE};
+	char		text[NOTE_SIZE];
+	va_list		args;
+
+	if (!session->open.wants_notes || session->orphaned_at != 0)
+		return;
+	if (session->nnotes == NOTES_MAX)
+	{
+		session->nnotes_left_out++;
+		return;
+	}
+	if (session->nnotes_left_out > 0 && session->nnotes == 0)
+	{
+		snprintf(text, sizeof(text), "left out %d lines, which the backend did not read in time",
+				 session->nnotes_left_out);
+		session->nnotes_left_out = 0;
+		session->nnotes++;
+		(void) frame_put(&session->out, &frame,
+						 (FrameBlob[FRAME_NBLOBS]) {frame_text(text)});
+	}
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	session->nnotes++;
+	(void) frame_put(&session->out, &frame,
+					 (FrameBlob[FRAME_NBLOBS]) {frame_text(text)});
+}

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_time.c
+ *	  The session's program: when something is to be done next.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <stdlib.h>
+
+void
+program_wake_at(Session *session, int64_t at)
+{
+	if (at < session->wake_at)
+		session->wake_at = at;
+}
+
+int64_t
+program_pause_ms(int64_t least_ms, int nbefore, int64_t most_ms)
+{
+	int64_t		pause_ms = least_ms;
+
+	while (nbefore-- > 0 && pause_ms < most_ms)
+		pause_ms *= 2;
+	if (pause_ms > most_ms)
+		pause_ms = most_ms > least_ms ? most_ms : least_ms;
+	return pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms);
+}

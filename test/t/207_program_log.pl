@@ -1,0 +1,59 @@
+
+# What a session's program has to tell reaches the server's log, if the session was opened
+# with log_min_messages at debug1: each state of the session, and why.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $node = cluster('berlin', $zk, servers => $proxy->address,
+	'zklock.session_timeout' => '4s');
+my $address = $proxy->address;
+my $from = 0;
+
+# The log from there on, and the program's lines in it.
+sub log_text () { return substr slurp_file($node->logfile), $from; }
+sub lines ()
+{
+	my @lines = log_text() =~ /DEBUG:  zklock: program of session 0x[0-9a-f]+: (.*)/g;
+	return @lines;
+}
+
+# Wait for a line; the session looks now and then, as only its own process writes the log.
+sub wait_for_line ($session, $pattern, $what)
+{
+	assert_soon { $session->query('SELECT 1; SELECT zk_is_held(\'told\')'); grep { /$pattern/ } lines() } $what, 60;
+	return;
+}
+
+my $session = background($node);
+
+subtest 'from its beginning to its end' => sub {
+	$session->query_safe("SET log_min_messages = debug1");
+	$session->query_safe("SELECT zk_lock('told')");
+	wait_for_line($session, qr/^connects to \Q$address\E$/, 'to whom it connects');
+	wait_for_line($session, qr/^connecting -> connected: server "\Q$address\E" grants session 0x[0-9a-f]+ a timeout of 4000 ms$/,
+		'that it is connected, for how long');
+	$proxy->reset_connections;
+	wait_for_line($session, qr/^connected -> suspended: Server "\Q$address\E" closed the connection; lost in \d+ ms unless it is connected again$/,
+		'that it is suspended, and why');
+	wait_for_line($session, qr/^suspended -> connected: server "\Q$address\E"/, 'that it is connected again');
+	$proxy->go_away;
+	wait_for_line($session, qr/^suspended -> lost: no contact for the session timeout: /, 'that it is lost, and why');
+	$proxy->heal;
+	$session->query('SELECT zk_unlock_all()');
+};
+
+subtest 'not without being asked' => sub {
+	my $other = background($node);
+	$from = -s $node->logfile;
+	$other->query_safe("SELECT zk_lock('told')");
+	$proxy->reset_connections;
+	assert_soon { $other->query_safe('SELECT 1'); log_text() =~ /is connected again/ } 'it is back', 60;
+	is(scalar lines(), 0, 'no line of the program');
+	$other->quit;
+};
+$session->quit;
+
+done_testing();
