@@ -195,103 +195,71 @@ END;
 COMMENT ON FUNCTION _zk_path_modes(text, text) IS
 'Part of zk_lock_path(): the modes for _zk_path_names(); mode is that of the name itself.';
 
-CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
+CREATE FUNCTION zk_lock_path(
+	name text,
+	timeout interval DEFAULT NULL,
+	mode text DEFAULT 'exclusive')
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_lock(
-	_zk_path_names(zk_lock_path.name), zk_lock_path.timeout,
-	_zk_path_modes(zk_lock_path.name, 'exclusive')))[1];
+	_zk_path_names(zk_lock_path.name),
+	zk_lock_path.timeout,
+	_zk_path_modes(zk_lock_path.name, zk_lock_path.mode)))[1];
 
-COMMENT ON FUNCTION zk_lock_path(text, interval) IS
-'Takes a lock exclusively and its ancestors shared, all or none: for a/b/c that is a and a/b shared, a/b/c exclusive. So whoever holds a exclusively keeps others from all below it. timeout and lock_timeout bound the whole call. Returns the token of the lock itself. Release with zk_unlock_path().';
+COMMENT ON FUNCTION zk_lock_path(text, interval, text) IS
+'Takes a lock and its ancestors, all or none: for a/b/c that is a and a/b shared, and a/b/c in the mode given. So an exclusive holder of a keeps others from all names below it; a shared one keeps no writers out. timeout and lock_timeout bound the whole call. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
 
-CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN (zk_lock(
-	_zk_path_names(zk_lock_path_shared.name), zk_lock_path_shared.timeout,
-	_zk_path_modes(zk_lock_path_shared.name, 'shared')))[1];
-
-COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
-'Like zk_lock_path(), but the lock itself is shared too. It does not keep out writers below it: for that take zk_lock_path(). Release with zk_unlock_path_shared().';
-
-CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
+CREATE FUNCTION zk_xact_lock_path(
+	name text,
+	timeout interval DEFAULT NULL,
+	mode text DEFAULT 'exclusive')
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN (zk_xact_lock(
-	_zk_path_names(zk_xact_lock_path.name), zk_xact_lock_path.timeout,
-	_zk_path_modes(zk_xact_lock_path.name, 'exclusive')))[1];
+	_zk_path_names(zk_xact_lock_path.name),
+	zk_xact_lock_path.timeout,
+	_zk_path_modes(zk_xact_lock_path.name, zk_xact_lock_path.mode)))[1];
 
-COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
+COMMENT ON FUNCTION zk_xact_lock_path(text, interval, text) IS
 'Like zk_lock_path(), but of transaction scope.';
 
-CREATE FUNCTION zk_xact_lock_path_shared(name text, timeout interval DEFAULT NULL)
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN (zk_xact_lock(
-	_zk_path_names(zk_xact_lock_path_shared.name), zk_xact_lock_path_shared.timeout,
-	_zk_path_modes(zk_xact_lock_path_shared.name, 'shared')))[1];
-
-COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
-'Like zk_lock_path_shared(), but of transaction scope.';
-
-CREATE FUNCTION zk_try_lock_path(name text, timeout interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock_path(
+	name text,
+	timeout interval DEFAULT '0',
+	mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_lock(
-	_zk_path_names(zk_try_lock_path.name), zk_try_lock_path.timeout,
-	_zk_path_modes(zk_try_lock_path.name, 'exclusive'));
+	_zk_path_names(zk_try_lock_path.name),
+	zk_try_lock_path.timeout,
+	_zk_path_modes(zk_try_lock_path.name, zk_try_lock_path.mode));
 
-COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
+COMMENT ON FUNCTION zk_try_lock_path(text, interval, text) IS
 'Like zk_try_lock(text), for the locks of zk_lock_path().';
 
-CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_try_lock(
-	_zk_path_names(zk_try_lock_path_shared.name), zk_try_lock_path_shared.timeout,
-	_zk_path_modes(zk_try_lock_path_shared.name, 'shared'));
-
-COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
-'Like zk_try_lock_path(), but the lock itself is shared too.';
-
-CREATE FUNCTION zk_try_xact_lock_path(name text, timeout interval DEFAULT '0')
+CREATE FUNCTION zk_try_xact_lock_path(
+	name text,
+	timeout interval DEFAULT '0',
+	mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_try_xact_lock(
-	_zk_path_names(zk_try_xact_lock_path.name), zk_try_xact_lock_path.timeout,
-	_zk_path_modes(zk_try_xact_lock_path.name, 'exclusive'));
+	_zk_path_names(zk_try_xact_lock_path.name),
+	zk_try_xact_lock_path.timeout,
+	_zk_path_modes(zk_try_xact_lock_path.name, zk_try_xact_lock_path.mode));
 
-COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
+COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
 'Like zk_try_lock_path(), but of transaction scope.';
 
-CREATE FUNCTION zk_try_xact_lock_path_shared(name text, timeout interval DEFAULT '0')
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_try_xact_lock(
-	_zk_path_names(zk_try_xact_lock_path_shared.name), zk_try_xact_lock_path_shared.timeout,
-	_zk_path_modes(zk_try_xact_lock_path_shared.name, 'shared'));
-
-COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
-'Like zk_try_lock_path_shared(), but of transaction scope.';
-
-CREATE FUNCTION zk_unlock_path(name text)
+CREATE FUNCTION zk_unlock_path(name text, mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN zk_unlock(
-	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'));
+	_zk_path_names(zk_unlock_path.name),
+	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
 
-COMMENT ON FUNCTION zk_unlock_path(text) IS
-'Releases one hold of each lock that zk_lock_path() takes: true. False, and a warning for each that was not held or had been lost.';
-
-CREATE FUNCTION zk_unlock_path_shared(name text)
-RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_unlock(
-	_zk_path_names(zk_unlock_path_shared.name), _zk_path_modes(zk_unlock_path_shared.name, 'shared'));
-
-COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
-'Like zk_unlock_path(), for zk_lock_path_shared().';
+COMMENT ON FUNCTION zk_unlock_path(text, text) IS
+'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode: true. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean

@@ -215,10 +215,10 @@ SELECT zk_fencing_token('several/db/table') = :token AS leaf;
 SELECT name, mode, session_holds FROM zk_session_locks ORDER BY token;
 SELECT pg_temp.queue('several') AS several, pg_temp.queue('several/db') AS db, pg_temp.queue('several/db/table') AS "table";
 -- Another below the same ancestors, which are then held twice.
-SELECT zk_try_lock_path('several/db/other'), zk_lock_path_shared('several/db/third') > 0 AS token;
+SELECT zk_try_lock_path('several/db/other'), zk_lock_path('several/db/third', mode => 'shared') > 0 AS token;
 TABLE holds;
 SELECT zk_unlock_path('several/db/table');
-SELECT zk_unlock_path('several/db/other'), zk_unlock_path_shared('several/db/third');
+SELECT zk_unlock_path('several/db/other'), zk_unlock_path('several/db/third', 'shared');
 TABLE holds;
 -- A name without ancestors is itself.
 SELECT zk_lock_path('several') > 0 AS token, zk_try_lock_path('several', '1 second');
@@ -237,12 +237,12 @@ SELECT zk_unlock_path('several/db');
 -- The forms of transaction scope
 BEGIN;
 SELECT zk_xact_lock_path('several/db') > 0 AS token, zk_try_xact_lock_path('several/db/a'),
-	zk_xact_lock_path_shared('several/db/b') > 0 AS token, zk_try_xact_lock_path_shared('several/db/c');
+	zk_xact_lock_path('several/db/b', mode => 'shared') > 0 AS token, zk_try_xact_lock_path('several/db/c', mode => 'shared');
 TABLE holds;
 SELECT zk_unlock_path('several/db');
 COMMIT;
 TABLE holds;
-SELECT zk_try_lock_path_shared('several/db'), zk_unlock_path_shared('several/db');
+SELECT zk_try_lock_path('several/db', mode => 'shared'), zk_unlock_path('several/db', 'shared');
 TABLE holds;
 -- None of several is kept.
 SET zklock.keep = '1 h';
@@ -261,9 +261,14 @@ SELECT zk_unlock_path(NULL);
 SELECT zk_lock_path('several//db');
 SELECT zk_lock_path('several/db/');
 SELECT zk_lock_path('');
-SELECT zk_unlock_path_shared('/several');
+SELECT zk_unlock_path('/several', 'shared');
 SELECT zk_try_lock_path('several/db', NULL);
 SELECT zk_lock_path('several/db', '-1 s');
+SELECT zk_lock_path('several/db', mode => 'share');
+\echo :SQLSTATE
+SELECT zk_try_xact_lock_path('several/db', mode => NULL);
+\echo :SQLSTATE
+SELECT zk_unlock_path('several/db', '1 s');
 -- nothing of it is left
 TABLE holds;
 SELECT zk_disconnect();

@@ -231,8 +231,8 @@ subtest 'one deadline for all' => sub {
 subtest 'a name and its ancestors' => sub {
 	my @forms = (
 		"zk_%slock_path('sev/a')", "zk_%slock_path('sev/a/b')",
-		"zk_%slock_path('sev/a/d')", "zk_%slock_path_shared('sev/a')",
-		"zk_%slock_path_shared('sev/a/b')", "zk_%slock('sev/a')",
+		"zk_%slock_path('sev/a/d')", "zk_%slock_path('sev/a', mode => 'shared')",
+		"zk_%slock_path('sev/a/b', mode => 'shared')", "zk_%slock('sev/a')",
 		"zk_%slock_shared('sev/a')", "zk_%slock('sev/a/b')");
 	#                     a  a/b a/d Sa Sa/b Xa Sa' Xa/b
 	my %compatible = (

@@ -26,7 +26,7 @@ my @tries = (
 	[ "zk_try_lock(ARRAY['asked', 'asked too'], '300ms')" ],
 	[ "zk_try_xact_lock(ARRAY['asked', 'asked too'], '300ms')" ],
 	[ "zk_try_lock_path('asked/below', '300ms')" ],
-	[ "zk_try_xact_lock_path_shared('asked/below', '300ms')" ],
+	[ "zk_try_xact_lock_path('asked/below', '300ms', mode => 'shared')" ],
 	[ "zk_try_lock('asked', '1 hour')", 'lock_timeout' ],
 	[ "zk_try_lock('asked')", 'lock_timeout' ],
 	[ "zk_try_lock('asked')", 'zklock.connect_timeout' ],

@@ -24,7 +24,7 @@ sub documented
 		my ($what, $who) = $row =~ /^\| (`_?zk_.*?) \| (.*?) \|/ or next;
 		my @names = $what =~ /`(_?zk_[^`]+)`/g;
 		my @suffixes = $what =~ /`(_(?!zk_)[^`]+)`/g;
-		@names = map { my $name = $_; map { $name . $_ } '', @suffixes, '_path_shared' } @names
+		@names = map { my $name = $_; map { $name . $_ } '', @suffixes } @names
 		  if @suffixes;
 		$users{$_} = $who foreach @names;
 	}

@@ -190,7 +190,7 @@ subtest 'session scope is refused' => sub {
 	($clerk, my $next) = map { session($pooler, user => 'clerk') } 1 .. 2;
 	foreach my $call (
 		"SELECT zk_lock('right')", "SELECT zk_lock(ARRAY['right'])",
-		"SELECT zk_try_lock_path_shared('right')", "CALL zk_commit_and_lock('right')")
+		"SELECT zk_try_lock_path('right', mode => 'shared')", "CALL zk_commit_and_lock('right')")
 	{
 		assert_query($clerk, $call, '0A000', "$call is refused");
 		is($next->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the next client has no lock');
