@@ -83,7 +83,6 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 	const char *code = reply->code_text;
 	ZkClientStatus status;
 	char	   *znode = zklock_text_quotable(path);
-	int			sqlstate = sqlstate_of(reply->result);
 	const char *problem = "request to ZooKeeper failed";
 	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
 
@@ -98,7 +97,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 				session_note_loss(&status);
 			}
 			ereport(ERROR,
-					(errcode(sqlstate),
+					(errcode(sqlstate_of(ZK_SESSION_LOST)),
 					 errmsg("could not %s: the ZooKeeper session was lost", doing),
 					 errdetail("%s", LastLoss.text),
 					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
@@ -106,7 +105,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 		case ZK_NO_AUTH:
 			if (zklock_session_has_credentials() && strcmp(code, "invalid acl") == 0)
 				ereport(ERROR,
-						(errcode(sqlstate),
+						(errcode(sqlstate_of(ZK_NO_AUTH)),
 						 errmsg("could not %s: ZooKeeper knows no credentials of this session",
 								doing),
 						 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
@@ -139,7 +138,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			break;
 	}
 	ereport(ERROR,
-			(errcode(sqlstate),
+			(errcode(sqlstate_of(reply->result)),
 			 errmsg("could not %s: %s", doing, problem),
 			 errdetail("ZooKeeper said of znode \"%s\": %s.", znode, code),
 			 errhint("%s", hint)));

@@ -71,6 +71,9 @@ sub kinds
 	return map { $of{$_} // die "what is $_?" } grep { !/^DEBUG/ } $levels =~ /\b([A-Z][A-Z_]+\d?)\b/g;
 }
 
+# The SQLSTATEs of what ZooKeeper answers, which are in a table of their own.
+my %sqlstate_of_result = Pages::slurp("$top/src/common/answer.c") =~ /\bROW\((ZK_\w+),[^)]*"(\w{5})"\)/g;
+
 # "kind: message" of all that a user may meet.
 sub messages_of_source
 {
@@ -82,9 +85,9 @@ sub messages_of_source
 	foreach my $call (calls($text, 'ereport'))
 	{
 		my ($levels, $rest) = $call =~ /^(.*?),(.*)/s;
-		my ($name) = $rest =~ /\berrcode\((ERRCODE_\w+)\)/;
+		my ($name) = $rest =~ /\berrcode\((?:sqlstate_of\()?((?:ERRCODE|ZK)_\w+)\)/;
 		my @codes =
-			$name ? $sqlstate{$name}
+			$name ? $sqlstate{$name} // $sqlstate_of_result{$name}
 		  : $rest =~ /errcode_for_file_access/ ? qw(58P01 42501 58030)
 		  : 'XX000';
 		foreach my $message (calls($rest, 'errmsg|errmsg_internal|errmsg_plural'))
@@ -124,8 +127,10 @@ sub messages_of_source
 		push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g;
 		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: " . literal($2 =~ s/^[^"]*//r) : () }
 		  $text =~ /[{\t](ERRCODE_\w+,\s*"(?:[^"\\]|\\.)*")/g;
-		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: could not …: " . literal($2 =~ s/^[^"]*//r) : () }
-		  $text =~ /sqlstate = (ERRCODE_\w+;\s*(?:const char \*)?problem = "[^"]*")/g;
+		push @found, map { /^(ZK_\w+)(.*)/s ? "$sqlstate_of_result{$1}: could not …: " . literal($2 =~ s/^[^"]*//r) : () }
+		  $text =~ /case (ZK_\w+:\s*problem = "[^"]*")/g;
+		push @found, map { "$sqlstate_of_result{ZK_FAILED}: could not …: " . literal($_) }
+		  $text =~ /const char \*problem = ("[^"]*")/g;
 		@found = grep { !/could not …: …$/ } @found;
 	}
 	return grep { !/^[\w ]+: (?:…\.?)?$/ } @found;
