@@ -108,6 +108,7 @@ OBJS = \
 	src/functions/hold.o \
 	src/functions/lease.o \
 	src/functions/lease_worker.o \
+	src/functions/lease_sweep.o \
 	src/functions/loss_notice.o \
 	src/functions/worker.o \
 	src/functions/recall_ask.o \
@@ -115,7 +116,12 @@ OBJS = \
 	src/lock/hooks.o \
 	src/lock/cancel.o \
 	src/lock/durable.o \
+	src/lock/lease_take.o \
+	src/lock/lease_renew.o \
+	src/lock/lease_guard.o \
 	src/lock/lease_node.o \
+	src/lock/lease_known.o \
+	src/lock/lease_names.o \
 	src/lock/lease_binding.o \
 	src/lock/lock.o \
 	src/lock/lock_proof.o \

@@ -46,7 +46,10 @@ typedef struct Seen
 	int64		since;			/* protocol_now() */
 } Seen;
 
-/* NULL until there is one. */
+/*
+ * Seen; NULL until there is one.  It belongs to the backend, whatever its
+ * session: a version goes on being timed when the session was lost.
+ */
 static HTAB *all_seen;
 
 /* Beyond so many all are forgotten: they are deleted a term later then. */
@@ -126,8 +129,9 @@ zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 	one->token = reply->czxid;
 	one->version = reply->version;
 	one->mtime_ms = reply->mtime_ms;
-	one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
-		Min(one->who.ttl_ms, ZK_TERM_MAX);
+	one->ttl_ms = ZK_TERM_MAX;
+	if (one->who.ttl_ms >= 0)
+		one->ttl_ms = Min(one->who.ttl_ms, ZK_TERM_MAX);
 	return true;
 }
 
@@ -171,13 +175,32 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 	zklock_expiry_log(lock_path, leased);
 	if (!zklock_expiry_remove(trip, leased, &is_gone))
 		return false;
-	if (is_gone && leased->who.owner != NULL)
-		zklock_stat_count(ZK_STAT_LEASE_END);	/* else it was counted then */
-
-	/* renewed meanwhile, or refused: in a term again, which may be forged */
-	*look_at = is_gone ? 0 :
-		Min(*look_at, protocol_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
+	zklock_expiry_note_end(leased, is_gone, look_at);
 	return true;
+}
+
+/* One without an owner was given up, and was counted then. */
+void
+zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
+{
+	if (message_level_is_interesting(DEBUG1))
+		ereport(DEBUG1,
+				(errmsg_internal("zklock: lease \"%s\", token " INT64_FORMAT ": %s",
+								 leased->path, leased->token,
+								 is_gone ? "deleted: its term was over" :
+								 "not deleted: it was renewed meanwhile, or ZooKeeper refused")));
+	if (is_gone)
+	{
+		if (leased->who.owner != NULL)
+			zklock_stat_count(ZK_STAT_LEASE_END);
+		*look_at = ZK_LOOK_NOW;
+	}
+	else
+	{
+		/* in a term again, which may be forged */
+		*look_at = Min(*look_at,
+					   protocol_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
+	}
 }
 
 bool

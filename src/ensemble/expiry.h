@@ -41,6 +41,9 @@ typedef struct ZkLeased
 	ZkNodeData	who;
 } ZkLeased;
 
+/* When to look at a queue again: now, for a lease ahead is gone. */
+#define ZK_LOOK_NOW 0
+
 /*
  * The leased ones among the children of a lock's znode, in order: names,
  * palloc'ed.
@@ -84,12 +87,19 @@ extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
 
 /*
  * Delete that one if its term is over, with a line in the log.  *look_at: the
- * earlier of what it was and when that one may be over (protocol_now());
- * 0: it is gone, and the queue is to be listed again.  Result as
+ * earlier of what it was and when that one may be over (protocol_now()), or
+ * ZK_LOOK_NOW: it is gone, and the queue is to be listed again.  Result as
  * zklock_expiry_remove().
  */
 extern bool zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 							  const ZkLeased *leased, int64 *look_at);
+
+/*
+ * The delete of that one, whose term was over, was answered: is it gone?  Sets
+ * *look_at likewise.
+ */
+extern void zklock_expiry_note_end(const ZkLeased *leased, bool is_gone,
+								   int64 *look_at);
 
 /*
  * A line for the log that one is about to be deleted, whose term is over: it

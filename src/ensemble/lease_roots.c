@@ -10,7 +10,7 @@
  * and in a file of the data directory: a lease outlives a restart of the
  * server.  The file is written before the lease is made.
  *
- * Where no names of locks are (lease_worker.c), the root is idle.  When all are
+ * Where no names of locks are (lease_names.c), the root is idle.  When all are
  * the worker sleeps, without a session, until a backend has written a name and
  * wakes it.  A look of the worker's that began before a backend's note says
  * nothing of what came behind the note, and a look behind the wake sees the

@@ -47,7 +47,7 @@
 #include "contender.h"
 #include "durable.h"
 #include "hooks.h"
-#include "lease_node.h"
+#include "lease_known.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
@@ -390,7 +390,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 	ZkBounds	bounds = zklock_bounds_of_task();
 
 	*is_other = false;
-	zklock_lease_distrust(token);
+	zklock_known_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
 	entries = zklock_read_queue(&bounds, zklock_name_path, name, true,

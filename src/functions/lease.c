@@ -16,8 +16,11 @@
 #include "args.h"
 #include "durable.h"
 #include "hooks.h"
-#include "lease_node.h"
+#include "lease_guard.h"
+#include "lease_known.h"
+#include "lease_renew.h"
 #include "lease_roots.h"
+#include "lease_take.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
@@ -32,6 +35,9 @@ PG_FUNCTION_INFO_V1(zk_release_lease);
 PG_FUNCTION_INFO_V1(zk_require_lease);
 PG_FUNCTION_INFO_V1(zk_leader);
 
+static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo);
+static ZkLeasing read_token(FunctionCallInfo fcinfo);
+static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
 static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
@@ -41,97 +47,80 @@ static void log_lease(const ZkLeasing *leasing, const char *done);
 Datum
 zk_try_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
-	int64		timeout_ms;
+	ZkLeaseTaking taking = read_taking(fcinfo);
+	ZkLeasing  *leasing = &taking.leasing;
 
-	leasing.owner = read_line(fcinfo, 1, "owner",
-							  "Say who renews the lease: the same text in each call, and nobody else's.");
-	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
-	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
-	if (!PG_ARGISNULL(4))
-		leasing.note = read_line(fcinfo, 4, "data",
-								 "Write in one line what others want to know of the owner.");
-	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
-	zklock_args_require(fcinfo, 6, "bound", NULL);
-	leasing.is_bound = PG_GETARG_BOOL(6);
-	leasing.bounds = zklock_bounds_of_wait(timeout_ms);
-
-	/* a bad name needs no connection */
-	pfree(zklock_name_path(leasing.name, NULL));
-	if (zklock_token(leasing.name) != 0)
+	if (zklock_token(leasing->name) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held by this session", leasing.name),
+				 errmsg("lock \"%s\" is held by this session", leasing->name),
 				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
 				 errhint("Release the lock first.")));
-	zklock_drop_kept(leasing.name); /* we do not stand in our own way */
+	zklock_drop_kept(leasing->name);	/* we do not stand in our own way */
 	zklock_lease_roots_note();
-	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_take,
-								zklock_lease_end, &leasing);
-	if (leasing.mine != NULL && !leasing.is_first && leasing.has_place)
-		zklock_lease_note_place(&leasing);
-	if (leasing.is_over || leasing.mine == NULL || !leasing.is_first)
+	zklock_roundtrip_run_within(&leasing->bounds, zklock_lease_take,
+								zklock_lease_end_taking, &taking);
+	if (leasing->end == ZK_LEASE_QUEUED)
+		zklock_known_note_place(leasing);
+	if (leasing->end != ZK_LEASE_HELD)
 		PG_RETURN_NULL();
-	zklock_lease_note(&leasing, false);
-	log_lease(&leasing, "holds");
-	PG_RETURN_INT64(leasing.mine->token);
+	(void) zklock_known_note(leasing);	/* no transaction rests on it yet */
+	log_lease(leasing, "holds");
+	PG_RETURN_INT64(leasing->mine->token);
 }
 
 Datum
 zk_renew_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+	ZkLeasing	leasing = read_token(fcinfo);
 
-	leasing.token = zklock_args_token(fcinfo, 1);
 	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
-	pfree(zklock_name_path(leasing.name, NULL));
 	leasing.bounds = zklock_bounds_of_question();
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
 								&leasing);
-	if (leasing.mine == NULL)
+	if (leasing.end != ZK_LEASE_HELD)
 		PG_RETURN_BOOL(false);
-	zklock_lease_note(&leasing, false);
+	(void) zklock_known_note(&leasing); /* no transaction rests on it yet */
 	PG_RETURN_BOOL(true);
 }
 
 Datum
 zk_release_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+	ZkLeaseReleasing releasing = {.leasing = read_token(fcinfo)};
+	ZkLeasing  *leasing = &releasing.leasing;
 
-	leasing.token = zklock_args_token(fcinfo, 1);
-	leasing.ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
-	pfree(zklock_name_path(leasing.name, NULL));
+	leasing->ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
 	zklock_durable_flush_commits();
-	zklock_lease_distrust(leasing.token);
-	zklock_roundtrip_run(zklock_lease_release, NULL, &leasing);
-	if (leasing.mine == NULL)
+	zklock_known_distrust(leasing->token);
+	leasing->bounds = zklock_bounds_of_task();
+	zklock_roundtrip_run_within(&leasing->bounds, zklock_lease_release, NULL,
+								&releasing);
+	if (leasing->end != ZK_LEASE_RELEASED)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("there is no lease of lock \"%s\" with that token",
-						leasing.name)));
+						leasing->name)));
 		PG_RETURN_BOOL(false);
 	}
 	zklock_stat_count(ZK_STAT_LEASE_END);
-	log_lease(&leasing, "gives up");
+	log_lease(leasing, "gives up");
 	PG_RETURN_BOOL(true);
 }
 
 Datum
 zk_require_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+	ZkLeasing	leasing = read_token(fcinfo);
 
-	leasing.token = zklock_args_token(fcinfo, 1);
-	pfree(zklock_name_path(leasing.name, NULL));
 	leasing.bounds = zklock_bounds_of_question();
 	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
 								&leasing);
-	if (leasing.mine == NULL)
+	if (leasing.end != ZK_LEASE_HELD)
 		zklock_lease_raise_lost(leasing.name, leasing.token);
 	zklock_hooks_follow();
-	zklock_lease_note(&leasing, true);
+	zklock_lease_use(zklock_known_note(&leasing));
 	PG_RETURN_VOID();
 }
 
@@ -144,10 +133,7 @@ zk_leader(PG_FUNCTION_ARGS)
 
 	if (first == NULL)
 		PG_RETURN_NULL();
-	zklock_row_add_text(&row, first->who.owner != NULL ?
-						zklock_name_shown(first->who.owner) :
-						zklock_nodedata_may_be_shown() ?
-						zklock_nodedata_describe(&first->who) : NULL);
+	zklock_row_add_text(&row, leader_shown(&first->who));
 	zklock_row_add_text(&row, first->who.text);
 	zklock_row_add(&row, first->token != 0, TimestampTzGetDatum(first->since));
 	zklock_row_add(&row, first->token != 0, Int64GetDatum(first->token));
@@ -164,6 +150,53 @@ zk_leader(PG_FUNCTION_ARGS)
  * Helpers
  * ---------------------------------------------------------------------
  */
+
+/* Who takes which lease, and until when. */
+static ZkLeaseTaking
+read_taking(FunctionCallInfo fcinfo)
+{
+	ZkLeaseTaking taking = {0};
+	ZkLeasing  *leasing = &taking.leasing;
+
+	leasing->name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
+	leasing->owner = read_line(fcinfo, 1, "owner",
+							   "Say who renews the lease: the same text in each call, and nobody else's.");
+	leasing->ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
+	leasing->bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 3, true));
+	if (!PG_ARGISNULL(4))
+		leasing->note = read_line(fcinfo, 4, "data",
+								  "Write in one line what others want to know of the owner.");
+	taking.stays_queued = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	zklock_args_require(fcinfo, 6, "bound", NULL);
+	taking.is_bound = PG_GETARG_BOOL(6);
+	pfree(zklock_name_path(leasing->name, NULL));	/* a bad name needs no
+													 * connection */
+	return taking;
+}
+
+/* The lease of that lock which has that token. */
+static ZkLeasing
+read_token(FunctionCallInfo fcinfo)
+{
+	ZkLeasing	leasing = {0};
+
+	leasing.name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
+	leasing.token = zklock_args_token(fcinfo, 1);
+	pfree(zklock_name_path(leasing.name, NULL));	/* a bad name needs no
+													 * connection */
+	return leasing;
+}
+
+/* The owner of a lease; of another holder, who it is, if the user may know. */
+static char *
+leader_shown(const ZkNodeData *who)
+{
+	if (who->owner != NULL)
+		return zklock_name_shown(who->owner);
+	if (zklock_nodedata_may_be_shown())
+		return zklock_nodedata_describe(who);
+	return NULL;
+}
 
 /* One line of text, in UTF-8. */
 static char *

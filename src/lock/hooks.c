@@ -38,7 +38,7 @@
 #include "compat.h"
 #include "durable.h"
 #include "grant.h"
-#include "lease_node.h"
+#include "lease_guard.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "session.h"

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_node.h
- *	  The node of a lease: how it is taken, found, renewed and given up; and
- *	  which leases a transaction rests on.
+ *	  The queue node of a lease: found in its queue, read, renewed.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,129 +10,124 @@
 
 #include "postgres.h"
 
+#include "contact.h"
 #include "expiry.h"
 #include "recipe.h"
 
-/* What a call asks for, and what it has found. */
+/* How a call about a lease ended. */
+typedef enum ZkLeaseEnd
+{
+	ZK_LEASE_NONE,				/* no lease has that token */
+	ZK_LEASE_BUSY,				/* others have the lock, and nothing of this
+								 * call stays in the queue */
+	ZK_LEASE_QUEUED,			/* others have the lock, and the owner's node
+								 * stays in the queue */
+	ZK_LEASE_HELD,				/* it was taken, or renewed */
+	ZK_LEASE_RELEASED
+} ZkLeaseEnd;
+
+/* How one step of a call about a lease ended. */
+typedef enum ZkLeaseStep
+{
+	ZK_LEASE_GO_ON,				/* it was done: go on */
+	ZK_LEASE_SESSION_LOST,		/* again, with a new session */
+	ZK_LEASE_TIME_OVER			/* ZooKeeper has not answered in the time of
+								 * the call, and at the last look others were
+								 * ahead: the lock is busy */
+} ZkLeaseStep;
+
+/* Who is ahead of the node of a lease, or would be if there were one? */
+typedef enum ZkLeaseAhead
+{
+	ZK_AHEAD_NOBODY,			/* the lease is held, or can be taken */
+	ZK_AHEAD_KEEPER,			/* a session that may merely keep the lock
+								 * after its release */
+	ZK_AHEAD_OTHER
+} ZkLeaseAhead;
+
+/*
+ * What the last look at the queue has shown, in a memory context of its own;
+ * valid until the next look.
+ */
+typedef struct ZkLeaseView
+{
+	MemoryContext context;		/* NULL before the first look */
+	char	   *lock_path;
+	bool		has_parent;		/* the lock's znode is there */
+	ZkLeaseAhead who_ahead;		/* also valid during the next look */
+	char	   *ahead;			/* path of the node just ahead; NULL: none */
+	int64		look_at;		/* when the term of one ahead may be over;
+								 * ZK_LOOK_NOW: one was deleted */
+} ZkLeaseView;
+
+/* What every call about a lease asks for, and what it has found. */
 typedef struct ZkLeasing
 {
+	/* the order */
 	const char *name;			/* of the lock */
-	const char *owner;			/* in UTF-8; NULL: whose token it is */
-	int64		token;			/* 0: whose owner it is */
+	const char *owner;			/* in UTF-8; NULL: the token says which lease */
+	int64		token;			/* 0: the owner says which lease */
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
-	bool		has_place;		/* a place in the queue is kept */
-	bool		is_bound;		/* to this role and cluster; false: as it is */
-	ZkBounds	bounds;			/* of the call; not of a renewal at commit */
+	ZkBounds	bounds;			/* of the call */
 
-	bool		is_busy;		/* others were ahead at the last look; false at
-								 * first */
-	bool		is_over;		/* and the time was over before the next */
-
-	/* What the call knows of the queue; "" at first. */
-	char		place[RECIPE_NODE_SIZE];	/* name of mine, as far as is known */
+	/* what the call knows of the queue; empty at first */
+	char		place[RECIPE_NODE_SIZE];	/* name of the lease's node, as far as
+											 * is known */
 	char		read_to[RECIPE_NODE_SIZE];	/* up to this one all leases were
 											 * read: none but mine is wanted */
+	bool		reads_behind;	/* the call has sent a create: nodes of the
+								 * same owner behind mine are looked for */
+	ZkLeaseView view;
 
-	/* Of the last look at the queue; valid when the call is over. */
-	MemoryContext context;		/* in which that is; NULL at first */
-	char	   *lock_path;
-	ZkLeased   *mine;			/* NULL: there is none */
-	bool		is_first;		/* is nobody ahead of it, or would be? */
-	bool		has_parent;		/* is the lock's znode there? */
-	char	   *ahead;			/* path of the node just ahead; NULL: none */
-	bool		is_ahead_keeper;	/* may the lock merely be kept there? */
-	int64		look_at;		/* when the term of one ahead may be over; 0:
-								 * one was deleted, a look again is due */
-
-	/* Of what was written. */
-	int64		renewed;		/* token of the one that was renewed or made by
-								 * this call last; 0: none */
-	Moment		proof;			/* when that was sent */
-	ZkRequest  *create;			/* of the one made; NULL: none was, or it stays */
-	char		guid[RECIPE_GUID_LEN + 1];	/* in its name; "": likewise */
-	ZkLeased   *tried;			/* one that may be given up by this call, with
-								 * its token and owner; NULL: none */
+	/* what the call has found and done */
+	ZkLeased   *mine;			/* of the last look, or as this backend knew
+								 * it; NULL: there is none */
+	int64		renewed;		/* token of the lease that the call has made or
+								 * renewed last; 0: none */
+	Moment		proof;			/* when that request was sent */
+	ZkLeaseEnd	end;			/* valid when the call is over */
 } ZkLeasing;
 
-/*
- * Talks of zklock_roundtrip_run() about a ZkLeasing.
- *
- * Take a lease for an owner, or renew the one he has: mine, if is_first.
- * Without has_place nothing of this call stays in the queue otherwise.  Raises
- * 08001 if the ensemble does not answer in time, and 55000 with is_bound if the
- * owner has one that is not.
- *
- * All raise 42501 for a lease, or a place, that is bound to another role or
- * cluster (lease_binding.h).
- */
-extern bool zklock_lease_take(ZkRoundTrip *trip, void *leasing);
-
-/* Renew the lease with that token: mine, NULL if it is not held. */
-extern bool zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
+/* Is nobody ahead of mine?  Then it is held. */
+extern bool zklock_lease_is_first(const ZkLeasing *leasing);
 
 /*
- * Give it up, now, or with ttl_ms in that time: mine is NULL if there was
- * none.
+ * Look for the owner's node, or that with the token: mine, and who is ahead of
+ * it.  Others whose term is over are deleted on the way.  Raises 42501 if mine
+ * is bound to somebody else (lease_binding.h), and as zklock_lease_check().
  */
-extern bool zklock_lease_release(ZkRoundTrip *trip, void *leasing);
+extern ZkLeaseStep zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing);
 
 /*
- * At the end of each attempt of zklock_lease_take(): what it made and nobody
- * needs is deleted.  Never raises.
+ * Renew mine: leasing->renewed is its token if that was done.  Otherwise it was
+ * deleted or set by somebody else, or the reply was lost; a look tells.
  */
-extern void zklock_lease_end(void *leasing);
+extern ZkLeaseStep zklock_lease_renew_node(ZkRoundTrip *trip,
+										   ZkLeasing *leasing);
 
 /*
- * Note what was renewed, for the next renewal; and with is_used that this
- * transaction rests on it from here on.
+ * What does the reply to a request of the call mean, NULL if it did not come in
+ * time?  After GO_ON its result is _OK, _NO_NODE, _NODE_EXISTS, _BAD_VERSION or
+ * _UNKNOWN_OUTCOME.  Raises for every other result, and 08001 without a reply,
+ * unless others were ahead and the time of the call is over.
  */
-extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
-
-/* Note where mine waits, so that the next call of its owner need not search. */
-extern void zklock_lease_note_place(const ZkLeasing *leasing);
-
-/* Raise 40001: the lease with that token is not its owner's any more. */
-pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
+extern ZkLeaseStep zklock_lease_check(const ZkLeasing *leasing,
+									  const ZkReply *reply);
 
 /*
- * This session deletes the lease with that token, or gives it up: no renewal
- * of the past is worth anything.
+ * Data of the node: who writes it, the owner and the note, the term, and whom
+ * the lease is bound to.  who: whose owner and binding it is; NULL: nobody's,
+ * so that nobody can renew it.
  */
-extern void zklock_lease_distrust(int64 token);
-
-/* ---- for hooks.c ---- */
-
-/* Does this transaction rest on any lease? */
-extern bool zklock_lease_is_used(void);
-
-/* The shortest ttl of those, at most a day. */
-extern int64 zklock_lease_shortest_ttl(void);
+extern char *zklock_lease_build_data(const ZkNodeData *who, const char *note,
+									 int64 ttl_ms);
 
 /*
- * Raise 40001 unless each of them is still its owner's: by a renewal that
- * leaves enough of its term, or if there is none or with always_ask, by
- * another one.  Those go out in one flush, ZK_PROOF_ATTEMPTS times at most.
- * Waits for the shortest term or twice the session timeout, whichever is
- * less; raises 40001 when it was a term, or the session is lost first, and
- * 08006 otherwise.
+ * A line for whoever debugs: what has become of the lease with that node.  Does
+ * nothing below DEBUG1.
  */
-extern void zklock_lease_prove(bool always_ask);
-
-/*
- * Raise 08006 for a commit: there is no proof, though the ensemble has
- * answered, or because it has not.
- */
-pg_noreturn extern void zklock_lease_raise_unproved(bool is_answered);
-
-/* Has each of them such a renewal?  Never raises or waits. */
-extern bool zklock_lease_is_proved(void);
-
-/*
- * That subtransaction is over, or with Invalid the transaction: what rests on
- * leases passes to the heir; Invalid: to nobody.  Never raises or waits.
- */
-extern void zklock_lease_end_use(SubTransactionId mine,
-								 SubTransactionId heir);
+extern void zklock_lease_debug(const char *path, int64 token,
+							   const char *format,...) pg_attribute_printf(3, 4);
 
 #endif							/* ZKLOCK_LEASE_NODE_H */

@@ -99,7 +99,7 @@ contact.c contact_date a proof is fresh by both clocks
 contact.c contact_fresh_since a proof is fresh by both clocks
 contact.c contact_is_after a proof is fresh by both clocks
 contact.c contact_earlier a proof is fresh by both clocks
-lease_node.c is_fresh a proof is fresh by both clocks
+lease_guard.c is_fresh a proof is fresh by both clocks
 protocol.c protocol_moment where the second one is read
 
 # a record is kept for days; none goes before ZooKeeper's clock and this server's agree on that

@@ -1,7 +1,7 @@
 /*
  * lease.pml: for how long does the renewal of a lease protect a transaction?
  *
- * A model in discrete time of one lease (src/ensemble/expiry.c, src/lock/lease_node.c): a backend that
+ * A model in discrete time of one lease (src/ensemble/expiry.c, src/lock/lease_*.c): a backend that
  * renews it and commits, another backend of the same owner, and two contenders that time
  * it; one of them may as well be a sweeper.  Time is that of the contenders.  The owner's
  * clock may be slower by a tenth.  Whoever need not step may be stopped for any time.
@@ -148,7 +148,7 @@ end:
 		CHECK(BY_AGE, has_renewed);
 		CHECK(BY_RENEWAL, !has_renewed);
 		phase = PASSED; since = 0 }
-	/* zklock_lease_renew(), renew() */
+	/* zklock_lease_renew(), zklock_lease_renew_node() */
 	:: atomic { phase == HOLD && version < SETS && !is_late ->
 		choose_term(asked_term, known_term);
 		asked_version = known; sent = 0; request = SENT; phase = ASKED }

@@ -1,0 +1,465 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_guard.c
+ *	  The leases on which a transaction rests, and their proof at its commit.
+ *
+ * A commit needs a renewal of each of them that leaves enough of the term.  Those
+ * that have none are renewed then, by the version that this backend knows;
+ * if it is outdated, the node is read first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lease_guard.h"
+
+#include "access/xact.h"
+
+#include "compat.h"
+#include "lease_node.h"
+#include "place.h"
+#include "session.h"
+#include "stat.h"
+#include "write.h"
+
+/*
+ * A commit may rest on a renewal for that many tenths of the term.  The rest is
+ * for the commit itself, and a tenth of it for clocks of different speed.
+ */
+#define FRESH_TENTHS 6
+
+/* How far a lease is at a commit. */
+typedef enum RenewalState
+{
+	RENEWAL_NONE,				/* this commit has not renewed it */
+	RENEWAL_SENT,				/* request, or its reply, is valid */
+	RENEWAL_DONE				/* this commit has renewed it */
+} RenewalState;
+
+/* A lease at a commit. */
+typedef struct Renewal
+{
+	ZkKnownLease *known;
+	RenewalState state;
+	bool		is_due;			/* to be renewed by the present attempt */
+	Moment		sent;			/* valid with a request */
+	ZkRequest  *request;		/* NULL: none is under way */
+} Renewal;
+
+/* The proof of one commit; zeros but always_ask at first. */
+typedef struct Proving
+{
+	bool		always_ask;		/* also for leases with a fresh proof */
+	int			attempts;		/* how often renewals were sent */
+	int64		begun_at;		/* protocol_now() */
+	int			nrenewals;		/* one for each lease that is used */
+	Renewal    *renewals;		/* palloc'ed */
+} Proving;
+
+/*
+ * ZkKnownLease, those that this transaction rests on.  What a subtransaction
+ * uses first is put ahead of all that was used before it began.  It belongs to
+ * the backend's transaction.
+ */
+static dlist_head used = DLIST_STATIC_INIT(used);
+
+static bool is_fresh(const ZkKnownLease *known);
+static bool prove_leases(ZkRoundTrip *trip, void *argument);
+static void begin_proving(Proving *proving);
+static int64 proving_deadline(int64 begun_at);
+static bool choose_due(Proving *proving);
+static const Renewal *first_due(const Proving *proving);
+static bool read_outdated(ZkRoundTrip *trip, const Proving *proving);
+static void note_read(ZkKnownLease *known, const ZkReply *reply);
+static bool renew_due(ZkRoundTrip *trip, Proving *proving);
+static void send_renewal(Renewal *renewal);
+static void note_renewal(Renewal *renewal, const ZkReply *reply);
+static void end_renewals(void *argument);
+pg_noreturn static void raise_silence(const Proving *proving,
+									  const ZkKnownLease *known);
+pg_noreturn static void refuse_commit(const ZkKnownLease *known,
+									  const char *why);
+
+/* ---------------------------------------------------------------------
+ * What the transaction rests on
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_lease_use(ZkKnownLease *known)
+{
+	Assert(known->state == ZK_KNOWN_HELD);
+	if (known->user != InvalidSubTransactionId)
+		return;
+	known->user = GetCurrentSubTransactionId();
+	dlist_push_head(&used, &known->use);
+	zklock_known_pin();
+}
+
+bool
+zklock_lease_is_used(void)
+{
+	return !dlist_is_empty(&used);
+}
+
+int64
+zklock_lease_shortest_ttl(void)
+{
+	int64		shortest_ms = ZK_TERM_MAX;
+	dlist_iter	iterator;
+
+	dlist_foreach(iterator, &used)
+	{
+		const ZkKnownLease *known = dlist_container(ZkKnownLease, use,
+													iterator.cur);
+
+		shortest_ms = Min(shortest_ms, known->leased.ttl_ms);
+	}
+	return shortest_ms;
+}
+
+void
+zklock_lease_prove(bool always_ask)
+{
+	Proving		proving = {.always_ask = always_ask};
+
+	if (zklock_lease_is_used() && (always_ask || !zklock_lease_is_proved()))
+		zklock_roundtrip_run(prove_leases, end_renewals, &proving);
+}
+
+bool
+zklock_lease_is_proved(void)
+{
+	dlist_iter	iterator;
+
+	dlist_foreach(iterator, &used)
+	{
+		if (!is_fresh(dlist_container(ZkKnownLease, use, iterator.cur)))
+			return false;
+	}
+	return true;
+}
+
+void
+zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
+{
+	dlist_mutable_iter iterator;
+
+	dlist_foreach_modify(iterator, &used)
+	{
+		ZkKnownLease *known = dlist_container(ZkKnownLease, use, iterator.cur);
+
+		if (mine != InvalidSubTransactionId && known->user != mine)
+			break;				/* all others were used before it began */
+		known->user = heir;
+		if (heir != InvalidSubTransactionId)
+			continue;
+		dlist_delete(&known->use);
+		zklock_known_unpin();
+	}
+}
+
+void
+zklock_lease_raise_lost(const char *name, int64 token)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
+					name, token),
+			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
+			 errhint("Take the lease again with zk_try_lease(), and run the transaction again with its token.")));
+}
+
+void
+zklock_lease_raise_unproved(bool is_answered)
+{
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("could not prove that the leases of this transaction are held"),
+			 is_answered ?
+			 errdetail("ZooKeeper answers, but too late for what it says to be still certain.") :
+			 errdetail("ZooKeeper did not answer within twice the session timeout."),
+			 errhint("Increase \"%s\" and the ttl of the leases, or find out with zk_check() what slows the ensemble down.",
+					 "zklock.session_timeout")));
+}
+
+/*
+ * Was it renewed so lately that enough of its term is left for a commit?  It
+ * may have been evicted or given up since, so it is trusted no longer than a
+ * lock of a session.
+ */
+static bool
+is_fresh(const ZkKnownLease *known)
+{
+	ZkClientStatus status;
+	Moment		since = protocol_moment();
+	int64		usable_ms = 0;
+
+	if (zklock_session_status(&status))
+		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
+						status.session_timeout_ms / 3);
+	since.boot_ms -= usable_ms;
+	since.wall_ms -= usable_ms;
+	return contact_is_after(known->proof, since);
+}
+
+/* ---------------------------------------------------------------------
+ * Renewals at a commit
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Renew all that are to be, in one flush, until each has a fresh proof.
+ * Raises if one is lost, or the session, at the deadline, and when answers
+ * come too late for that again and again.
+ */
+static bool
+prove_leases(ZkRoundTrip *trip, void *argument)
+{
+	Proving    *proving = argument;
+
+	begin_proving(proving);
+	trip->deadline = proving_deadline(proving->begun_at);
+	trip->by = ZK_BY_CALLER;
+	while (choose_due(proving))
+	{
+		if (proving->attempts++ == ZK_PROOF_ATTEMPTS)
+			zklock_lease_raise_unproved(true);
+		if (!read_outdated(trip, proving) || !renew_due(trip, proving))
+			refuse_commit(first_due(proving)->known,
+						  "the session was lost before an answer");
+	}
+	return true;
+}
+
+/* Also with a new session: what the one before has renewed counts no more. */
+static void
+begin_proving(Proving *proving)
+{
+	dlist_iter	iterator;
+	int			nused = 0;
+
+	dlist_foreach(iterator, &used)
+		nused++;
+	Assert(nused > 0);
+	proving->begun_at = protocol_now();
+	proving->renewals = palloc0(nused * sizeof(Renewal));
+	proving->nrenewals = 0;
+	dlist_foreach(iterator, &used)
+		proving->renewals[proving->nrenewals++].known =
+		dlist_container(ZkKnownLease, use, iterator.cur);
+}
+
+/*
+ * Until when all of it must be done: after its term a lease may be another's.
+ * Without any answer the session is lost before; an ensemble that answers
+ * heartbeats alone has twice that time.  The session may be a new one, which has
+ * no timeout yet: the one before was idle, or lost.
+ */
+static int64
+proving_deadline(int64 begun_at)
+{
+	ZkClientStatus status;
+	int64		deadline = zklock_session_reply_deadline(begun_at);
+
+	if (zklock_session_status(&status) && status.was_connected)
+		deadline = begun_at + 2 * status.session_timeout_ms;
+	return Min(deadline, begun_at + zklock_lease_shortest_ttl());
+}
+
+/*
+ * Find those that are to be renewed now; false: none.  Whether one was asked is
+ * not decided by time: a renewal of the same millisecond came before the commit.
+ */
+static bool
+choose_due(Proving *proving)
+{
+	bool		is_any_due = false;
+
+	end_renewals(proving);
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Renewal    *renewal = &proving->renewals[i];
+		bool		must_ask = proving->always_ask &&
+			renewal->state != RENEWAL_DONE;
+
+		renewal->is_due = must_ask || !is_fresh(renewal->known);
+		is_any_due |= renewal->is_due;
+	}
+	return is_any_due;
+}
+
+static const Renewal *
+first_due(const Proving *proving)
+{
+	for (int i = 0; i < proving->nrenewals; i++)
+		if (proving->renewals[i].is_due)
+			return &proving->renewals[i];
+	pg_unreachable();
+}
+
+/*
+ * Read anew what somebody else has renewed meanwhile, or this commit itself
+ * without an answer.  false if the session is lost.
+ */
+static bool
+read_outdated(ZkRoundTrip *trip, const Proving *proving)
+{
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		const Renewal *renewal = &proving->renewals[i];
+
+		if (renewal->is_due && renewal->known->state == ZK_KNOWN_OUTDATED)
+			(void) zklock_roundtrip_look(trip, ZK_GET,	/* asked for */
+										 renewal->known->leased.path);
+	}
+	if (!zklock_roundtrip_await_looks(trip))
+	{
+		if (zklock_session_live() != 0)
+			raise_silence(proving, NULL);
+		return false;
+	}
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		const Renewal *renewal = &proving->renewals[i];
+		ZkKnownLease *known = renewal->known;
+
+		if (renewal->is_due && known->state == ZK_KNOWN_OUTDATED)
+			note_read(known, zklock_roundtrip_look(trip, ZK_GET,
+												   known->leased.path));
+	}
+	zklock_roundtrip_end_looks(trip);
+	return true;
+}
+
+/*
+ * Take what the read says.  A server that lags behind may not have the node
+ * yet: the renewal tells.  Without its owner it was given up.
+ */
+static void
+note_read(ZkKnownLease *known, const ZkReply *reply)
+{
+	ZkLeased	read = {0};
+
+	if (reply->result == ZK_NO_NODE)
+		return;
+	if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "use a lease", known->leased.path);
+	if (!zklock_expiry_take(&read, reply) || read.token != known->token)
+		refuse_commit(known, "another node has its name");
+	if (read.who.owner == NULL ||
+		strcmp(read.who.owner, known->leased.who.owner) != 0)
+		refuse_commit(known, "it was given up");
+	zklock_known_take(known, &read);
+}
+
+/*
+ * Send the renewals together, and await all.  Result as read_outdated().
+ * Raises past zklock.max_creates, before any is sent.
+ */
+static bool
+renew_due(ZkRoundTrip *trip, Proving *proving)
+{
+	int			ndue = 0;
+
+	for (int i = 0; i < proving->nrenewals; i++)
+		ndue += proving->renewals[i].is_due;
+	zklock_write_claim(ndue);
+	for (int i = 0; i < proving->nrenewals; i++)
+		if (proving->renewals[i].is_due)
+			send_renewal(&proving->renewals[i]);
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Renewal    *renewal = &proving->renewals[i];
+		const ZkReply *reply;
+
+		if (renewal->state != RENEWAL_SENT)
+			continue;
+		reply = zklock_roundtrip_await(trip, renewal->request);
+		if (reply == NULL)
+			raise_silence(proving, renewal->known);
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		note_renewal(renewal, reply);
+	}
+	return true;
+}
+
+static void
+send_renewal(Renewal *renewal)
+{
+	ZkKnownLease *known = renewal->known;
+	const ZkLeased *leased = &known->leased;
+	char	   *data = zklock_lease_build_data(&leased->who, leased->who.note,
+											   leased->ttl_ms);
+
+	known->state = ZK_KNOWN_OUTDATED;	/* until there is an answer */
+	renewal->state = RENEWAL_SENT;
+	renewal->sent = protocol_moment();
+	renewal->request = zklock_write_set(ZK_WRITE_PAID, leased->path, data,
+										leased->version);
+}
+
+static void
+note_renewal(Renewal *renewal, const ZkReply *reply)
+{
+	ZkKnownLease *known = renewal->known;
+
+	renewal->state = RENEWAL_NONE;
+	switch (reply->result)
+	{
+		case ZK_OK:
+			if (reply->czxid != known->token)
+				refuse_commit(known, "another node has its name");
+			known->leased.version = reply->version;
+			known->state = ZK_KNOWN_HELD;
+			known->proof = renewal->sent;
+			renewal->state = RENEWAL_DONE;
+			zklock_lease_debug(known->leased.path, known->token,
+							   "renewed by a commit");
+			break;
+		case ZK_NO_NODE:
+			refuse_commit(known, "its node is gone");
+		case ZK_BAD_VERSION:
+		case ZK_UNKNOWN_OUTCOME:
+			zklock_lease_debug(known->leased.path, known->token,
+							   "not renewed by a commit, which reads it: its version is not %d any more, or the outcome is unknown",
+							   known->leased.version);
+			break;
+		default:
+			zklock_session_raise(reply, "use a lease", known->leased.path);
+	}
+}
+
+/* At the end of each attempt. */
+static void
+end_renewals(void *argument)
+{
+	Proving    *proving = argument;
+
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		zklock_client_free(proving->renewals[i].request);
+		proving->renewals[i].request = NULL;
+	}
+}
+
+/*
+ * The time is over: that of a lease, which another may have by now, or that
+ * for the answer.
+ */
+static void
+raise_silence(const Proving *proving, const ZkKnownLease *known)
+{
+	if (known != NULL &&
+		protocol_now() >= proving->begun_at + known->leased.ttl_ms)
+		refuse_commit(known, "its term was over before ZooKeeper answered");
+	zklock_lease_raise_unproved(false);
+}
+
+static void
+refuse_commit(const ZkKnownLease *known, const char *why)
+{
+	zklock_lease_debug(known->leased.path, known->token, "lost: %s", why);
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	zklock_lease_raise_lost(known->name, known->token);
+}

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_guard.h
+ *	  The leases on which a transaction rests, and their proof at its commit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LEASE_GUARD_H
+#define ZKLOCK_LEASE_GUARD_H
+
+#include "postgres.h"
+
+#include "lease_known.h"
+
+/* This transaction rests on that lease from here on. */
+extern void zklock_lease_use(ZkKnownLease *known);
+
+/* Does this transaction rest on any lease? */
+extern bool zklock_lease_is_used(void);
+
+/* The shortest ttl of those, at most a day. */
+extern int64 zklock_lease_shortest_ttl(void);
+
+/*
+ * Raise 40001 unless each of them is still its owner's: by a renewal that
+ * leaves enough of its term, or if there is none or with always_ask, by
+ * another one.  Those go out in one flush, ZK_PROOF_ATTEMPTS times at most.
+ * Waits for the shortest term or twice the session timeout, whichever is
+ * less; raises 40001 when it was a term, or the session is lost first, and
+ * 08006 otherwise.
+ */
+extern void zklock_lease_prove(bool always_ask);
+
+/* Has each of them such a renewal?  Never raises or waits. */
+extern bool zklock_lease_is_proved(void);
+
+/*
+ * That subtransaction is over, or with Invalid the transaction: what rests on
+ * leases passes to the heir; Invalid: to nobody.  Never raises or waits.
+ */
+extern void zklock_lease_end_use(SubTransactionId mine,
+								 SubTransactionId heir);
+
+/* Raise 40001: the lease with that token is not its owner's any more. */
+pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
+
+/*
+ * Raise 08006 for a commit: there is no proof, though the ensemble has
+ * answered, or because it has not.
+ */
+pg_noreturn extern void zklock_lease_raise_unproved(bool is_answered);
+
+#endif							/* ZKLOCK_LEASE_GUARD_H */

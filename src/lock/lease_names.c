@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_names.c
+ *	  The names of locks that have leases, below <root>/.leases.
+ *
+ * Who makes a lease names its lock below <root>/.leases first.  So the worker
+ * finds the queues that have leases.  It deletes such a name when there is no
+ * lease in the queue and the name was not set for a while: whoever has just set
+ * it is about to make the lease's node.  How long that is the worker finds out
+ * by its own clock, from when it has seen this version of the name first.  When
+ * the name was set is known by ZooKeeper's clock alone, and two clocks are not
+ * compared.
+ *
+ * The delete has two conditions.  The name's version must be the one that was
+ * read.  And the version of <root>/.leases, which counts the names that were
+ * deleted so far, must be that from before: a name that was deleted and made
+ * anew begins with the same versions, and a worker that lags, or whose delete
+ * is executed late, must not delete that one.  So <root>/.leases stays for good.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lease_names.h"
+
+#include "utils/hsearch.h"
+
+#include "compat.h"
+#include "lease_roots.h"
+#include "name.h"
+#include "session.h"
+#include "write.h"
+
+/*
+ * How long a name stays that nobody sets and that has no leases, once it was
+ * seen so.
+ */
+#define IDLE_NAME_MS 10000
+
+/* Beyond so many all idle names are forgotten: they are dropped later then. */
+#define IDLE_NAMES_MAX 100000
+
+/* A version of a name that was seen without leases. */
+typedef struct IdleName
+{
+	int64		czxid;			/* key: of the name's znode, one of a kind */
+	int			version;
+	int64		since;			/* protocol_now() */
+} IdleName;
+
+/*
+ * What one session of the worker's has seen.  Another session may be one with
+ * another ensemble, where a czxid is another name's.
+ */
+static struct
+{
+	HTAB	   *names;			/* IdleName; NULL: nothing */
+	ZkSessionNumber session;
+}			Idle;
+
+static void drop_name(const char *guard, int version, const char *path,
+					  const ZkReply *name);
+static bool is_idle_for_long(const ZkReply *name);
+static int64 idle_since(const ZkReply *name);
+
+ZkLockName
+zklock_lease_names_of(const char *name)
+{
+	ZkLockName	of;
+
+	of.pointer = zklock_name_lease_path(name, &of.root_length);
+	of.name = zklock_name_path(name, NULL) + of.root_length + 1;
+	return of;
+}
+
+const ZkReply *
+zklock_lease_names_note(ZkRoundTrip *trip, const ZkLockName *name,
+						ZkWriteTerms terms)
+{
+	const char *pointer = name->pointer;
+	const ZkReply *reply =
+		zklock_roundtrip_ask(trip, zklock_write_set(terms, pointer, name->name,
+													ZK_ANY_VERSION));
+
+	if (reply != NULL && reply->result == ZK_NO_NODE)
+	{
+		reply = zklock_roundtrip_create(trip, pointer,
+										strrchr(pointer, '/') - pointer,
+										ZK_PERSISTENT, name->name);
+		if (reply != NULL)
+			zklock_roundtrip_refuse_ephemeral(reply, pointer);
+	}
+	if (reply != NULL && reply->result == ZK_OK)
+		zklock_lease_roots_wake();
+	return reply;
+}
+
+/*
+ * The guard, <root>/.leases, is read first.  Each delete counts it up by one,
+ * and they are done in order: so each names its own version of it, and behind
+ * one that fails all fail.
+ */
+bool
+zklock_lease_names_drop(ZkRoundTrip *trip, const char *root, const List *idle)
+{
+	char	   *guard = psprintf("%s/" ZK_LEASES_NAME, root);
+	const ZkReply *reply;
+	int			version;
+	bool		is_read;
+
+	reply = zklock_roundtrip_read(trip, ZK_GET, guard);
+	if (reply == NULL || reply->result == ZK_SESSION_LOST)
+		return false;
+	if (reply->result != ZK_OK)
+		return true;
+	version = reply->version;
+	foreach_ptr(const char, name, idle)
+		(void) zklock_roundtrip_look(trip, ZK_GET,	/* read below */
+									 psprintf("%s/%s", guard, name));
+	is_read = zklock_roundtrip_await_looks(trip);
+	foreach_ptr(const char, name, idle)
+	{
+		const char *path = psprintf("%s/%s", guard, name);
+
+		if (!is_read)
+			break;
+		reply = zklock_roundtrip_look(trip, ZK_GET, path);
+		if (reply == NULL || reply->result != ZK_OK || !is_idle_for_long(reply))
+			continue;
+		if (version == ZK_ANY_VERSION)
+		{
+			zklock_roundtrip_advance(guard);
+			break;
+		}
+		drop_name(guard, version++, path, reply);
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_read;
+}
+
+/* Nobody waits for the reply: what is not deleted is found again. */
+static void
+drop_name(const char *guard, int version, const char *path,
+		  const ZkReply *name)
+{
+	if (message_level_is_interesting(DEBUG1))
+		ereport(DEBUG1,
+				(errmsg_internal("zklock: the lock's name \"%s\" is being deleted: no lease was there for %d ms",
+								 path, IDLE_NAME_MS)));
+	zklock_client_free(zklock_write_remove_guarded(guard, version, &path, 1,
+												   name->version));
+}
+
+/* Has it had no leases for long enough, and can its version be a condition? */
+static bool
+is_idle_for_long(const ZkReply *name)
+{
+	return protocol_now() - idle_since(name) > IDLE_NAME_MS &&
+		name->version != ZK_ANY_VERSION;
+}
+
+/*
+ * Since when the worker knows that version of a name, and no lease of it; from
+ * now on if it does not.
+ */
+static int64
+idle_since(const ZkReply *name)
+{
+	HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(IdleName)};
+	bool		is_known;
+	IdleName   *idle;
+
+	if (Idle.names != NULL &&
+		(Idle.session != zklock_session_number() ||
+		 hash_get_num_entries(Idle.names) >= IDLE_NAMES_MAX))
+	{
+		hash_destroy(Idle.names);
+		Idle.names = NULL;
+	}
+	if (Idle.names == NULL)
+		Idle.names = hash_create("zklock idle names", 16, &control,
+								 HASH_ELEM | HASH_BLOBS);
+	Idle.session = zklock_session_number();
+	idle = hash_search(Idle.names, &name->czxid, HASH_ENTER, &is_known);
+	if (!is_known || idle->version != name->version)
+	{
+		idle->version = name->version;
+		idle->since = protocol_now();
+	}
+	return idle->since;
+}

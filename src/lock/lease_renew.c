@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_renew.c
+ *	  A lease is renewed, or given up, by whoever has its token.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lease_renew.h"
+
+#include "compat.h"
+#include "lease_binding.h"
+#include "lease_known.h"
+#include "name.h"
+#include "session.h"
+#include "write.h"
+
+static ZkLeaseStep renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing);
+static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
+static ZkLeaseStep release_lease(ZkRoundTrip *trip,
+								 ZkLeaseReleasing *releasing);
+static ZkRequest *send_release(const ZkLeasing *leasing);
+static bool is_released(const ZkLeasing *leasing, const ZkReply *reply);
+static void note_tried(ZkLeaseReleasing *releasing);
+
+/* ---------------------------------------------------------------------
+ * Renewing
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_lease_renew(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeasing  *leasing = argument;
+	ZkLeaseStep step;
+
+	Assert(leasing->token != 0);
+	zklock_write_need(2);		/* a proof that the list is new, and the set */
+	step = renew_lease(trip, leasing);
+	Assert(step != ZK_LEASE_TIME_OVER); /* it waits for nobody */
+	return step == ZK_LEASE_GO_ON;
+}
+
+/* By what this backend knows of it; if that is outdated, by the queue. */
+static ZkLeaseStep
+renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	ZkLeaseStep step;
+
+	leasing->view.lock_path = zklock_name_path(leasing->name, NULL);
+	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
+	if (leasing->mine != NULL)
+	{
+		zklock_lease_check_binding(leasing->name, &leasing->mine->who);
+		step = zklock_lease_renew_node(trip, leasing);
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+	}
+	while (leasing->renewed != leasing->token)
+	{
+		step = zklock_lease_find(trip, leasing);
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+		if (leasing->mine == NULL || !zklock_lease_is_first(leasing))
+		{
+			/* none, or one that merely waits in the queue */
+			leasing->end = ZK_LEASE_NONE;
+			return ZK_LEASE_GO_ON;
+		}
+		step = zklock_lease_renew_node(trip, leasing);
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+	}
+	leasing->end = ZK_LEASE_HELD;
+	return ZK_LEASE_GO_ON;
+}
+
+/*
+ * The lease as this backend knows it, or NULL.  The same token may be that of
+ * another root, or of another name.
+ */
+static ZkLeased *
+recall_lease(const ZkLeasing *leasing, const char *lock_path)
+{
+	ZkKnownLease *known = zklock_known_find(leasing->token);
+	const char *node;
+
+	if (known == NULL || known->state == ZK_KNOWN_QUEUED)
+		return NULL;
+	node = strrchr(known->leased.path, '/') + 1;
+	if (strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
+		return NULL;
+	return &known->leased;
+}
+
+/* ---------------------------------------------------------------------
+ * Giving up
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_lease_release(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeaseReleasing *releasing = argument;
+
+	Assert(releasing->leasing.token != 0);
+	trip->terms = ZK_WRITE_COUNTED; /* no bound keeps anybody from releasing */
+	return release_lease(trip, releasing) == ZK_LEASE_GO_ON;
+}
+
+/*
+ * Until it is done.  A lease that is not found any more, after a reply was lost,
+ * was given up by the request whose reply that was.
+ */
+static ZkLeaseStep
+release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
+{
+	ZkLeasing  *leasing = &releasing->leasing;
+	bool		is_logged = false;
+
+	for (;;)
+	{
+		ZkLeaseStep step = zklock_lease_find(trip, leasing);
+		const ZkReply *reply;
+
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+		if (leasing->mine == NULL)
+		{
+			leasing->mine = releasing->tried;
+			leasing->end = leasing->mine != NULL ? ZK_LEASE_RELEASED :
+				ZK_LEASE_NONE;
+			return ZK_LEASE_GO_ON;
+		}
+		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
+		{
+			zklock_lease_log_release(leasing->name, leasing->mine,
+									 leasing->ttl_ms);
+			is_logged = true;
+		}
+		reply = zklock_roundtrip_ask(trip, send_release(leasing));
+		if (reply != NULL && (reply->result == ZK_UNKNOWN_OUTCOME ||
+							  reply->result == ZK_SESSION_LOST))
+			note_tried(releasing);
+		step = zklock_lease_check(leasing, reply);
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+		if (!is_released(leasing, reply))
+			continue;
+		leasing->end = ZK_LEASE_RELEASED;
+		zklock_lease_debug(leasing->mine->path, leasing->mine->token,
+						   "given up, for its token; the lock is free in " INT64_FORMAT " ms",
+						   leasing->ttl_ms);
+		return ZK_LEASE_GO_ON;
+	}
+}
+
+/* Its node is deleted; or it loses its owner, so that nobody can renew it. */
+static ZkRequest *
+send_release(const ZkLeasing *leasing)
+{
+	const ZkLeased *mine = leasing->mine;
+
+	if (leasing->ttl_ms == 0)
+		return zklock_client_remove(zklock_session_client(), mine->path,
+									mine->version);
+	return zklock_write_set(ZK_WRITE_PAID, mine->path,
+							zklock_lease_build_data(NULL, NULL,
+													leasing->ttl_ms),
+							mine->version);
+}
+
+static bool
+is_released(const ZkLeasing *leasing, const ZkReply *reply)
+{
+	if (leasing->ttl_ms > 0)
+		return reply->result == ZK_OK && reply->czxid == leasing->mine->token;
+	return reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+}
+
+/* Copy mine, of which the next look forgets what it has palloc'ed. */
+static void
+note_tried(ZkLeaseReleasing *releasing)
+{
+	const ZkLeased *mine = releasing->leasing.mine;
+
+	releasing->tried = palloc(sizeof(*mine));
+	*releasing->tried = *mine;
+	releasing->tried->path = pstrdup(mine->path);
+	releasing->tried->node = strrchr(releasing->tried->path, '/') + 1;
+	releasing->tried->who.owner = pstrdup(mine->who.owner);
+}

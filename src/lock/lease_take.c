@@ -1,0 +1,485 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_take.c
+ *	  A lease is taken for an owner: its node is made, and waits in the queue.
+ *
+ * A node is deleted with its version as condition, also by the call that made
+ * it and gives it up: another call of the same owner may have found and renewed
+ * it meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lease_take.h"
+
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "contender.h"
+#include "lease_binding.h"
+#include "lease_known.h"
+#include "lease_names.h"
+#include "name.h"
+#include "recipe.h"
+#include "session.h"
+#include "stat.h"
+#include "write.h"
+
+/*
+ * How long a call whose wait was in vain waits to hear that its node is gone; a
+ * healthy ensemble answers within milliseconds.
+ */
+#define REMOVE_MS 1000
+
+static ZkLeaseStep take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static bool is_turned_away(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
+						   int64 wait_until);
+static bool needs_renewal(const ZkLeasing *leasing);
+static int64 renewal_due_at(const ZkLeasing *leasing);
+static ZkLeaseStep end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static bool end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static bool remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static void withdraw_mine(const ZkLeasing *leasing);
+static void keep_made(ZkLeaseTaking *taking);
+static bool is_made(const ZkLeaseTaking *taking);
+static ZkLeaseStep await_turn(ZkRoundTrip *trip, ZkLeasing *leasing,
+							  int64 wait_until);
+static ZkLeaseStep wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing,
+							   int64 wait_until);
+static ZkLeaseStep watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
+							   bool *is_there);
+static void time_ahead(ZkLeasing *leasing, const char *node,
+					   const ZkReply *reply);
+static ZkLeaseStep make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static char *node_path(ZkLeaseTaking *taking);
+static char *new_data(const ZkLeaseTaking *taking);
+
+bool
+zklock_lease_take(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeaseTaking *taking = argument;
+
+	Assert(taking->leasing.owner != NULL);
+	trip->by = ZK_BY_CALLER;
+	switch (take_lease(trip, taking))
+	{
+		case ZK_LEASE_GO_ON:
+			return true;
+		case ZK_LEASE_SESSION_LOST:
+			return false;
+		case ZK_LEASE_TIME_OVER:
+			return end_late(trip, taking);
+	}
+	pg_unreachable();
+}
+
+/* The same.  GO_ON: the call has an end. */
+static ZkLeaseStep
+take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	int64		wait_until = leasing->bounds.wait_until;
+	ZkLeaseStep step;
+
+	zklock_known_guess_place(leasing);
+	for (;;)
+	{
+		/* each answer has a time of its own: it does not wait for others */
+		trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+		step = zklock_lease_find(trip, leasing);
+		if (step != ZK_LEASE_GO_ON)
+			return step;
+		if (leasing->mine == NULL)
+		{
+			if (is_turned_away(trip, taking, wait_until))
+			{
+				leasing->end = ZK_LEASE_BUSY;
+				return zklock_session_live() != 0 ? ZK_LEASE_GO_ON :
+					ZK_LEASE_SESSION_LOST;
+			}
+			if (leasing->view.who_ahead == ZK_AHEAD_KEEPER)
+				wait_until = Min(Max(wait_until,
+									 protocol_now() + ZK_KEEPER_MS),
+								 leasing->bounds.deadline);
+			step = make_node(trip, taking);
+			if (step != ZK_LEASE_GO_ON)
+				return step;
+			continue;
+		}
+		if (taking->is_bound && leasing->mine->who.bound == NULL)
+			zklock_lease_raise_unbound(leasing->name);
+		if (needs_renewal(leasing))
+		{
+			step = zklock_lease_renew_node(trip, leasing);
+			if (step != ZK_LEASE_GO_ON)
+				return step;
+		}
+		if (leasing->renewed != leasing->mine->token)
+			continue;
+		if (!zklock_lease_is_first(leasing) && protocol_now() < wait_until)
+		{
+			step = await_turn(trip, leasing, wait_until);
+			if (step != ZK_LEASE_GO_ON)
+				return step;
+			if (protocol_now() < wait_until)
+				continue;
+		}
+		return end_taking(trip, taking);
+	}
+}
+
+/*
+ * A call that leaves no place behind, and whose time is over, makes no node if
+ * others have the lock.  A session that merely keeps it gives it up when
+ * somebody comes.
+ */
+static bool
+is_turned_away(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
+			   int64 wait_until)
+{
+	const ZkLeaseView *view = &taking->leasing.view;
+
+	if (view->who_ahead == ZK_AHEAD_NOBODY || taking->stays_queued ||
+		protocol_now() < wait_until)
+		return false;
+	return view->who_ahead == ZK_AHEAD_OTHER ||
+		zklock_contend_is_held(trip, view->ahead);
+}
+
+static bool
+needs_renewal(const ZkLeasing *leasing)
+{
+	return leasing->renewed != leasing->mine->token ||
+		protocol_now() >= renewal_due_at(leasing);
+}
+
+/* When it is to be renewed while it waits. */
+static int64
+renewal_due_at(const ZkLeasing *leasing)
+{
+	return leasing->proof.boot_ms + leasing->ttl_ms / 3;
+}
+
+/* The owner's node was renewed, and nothing is waited for any more. */
+static ZkLeaseStep
+end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+
+	Assert(leasing->mine != NULL && leasing->renewed == leasing->mine->token);
+	if (zklock_lease_is_first(leasing))
+		leasing->end = ZK_LEASE_HELD;
+	else if (taking->stays_queued)
+		leasing->end = ZK_LEASE_QUEUED;
+	else
+	{
+		leasing->end = ZK_LEASE_BUSY;
+		return !is_made(taking) || remove_made(trip, taking) ?
+			ZK_LEASE_GO_ON : ZK_LEASE_SESSION_LOST;
+	}
+	zklock_lease_debug(leasing->mine->path, leasing->mine->token,
+					   leasing->end == ZK_LEASE_HELD ? "taken" :
+					   "queued: others have the lock");
+	if (is_made(taking))
+		zklock_stat_count(ZK_STAT_LEASE);
+	keep_made(taking);
+	return ZK_LEASE_GO_ON;
+}
+
+/*
+ * ZooKeeper has not answered before the time of the call was over, and others
+ * had the lock: what the call has made goes, if there are answers now.  Always
+ * true: the call is over, whatever has become of it.
+ */
+static bool
+end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+
+	leasing->end = ZK_LEASE_BUSY;
+	if (taking->stays_queued)
+	{
+		keep_made(taking);
+		if (leasing->mine != NULL && !zklock_lease_is_first(leasing))
+			leasing->end = ZK_LEASE_QUEUED;
+	}
+	trip->deadline = protocol_now() + REMOVE_MS;
+	if (taking->guid[0] != '\0' &&
+		zklock_lease_find(trip, leasing) == ZK_LEASE_GO_ON && is_made(taking))
+		(void) remove_made(trip, taking);	/* over in any case */
+	return true;
+}
+
+/*
+ * The wait was in vain: delete what was made.  An answer that takes longer than
+ * REMOVE_MS is not waited for, see zklock_lease_end_taking().  false if the
+ * session was lost.
+ */
+static bool
+remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeased   *mine = taking->leasing.mine;
+	bool		is_gone;
+
+	trip->deadline = protocol_now() + REMOVE_MS;
+	if (zklock_expiry_remove(trip, mine, &is_gone))
+	{
+		if (is_gone)
+			zklock_lease_debug(mine->path, mine->token,
+							   "deleted: the wait was in vain");
+		else
+			withdraw_mine(&taking->leasing);	/* refused, or renewed by
+												 * another call */
+		keep_made(taking);
+	}
+	return zklock_session_live() != 0;
+}
+
+void
+zklock_lease_end_taking(void *argument)
+{
+	ZkLeaseTaking *taking = argument;
+
+	zklock_client_unwatch(zklock_session_client());
+	if (is_made(taking))
+	{
+		withdraw_mine(&taking->leasing);
+		zklock_client_free(taking->create);
+	}
+	else
+		zklock_client_withdraw(taking->create);
+	taking->create = NULL;
+}
+
+/*
+ * Delete mine, unless another call has renewed it.  Nobody waits for the
+ * reply: the session's program repeats the delete until it is confirmed.
+ */
+static void
+withdraw_mine(const ZkLeasing *leasing)
+{
+	const ZkLeased *mine = leasing->mine;
+
+	if (zklock_session_client() == NULL || mine->version == ZK_ANY_VERSION)
+		return;
+	zklock_lease_debug(mine->path, mine->token,
+					   "being deleted: the call that made it has no use for it");
+
+	/* without memory it stays until its term is over */
+	(void) zklock_client_delete_version(zklock_session_client(), mine->path,
+										mine->version);
+}
+
+/* What was made is not this call's any more. */
+static void
+keep_made(ZkLeaseTaking *taking)
+{
+	zklock_client_free(taking->create);
+	taking->create = NULL;
+	taking->guid[0] = '\0';
+	taking->leasing.reads_behind = false;
+}
+
+/* Was mine made by this call, in whatever session, and is it not to stay yet? */
+static bool
+is_made(const ZkLeaseTaking *taking)
+{
+	const ZkLeased *mine = taking->leasing.mine;
+
+	return taking->guid[0] != '\0' && mine != NULL &&
+		strstr(mine->node, taking->guid) != NULL;
+}
+
+/* ---------------------------------------------------------------------
+ * Waiting
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Wait behind the node just ahead until the queue is to be looked at again:
+ * that node is gone, a term is over, or the wait is.  Renews mine meanwhile.
+ */
+static ZkLeaseStep
+await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
+{
+	MemoryContext context = AllocSetContextCreate(leasing->view.context,
+												  "zklock lease wait",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	ZkLeaseStep step = wait_behind(trip, leasing, wait_until);
+
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	return step;
+}
+
+/* In a memory context of its own, for it may take hours. */
+static ZkLeaseStep
+wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
+{
+	for (;;)
+	{
+		int64		look_at;
+		ZkWaitEnd	end;
+		ZkLeaseStep step;
+		bool		is_there;
+
+		MemoryContextReset(CurrentMemoryContext);
+		step = watch_ahead(trip, leasing, &is_there);
+		if (step != ZK_LEASE_GO_ON || !is_there)
+			return step;
+		look_at = Min(leasing->view.look_at, wait_until);
+		for (;;)
+		{
+			end = zklock_session_await_watch(Min(look_at,
+												 renewal_due_at(leasing)));
+			if (end != ZK_WAIT_TIMEOUT)
+				break;
+			if (protocol_now() >= look_at)
+				return ZK_LEASE_GO_ON;
+			MemoryContextReset(CurrentMemoryContext);
+			trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+			step = zklock_lease_renew_node(trip, leasing);
+			if (step != ZK_LEASE_GO_ON ||
+				leasing->renewed != leasing->mine->token)
+				return step;
+		}
+		if (end == ZK_WAIT_LOST)
+			return ZK_LEASE_SESSION_LOST;
+		if (zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_SET)
+			return ZK_LEASE_GO_ON;
+	}
+}
+
+/*
+ * Watch the node just ahead.  If *is_there, view.look_at is when to look at the
+ * queue without news of it; otherwise it is gone.
+ */
+static ZkLeaseStep
+watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_there)
+{
+	const char *node = strrchr(leasing->view.ahead, '/') + 1;
+	const ZkReply *reply;
+	ZkLeaseStep step;
+
+	trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+	reply = zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
+								  leasing->view.ahead);
+	step = zklock_lease_check(leasing, reply);
+	*is_there = step == ZK_LEASE_GO_ON && reply->result == ZK_OK;
+	if (*is_there)
+		time_ahead(leasing, node, reply);
+	return step;
+}
+
+/* If the node ahead is a lease, time the version that is there now. */
+static void
+time_ahead(ZkLeasing *leasing, const char *node, const ZkReply *reply)
+{
+	ZkLeaseView *view = &leasing->view;
+	ZkLeased	one = {.node = node};
+
+	if (recipe_read_mark(node) == RECIPE_MARK_LEASE &&
+		zklock_expiry_take(&one, reply))
+	{
+		/* if its term is over, a look has just tried to delete it */
+		zklock_expiry_time(&one);
+		if (one.over_at > protocol_now())
+			view->look_at = one.over_at;
+	}
+	view->look_at = Min(view->look_at, zklock_contend_look_at(node));
+}
+
+/* ---------------------------------------------------------------------
+ * The node is made
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Make a node for the owner.  The name of the lock is noted first, for the
+ * worker that looks for leases whose term is over; and once more, if it may
+ * have been dropped before the node was there (lease_names.h).  If the reply
+ * is lost the next look finds what there is.
+ *
+ * Past zklock.max_creates all of it is refused, before anything is made.
+ */
+static ZkLeaseStep
+make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	bool		has_parent = leasing->view.has_parent;
+	ZkLockName	name = zklock_lease_names_of(leasing->name);
+	int			nparents = 0;
+	int64		named_at = protocol_now();
+	char	   *data;
+	char	   *path;
+	const ZkReply *reply;
+	Moment		sent;
+	ZkLeaseStep step;
+
+	/* the name, twice if its parents are not there; the node */
+	if (!has_parent)
+		nparents = zklock_roundtrip_count_parents(leasing->view.lock_path) + 1;
+	zklock_write_need(nparents + zklock_roundtrip_count_parents(name.pointer) +
+					  4);
+	zklock_write_claim(has_parent ? 2 : 1);
+	data = new_data(taking);
+	path = node_path(taking);
+	if (!has_parent)
+	{
+		reply = zklock_roundtrip_make_parents(trip, path, name.root_length);
+		if (reply != NULL)
+			return zklock_lease_check(leasing, reply);
+	}
+	reply = zklock_lease_names_note(trip, &name, ZK_WRITE_PAID);
+	step = zklock_lease_check(leasing, reply);
+	if (step != ZK_LEASE_GO_ON || reply->result != ZK_OK)
+		return step;
+
+	/* one whose reply was lost may be made yet */
+	zklock_client_withdraw(taking->create);
+	sent = protocol_moment();
+	taking->create = zklock_write_create(ZK_WRITE_PAID, path,
+										 ZK_PERSISTENT_SEQUENTIAL, data);
+	reply = zklock_roundtrip_await(trip, taking->create);
+	if (reply != NULL && reply->result != ZK_OK)
+		zklock_roundtrip_unmake(trip);
+	step = zklock_lease_check(leasing, reply);
+	if (step != ZK_LEASE_GO_ON || reply->result != ZK_OK)
+		return step;
+	leasing->renewed = reply->czxid;
+	leasing->proof = sent;
+	strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
+			sizeof(leasing->place));
+	zklock_lease_debug(reply->path, reply->czxid, "made");
+	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
+		return step;
+	return zklock_lease_check(leasing,
+							  zklock_lease_names_note(trip, &name,
+													  ZK_WRITE_COUNTED));
+}
+
+/* The path of the node to be made, with a GUID of its own; palloc'ed. */
+static char *
+node_path(ZkLeaseTaking *taking)
+{
+	char		prefix[RECIPE_NODE_SIZE];
+
+	zklock_nodedata_make_guid(taking->guid);
+	recipe_mark(taking->guid, RECIPE_MARK_LEASE);
+	taking->leasing.reads_behind = true;
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1,
+					   taking->guid);
+	return psprintf("%s/%s", taking->leasing.view.lock_path, prefix);
+}
+
+/* The data of the node to be made, palloc'ed. */
+static char *
+new_data(const ZkLeaseTaking *taking)
+{
+	const ZkLeasing *leasing = &taking->leasing;
+	ZkNodeData	who = {.owner = unconstify(char *, leasing->owner)};
+
+	if (taking->is_bound)
+		zklock_lease_bind(&who);
+	return zklock_lease_build_data(&who, leasing->note, leasing->ttl_ms);
+}

@@ -1,0 +1,48 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_take.h
+ *	  A lease is taken for an owner: its node is made, and waits in the queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LEASE_TAKE_H
+#define ZKLOCK_LEASE_TAKE_H
+
+#include "postgres.h"
+
+#include "lease_node.h"
+
+/* A call that takes a lease. */
+typedef struct ZkLeaseTaking
+{
+	ZkLeasing	leasing;		/* with owner, and bounds */
+	bool		stays_queued;	/* where others have the lock, the owner's node
+								 * stays in the queue */
+	bool		is_bound;		/* to this role and cluster */
+
+	/*
+	 * The node that this call has made, as long as the call is to delete it if
+	 * the wait is in vain.
+	 */
+	ZkRequest  *create;			/* NULL: there is none */
+	char		guid[RECIPE_GUID_LEN + 1];	/* in its name; "": likewise */
+} ZkLeaseTaking;
+
+/*
+ * Takes a lease for the owner, or renews the one that the owner has; waits for
+ * those who are ahead of it.  A talk of zklock_roundtrip_run_within(), about a
+ * ZkLeaseTaking.  It ends as ZK_LEASE_HELD, _QUEUED or _BUSY.
+ *
+ * Raises 08001 if the ensemble does not answer in time, 55000 with is_bound if
+ * the owner has a lease that is not bound, and 42501 if that one is bound to
+ * another role or cluster (lease_binding.h).
+ */
+extern bool zklock_lease_take(ZkRoundTrip *trip, void *taking);
+
+/*
+ * At the end of each attempt of zklock_lease_take(): what it made and nobody
+ * needs is deleted.  Never raises.
+ */
+extern void zklock_lease_end_taking(void *taking);
+
+#endif							/* ZKLOCK_LEASE_TAKE_H */
