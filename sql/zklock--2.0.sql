@@ -1262,14 +1262,14 @@ ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
 ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER emptied;
 ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER emptied;
 
-CREATE FUNCTION zk_grant(prefix text, role text, what text)
+CREATE FUNCTION zk_grant(privilege text, prefix text, role text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. privilege: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
 
-CREATE FUNCTION zk_revoke(prefix text, role text, what text)
+CREATE FUNCTION zk_revoke(privilege text, prefix text, role text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 

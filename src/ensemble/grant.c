@@ -116,7 +116,7 @@ PG_FUNCTION_INFO_V1(zk_privileges_closing);
 PG_FUNCTION_INFO_V1(zk_privileges_changed);
 PG_FUNCTION_INFO_V1(zk_privileges_emptied);
 
-static char *read_prefix(FunctionCallInfo fcinfo);
+static char *read_prefix(FunctionCallInfo fcinfo, int number);
 static Oid	read_role(FunctionCallInfo fcinfo, const char **shown,
 					  bool *is_found);
 static bool is_as_shown(const char *role);
@@ -170,16 +170,14 @@ static void run_as_owner(Relation table, const char *text);
 Datum
 zk_grant(PG_FUNCTION_ARGS)
 {
-	char	   *prefix = read_prefix(fcinfo);
+	Datum		given = read_privileges(fcinfo, true);
+	char	   *prefix = read_prefix(fcinfo, 1);
 	const char *shown;
 	bool		is_found;
-	Oid			role;
-	Datum		given;
+	Oid			role = read_role(fcinfo, &shown, &is_found);
 	Oid			schema;
 	Parameters	parameters = {0};
 
-	role = read_role(fcinfo, &shown, &is_found);
-	given = read_privileges(fcinfo, true);
 	if (!is_found)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -205,11 +203,11 @@ zk_grant(PG_FUNCTION_ARGS)
 Datum
 zk_revoke(PG_FUNCTION_ARGS)
 {
-	char	   *prefix = read_prefix(fcinfo);
+	Datum		taken = read_privileges(fcinfo, false);
+	char	   *prefix = read_prefix(fcinfo, 1);
 	const char *shown;
 	bool		is_found;
 	Oid			role = read_role(fcinfo, &shown, &is_found);
-	Datum		taken = read_privileges(fcinfo, false);
 	Oid			schema;
 	const char *name;
 	Parameters	parameters = {0};
@@ -247,7 +245,7 @@ zk_revoke(PG_FUNCTION_ARGS)
 Datum
 zk_open(PG_FUNCTION_ARGS)
 {
-	char	   *prefix = read_prefix(fcinfo);
+	char	   *prefix = read_prefix(fcinfo, 0);
 	Oid			schema = begin_change(fcinfo, "zk_open()");
 	const char *name = quoted_schema(schema);
 	const char *covering;
@@ -484,9 +482,9 @@ delete_rows(Oid schema, Oid role)
 
 /* A name, or the empty prefix; raises 42602 if it is neither. */
 static char *
-read_prefix(FunctionCallInfo fcinfo)
+read_prefix(FunctionCallInfo fcinfo, int number)
 {
-	char	   *prefix = zklock_args_spelled(fcinfo, 0, "prefix");
+	char	   *prefix = zklock_args_spelled(fcinfo, number, "prefix");
 
 	if (prefix[0] != '\0')
 		(void) zklock_name_path(prefix, NULL);	/* it raises */
@@ -502,7 +500,7 @@ read_role(FunctionCallInfo fcinfo, const char **shown, bool *is_found)
 {
 	Oid			role;
 
-	*shown = zklock_args_text(fcinfo, 1, "role");
+	*shown = zklock_args_text(fcinfo, 2, "role");
 	*is_found = strcmp(*shown, PUBLIC_NAME) == 0;
 	if (*is_found)
 		return InvalidOid;
@@ -525,7 +523,7 @@ is_as_shown(const char *role)
 static Datum
 read_privileges(FunctionCallInfo fcinfo, bool may_be_none)
 {
-	const char *list = zklock_args_text(fcinfo, 2, "privilege");
+	const char *list = zklock_args_text(fcinfo, 0, "privilege");
 	List	   *words;
 	const char *first;
 	Datum		found[NPRIVILEGES];
@@ -567,8 +565,8 @@ refuse_privilege(const char *word, bool may_be_none)
 			 errmsg("unrecognized privilege \"%s\"", word),
 			 errdetail("The privileges are share, lock, look, request, run, hold, lease and evict."),
 			 may_be_none ?
-			 errhint("Name one, several with commas, \"all\", or \"none\", which only closes the names.") :
-			 errhint("Name one, several with commas, or \"all\". zk_open() opens names that are closed.")));
+			 errhint("The arguments are privilege, prefix and role, in the order of GRANT. Name one privilege, several with commas, \"all\", or \"none\", which only closes the names.") :
+			 errhint("The arguments are privilege, prefix and role, in the order of REVOKE. Name one privilege, several with commas, or \"all\". zk_open() opens names that are closed.")));
 }
 
 /* ---------------------------------------------------------------------

@@ -109,9 +109,9 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 			 errdetail("Below another root its znode is called \"%s\", whose prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\". A session that chooses \"%s\" or \"%s\" itself needs the privileges of all names of a znode.",
 					   refused, prefix, role, what, "zklock.root",
 					   "zklock.servers"),
-			 errhint("The row that is missing: SELECT zk_grant(%s, %s, '%s').",
-					 quote_literal_cstr(prefix), quote_literal_cstr(role),
-					 what)));
+			 errhint("The row that is missing: SELECT zk_grant('%s', %s, %s).",
+					 what, quote_literal_cstr(prefix),
+					 quote_literal_cstr(role))));
 }
 
 bool

@@ -9,7 +9,7 @@ CREATE PROCEDURE only_row(prefix text, role text, privileges text) LANGUAGE plpg
 BEGIN
 	DELETE FROM zk_privileges;
 	DELETE FROM zk_closed;
-	PERFORM zk_grant(prefix, role, privileges);
+	PERFORM zk_grant(privileges, prefix, role);
 END $$;
 
 --
@@ -35,8 +35,8 @@ RESET SESSION AUTHORIZATION;
 SELECT zk_try_xact_lock('any') AS superuser;
 
 -- Rows add up, each for its prefix, and none above it.
-SELECT zk_grant('a', 'regress_zklock_tenant', 'look');
-SELECT zk_grant('a/b', 'regress_zklock_tenant', 'lock');
+SELECT zk_grant('look', 'a', 'regress_zklock_tenant');
+SELECT zk_grant('lock', 'a/b', 'regress_zklock_tenant');
 SET SESSION AUTHORIZATION regress_zklock_tenant;
 SELECT zk_try_xact_lock('a/b'), count(*) AS who FROM zk_who('a/b');
 SELECT count(*) AS who FROM zk_who('a');
@@ -44,32 +44,32 @@ SELECT zk_try_xact_lock('a');
 RESET SESSION AUTHORIZATION;
 
 -- A prefix is a name, for a role that there is, and privileges are words.
-SELECT zk_grant('pay/', 'regress_zklock_tenant', 'lock');
-SELECT zk_grant('/pay', 'regress_zklock_tenant', 'lock');
-SELECT zk_grant('pay//x', 'regress_zklock_tenant', 'lock');
-SELECT zk_grant(NULL, 'regress_zklock_tenant', 'lock');
+SELECT zk_grant('lock', 'pay/', 'regress_zklock_tenant');
+SELECT zk_grant('lock', '/pay', 'regress_zklock_tenant');
+SELECT zk_grant('lock', 'pay//x', 'regress_zklock_tenant');
+SELECT zk_grant('lock', NULL, 'regress_zklock_tenant');
 \set VERBOSITY terse
-SELECT zk_grant('p', NULL, 'lock');
+SELECT zk_grant('lock', 'p', NULL);
 \set VERBOSITY default
-SELECT zk_grant('p', 'regress_zklock_tenant', NULL);
-SELECT zk_grant('a', 'regress_zklock_tenant', 'look') AS again;
-SELECT zk_grant('p', 'nobody there', 'lock');
-SELECT zk_grant('p', 'regress_zklock_tenant', 'lokc');
-SELECT zk_revoke('a', 'regress_zklock_tenant', 'RUN, lokc');
-SELECT zk_grant('p', 'regress_zklock_tenant', '');
-SELECT zk_grant('p', 'regress_zklock_tenant', 'lock,,look');
-SELECT zk_grant('p', 'regress_zklock_tenant', 'lock look');
-SELECT zk_grant('p', 'regress_zklock_tenant', 'lock, none');
-SELECT zk_revoke('a', 'regress_zklock_tenant', 'none');
+SELECT zk_grant(NULL, 'p', 'regress_zklock_tenant');
+SELECT zk_grant('look', 'a', 'regress_zklock_tenant') AS again;
+SELECT zk_grant('lock', 'p', 'nobody there');
+SELECT zk_grant('lokc', 'p', 'regress_zklock_tenant');
+SELECT zk_revoke('RUN, lokc', 'a', 'regress_zklock_tenant');
+SELECT zk_grant('', 'p', 'regress_zklock_tenant');
+SELECT zk_grant('lock,,look', 'p', 'regress_zklock_tenant');
+SELECT zk_grant('lock look', 'p', 'regress_zklock_tenant');
+SELECT zk_grant('lock, none', 'p', 'regress_zklock_tenant');
+SELECT zk_revoke('none', 'a', 'regress_zklock_tenant');
 SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/');
 SELECT count(*) FROM zk_closed WHERE prefix IN ('p', 'pay/');
 -- as in GRANT they may be in upper case
-SELECT zk_grant('p', 'regress_zklock_tenant', 'RUN, Lock ,run');
+SELECT zk_grant('RUN, Lock ,run', 'p', 'regress_zklock_tenant');
 SELECT privilege FROM zk_privileges WHERE prefix = 'p' ORDER BY privilege;
-SELECT zk_revoke('p', 'regress_zklock_tenant', 'ALL');
-SELECT zk_grant('p', 'public', 'all');
+SELECT zk_revoke('ALL', 'p', 'regress_zklock_tenant');
+SELECT zk_grant('all', 'p', 'public');
 SELECT string_agg(privilege, ' ' ORDER BY privilege) AS "all" FROM zk_privileges WHERE prefix = 'p';
-SELECT zk_revoke('p', 'public', 'all');
+SELECT zk_revoke('all', 'p', 'public');
 SELECT count(*) FROM zk_privileges WHERE prefix = 'p';
 
 --
@@ -117,11 +117,11 @@ RESET SESSION AUTHORIZATION;
 SELECT zk_unlock('pay');
 
 -- Everybody
-SELECT zk_grant('pay', 'public', 'lock');
+SELECT zk_grant('lock', 'pay', 'public');
 SET SESSION AUTHORIZATION regress_zklock_stranger;
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
-SELECT zk_revoke('pay', 'public', 'all');
+SELECT zk_revoke('all', 'pay', 'public');
 SET SESSION AUTHORIZATION regress_zklock_stranger;
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
@@ -131,7 +131,7 @@ CREATE ROLE "regress_zklock ""o'clock";
 SET SESSION AUTHORIZATION "regress_zklock ""o'clock";
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
-SELECT zk_grant('pay', 'regress_zklock "o''clock', 'lock');
+SELECT zk_grant('lock', 'pay', 'regress_zklock "o''clock');
 SET SESSION AUTHORIZATION "regress_zklock ""o'clock";
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
@@ -149,8 +149,8 @@ SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
 -- The row of the dropped one is seen, and taken away as it is seen.
 SELECT role::text AS gone FROM zk_privileges WHERE role::text ~ '^!\d+$' \gset
-SELECT zk_revoke('pay', '16', 'lock');
-SELECT zk_revoke('pay', :'gone', 'lock');
+SELECT zk_revoke('lock', 'pay', '16');
+SELECT zk_revoke('lock', 'pay', :'gone');
 SELECT count(*) FROM zk_privileges WHERE role::text = :'gone';
 
 -- The type: names in, names out; what is not a role's name is nobody, and stays so.
@@ -161,14 +161,14 @@ SELECT 'regress_zklock_even'::zk_role = 'regress_zklock_even' AS same, 'regress_
 -- whatever the table shows is known, quotes too
 ALTER ROLE regress_zklock_even RENAME TO "regress_zklock EVEN";
 INSERT INTO zk_privileges VALUES ('pay', '"regress_zklock EVEN"', 'look'), ('pay', '-', 'look');
-SELECT zk_revoke('pay', role::text, 'look') AS "as shown" FROM zk_privileges WHERE prefix = 'pay' AND privilege = 'look' AND role::text ~ '^[-"]';
+SELECT zk_revoke('look', 'pay', role::text) AS "as shown" FROM zk_privileges WHERE prefix = 'pay' AND privilege = 'look' AND role::text ~ '^[-"]';
 ALTER ROLE "regress_zklock EVEN" RENAME TO regress_zklock_even;
 INSERT INTO zk_privileges VALUES ('pay', 'regress_zklock_late', 'lock');
 CREATE ROLE regress_zklock_late;
 SET SESSION AUTHORIZATION regress_zklock_late;
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
-SELECT zk_revoke('pay', '!regress_zklock_late', 'lock');
+SELECT zk_revoke('lock', 'pay', '!regress_zklock_late');
 SELECT count(*) FROM zk_privileges WHERE role::text ~ 'late';
 DROP ROLE regress_zklock_late;
 
@@ -176,14 +176,14 @@ DROP ROLE regress_zklock_late;
 -- Taking away does not open
 --
 CALL only_row('pay', 'regress_zklock_payroll', 'lock');
-SELECT zk_revoke('pay', 'regress_zklock_payroll', 'look');
-SELECT zk_revoke('pay/a', 'regress_zklock_payroll', 'lock');
-SELECT zk_revoke('pay', 'no such role', 'lock');
-SELECT zk_revoke('pay', 'regress_zklock_payroll', 'lock');
+SELECT zk_revoke('look', 'pay', 'regress_zklock_payroll');
+SELECT zk_revoke('lock', 'pay/a', 'regress_zklock_payroll');
+SELECT zk_revoke('lock', 'pay', 'no such role');
+SELECT zk_revoke('lock', 'pay', 'regress_zklock_payroll');
 SET SESSION AUTHORIZATION regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
-SELECT zk_grant('pay/a', 'public', 'lock');
+SELECT zk_grant('lock', 'pay/a', 'public');
 SELECT zk_open('pay/a');
 SELECT zk_open('pay');
 SELECT zk_open('pay');
@@ -211,14 +211,14 @@ GRANT EXECUTE ON FUNCTION zk_grant TO regress_zklock_stranger;
 GRANT regress_zklock_stranger TO regress_zklock_tenant;
 SET SESSION AUTHORIZATION regress_zklock_tenant;
 SET ROLE regress_zklock_stranger;
-SELECT zk_grant('mine', 'regress_zklock_payroll', 'lock');
+SELECT zk_grant('lock', 'mine', 'regress_zklock_payroll');
 RESET SESSION AUTHORIZATION;
 REVOKE regress_zklock_stranger FROM regress_zklock_tenant;
 REVOKE EXECUTE ON FUNCTION zk_grant FROM regress_zklock_stranger;
 SELECT granted_by, granted_as, granted_at = closed_at AS "at once", closed_by, closed_as FROM zk_privileges JOIN zk_closed USING (prefix) WHERE prefix = 'mine';
 SELECT count(*) FROM zk_privileges WHERE prefix = 'pay' AND granted_by = session_user AND granted_as = session_user;
 BEGIN READ ONLY;
-SELECT zk_grant('mine', 'regress_zklock_payroll', 'lock');
+SELECT zk_grant('lock', 'mine', 'regress_zklock_payroll');
 ROLLBACK;
 
 --
@@ -229,7 +229,7 @@ DECLARE
 	denied text;
 BEGIN
 	FOREACH denied IN ARRAY ARRAY[
-		$q$SELECT zk_grant('', 'public', 'all')$q$, $q$SELECT zk_revoke('pay', 'regress_zklock_payroll', 'all')$q$,
+		$q$SELECT zk_grant('all', '', 'public')$q$, $q$SELECT zk_revoke('all', 'pay', 'regress_zklock_payroll')$q$,
 		$q$INSERT INTO zk_privileges VALUES ('', '-', 'lock')$q$, 'DELETE FROM zk_privileges',
 		'TRUNCATE zk_privileges', $q$SELECT zk_open('pay')$q$, 'DELETE FROM zk_closed', 'TRUNCATE zk_closed',
 		'CREATE FUNCTION pg_temp.planted(zk_role, text) RETURNS boolean LANGUAGE sql RETURN true',
@@ -257,7 +257,7 @@ SELECT * FROM zk_closed;
 RESET SESSION AUTHORIZATION;
 GRANT EXECUTE ON FUNCTION zk_grant TO regress_zklock_stranger;
 SET SESSION AUTHORIZATION regress_zklock_stranger;
-SELECT zk_grant('pay', 'regress_zklock_stranger', 'lock');
+SELECT zk_grant('lock', 'pay', 'regress_zklock_stranger');
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
 
@@ -270,18 +270,18 @@ BEGIN;
 SET LOCAL ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');
 RESET ROLE;
-SELECT zk_grant('pay', 'public', 'none');
+SELECT zk_grant('none', 'pay', 'public');
 SAVEPOINT a;
 SET LOCAL ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');
 ROLLBACK TO a;
-SELECT zk_grant('pay', 'regress_zklock_tenant', 'lock');
+SELECT zk_grant('lock', 'pay', 'regress_zklock_tenant');
 SAVEPOINT b;
 SET LOCAL ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');
 RESET ROLE;
 SAVEPOINT c;
-SELECT zk_revoke('pay', 'regress_zklock_tenant', 'lock');
+SELECT zk_revoke('lock', 'pay', 'regress_zklock_tenant');
 SAVEPOINT d;
 SET LOCAL ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');

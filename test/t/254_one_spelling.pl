@@ -63,17 +63,17 @@ foreach my $encoding (sort keys %spellings)
 	{
 		my $which = $granted eq $as_own ? 'the spelling of UTF-8' : 'another spelling';
 		subtest "$encoding: privileges on $which" => sub {
-			$super->query_safe("DELETE FROM zk_privileges; SELECT zk_grant($granted, 'postgres', 'all')");
+			$super->query_safe("DELETE FROM zk_privileges; SELECT zk_grant('all', $granted, 'postgres')");
 			foreach my $name ($as_own, $as_other, map { text($encoding, $_, '/below') } $own, $other)
 			{
 				assert_query($bob, "SELECT zk_try_lock($name)", '42501', "are asked for $name");
 				assert_query($bob, "SELECT zk_lock(ARRAY[$name])", '42501', 'in a list');
 				assert_query($bob, "SELECT zk_run_once($name, 'slot')", '42501', 'of a job');
 			}
-			$super->query_safe("SELECT zk_grant($granted, 'bob', 'lock')");
+			$super->query_safe("SELECT zk_grant('lock', $granted, 'bob')");
 			is($bob->query_safe("SELECT zk_try_lock($as_own, '1min'), zk_try_lock($as_other, '1min'), zk_unlock_all()"),
 				't|t|', 'and given for both');
-			$super->query_safe("SELECT zk_revoke($as_own, 'bob', 'lock'); SELECT zk_grant($granted, 'bob', 'look')");
+			$super->query_safe("SELECT zk_revoke('lock', $as_own, 'bob'); SELECT zk_grant('look', $granted, 'bob')");
 			assert_query($bob, "SELECT zk_try_lock($as_other)", '42501', 'and taken away for both');
 			$super->query_safe("SELECT zk_open($as_other)");
 			assert_query($bob, "SELECT zk_try_xact_lock($as_own)", '00000', 'and opened for both');
@@ -179,9 +179,9 @@ subtest 'who may look' => sub {
 	my $bob = background($node, database => 'latin1', user => 'bob');
 	my $seen = sub { return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0; };
 	is($seen->(), 4, 'all may be seen');
-	$super->query_safe('SELECT zk_grant(' . named('hyphen') . ", 'public', 'none')");
+	$super->query_safe("SELECT zk_grant('none', " . named('hyphen') . ", 'public')");
 	is($seen->(), 3, 'but not what a row with such a character covers');
-	$super->query_safe("SELECT zk_grant('see', 'public', 'none')");
+	$super->query_safe("SELECT zk_grant('none', 'see', 'public')");
 	is($seen->(), 0, 'nor what this database cannot name, below what is covered');
 	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'nor who waits there');
 };

@@ -31,7 +31,7 @@ my $three = "convert_from('\\xefbc93', 'UTF8')";
 database('tw', 'EUC_TW');
 $node->safe_psql('tw', 'CREATE EXTENSION zklock');
 my $writer = background($node, database => 'tw');
-$writer->query_safe("SELECT zk_grant($three, 'payroll', 'lock'), zk_grant('open', 'bob', 'lock'), zk_fence($three, 3)");
+$writer->query_safe("SELECT zk_grant('lock', $three, 'payroll'), zk_grant('lock', 'open', 'bob'), zk_fence($three, 3)");
 subtest 'from EUC_TW to UTF8' => sub {
 	restore('tw', 'tw_utf8', 'UTF8');
 	my ($super, $bob) = map { background($node, database => 'tw_utf8', user => $_) } 'postgres', 'bob';
@@ -46,7 +46,7 @@ subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
 	database('letters', 'UTF8');
 	$node->safe_psql('letters', 'CREATE EXTENSION zklock');
 	$writer = background($node, database => 'letters');
-	$writer->query_safe("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant(convert_from('\\xd096', 'UTF8'), 'public', 'none')");
+	$writer->query_safe("SELECT zk_grant('lock', 'pay', 'payroll'), zk_grant('none', convert_from('\\xd096', 'UTF8'), 'public')");
 	restore('letters', 'latin', 'LATIN1');
 	my ($super, $bob) = map { background($node, database => 'latin', user => $_) } 'postgres', 'bob';
 	is($super->query_safe('SELECT count(*) FROM zk_closed'), 0, 'the rows are not there');
@@ -54,7 +54,7 @@ subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
 	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'for that reason');
 	my $closed = "SELECT state FROM zk_check(false) WHERE item = 'closed prefixes'";
 	is($super->query_safe($closed), 'error', 'zk_check() says so, too');
-	$super->query_safe("SELECT zk_grant('pay', 'bob', 'lock')");
+	$super->query_safe("SELECT zk_grant('lock', 'pay', 'bob')");
 	is($super->query_safe($closed), '', 'until that is no accident any more');
 	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'what is given anew can be had');
 	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'and all else is closed as before');
@@ -69,8 +69,8 @@ subtest 'what was opened is open' => sub {
 	my $bob = background($node, database => 'opened', user => 'bob');
 	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'and nothing was lost');
 	$writer->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM zk_closed");
-	$node->safe_psql('letters', "SELECT zk_grant('pay', 'payroll', 'lock')");
-	$writer->query_safe("SELECT zk_grant('pay/a', 'payroll', 'lock'); COMMIT");
+	$node->safe_psql('letters', "SELECT zk_grant('lock', 'pay', 'payroll')");
+	$writer->query_safe("SELECT zk_grant('lock', 'pay/a', 'payroll'); COMMIT");
 	is($writer->query_safe("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed"), 'pay pay/a',
 		'nor for a transaction with an older snapshot');
 };

@@ -19,7 +19,7 @@ my $all = 'share, lock, look, request, run, hold, lease, evict';
 sub only
 {
 	my (@rows) = @_;
-	return sql(join '; ', 'DELETE FROM zk_privileges', 'DELETE FROM zk_closed', map { "SELECT zk_grant('$_->[0]', '$_->[1]', '$_->[2]')" } @rows);
+	return sql(join '; ', 'DELETE FROM zk_privileges', 'DELETE FROM zk_closed', map { "SELECT zk_grant('$_->[2]', '$_->[0]', '$_->[1]')" } @rows);
 }
 
 sub refused ($session, $sql, $what, $row)
@@ -96,7 +96,7 @@ SQL
 		}
 		only([ 'pay', 'tenant', join ', ', grep { $_ ne $needs && !($needs eq 'share' && $_ eq 'lock') } split /, /, $all ]);
 		$tenant->query('SET search_path = public');
-		refused($tenant, $call, "$function needs $needs", "'pay', 'tenant', '$needs'");
+		refused($tenant, $call, "$function needs $needs", "'$needs', 'pay', 'tenant'");
 		only([ 'pay', 'tenant', $needs ]);
 		$tenant->query($call);
 		isnt($tenant->sqlstate, '42501', 'and no more') or diag($tenant->error);
@@ -109,7 +109,7 @@ subtest 'a change is heeded' => sub {
 	my $may = "SELECT zk_try_xact_lock('pay')";
 	only();
 	assert_query($stranger, $may, '00000', 'without rows all is open');
-	$super->query_safe("BEGIN; SELECT zk_grant('pay', 'payroll', 'lock')");
+	$super->query_safe("BEGIN; SELECT zk_grant('lock', 'pay', 'payroll')");
 	assert_query($stranger, $may, '00000', 'also while one is under way');
 	$super->query_safe('COMMIT');
 	assert_query($stranger, $may, '42501', 'once it is committed it counts');
@@ -130,7 +130,7 @@ subtest 'a change is heeded' => sub {
 	# of more changes than the server remembers for who is behind, it says only that there were some
 	$tenant->query_safe($may);
 	kill STOP => $tenant->pid;
-	sql("SELECT zk_grant('pay', 'public', 'none')");
+	sql("SELECT zk_grant('none', 'pay', 'public')");
 	sql('DO $$ BEGIN FOR i IN 1 .. 500 LOOP CREATE TEMP TABLE t (); DROP TABLE t; COMMIT; END LOOP; END $$');
 	kill CONT => $tenant->pid;
 	assert_query($tenant, $may, '42501', 'one of very many');
@@ -138,14 +138,14 @@ subtest 'a change is heeded' => sub {
 
 	# one's own, and what is rolled back: sql/privileges
 	my $session = background($node);
-	$session->query_safe("BEGIN; SELECT zk_grant('pay', 'public', 'none'); PREPARE TRANSACTION 'close'");
+	$session->query_safe("BEGIN; SELECT zk_grant('none', 'pay', 'public'); PREPARE TRANSACTION 'close'");
 	assert_query($tenant, $may, '00000', 'one that is prepared');
 	sql("COMMIT PREPARED 'close'");
 	assert_query($tenant, $may, '42501', 'and committed');
 	sql('DROP EXTENSION zklock; CREATE EXTENSION zklock; GRANT zklock_operator TO tenant');
 	assert_query($tenant, $may, '00000', 'an extension made anew has none');
 	sql('CREATE SCHEMA elsewhere; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC; ALTER EXTENSION zklock SET SCHEMA elsewhere');
-	sql("SELECT elsewhere.zk_grant('pay', 'public', 'none')");
+	sql("SELECT elsewhere.zk_grant('none', 'pay', 'public')");
 	assert_query($tenant, $may =~ s/zk_/elsewhere.zk_/r, '42501', 'one that is moved is found');
 	sql('ALTER EXTENSION zklock SET SCHEMA public');
 	assert_query($tenant, "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
@@ -158,8 +158,8 @@ subtest 'what is held, and what is awaited' => sub {
 	only();
 	$tenant->query_safe("SELECT zk_lock('pay')");
 	start_to_wait($stranger, "SELECT zk_lock('pay')");
-	sql("SELECT zk_grant('', 'public', 'none')");
-	refused($tenant, "SELECT zk_lock('pay')", 'no more of what is held', "'', 'tenant', 'lock'");
+	sql("SELECT zk_grant('none', '', 'public')");
+	refused($tenant, "SELECT zk_lock('pay')", 'no more of what is held', "'lock', '', 'tenant'");
 	is($tenant->query_safe("SELECT zk_is_held('pay'), zk_fencing_token('pay') > 0, zk_unlock('pay')"), 't|t|t', 'which stays, and can be released');
 	like($stranger->wait_result, qr/^\d+$/, 'and who waits gets it');
 	is($stranger->query_safe("SELECT zk_unlock('pay')"), 't', 'and can release it');
@@ -192,8 +192,8 @@ subtest 'a standby' => sub {
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
 	$standby->start;
 	my $there = background($standby, user => 'tenant');
-	refused($there, "SELECT zk_try_lock('x')", 'on a standby', "'', 'tenant', 'lock'");
-	sql("SELECT zk_grant('x', 'tenant', 'lock')");
+	refused($there, "SELECT zk_try_lock('x')", 'on a standby', "'lock', '', 'tenant'");
+	sql("SELECT zk_grant('lock', 'x', 'tenant')");
 	$node->wait_for_catchup($standby);
 	assert_query($there, "SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'which hears of changes');
 };

@@ -25,9 +25,9 @@ subtest 'a dump' => sub {
 	berlin('CREATE ROLE payroll; CREATE ROLE missing; CREATE ROLE bob; CREATE ROLE gone');
 	# others have the numbers of these there
 	$paris->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE robert; CREATE ROLE payroll; CREATE ROLE tenant LOGIN; CREATE DATABASE copy; CREATE DATABASE used; CREATE DATABASE replica');
-	berlin("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant('miss', 'missing', 'lock'), zk_grant('was_bobs', 'bob', 'lock'),
-		zk_grant('gone', 'gone', 'lock'), zk_grant('shut', 'public', 'none'), zk_grant('free', 'public', 'lock'),
-		zk_grant('taken', 'payroll', 'lock'), zk_revoke('taken', 'payroll', 'lock')");
+	berlin("SELECT zk_grant('lock', 'pay', 'payroll'), zk_grant('lock', 'miss', 'missing'), zk_grant('lock', 'was_bobs', 'bob'),
+		zk_grant('lock', 'gone', 'gone'), zk_grant('none', 'shut', 'public'), zk_grant('lock', 'free', 'public'),
+		zk_grant('lock', 'taken', 'payroll'), zk_revoke('lock', 'taken', 'payroll')");
 	berlin('ALTER ROLE bob RENAME TO robert; CREATE ROLE bob');
 	my $number = berlin("SELECT 'gone'::regrole::oid");
 	berlin('REVOKE USAGE ON TYPE zk_privileges_by_name FROM gone; DROP ROLE gone');
@@ -48,13 +48,13 @@ subtest 'a dump' => sub {
 	takes($session, 'tenant', $_, 0, "closed: $_") foreach qw(miss gone shut taken);
 	paris('CREATE ROLE missing', 'copy');
 	takes($session, 'missing', 'miss', 0, 'one that is made later inherits nothing');
-	paris("SELECT zk_grant('miss', 'missing', 'lock'), zk_revoke('miss', '!missing', 'all'), zk_revoke('gone', '!$number', 'lock')", 'copy');
+	paris("SELECT zk_grant('lock', 'miss', 'missing'), zk_revoke('all', 'miss', '!missing'), zk_revoke('lock', 'gone', '!$number')", 'copy');
 	takes($session, 'missing', 'miss', 1, 'until it is granted');
 	is(paris("SELECT count(*) FROM zk_privileges WHERE role::text ~ '^!'", 'copy'), 0, 'and the others can be taken away');
 
 	# PostgreSQL loads a table as a whole or not at all
 	paris('CREATE EXTENSION zklock', 'used');
-	paris("SELECT zk_grant('pay', 'payroll', 'lock'), zk_grant('shut', 'robert', 'lock')", 'used');
+	paris("SELECT zk_grant('lock', 'pay', 'payroll'), zk_grant('lock', 'shut', 'robert')", 'used');
 	foreach my $times (1 .. 2)
 	{
 		my ($out, $error) = run_command([ 'psql', '-qX', '-d', $paris->connstr('used'), '-f', $file ]);
@@ -68,7 +68,7 @@ subtest 'a dump' => sub {
 
 subtest 'logical replication' => sub {
 	berlin('TRUNCATE zk_privileges, zk_closed; CREATE ROLE tenant');
-	berlin("SELECT zk_grant('pay', 'payroll', 'lock')");
+	berlin("SELECT zk_grant('lock', 'pay', 'payroll')");
 	berlin('CREATE PUBLICATION privileges FOR TABLE zk_privileges, zk_closed');
 	paris('CREATE EXTENSION zklock', 'replica');
 	my $tenant = background($paris, database => 'replica', user => 'tenant');
@@ -87,9 +87,9 @@ subtest 'logical replication' => sub {
 	paris("CREATE SUBSCRIPTION privileges CONNECTION '" . $berlin->connstr . " dbname=postgres' PUBLICATION privileges WITH (binary = true)", 'replica');
 	$heeds->('42501', 'a session that was there heeds the first copy');
 	poll_until { paris("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'", 'replica') eq '0' } 'the copy to be done', 180;
-	$applied->("SELECT zk_grant('pay', 'tenant', 'lock')");
+	$applied->("SELECT zk_grant('lock', 'pay', 'tenant')");
 	$heeds->('00000', 'a grant');
-	$applied->("SELECT zk_revoke('pay', 'tenant', 'lock')");
+	$applied->("SELECT zk_revoke('lock', 'pay', 'tenant')");
 	$heeds->('42501', 'a revoke');
 	$applied->("SELECT zk_open('pay')");
 	$heeds->('00000', 'zk_open()');

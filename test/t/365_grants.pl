@@ -29,12 +29,12 @@ sub logged ($sql, @expected)
 
 subtest 'the log' => sub {
 	$anna->query_safe('SET client_min_messages = log');
-	logged("SELECT zk_grant('pay', 'bob', 'lock, look')",
+	logged("SELECT zk_grant('lock, look', 'pay', 'bob')",
 		'closes the prefix "pay"', 'grants "lock" on "pay" to "bob"', 'grants "look" on "pay" to "bob"');
 	unlike($anna->error, qr/process/, 'and not the client');
-	logged("SELECT zk_grant('pay', 'bob', 'lock')");
-	logged("SELECT zk_grant('pay', 'public', 'run')", 'grants "run" on "pay" to "public"');
-	logged("SELECT zk_revoke('pay', 'bob', 'look')", 'revokes "look" on "pay" from "bob"');
+	logged("SELECT zk_grant('lock', 'pay', 'bob')");
+	logged("SELECT zk_grant('run', 'pay', 'public')", 'grants "run" on "pay" to "public"');
+	logged("SELECT zk_revoke('look', 'pay', 'bob')", 'revokes "look" on "pay" from "bob"');
 	logged("UPDATE zk_privileges SET prefix = 'p' WHERE privilege = 'run'",
 		'revokes "run" on "pay" from "public"', 'grants "run" on "p" to "public"');
 	logged("INSERT INTO zk_privileges VALUES (U&'x\\000Ay', 'no such role', 'lock')",
@@ -70,14 +70,14 @@ sub refused ($role, $database, $detail)
 }
 
 subtest 'roles that have privileges' => sub {
-	sql("SELECT zk_grant('pay', 'bob', 'lock, look'), zk_grant('pay', 'carl', 'lock'), zk_revoke('pay', 'bob', 'look')");
+	sql("SELECT zk_grant('lock, look', 'pay', 'bob'), zk_grant('lock', 'pay', 'carl'), zk_revoke('look', 'pay', 'bob')");
 	refused('bob', 'postgres', 'privileges for type zk_privileges_by_name');
 	refused('bob', 'empty', '1 object in database postgres');
-	sql("SELECT zk_grant('pay', 'bob', 'lock')", 'other');
+	sql("SELECT zk_grant('lock', 'pay', 'bob')", 'other');
 	sql('ALTER ROLE bob RENAME TO robert');
 	refused('robert', 'empty', '1 object in database other');
 	is(sql("SELECT role FROM zk_privileges WHERE role = 'robert'", 'other'), 'robert', 'one that is renamed is found');
-	sql("SELECT zk_revoke('pay', 'robert', 'all')", 'other');
+	sql("SELECT zk_revoke('all', 'pay', 'robert')", 'other');
 	my $from = -s $node->logfile;
 	sql('DROP OWNED BY robert');
 	like(substr(slurp_file($node->logfile), $from), qr/ revokes "lock" on "pay" from "robert"/, 'DROP OWNED takes them away');
@@ -87,11 +87,11 @@ subtest 'roles that have privileges' => sub {
 	sql('DROP ROLE robert');
 	pass('then it can be dropped');
 
-	sql("DELETE FROM zk_privileges; SELECT zk_grant('a', 'carl', 'lock')");
+	sql("DELETE FROM zk_privileges; SELECT zk_grant('lock', 'a', 'carl')");
 	refused('carl', 'other', '1 object in database postgres');
 	sql("UPDATE zk_privileges SET role = 'dba'");
 	sql('DROP ROLE carl; TRUNCATE zk_privileges');
-	sql("SELECT zk_grant('a', current_user::text, 'lock'), zk_revoke('a', current_user::text, 'lock')");
+	sql("SELECT zk_grant('lock', 'a', current_user::text), zk_revoke('lock', 'a', current_user::text)");
 	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_privileges_by_name' AND grantee NOT IN (0, typowner)"),
 		0, 'nothing is left of those that have no more');
 };
@@ -100,14 +100,14 @@ subtest 'roles that have privileges' => sub {
 subtest 'at a time' => sub {
 	my ($first, $second) = map { background($node) } 1, 2;
 	sql('CREATE ROLE one; CREATE ROLE two');
-	$first->query_safe("BEGIN; SELECT zk_grant('b', 'one', 'lock')");
-	$second->start_query("SELECT zk_grant('b', 'two', 'lock')");
+	$first->query_safe("BEGIN; SELECT zk_grant('lock', 'b', 'one')");
+	$second->start_query("SELECT zk_grant('lock', 'b', 'two')");
 	wait_for_lock($node, $second->pid);
 	$first->query_safe('COMMIT');
 	assert_ends($second, '00000', 'the second succeeds');
 	refused($_, 'empty', '1 object in database postgres') foreach qw(one two);
 	# the first takes away one row of a role, the second the other, and neither sees that of the other gone
-	sql("SELECT zk_grant('c', 'one', 'lock')");
+	sql("SELECT zk_grant('lock', 'c', 'one')");
 	$first->query_safe("BEGIN; DELETE FROM zk_privileges WHERE prefix = 'b' AND role = 'one'");
 	$second->start_query("DELETE FROM zk_privileges WHERE prefix = 'c' AND role = 'one'");
 	wait_for_lock($node, $second->pid);
@@ -117,7 +117,7 @@ subtest 'at a time' => sub {
 	pass('and the last one lets go of the role');
 	# Who owns the database may do that.
 	$first->query_safe('BEGIN; ANALYZE zk_privileges, zk_closed');
-	assert_query($second, "SET lock_timeout = '30s'; SELECT zk_revoke('c', 'two', 'lock'), zk_grant('c', 'two', 'run')",
+	assert_query($second, "SET lock_timeout = '30s'; SELECT zk_revoke('lock', 'c', 'two'), zk_grant('run', 'c', 'two')",
 		'00000', 'ANALYZE in a transaction keeps nobody waiting');
 	$first->query_safe('COMMIT');
 	$_->quit foreach $first, $second;
@@ -129,9 +129,9 @@ subtest 'zk_check' => sub {
 		WHERE item IN ('privileges', 'closed prefixes', 'triggers')") };
 	sql('TRUNCATE zk_privileges; TRUNCATE zk_closed');
 	is($rows->(), '', 'nothing of nothing');
-	sql("SELECT zk_grant('', 'public', 'none'), zk_grant('pay/a', 'dba', 'lock'), zk_grant('pay', 'dba', 'none')");
+	sql("SELECT zk_grant('none', '', 'public'), zk_grant('lock', 'pay/a', 'dba'), zk_grant('none', 'pay', 'dba')");
 	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that there are', 'nothing of what is as it is meant');
-	sql("INSERT INTO zk_privileges VALUES ('lost', 'no such role', 'lock'); SELECT zk_open(''), zk_grant('lost', 'public', 'none')");
+	sql("INSERT INTO zk_privileges VALUES ('lost', 'no such role', 'lock'); SELECT zk_open(''), zk_grant('none', 'lost', 'public')");
 	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'rows of nobody');
 	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'and what they close');
 	sql('DELETE FROM zk_privileges; ALTER TABLE zk_privileges DISABLE TRIGGER ALL; INSERT INTO zk_privileges VALUES ($$late$$, $$dba$$, $$look$$); ALTER TABLE zk_privileges ENABLE TRIGGER ALL');

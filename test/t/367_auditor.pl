@@ -28,8 +28,8 @@ SELECT zk_release_lease('given_up', $given_up, '1min');
 SELECT zk_renew_lease('renewed', $renewed, '1h');
 SELECT zk_release_hold('held', zk_hold('held', 'why'));
 SELECT zk_run_once('job', 'slot'), zk_forget_run('job', 'slot');
-SELECT zk_grant('pay', 'bob', 'lock');
-SELECT zk_revoke('pay', 'bob', 'lock');
+SELECT zk_grant('lock', 'pay', 'bob');
+SELECT zk_revoke('lock', 'pay', 'bob');
 SELECT zk_open('pay');
 SQL
 my $log = slurp_file($berlin->logfile, $offset);

@@ -17,7 +17,7 @@ CREATE ROLE gservers LOGIN;
 GRANT SET ON PARAMETER zklock.root TO groot;
 GRANT SET ON PARAMETER zklock.servers TO gservers;
 ALTER ROLE tenant SET zklock.root = '/prod';
-SELECT zk_grant('vip', 'postgres', 'all');
+SELECT zk_grant('all', 'vip', 'postgres');
 SQL
 
 sub assert_denied ($session, $name, $what)
@@ -94,9 +94,9 @@ subtest 'a fence' => sub {
 
 subtest 'with a row' => sub {
 	my $session = background($node, user => 'groot');
-	$node->safe_psql('postgres', "SELECT zk_grant('vip', 'groot', 'lock')");
+	$node->safe_psql('postgres', "SELECT zk_grant('lock', 'vip', 'groot')");
 	assert_query($session, "SELECT zk_try_lock('locks/vip')", '00000', 'for the other name');
-	$node->safe_psql('postgres', "SELECT zk_grant('', 'public', 'none'), zk_grant('locks/own', 'groot', 'lock')");
+	$node->safe_psql('postgres', "SELECT zk_grant('none', '', 'public'), zk_grant('lock', 'locks/own', 'groot')");
 	assert_query($session, "SELECT zk_try_lock('locks/own/a')", '00000', 'where all are closed, the name that is asked for counts');
 	assert_query($session, "SELECT zk_try_lock('locks/other')", '42501', 'and is closed');
 };
