@@ -137,6 +137,7 @@ OBJS = \
 	src/lock/released.o \
 	src/lock/keep.o \
 	src/lock/place.o \
+	src/lock/loss.o \
 	src/ensemble/grant.o \
 	src/ensemble/queue.o \
 	src/ensemble/recall.o \

@@ -50,6 +50,7 @@
 #include "lease_known.h"
 #include "lock.h"
 #include "lock_proof.h"
+#include "loss.h"
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
@@ -270,12 +271,8 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
-		ereport(ERROR,
-				(errcode(ERRCODE_OPERATOR_INTERVENTION),
-				 errmsg("queue entry for lock \"%s\" was removed",
-						holding->order.name),
-				 errdetail(ZK_DELETED, twin->token),
-				 errhint(ZK_SEE_DELETED)));
+		zklock_loss_raise_waiter(holding->order.name,
+								 strrchr(twin->node, '/') + 1, twin->token);
 	return result == ZK_OK;
 }
 
@@ -337,7 +334,7 @@ give_up(int code, Datum arg)
 
 	if (holding->stage == HOLD_NOTHING)
 		return;
-	is_alive = zklock_session_number() == holding->twin.session &&
+	is_alive = zklock_session_number() == holding->twin.grant.session &&
 		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
 	if (is_alive)
 	{

@@ -329,7 +329,7 @@ give_back_and_rethrow(Call *call, ZkScope scope)
 	{
 		FlushErrorState();
 		loss.hint = _("Run the transaction again.");
-		zklock_raise_loss(&loss);
+		zklock_loss_raise(&loss);
 	}
 	PG_RE_THROW();
 }

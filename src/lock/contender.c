@@ -151,8 +151,6 @@ begin(Contender *contender)
 	const ZkOrder *order = contender->order;
 	ZkPlace    *place = contender->place;
 
-	place->is_on_word = false;
-	place->can_hand_over = false;
 	contender->state = CONTENDER_JOINING;
 	if (order->bounds.is_at_once)
 		contender->state = CONTENDER_LOOKING;
@@ -166,6 +164,7 @@ begin(Contender *contender)
 	if (log_lock_waits)
 		contender->wait.log_at = contender->wait.started_at + DeadlockTimeout;
 	zklock_deadlock_begin(&contender->detector, contender->wait.started_at);
+	zklock_place_want(place);
 }
 
 /*
@@ -366,7 +365,7 @@ judge_list(Contender *contender, const ZkReply *list)
 		return CONTENDER_GRANTED;
 	}
 	Assert(verdict == RECIPE_WAIT);
-	contender->place->can_hand_over =
+	contender->place->grant.can_hand_over =
 		contender->node.mark == RECIPE_MARK_HAND_OVER;
 	return contender->order->bounds.is_at_once ?
 		CONTENDER_HEARING : CONTENDER_WAITING;
@@ -436,7 +435,8 @@ wait_for_news(Contender *contender)
 	}
 	if (!confirm_queued(contender))
 		return CONTENDER_LISTING;
-	contender->place->is_on_word = !contender->ahead.is_next_first;
+	if (!contender->ahead.is_next_first)
+		contender->place->grant.basis = ZK_GRANTED_ON_WORD;
 	return CONTENDER_GRANTED;
 }
 
@@ -586,6 +586,7 @@ leave_queue(Contender *contender, const char *why)
 	contender_end_parents(contender);
 	contender_withdraw(contender);
 	end_wait(contender);
+	zklock_place_give_up(contender->place, why);
 	if (was_queued && message_level_is_interesting(DEBUG1))
 		debug_withdrawn(contender, why);
 }

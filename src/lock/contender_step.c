@@ -17,6 +17,7 @@
 
 #include "expiry.h"
 #include "keep.h"
+#include "loss.h"
 #include "nodedata.h"
 #include "text.h"
 #include "write.h"
@@ -411,13 +412,8 @@ contender_note_ahead(Contender *contender, const ZkChildren *children)
 void
 contender_raise_evicted(const ZkPlace *place)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OPERATOR_INTERVENTION),
-			 errmsg("queue entry for lock \"%s\" was removed", place->name),
-			 errdetail(ZK_DELETED, place->token),
-			 errdetail_log(ZK_DELETED " Its name was \"%s\".", place->token,
-						   zklock_text_quotable(contender_node_name(place))),
-			 errhint("Run the statement again to queue anew. " ZK_SEE_DELETED)));
+	zklock_loss_raise_waiter(place->name, contender_node_name(place),
+							 place->token);
 }
 
 void

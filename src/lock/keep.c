@@ -41,18 +41,18 @@
 
 #include "name.h"
 #include "stat.h"
+#include "text.h"
 
 /* For how long a lock is not kept after a rival was met. */
 #define RIVAL_MS 5000
 
 /*
- * A lock that is kept, or held and may be.  What the program has to know of it
- * is in the KeptLock of the same number.
+ * A lock that is kept, which its place says (KEPT), or that is held and may be.
+ * What the program has to know of it is in the KeptLock of the same number.
  */
 typedef struct ZkKeep
 {
 	ZkPlace    *place;			/* which points to us; NULL: this is free */
-	bool		is_kept;		/* and not held */
 	uint32		whose;			/* what its node says of its maker, see
 								 * caller_hash() */
 	uint32		generation;		/* of its state */
@@ -64,24 +64,32 @@ typedef struct ZkKeep
  */
 static int	keep_setting;
 
-static ZkKeep keeps[KEEP_SLOTS];
-static int	nkept;				/* how many of them are kept */
+/* All that is kept. */
+static struct
+{
+	ZkKeep		all[KEEP_SLOTS];
+	int			nkept;			/* so many places of them are KEPT */
 
-/*
- * Until when a rival counts that was met, protocol_now(), by a hash of the
- * lock's path.  A lock that shares another one's is merely not kept so long.
- */
-static int64 rivals[4 * KEEP_SLOTS];
+	/*
+	 * Until when a rival counts that was met, protocol_now(), by a hash of the
+	 * lock's path.  A lock that shares another one's is merely not kept so
+	 * long.
+	 */
+	int64		rivals[4 * KEEP_SLOTS];
+}			Kept;
 
 static KeptLock *shared_part(const ZkKeep *keep);
-static bool can_keep(const ZkKeep *keep, ZkSessionNumber live);
+static const char *why_not_kept(const ZkKeep *keep, ZkSessionNumber live);
+static void log_not_kept(const ZkPlace *place, const char *why);
 static bool is_unchanged(const ZkKeep *keep);
 static uint32 caller_hash(void);
 static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
-static void leave_kept(ZkKeep *keep);
+static void leave_kept(ZkKeep *keep, const char *why, bool is_awaited);
 static void release(ZkKeep *keep);
 static Size kept_bytes(void);
+static bool is_free(const ZkKeep *keep);
+static bool is_put(const ZkKeep *keep);
 static ZkKeep *find_kept(void);
 static ZkKeep *find_free(void);
 
@@ -108,6 +116,7 @@ bool
 zklock_keep_take(ZkPlace *place)
 {
 	ZkKeep	   *keep = place->keep;
+	ZkSessionNumber live;
 
 	if (!zklock_keep_is_kept(place) || keep->whose != caller_hash() ||
 		zklock_name_style() != RECIPE_STYLE_CURATOR || !reclaim(keep))
@@ -117,10 +126,12 @@ zklock_keep_take(ZkPlace *place)
 	 * The clock is read after the state was changed: this process may have
 	 * been stopped in between.
 	 */
-	if (!contact_is_after(place->proof, zklock_session_fresh_since()) ||
-		place->session != zklock_session_live())
+	live = zklock_session_live();
+	zklock_place_settle(place, live);
+	if (zklock_place_is_lost(place, live) ||
+		!contact_is_after(place->proof, zklock_session_fresh_since()))
 	{
-		leave_kept(keep);
+		leave_kept(keep, "there is no fresh proof of it", false);
 		return false;
 	}
 	zklock_stat_count(ZK_STAT_GRANT_KEPT);
@@ -132,10 +143,11 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 {
 	ZkKeep	   *keep = find_free();
 
+	Assert(place->state == ZK_PLACE_HELD && place->keep == NULL);
 	Assert(recipe_read_mark(strrchr(place->node, '/') + 1) == RECIPE_MARK_KEEPER);
 	Assert(keep != NULL);		/* there was one when this was wanted */
-	if (keep->is_kept)
-		zklock_keep_drop(keep->place);
+	if (is_put(keep))
+		zklock_keep_drop(keep->place, "there is no room to keep more");
 	keep->place = place;
 	keep->whose = caller_hash();
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
@@ -144,7 +156,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	/* the state goes first: the program reads it as soon as it is told */
 	keep_word_begin(shared_part(keep), keep->generation, keep_setting,
 					protocol_now());
-	zklock_client_tell_kept(zklock_session_client(), keep - keeps,
+	zklock_client_tell_kept(zklock_session_client(), keep - Kept.all,
 							keep->generation, place->node, data);
 }
 
@@ -152,21 +164,35 @@ bool
 zklock_keep_put(ZkPlace *place, ZkSessionNumber live, bool may_stay)
 {
 	ZkKeep	   *keep = place->keep;
-	KeptLock   *shared = keep != NULL ? shared_part(keep) : NULL;
+	KeptLock   *shared;
+	const char *why_not;
 
+	Assert(!zklock_keep_is_kept(place));
 	if (keep == NULL)
 		return false;
-	if (shared != NULL && (!may_stay || !can_keep(keep, live)))
-		keep_word_end(shared);
-	else if (shared != NULL &&
-			 keep_word_put(shared, keep->generation, protocol_now()))
+	shared = shared_part(keep);
+	if (shared == NULL)
 	{
-		keep->is_kept = true;
-		nkept++;
+		release(keep);
+		return false;
+	}
+	why_not = why_not_kept(keep, live);
+	if (!may_stay)
+		why_not = "what was written relies on it";
+	if (why_not != NULL)
+		keep_word_end(shared);
+	else if (keep_word_put(shared, keep->generation, protocol_now()))
+	{
+		zklock_place_move(place, ZK_PLACE_KEPT, "nobody waits for its lock");
+		Kept.nkept++;
 		return true;
 	}
-	else if (shared != NULL)
+	else
+	{
 		zklock_keep_note_rival(place->lock_path);
+		why_not = "others wait for its lock";
+	}
+	log_not_kept(place, why_not);
 	release(keep);
 	return false;
 }
@@ -174,7 +200,8 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live, bool may_stay)
 bool
 zklock_keep_is_kept(const ZkPlace *place)
 {
-	return place->keep != NULL && place->keep->is_kept;
+	Assert(place->state != ZK_PLACE_KEPT || place->keep != NULL);
+	return place->state == ZK_PLACE_KEPT;
 }
 
 void
@@ -185,23 +212,35 @@ zklock_keep_note_rival(const char *lock_path)
 }
 
 void
-zklock_keep_drop(ZkPlace *place)
+zklock_keep_drop(ZkPlace *place, const char *why)
 {
 	if (zklock_keep_is_kept(place) && reclaim(place->keep))
-		leave_kept(place->keep);
+		leave_kept(place->keep, why, false);
 }
 
 int
 zklock_keep_count(void)
 {
-	return nkept;
+	return Kept.nkept;
 }
 
 void
 zklock_keep_drop_down_to(int most, Size most_bytes)
 {
-	while (nkept > most || kept_bytes() > most_bytes)
-		zklock_keep_drop(find_kept()->place);
+	while (Kept.nkept > most || kept_bytes() > most_bytes)
+		zklock_keep_drop(find_kept()->place, "another lock needs its room");
+}
+
+void
+zklock_keep_drop_all(const char *why, bool is_awaited)
+{
+	while (Kept.nkept > 0)
+	{
+		ZkKeep	   *keep = find_kept();
+
+		if (reclaim(keep))
+			leave_kept(keep, why, is_awaited);
+	}
 }
 
 void
@@ -209,24 +248,34 @@ zklock_keep_settle(void)
 {
 	ZkSessionNumber live;
 
-	if (nkept == 0)
+	if (Kept.nkept == 0)
 		return;
 	if (zklock_session_is_outdated())
-		zklock_keep_drop_down_to(0, 0);
+		zklock_keep_drop_all("the settings of the session have changed",
+							 false);
 	live = zklock_session_live();
 	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (keeps[i].is_kept &&
-			(!zklock_keep_can_be_taken(keeps[i].place, live) ||
-			 !is_unchanged(&keeps[i])))
-			zklock_keep_drop(keeps[i].place);
+	{
+		ZkKeep	   *keep = &Kept.all[i];
+
+		if (!is_put(keep))
+			continue;
+		if (!zklock_keep_can_be_taken(keep->place, live))
+			zklock_keep_drop(keep->place, "it cannot be taken back");
+		else if (!is_unchanged(keep))
+			zklock_keep_drop(keep->place,
+							 "it was kept for another caller, or for another time");
+	}
 }
 
 bool
 zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 {
-	const KeptLock *shared = zklock_keep_is_kept(place) &&
-		place->session == live ? shared_part(place->keep) : NULL;
+	const KeptLock *shared;
 
+	if (!zklock_keep_is_kept(place) || place->grant.session != live)
+		return false;
+	shared = shared_part(place->keep);
 	return shared != NULL &&
 		keep_word_state(shared, place->keep->generation) == KEEP_KEPT;
 }
@@ -235,27 +284,53 @@ zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 static KeptLock *
 shared_part(const ZkKeep *keep)
 {
-	KeptLock   *shared = keep->place != NULL &&
-		keep->place->session == zklock_session_number() ?
-		zklock_client_kept(zklock_session_client()) : NULL;
+	KeptLock   *all;
 
-	return shared != NULL ? &shared[keep - keeps] : NULL;
+	if (keep->place == NULL ||
+		keep->place->grant.session != zklock_session_number())
+		return NULL;
+	all = zklock_client_kept(zklock_session_client());
+	if (all == NULL)
+		return NULL;
+	return &all[keep - Kept.all];
 }
 
-/*
- * Can that place be kept?  Not when somebody has asked to release the lock, or
- * for its token.
- */
-static bool
-can_keep(const ZkKeep *keep, ZkSessionNumber live)
+/* Why that place, which is held, cannot be kept; NULL: it can. */
+static const char *
+why_not_kept(const ZkKeep *keep, ZkSessionNumber live)
 {
 	const ZkPlace *place = keep->place;
 
-	return is_unchanged(keep) && place->mode == RECIPE_EXCLUSIVE &&
-		!place->is_on_word && place->recall_told == 0 &&
-		!place->is_token_told &&
-		!zklock_place_is_lost(place, live) &&
-		protocol_now() >= *rival_until(place->lock_path);
+	if (zklock_place_is_lost(place, live))
+		return "it is lost";
+	if (!is_unchanged(keep))
+		return "zklock.keep or the caller is another one";
+	if (place->mode != RECIPE_EXCLUSIVE)
+		return "its node is a shared one, or is about to be";
+	if (place->grant.basis == ZK_GRANTED_ON_WORD)
+		return "its grant is not confirmed";
+	if (place->told.of_recall != 0)
+		return "somebody has asked for its release";
+	if (place->told.of_token)
+		return "the user was told its token";
+	if (protocol_now() < *rival_until(place->lock_path))
+		return "others have waited for its lock a moment ago";
+	return NULL;
+}
+
+/* Nothing may look for interrupts. */
+static void
+log_not_kept(const ZkPlace *place, const char *why)
+{
+	if (!message_level_is_interesting(DEBUG1))
+		return;
+	HOLD_INTERRUPTS();
+	ereport(DEBUG1,
+			(errmsg_internal("zklock: place \"%s\", fencing token " INT64_FORMAT ": not kept: %s",
+							 zklock_text_quotable(place->node), place->token,
+							 why),
+			 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
 }
 
 /*
@@ -285,8 +360,8 @@ caller_hash(void)
 static int64 *
 rival_until(const char *lock_path)
 {
-	return &rivals[string_hash(lock_path, RECIPE_PATH_SIZE) %
-				   lengthof(rivals)];
+	return &Kept.rivals[string_hash(lock_path, RECIPE_PATH_SIZE) %
+						lengthof(Kept.rivals)];
 }
 
 /*
@@ -296,30 +371,42 @@ rival_until(const char *lock_path)
 static bool
 reclaim(ZkKeep *keep)
 {
+	ZkPlace    *place = keep->place;
 	KeptLock   *shared = shared_part(keep);
 
-	keep->is_kept = false;
-	nkept--;
+	Assert(is_put(keep) && Kept.nkept > 0);
+	Kept.nkept--;
 	if (shared != NULL && keep_word_take(shared, keep->generation))
+	{
+		zklock_place_move(place, ZK_PLACE_HELD, "taken back");
 		return true;
+	}
 	if (shared != NULL &&
 		keep_word_state(shared, keep->generation) == KEEP_GIVEN_UP)
 	{
 		zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
-		zklock_keep_note_rival(keep->place->lock_path);
+		zklock_keep_note_rival(place->lock_path);
+		zklock_place_move(place, ZK_PLACE_NONE,
+						  "the program gave it up for others, or its time was over");
 	}
+	else
+		zklock_place_move(place, ZK_PLACE_NONE, "it went with its session");
 	release(keep);
 	return false;
 }
 
 /* Leave a place that was kept, and is in our hands again. */
 static void
-leave_kept(ZkKeep *keep)
+leave_kept(ZkKeep *keep, const char *why, bool is_awaited)
 {
-	keep_word_end(shared_part(keep));
+	const ZkLeave leave = {
+		.why = why,
+		.is_awaited = is_awaited	/* no transaction relies on it, so nobody
+									 * asks whether it was there */
+	};
 
-	/* no transaction relies on it, so nobody asks whether it was there */
-	(void) zklock_place_leave(keep->place, zklock_session_live(), false);
+	keep_word_end(shared_part(keep));
+	(void) zklock_place_leave(keep->place, zklock_session_live(), &leave);
 	release(keep);
 }
 
@@ -327,6 +414,7 @@ leave_kept(ZkKeep *keep)
 static void
 release(ZkKeep *keep)
 {
+	Assert(!is_put(keep));
 	zklock_place_unwatch(keep->place);
 	keep->place->keep = NULL;
 	keep->place = NULL;
@@ -338,10 +426,23 @@ kept_bytes(void)
 {
 	Size		sum = 0;
 
-	for (int i = 0; nkept > 0 && i < KEEP_SLOTS; i++)
-		if (keeps[i].is_kept)
-			sum += ZK_PATH_BYTES(keeps[i].place->node);
+	for (int i = 0; Kept.nkept > 0 && i < KEEP_SLOTS; i++)
+		if (is_put(&Kept.all[i]))
+			sum += ZK_PATH_BYTES(Kept.all[i].place->node);
 	return sum;
+}
+
+static bool
+is_free(const ZkKeep *keep)
+{
+	return keep->place == NULL;
+}
+
+/* Is its lock kept, and not held? */
+static bool
+is_put(const ZkKeep *keep)
+{
+	return !is_free(keep) && zklock_keep_is_kept(keep->place);
 }
 
 /* One that is kept; NULL if there is none. */
@@ -349,8 +450,8 @@ static ZkKeep *
 find_kept(void)
 {
 	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (keeps[i].is_kept)
-			return &keeps[i];
+		if (is_put(&Kept.all[i]))
+			return &Kept.all[i];
 	return NULL;
 }
 
@@ -362,7 +463,7 @@ static ZkKeep *
 find_free(void)
 {
 	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (keeps[i].place == NULL)
-			return &keeps[i];
+		if (is_free(&Kept.all[i]))
+			return &Kept.all[i];
 	return find_kept();
 }

@@ -38,7 +38,8 @@ extern void zklock_keep_begin(ZkPlace *place, const char *data);
 /*
  * The last count of its lock is gone: keep the place, if that is allowed and
  * nobody waits for it.  It must stay where it is while it is kept.  false: it
- * is to be left, as always without may_stay.  Never raises, never waits.
+ * is to be left, as always without may_stay, and will not be kept.  Never
+ * raises, never waits.
  */
 extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live,
 							bool may_stay);
@@ -49,8 +50,11 @@ extern bool zklock_keep_is_kept(const ZkPlace *place);
 /* Somebody else wants that lock, too: it is not kept for a while. */
 extern void zklock_keep_note_rival(const char *lock_path);
 
-/* Leave the place if it is kept.  Never raises or waits. */
-extern void zklock_keep_drop(ZkPlace *place);
+/*
+ * Leave the place if it is kept; why, for the log at DEBUG1.  Never raises or
+ * waits.
+ */
+extern void zklock_keep_drop(ZkPlace *place, const char *why);
 
 /* How many are kept, or were given up, which nobody has noticed yet. */
 extern int	zklock_keep_count(void);
@@ -60,6 +64,12 @@ extern int	zklock_keep_count(void);
  * have no more bytes than that.  Never raises or waits.
  */
 extern void zklock_keep_drop_down_to(int most, Size most_bytes);
+
+/*
+ * Leave all.  is_awaited: the caller waits until their nodes are gone
+ * (zklock_session_await_undone()).  Never raises or waits.
+ */
+extern void zklock_keep_drop_all(const char *why, bool is_awaited);
 
 /*
  * At the end of a transaction: leave those that were kept under other

@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "lease_node.h"
+#include "loss.h"
 #include "place.h"
 #include "session.h"
 #include "stat.h"
@@ -160,12 +161,13 @@ zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 void
 zklock_lease_raise_lost(const char *name, int64 token)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
-					name, token),
-			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
-			 errhint("Take the lease again with zk_try_lease(), and run the transaction again with its token.")));
+	const ZkLossOf of = {
+		.kind = ZK_LOST_LEASE,
+		.name = name,
+		.token = token
+	};
+
+	zklock_loss_raise_of(&of);
 }
 
 void

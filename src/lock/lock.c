@@ -24,6 +24,7 @@
 #include "lock_log.h"
 #include "lock_proof.h"
 #include "lock_table.h"
+#include "loss.h"
 #include "name.h"
 
 /* zklock.max_locks: how many locks one backend may hold. */
@@ -73,15 +74,21 @@ static const struct config_enum_entry session_scope_options[] = {
  */
 static int	session_scope = SESSION_SCOPE_ALLOW;
 
-/* Our callback in MessageContext; it is there if is_call_followed. */
-static MemoryContextCallback at_call_end;
-static bool is_call_followed;
+/* Of the client's calls, as far as they have taken locks of call scope. */
+typedef enum CallState
+{
+	CALL_NONE,					/* none has, or all those locks have ended */
+	CALL_RUNS,					/* the present one has: at_end is registered */
+	CALL_OVER					/* all those are over, but their transaction
+								 * is not.  A later call in it that takes a
+								 * lock, too, puts the end off for all */
+} CallState;
 
-/*
- * Are all calls that took locks over, but not their transaction?  A later
- * call in the same transaction that takes one, too, puts it off for all.
- */
-static bool is_call_over;
+static struct
+{
+	CallState	state;
+	MemoryContextCallback at_end;	/* in MessageContext */
+}			Call;
 
 /*
  * Who releases a lock that was held for AWAITED_MS or longer waits for the
@@ -95,6 +102,16 @@ static bool is_call_over;
 /* A member of a set of scopes. */
 #define ENDS(scope) (1u << (scope))
 
+/* How counts end. */
+typedef struct Ending
+{
+	const char *how;			/* for the log */
+	ZkWork		work;			/* see zklock_release() */
+	ZkSessionNumber live;
+	bool		is_awaited;		/* whoever releases waits for the answer to the
+								 * delete of the place's node */
+} Ending;
+
 static void make_room(const Lock *lock);
 static void warn_of_snapshot(void);
 static int64 take_again(const ZkOrder *order, Lock *lock, Lock **taken);
@@ -103,11 +120,11 @@ static int64 count_one(const ZkOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkOrder *order, Lock *lock);
 static ZkWaitEnd win_place(const ZkOrder *order, Lock *lock);
 static ZkWork work_of_changes(void);
-static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
-					 ZkWork work, const char *how);
-static void leave(Lock *lock, ZkSessionNumber live, ZkWork work);
-static int64 release_patience(ZkPlace *place);
-static void end_scopes(unsigned scopes, ZkWork work);
+static void end_mode(Lock *lock, RecipeMode mode, const Ending *ending);
+static void leave(Lock *lock, const Ending *ending);
+static int64 held_ms(const ZkPlace *place);
+static int64 patience_of(const ZkPlace *place);
+static void end_scopes(unsigned scopes, ZkWork work, const char *how);
 static void follow_call(void);
 static void end_call(void *arg);
 
@@ -156,21 +173,23 @@ zklock_lock_request_bytes(void)
 void
 zklock_check_scope(ZkScope scope, const char *name)
 {
-	static TimestampTz warned_in;
+	static TimestampTz warned_in;	/* this statement has its warning */
+	const char *hint = _("Use zk_xact_lock() and its kin, or zk_call_lock().");
 	bool		is_refused = session_scope == SESSION_SCOPE_REFUSE;
 
-	if (scope != ZK_SCOPE_SESSION || session_scope == SESSION_SCOPE_ALLOW ||
-		(!is_refused && warned_in == GetCurrentStatementStartTimestamp()))
+	if (scope != ZK_SCOPE_SESSION || session_scope == SESSION_SCOPE_ALLOW)
+		return;
+	if (!is_refused && warned_in == GetCurrentStatementStartTimestamp())
 		return;
 	warned_in = GetCurrentStatementStartTimestamp();
+	if (zklock_name_is_advisory(name))
+		hint = _("Use pg_advisory_xact_lock() and its kin.");
 	ereport(is_refused ? ERROR : WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("locks of session scope are not for this database or role"),
 			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client there has it, too.",
 					   "zklock.session_scope", is_refused ? "refuse" : "warn"),
-			 zklock_name_is_advisory(name) ?
-			 errhint("Use pg_advisory_xact_lock() and its kin.") :
-			 errhint("Use zk_xact_lock() and its kin, or zk_call_lock().")));
+			 errhint("%s", hint)));
 }
 
 int64
@@ -219,16 +238,18 @@ zklock_drop_kept(const char *name)
 	Lock	   *lock = zklock_lock_find(name);
 
 	if (lock != NULL)
-		zklock_keep_drop(&lock->place);
+		zklock_keep_drop(&lock->place, "something else stands in its queue");
 }
 
 void
 zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
+	Ending		ending = {.how = "given back",.work = ZK_WORK_NONE};
+
 	zklock_lock_count_back(lock, mode, scope);
+	ending.live = zklock_session_live();
 	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, zklock_session_live(), ZK_WORK_NONE,
-				 "given back");
+		end_mode(lock, mode, &ending);
 	zklock_lock_forget_if_empty(lock);
 }
 
@@ -241,9 +262,8 @@ bool
 zklock_release(const char *name, RecipeMode mode, ZkWork work)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	ZkSessionNumber live;
-	int64		token;
-	bool		was_lost;
+	Ending		ending = {.how = "unlocked",.work = work};
+	ZkLossOf	loss = {.name = name};
 	int64		patience;
 
 	if (lock == NULL || lock->taken[mode].counts[ZK_SCOPE_SESSION] == 0)
@@ -251,30 +271,30 @@ zklock_release(const char *name, RecipeMode mode, ZkWork work)
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
-	live = zklock_session_reap(false);
-	zklock_place_settle(&lock->place, live);
-	was_lost = zklock_place_is_lost(&lock->place, live);
-	token = lock->place.token;
+	ending.live = zklock_session_reap(false);
+	zklock_place_settle(&lock->place, ending.live);
+	loss.token = lock->place.token;
+	if (zklock_place_is_lost(&lock->place, ending.live))
+		loss.kind = ZK_LOST_RELEASED;
 
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	patience = release_patience(&lock->place);
+	patience = patience_of(&lock->place);
+	ending.is_awaited = patience > 0;
 	zklock_lock_count_back(lock, mode, ZK_SCOPE_SESSION);
 	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, live, work, "unlocked");
+		end_mode(lock, mode, &ending);
 	zklock_lock_forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	/* whatever came in that time is told */
 	if (patience > 0)
 		(void) zklock_session_await_undone(protocol_now() + patience);
-	if (zklock_released_tell(token))
+	if (zklock_released_tell(loss.token))
 		return false;
-	if (was_lost)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("lock \"%s\" had been lost before it was released",
-						name)));
-	return !was_lost;
+	if (loss.kind == ZK_LOST_NOT)
+		return true;
+	zklock_loss_warn(&loss);
+	return false;
 }
 
 void
@@ -287,8 +307,9 @@ zklock_release_session_scope(ZkWork work)
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	if (had_locks)
-		end_scopes(ENDS(ZK_SCOPE_SESSION), work);
-	zklock_keep_drop_down_to(0, 0);
+		end_scopes(ENDS(ZK_SCOPE_SESSION), work, "unlocked with all");
+	zklock_keep_drop_all("all locks are released",
+						 had_locks && zklock_session_is_connected());
 	RESUME_INTERRUPTS();
 	if (had_locks)
 		(void) zklock_session_await_undone(protocol_now() + RELEASE_MS);
@@ -300,12 +321,18 @@ void
 zklock_end_transaction(void)
 {
 	bool		had_locks = zklock_has_locks();
+	unsigned	scopes = ENDS(ZK_SCOPE_TRANSACTION);
 
+	if (Call.state == CALL_OVER)
+	{
+		scopes |= ENDS(ZK_SCOPE_CALL);
+		Call.state = CALL_NONE;
+	}
 	zklock_released_end_transaction();
 	zklock_keep_settle();
 	if (zklock_lock_has_unkept())
-		end_scopes(ENDS(ZK_SCOPE_TRANSACTION) |
-				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), ZK_WORK_NONE);
+		end_scopes(scopes, ZK_WORK_NONE,
+				   "ended with its transaction or call");
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -335,8 +362,15 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 			if (!zklock_lock_end_sub(lock, mode, is_commit, mine, parent))
 				continue;
 			if (was_taken && !zklock_board_is_taken(&lock->taken[mode]))
-				end_mode(lock, mode, zklock_session_live(),
-						 work_of_changes(), "rolled back");
+			{
+				const Ending ending = {
+					.how = "rolled back",
+					.work = work_of_changes(),
+					.live = zklock_session_live()
+				};
+
+				end_mode(lock, mode, &ending);
+			}
 			is_same = false;
 		}
 		if (!is_same)
@@ -481,7 +515,7 @@ win_place(const ZkOrder *order, Lock *lock)
 	ZkWaitEnd	end;
 
 	/* we do not stand in our own way */
-	zklock_keep_drop(&lock->place);
+	zklock_keep_drop(&lock->place, "its lock is wanted anew");
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
 	zklock_session_open();
@@ -498,35 +532,37 @@ win_place(const ZkOrder *order, Lock *lock)
 
 /*
  * The counts of these scopes end, and with them the places that nothing else
- * holds.  work: see zklock_release().  Never raises or waits.
+ * holds.  work: see zklock_release(); how, for the log.  Whoever releases locks
+ * of session scope waits for their answers, for RELEASE_MS.  Never raises or
+ * waits.
  */
 static void
-end_scopes(unsigned scopes, ZkWork work)
+end_scopes(unsigned scopes, ZkWork work, const char *how)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
-	ZkSessionNumber live;
+	Ending		ending = {.how = how,.work = work};
+	bool		can_answer = zklock_session_can_answer();
 
-	live = zklock_session_reap(false);
+	ending.live = zklock_session_reap(false);
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
-		zklock_place_settle(&lock->place, live);
+		zklock_place_settle(&lock->place, ending.live);
 		foreach_mode(mode)
 		{
-			bool		was_held = zklock_board_is_taken(&lock->taken[mode]);
+			ZkTaken    *taken = &lock->taken[mode];
+			bool		was_held = zklock_board_is_taken(taken);
 
-			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
-				lock->taken[mode].counts[ZK_SCOPE_SESSION] > 0)
-				(void) release_patience(&lock->place);	/* it is RELEASE_MS for all */
+			ending.is_awaited = can_answer &&
+				(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
+				taken->counts[ZK_SCOPE_SESSION] > 0 &&
+				held_ms(&lock->place) >= AWAITED_MS;
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 				if ((scopes & ENDS(scope)) != 0)
 					zklock_lock_drop_counts(lock, mode, scope);
-			if (was_held && !zklock_board_is_taken(&lock->taken[mode]))
-				end_mode(lock, mode, live, work,
-						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
-						 "unlocked with all" :
-						 "ended with its transaction or call");
+			if (was_held && !zklock_board_is_taken(taken))
+				end_mode(lock, mode, &ending);
 		}
 		zklock_lock_forget_if_empty(lock);
 	}
@@ -550,16 +586,15 @@ work_of_changes(void)
  * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
  */
 static void
-end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, ZkWork work,
-		 const char *how)
+end_mode(Lock *lock, RecipeMode mode, const Ending *ending)
 {
 	Assert(!zklock_board_is_taken(&lock->taken[mode]));
 	if (!zklock_lock_is_held(lock))
 	{
 		/* ahead of the delete, or loss_notice.c misses a node of what is held */
 		zklock_board_remove_lock(&lock->line);
-		zklock_lock_log_end(lock, mode, how);
-		leave(lock, live, work);
+		zklock_lock_log_end(lock, mode, ending->how);
+		leave(lock, ending);
 		zklock_lock_note_unheld(lock);
 		if (zklock_has_locks())
 			return;
@@ -567,7 +602,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, ZkWork work,
 		zklock_session_interrupt_on_loss(false);
 	}
 	else if (mode == RECIPE_EXCLUSIVE)
-		zklock_place_downgrade(&lock->place, live);
+		zklock_place_downgrade(&lock->place, ending->live);
 }
 
 /*
@@ -576,25 +611,34 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, ZkWork work,
  * nobody is asked then.  Never raises or waits.
  */
 static void
-leave(Lock *lock, ZkSessionNumber live, ZkWork work)
+leave(Lock *lock, const Ending *ending)
 {
 	ZkPlace    *place = &lock->place;
 	bool		is_relied_on = zklock_released_wrote_since(&lock->granted_in,
-														   work);
+														   ending->work);
 	bool		is_lost;
+	ZkLeave		leaving = {.why = ending->how,.is_awaited = ending->is_awaited};
 	ZkRequest  *answer;
 
-	zklock_place_settle(place, live);
-	is_lost = zklock_place_is_lost(place, live);
+	zklock_place_settle(place, ending->live);
+	is_lost = zklock_place_is_lost(place, ending->live);
 	if (is_lost)
 		zklock_lock_note_late_loss(lock);
 	if (is_lost && is_relied_on)
 		zklock_released_note_lost(place);
-	if (zklock_keep_put(place, live, !is_relied_on))
+	if (zklock_keep_put(place, ending->live, !is_relied_on))
 		return;
-	answer = zklock_place_leave(place, live, is_relied_on && !is_lost);
-	if (is_relied_on && !is_lost)
+	leaving.is_asking = is_relied_on && !is_lost;
+	answer = zklock_place_leave(place, ending->live, &leaving);
+	if (leaving.is_asking)
 		zklock_released_note(place, answer);
+}
+
+/* For how long its lock has been held. */
+static int64
+held_ms(const ZkPlace *place)
+{
+	return protocol_now() - place->grant.at_ms;
 }
 
 /*
@@ -602,12 +646,13 @@ leave(Lock *lock, ZkSessionNumber live, ZkWork work)
  * without a connection, and behind one that is not answered yet.
  */
 static int64
-release_patience(ZkPlace *place)
+patience_of(const ZkPlace *place)
 {
-	int64		held_ms = protocol_now() - place->granted_ms;
+	int64		most_ms = held_ms(place);
 
-	place->is_awaited = held_ms >= AWAITED_MS && zklock_session_can_answer();
-	return place->is_awaited ? Min(held_ms, RELEASE_MS) : 0;
+	if (most_ms < AWAITED_MS || !zklock_session_can_answer())
+		return 0;
+	return Min(most_ms, RELEASE_MS);
 }
 
 /* ---------------------------------------------------------------------
@@ -639,12 +684,11 @@ follow_call(void)
 				 errmsg("locks of call scope cannot be used in a background worker"),
 				 errdetail("It has no client whose calls could end."),
 				 errhint("Use locks of session or of transaction scope.")));
-	is_call_over = false;
-	if (is_call_followed)
+	if (Call.state == CALL_RUNS)
 		return;
-	at_call_end.func = end_call;
-	MemoryContextRegisterResetCallback(MessageContext, &at_call_end);
-	is_call_followed = true;
+	Call.at_end.func = end_call;
+	MemoryContextRegisterResetCallback(MessageContext, &Call.at_end);
+	Call.state = CALL_RUNS;
 }
 
 /*
@@ -656,15 +700,21 @@ follow_call(void)
 static void
 end_call(void *arg)
 {
-	is_call_followed = false;
+	Assert(Call.state == CALL_RUNS);
+	Call.state = CALL_NONE;
 	if (proc_exit_inprogress || in_error_recursion_trouble())
 		return;
-	is_call_over = IsTransactionState() || GetCurrentTransactionNestLevel() > 1;
-	if (is_call_over || !zklock_has_locks())
+	if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
+	{
+		Call.state = CALL_OVER;
+		return;
+	}
+	if (!zklock_has_locks())
 		return;
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	end_scopes(ENDS(ZK_SCOPE_CALL), ZK_WORK_NONE);
+	end_scopes(ENDS(ZK_SCOPE_CALL), ZK_WORK_NONE,
+			   "ended with its transaction or call");
 	RESUME_INTERRUPTS();
 }

@@ -32,7 +32,6 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *good_place(const char *name);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
-static const char *hint_of_loss(const Lock *lock, bool is_deleted);
 static void describe(const Lock *lock, ZkLoss *loss);
 static void await_downgrades(void);
 static bool prove(const Lock *only, bool always_ask, int64 deadline);
@@ -52,7 +51,9 @@ zklock_token(const char *name)
 {
 	const ZkPlace *place = good_place(name);
 
-	return place != NULL ? place->token : 0;
+	if (place == NULL)
+		return 0;
+	return place->token;
 }
 
 int64
@@ -62,7 +63,7 @@ zklock_tell_token(const char *name, ZkTokenOf *of)
 
 	if (place == NULL)
 		return 0;
-	place->is_token_told = true;
+	place->told.of_token = true;
 	if (of != NULL)
 	{
 		of->root = zklock_name_root_of(place->lock_path, place->root_length);
@@ -91,12 +92,14 @@ zklock_show_locks(ReturnSetInfo *result)
 		return;
 	foreach_lock(scan, lock)
 	{
+		const char *state = "held";
+
 		zklock_place_settle(&lock->place, live);
+		if (zklock_place_is_lost(&lock->place, live))
+			state = "lost";
 		foreach_mode(mode)
 			if (zklock_board_is_taken(&lock->taken[mode]))
-			show_lock(result, lock, mode,
-					  zklock_place_is_lost(&lock->place, live) ?
-					  "lost" : "held");
+			show_lock(result, lock, mode, state);
 		if (zklock_keep_can_be_taken(&lock->place, live))
 			show_lock(result, lock, RECIPE_EXCLUSIVE, "kept");
 	}
@@ -116,7 +119,7 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 	zklock_row_add_text(&row, zklock_text_printable(place->node));
 	zklock_row_add(&row, true, TimestampTzGetDatum(zklock_board_is_taken(taken) ?
 												   taken->since :
-												   place->granted_at));
+												   place->grant.at));
 	zklock_row_add(&row, true, Int32GetDatum(place->permits));
 	zklock_row_add_text(&row,
 						zklock_text_printable(pnstrdup(lock->path,
@@ -151,13 +154,14 @@ good_place(const char *name)
 	if (lock == NULL || !zklock_lock_is_held(lock))
 		return NULL;
 	zklock_place_settle(&lock->place, live);
-	return zklock_place_is_lost(&lock->place, live) ? NULL : &lock->place;
+	if (zklock_place_is_lost(&lock->place, live))
+		return NULL;
+	return &lock->place;
 }
 
 void
 zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 {
-	bool		is_shared = mode == RECIPE_SHARED;
 	const char *hint = NULL;
 
 	if (lock != NULL && lock->taken[mode].counts[ZK_SCOPE_CALL] > 0)
@@ -169,7 +173,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" is not held in %s mode by this session",
-					name, is_shared ? "shared" : "exclusive"),
+					name, zklock_args_mode(mode)),
 			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
@@ -181,8 +185,7 @@ zklock_refuse_if_lost(void)
 
 	if (lock == NULL)
 		return;
-	if (lock->place.is_evicted)
-		zklock_place_log_deletion(&lock->place);
+	zklock_place_log_deletion(&lock->place);
 	describe(lock, &loss);
 
 	/*
@@ -192,18 +195,7 @@ zklock_refuse_if_lost(void)
 	 */
 	zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
-	zklock_raise_loss(&loss);
-}
-
-/* 40001 makes the retry loops of applications run the transaction again. */
-void
-zklock_raise_loss(const ZkLoss *loss)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg_internal("%s", loss->message),
-			 errdetail_internal("%s", loss->detail),
-			 errhint("%s", loss->hint)));
+	zklock_loss_raise(&loss);
 }
 
 bool
@@ -275,52 +267,32 @@ zklock_are_proved(void)
 static const char *
 hint_of_other_mode(const Lock *lock, RecipeMode mode)
 {
+	bool		is_shared = mode == RECIPE_SHARED;
+
 	if (zklock_name_is_advisory(lock->name))
-		return mode == RECIPE_SHARED ?
-			_("It is held in exclusive mode: release it with pg_advisory_unlock().") :
-			_("It is held in shared mode: release it with pg_advisory_unlock_shared().");
-	return mode == RECIPE_SHARED ?
-		_("It is held in exclusive mode: release it with zk_unlock().") :
-		_("It is held in shared mode: release it with zk_unlock_shared().");
+	{
+		if (is_shared)
+			return _("It is held in exclusive mode: release it with pg_advisory_unlock().");
+		return _("It is held in shared mode: release it with pg_advisory_unlock_shared().");
+	}
+	if (is_shared)
+		return _("It is held in exclusive mode: release it with zk_unlock().");
+	return _("It is held in shared mode: release it with zk_unlock_shared().");
 }
 
-/* What to do about a loss, in the words of the caller's functions. */
-static const char *
-hint_of_loss(const Lock *lock, bool is_deleted)
-{
-	if (!zklock_lock_is_of_session(lock))
-		return is_deleted ? _("Run the transaction again. " ZK_SEE_DELETED) :
-			_("Run the transaction again.");
-	if (zklock_name_is_advisory(lock->name))
-		return is_deleted ?
-			_("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again. " ZK_SEE_DELETED) :
-			_("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again.");
-	return is_deleted ?
-		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again. " ZK_SEE_DELETED) :
-		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.");
-}
-
-/* Say in words that a lock was lost.  Never raises. */
+/* Say in words how a lock was lost; it has been settled.  Never raises. */
 static void
 describe(const Lock *lock, ZkLoss *loss)
 {
-	const ZkPlace *place = &lock->place;
+	const ZkLossOf of = {
+		.kind = lock->place.loss,
+		.name = lock->name,
+		.token = lock->place.token,
+		.is_of_session = zklock_lock_is_of_session(lock)
+	};
 
-	snprintf(loss->message, sizeof(loss->message), _("lock \"%s\" was lost"),
-			 lock->name);
-	loss->hint = hint_of_loss(lock, false);
-	if (place->is_mistaken)
-		strlcpy(loss->detail,
-				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it."),
-				sizeof(loss->detail));
-	else if (place->is_evicted)
-	{
-		snprintf(loss->detail, sizeof(loss->detail), _(ZK_DELETED),
-				 place->token);
-		loss->hint = hint_of_loss(lock, true);
-	}
-	else
-		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
+	Assert(lock->place.state == ZK_PLACE_LOST);
+	zklock_loss_describe(&of, loss);
 }
 
 /*
@@ -339,7 +311,7 @@ await_downgrades(void)
 	int			nplaces = 0;
 
 	foreach_lock(scan, lock)
-		if (lock->place.replacing != NULL && is_asked(lock, NULL))
+		if (lock->place.state == ZK_PLACE_DOWNGRADING && is_asked(lock, NULL))
 		places[nplaces++] = &lock->place;
 	for (int i = 0; i < nplaces; i++)
 		(void) zklock_place_await_downgrade(places[i], deadline);
@@ -354,14 +326,15 @@ await_downgrades(void)
 static bool
 prove(const Lock *only, bool always_ask, int64 deadline)
 {
-	Moment		fresh_since = always_ask ? ZK_NO_PROOF :
-		zklock_session_fresh_since();
+	Moment		fresh_since = ZK_NO_PROOF;
 	ZkPlace   **places = palloc(zklock_lock_count_entries() *
 								sizeof(*places));
 	int			nplaces;
 	int			attempt = 0;
 	bool		is_answered = true;
 
+	if (!always_ask)
+		fresh_since = zklock_session_fresh_since();
 	if (always_ask && find_lost(only) == NULL)
 	{
 		nplaces = find_unproved(only, places, ZK_NO_PROOF);
@@ -441,7 +414,7 @@ confirm_grant(ZkPlace *place, int64 deadline)
 	ZkClientStatus status;
 	int64		until;
 
-	if (!place->is_on_word || !zklock_session_status(&status))
+	if (place->grant.basis != ZK_GRANTED_ON_WORD || !zklock_session_status(&status))
 		return;
 	await_downgrades();
 	until = Min(deadline, protocol_now() + status.session_timeout_ms);
@@ -451,7 +424,7 @@ confirm_grant(ZkPlace *place, int64 deadline)
 	{
 		if (protocol_now() >= deadline)
 			return;
-		place->is_mistaken = place->is_evicted = true;
+		zklock_place_note_misled(place);
 	}
-	place->is_on_word = false;
+	place->grant.basis = ZK_GRANTED_BY_QUEUE;
 }

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "lock_table.h"
+#include "loss.h"
 #include "nodes/execnodes.h"
 
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
@@ -67,14 +68,6 @@ extern void zklock_refuse_if_lost(void);
  */
 extern bool zklock_has_lost(void);
 
-/* The loss of a lock, in words for an error. */
-typedef struct ZkLoss
-{
-	char		message[768];
-	char		detail[768];
-	const char *hint;
-} ZkLoss;
-
 /*
  * Is a lock held here known to be lost?  Then say so in words.  Never raises.
  */
@@ -86,9 +79,6 @@ extern bool zklock_describe_loss(ZkLoss *loss);
  * was let go of before the interrupt took effect.
  */
 extern bool zklock_explain_cancellation(ZkLoss *loss);
-
-/* Raise 40001 with these words. */
-pg_noreturn extern void zklock_raise_loss(const ZkLoss *loss);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there

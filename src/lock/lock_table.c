@@ -342,8 +342,8 @@ post(Lock *lock)
 		.permits = place->permits,
 		.token = place->token,
 		.proof_ms = place->proof.wall_ms,
-		.session_number = place->session,
-		.is_evicted = place->is_evicted
+		.session_number = place->grant.session,
+		.is_lost = place->state == ZK_PLACE_LOST
 	};
 
 	memcpy(held.taken, lock->taken, sizeof(held.taken));

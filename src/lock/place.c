@@ -10,6 +10,18 @@
  * the exclusive node: the new node is younger than those of waiting writers,
  * but its token must not be greater than theirs.
  *
+ * The states of a place, and what leads from one to the next:
+ *
+ *	NONE -> WANTED				a contender sets out for it
+ *	WANTED -> HELD				its lock is granted
+ *	WANTED -> NONE				the contender gives up
+ *	HELD -> DOWNGRADING			a shared node is to replace the exclusive one
+ *	DOWNGRADING -> HELD			it has, or the exclusive node stays
+ *	HELD -> KEPT, KEPT -> HELD	keep.c: let go of, and taken back
+ *	HELD, DOWNGRADING -> LOST	the node is gone, or its session, or the grant
+ *								was a mistake
+ *	all but WANTED -> NONE		the node is left, or was given up
+ *
  * The one rule: what is called at the end of a transaction (downgrade, leave,
  * settle) never raises and never waits.  A place is its owner's memory.
  *
@@ -34,60 +46,147 @@ typedef enum LeaveNews
 	LEAVE_ASKING				/* the caller waits for the answer */
 } LeaveNews;
 
+/* The states to which a place can be moved from each. */
+#define TO(state) (1u << (state))
+static const uint8 legal_moves[ZK_NPLACE_STATES] PG_USED_FOR_ASSERTS_ONLY = {
+	[ZK_PLACE_NONE] = TO(ZK_PLACE_WANTED),
+	[ZK_PLACE_WANTED] = TO(ZK_PLACE_HELD) | TO(ZK_PLACE_NONE),
+	[ZK_PLACE_HELD] = TO(ZK_PLACE_DOWNGRADING) | TO(ZK_PLACE_KEPT) |
+	TO(ZK_PLACE_LOST) | TO(ZK_PLACE_NONE),
+	[ZK_PLACE_DOWNGRADING] = TO(ZK_PLACE_HELD) | TO(ZK_PLACE_LOST) |
+	TO(ZK_PLACE_NONE),
+	[ZK_PLACE_KEPT] = TO(ZK_PLACE_HELD) | TO(ZK_PLACE_NONE),
+	[ZK_PLACE_LOST] = TO(ZK_PLACE_NONE)
+};
+
+static void log_place(const ZkPlace *place, ZkPlaceState state,
+					  const char *why);
+static void lose(ZkPlace *place, ZkLossKind loss, const char *why);
+static void settle_downgrade(ZkPlace *place);
 static const char *node_name(const ZkPlace *place);
-static ZkRequest *remove_node(const ZkPlace *place, LeaveNews news);
+static ZkRequest *remove_node(const ZkPlace *place, LeaveNews news,
+							  bool is_awaited);
 static void name_next_node(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static bool await_proof(ZkPlace *place, ZkRequest **request,
 						int64 deadline);
 static void free_text(char **text);
-static void log_deletion(const char *name, const char *node, int64 token);
 
 /* ---------------------------------------------------------------------
- * Public functions
+ * Public functions: states
  * ---------------------------------------------------------------------
  */
+
+void
+zklock_place_move(ZkPlace *place, ZkPlaceState state, const char *why)
+{
+	Assert((legal_moves[place->state] & TO(state)) != 0);
+	Assert((place->downgrade.request != NULL) ==
+		   (state == ZK_PLACE_DOWNGRADING));
+	Assert((place->loss != ZK_LOST_NOT) == (state == ZK_PLACE_LOST));
+	if (message_level_is_interesting(DEBUG1))
+		log_place(place, state, why);
+	place->state = state;
+}
+
+/* It is called where nothing may look for interrupts. */
+static void
+log_place(const ZkPlace *place, ZkPlaceState state, const char *why)
+{
+	static const char *const names[ZK_NPLACE_STATES] = {
+		[ZK_PLACE_NONE] = "none",
+		[ZK_PLACE_WANTED] = "wanted",
+		[ZK_PLACE_HELD] = "held",
+		[ZK_PLACE_DOWNGRADING] = "downgrading",
+		[ZK_PLACE_KEPT] = "kept",
+		[ZK_PLACE_LOST] = "lost"
+	};
+	const char *path = place->node[0] != '\0' ? place->node :
+		place->lock_path;
+
+	HOLD_INTERRUPTS();
+	ereport(DEBUG1,
+			(errmsg_internal("zklock: place \"%s\", fencing token " INT64_FORMAT ": %s -> %s: %s",
+							 zklock_text_quotable(path), place->token,
+							 names[place->state], names[state], why),
+			 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
+}
+
+void
+zklock_place_want(ZkPlace *place)
+{
+	Assert(place->grant.made == NULL && place->keep == NULL);
+	place->grant = (ZkGrant) {0};
+	place->told = (ZkPlaceTold) {0};
+	place->node[0] = '\0';
+	place->token = 0;
+	zklock_place_move(place, ZK_PLACE_WANTED, "a contender sets out");
+}
+
+void
+zklock_place_give_up(ZkPlace *place, const char *why)
+{
+	zklock_place_move(place, ZK_PLACE_NONE, why);
+}
+
+void
+zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
+{
+	Assert(place->token != 0 && place->node[0] != '\0');
+	place->grant.made = made;
+	place->grant.session = zklock_session_number();
+	place->grant.at = GetCurrentTimestamp();
+	place->grant.at_ms = protocol_now();
+	zklock_place_move(place, ZK_PLACE_HELD,
+					  place->grant.basis == ZK_GRANTED_ON_WORD ?
+					  "granted on the word of the one ahead" : "granted");
+}
+
+ZkLossKind
+zklock_place_loss(const ZkPlace *place, ZkSessionNumber live)
+{
+	if (place->state == ZK_PLACE_LOST)
+		return place->loss;
+	if (place->grant.session != live)
+		return ZK_LOST_SESSION;
+	return ZK_LOST_NOT;
+}
 
 bool
 zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live)
 {
-	return place->is_evicted || place->session != live;
+	return zklock_place_loss(place, live) != ZK_LOST_NOT;
 }
 
 void
-zklock_place_prepare_downgrade(ZkPlace *place, MemoryContext context)
+zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 {
-	char	   *data = zklock_nodedata_build(place->token, NULL);
-
-	free_text(&place->next_data);
-	place->next_data = MemoryContextStrdup(context, data);
-	if (place->next_node == NULL)
-		place->next_node = MemoryContextAlloc(context, RECIPE_PATH_SIZE);
-	pfree(data);
+	if (place->state != ZK_PLACE_HELD && place->state != ZK_PLACE_DOWNGRADING)
+		return;
+	if (place->grant.session != live)
+		lose(place, ZK_LOST_SESSION, "its session is over");
+	else if (place->grant.made != NULL &&
+			 zklock_client_reply(place->grant.made)->result == ZK_NO_NODE)
+		lose(place, ZK_LOST_DELETED, "its node is gone");
+	else if (place->state == ZK_PLACE_DOWNGRADING)
+		settle_downgrade(place);
 }
 
-void
-zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
+/* What was known first counts. */
+static void
+lose(ZkPlace *place, ZkLossKind loss, const char *why)
 {
-	Assert(place->mode == RECIPE_EXCLUSIVE && place->next_data != NULL);
-	remove_recall(place);
-	place->mode = RECIPE_SHARED;
-	place->can_hand_over = false;	/* readers may hold it with us */
-	if (zklock_place_is_lost(place, live))
-		return;
-	name_next_node(place);
-	if (place->next_node[0] == '\0')
+	if (place->state == ZK_PLACE_LOST)
 		return;
 
-	/* sent at the end of that, for the transaction may go on for long */
-	zklock_client_begin_many(zklock_session_client());
-
-	/* without memory for the request the exclusive node stays */
-	place->replacing = zklock_write_replace(place->node, place->czxid,
-											place->next_node,
-											place->next_data);
-	zklock_client_end_many(zklock_session_client());
+	/* undone: the new node goes, if it is there, unless its session is over */
+	if (loss != ZK_LOST_SESSION)
+		zklock_client_withdraw(place->downgrade.request);
+	place->downgrade.request = NULL;
+	place->loss = loss;
+	zklock_place_move(place, ZK_PLACE_LOST, why);
 }
 
 /*
@@ -95,35 +194,93 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
  * the old one before the new one was there, and another contender may hold the
  * lock.
  */
-void
-zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
+static void
+settle_downgrade(ZkPlace *place)
 {
-	const ZkReply *reply;
+	ZkRequest  *request = place->downgrade.request;
+	const ZkReply *reply = zklock_client_reply(request);
 
-	if (place->made != NULL && place->session == live &&
-		zklock_client_reply(place->made)->result == ZK_NO_NODE)
-		place->is_evicted = true;
-	if (place->session != live)
-		place->replacing = NULL;	/* freed with the session */
-	if (place->replacing == NULL)
-		return;
-	reply = zklock_client_reply(place->replacing);
 	if (reply == NULL)
 		return;
+	if (reply->result == ZK_NO_NODE)
+	{
+		lose(place, ZK_LOST_DELETED, "its node was gone before the downgrade");
+		return;
+	}
+	place->downgrade.request = NULL;
 	if (reply->result != ZK_OK)
 	{
 		/* undone: the new node goes, if it is there */
-		place->is_evicted |= reply->result == ZK_NO_NODE;
-		zklock_client_withdraw(place->replacing);
-		place->replacing = NULL;
+		zklock_client_withdraw(request);
+		zklock_place_move(place, ZK_PLACE_HELD, "the exclusive node stays");
 		return;
 	}
-	strlcpy(place->node, place->next_node, RECIPE_PATH_SIZE);
+	strlcpy(place->node, place->downgrade.node, RECIPE_PATH_SIZE);
 	place->proof = reply->proof;
 	place->czxid = reply->czxid;
 	zklock_place_unwatch(place);
-	place->made = place->replacing;
-	place->replacing = NULL;
+	place->grant.made = request;
+	zklock_place_move(place, ZK_PLACE_HELD, "it has a shared node");
+}
+
+void
+zklock_place_note_misled(ZkPlace *place)
+{
+	lose(place, ZK_LOST_MISLED, "another client was further ahead");
+}
+
+void
+zklock_place_log_deletion(ZkPlace *place)
+{
+	if (place->loss != ZK_LOST_DELETED || place->told.of_loss)
+		return;
+	zklock_loss_log_deletion(place->name, node_name(place), place->token);
+	place->told.of_loss = true;
+}
+
+/* ---------------------------------------------------------------------
+ * Public functions: what is done with it
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_place_prepare_downgrade(ZkPlace *place, MemoryContext context)
+{
+	char	   *data = zklock_nodedata_build(place->token, NULL);
+
+	free_text(&place->downgrade.data);
+	place->downgrade.data = MemoryContextStrdup(context, data);
+	if (place->downgrade.node == NULL)
+		place->downgrade.node = MemoryContextAlloc(context, RECIPE_PATH_SIZE);
+	pfree(data);
+}
+
+void
+zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
+{
+	ZkDowngrade *downgrade = &place->downgrade;
+
+	Assert(place->state == ZK_PLACE_HELD || place->state == ZK_PLACE_LOST);
+	Assert(place->mode == RECIPE_EXCLUSIVE && downgrade->data != NULL);
+	remove_recall(place);
+	place->mode = RECIPE_SHARED;
+	place->grant.can_hand_over = false; /* readers may hold it with us */
+	if (zklock_place_is_lost(place, live))
+		return;
+	name_next_node(place);
+	if (downgrade->node[0] == '\0')
+		return;
+
+	/* sent at the end of that, for the transaction may go on for long */
+	zklock_client_begin_many(zklock_session_client());
+	downgrade->request = zklock_write_replace(place->node, place->czxid,
+											  downgrade->node,
+											  downgrade->data);
+	zklock_client_end_many(zklock_session_client());
+
+	/* without memory for the request the exclusive node stays */
+	if (downgrade->request != NULL)
+		zklock_place_move(place, ZK_PLACE_DOWNGRADING, "held in shared mode");
 }
 
 /*
@@ -134,65 +291,43 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
  * node, too, goes behind: the answer is to be that of the first delete.
  */
 ZkRequest *
-zklock_place_leave(ZkPlace *place, ZkSessionNumber live, bool is_asking)
+zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
+				   const ZkLeave *leave)
 {
 	ZkRequest  *answer = NULL;
 	ZkClient   *client = zklock_session_client();
 
-	Assert(place->session != 0);
+	Assert(place->grant.session != 0);
 	zklock_place_settle(place, live);
 
 	/* ahead of the delete: that is our own */
 	zklock_place_unwatch(place);
-	if (place->session == live)
+	if (place->grant.session == live)
 	{
 		LeaveNews	news = LEAVE_TO_BE_TOLD;
 
-		if (is_asking)
+		if (leave->is_asking)
 			news = LEAVE_ASKING;
-		else if (place->is_told || place->replacing != NULL)
+		else if (place->told.of_loss || place->state == ZK_PLACE_DOWNGRADING)
 			news = LEAVE_SILENTLY;
 		zklock_client_begin_many(client);
-		answer = remove_node(place, news);
-		zklock_client_withdraw(place->replacing);
-		place->replacing = NULL;
+		answer = remove_node(place, news, leave->is_awaited);
+		zklock_client_withdraw(place->downgrade.request);
 		zklock_client_end_many(client);
 	}
 	remove_recall(place);
+	place->downgrade.request = NULL;
+	place->loss = ZK_LOST_NOT;
+	zklock_place_move(place, ZK_PLACE_NONE, leave->why);
 	return answer;
-}
-
-void
-zklock_place_tell_loss(const char *name, const char *node, int64 token)
-{
-	HOLD_INTERRUPTS();			/* a WARNING would look for them */
-	log_deletion(name, node, token);
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("lock \"%s\" had been lost before it was released", name),
-			 errdetail(ZK_DELETED, token),
-			 errhint(ZK_SEE_DELETED)));
-	RESUME_INTERRUPTS();
-}
-
-void
-zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
-{
-	place->made = made;
-	place->session = zklock_session_number();
-	place->granted_at = GetCurrentTimestamp();
-	place->granted_ms = protocol_now();
-
-	/* it may have been kept, and evicted; all else is as in a new one */
-	place->is_evicted = place->is_awaited = false;
 }
 
 void
 zklock_place_unwatch(ZkPlace *place)
 {
-	if (place->session == zklock_session_number())
-		zklock_client_free(place->made);
-	place->made = NULL;
+	if (place->grant.session == zklock_session_number())
+		zklock_client_free(place->grant.made);
+	place->grant.made = NULL;
 }
 
 bool
@@ -200,7 +335,7 @@ zklock_place_read_recall(ZkPlace *place)
 {
 	return zklock_recall_read(place->name, place->lock_path,
 							  place->root_length, node_name(place),
-							  &place->recall_told);
+							  &place->told.of_recall);
 }
 
 /*
@@ -244,26 +379,17 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
 	}
 	PG_END_TRY();
 	for (int i = 0; i < nplaces; i++)
-		if (places[i]->is_evicted)
-			zklock_place_log_deletion(places[i]);
+		zklock_place_log_deletion(places[i]);
 	return is_answered;
-}
-
-void
-zklock_place_log_deletion(ZkPlace *place)
-{
-	if (place->is_told || place->is_mistaken)
-		return;
-	log_deletion(place->name, node_name(place), place->token);
-	place->is_told = true;
 }
 
 bool
 zklock_place_await_downgrade(ZkPlace *place, int64 deadline)
 {
-	if (place->replacing != NULL)
+	if (place->state == ZK_PLACE_DOWNGRADING)
 	{
-		const ZkReply *reply = zklock_session_await(place->replacing, deadline,
+		const ZkReply *reply = zklock_session_await(place->downgrade.request,
+													deadline,
 													ZK_WAITING_TO_COMMIT);
 
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
@@ -276,8 +402,9 @@ zklock_place_await_downgrade(ZkPlace *place, int64 deadline)
 void
 zklock_place_free(ZkPlace *place)
 {
-	free_text(&place->next_data);
-	free_text(&place->next_node);
+	Assert(place->state == ZK_PLACE_NONE && place->keep == NULL);
+	free_text(&place->downgrade.data);
+	free_text(&place->downgrade.node);
 }
 
 static void
@@ -297,8 +424,9 @@ free_text(char **text)
 static const char *
 node_name(const ZkPlace *place)
 {
-	return strrchr(place->replacing != NULL ? place->next_node :
-				   place->node, '/') + 1;
+	if (place->state == ZK_PLACE_DOWNGRADING)
+		return strrchr(place->downgrade.node, '/') + 1;
+	return strrchr(place->node, '/') + 1;
 }
 
 /*
@@ -310,19 +438,19 @@ node_name(const ZkPlace *place)
  * for an error.
  */
 static ZkRequest *
-remove_node(const ZkPlace *place, LeaveNews news)
+remove_node(const ZkPlace *place, LeaveNews news, bool is_awaited)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
 	ZkRequest  *answer = NULL;
 	bool		is_sent = false;
+	bool		is_lost = place->state == ZK_PLACE_LOST;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
-		!place->is_evicted &&
-		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER &&
+		!is_lost && recipe_read_mark(child) == RECIPE_MARK_HAND_OVER &&
 		zklock_handover_tell(place->node, place->token);
 
 	zklock_client_begin_many(client);
-	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
+	if (place->grant.can_hand_over && !is_lost && !is_neighbor_next)
 	{
 		/* without memory the one behind looks at the queue, when we are gone */
 		(void) zklock_write_announce(ZK_WRITE_PAID, place->node, NULL);
@@ -334,12 +462,12 @@ remove_node(const ZkPlace *place, LeaveNews news)
 			break;
 		case LEAVE_TO_BE_TOLD:
 			is_sent = zklock_client_leave(client, place->node, place->name,
-										  place->token, place->is_awaited);
+										  place->token, is_awaited);
 			break;
 		case LEAVE_ASKING:
 			answer = zklock_client_leave_asking(client, place->node,
 												place->name, place->czxid,
-												place->is_awaited);
+												is_awaited);
 			is_sent = answer != NULL;
 			break;
 	}
@@ -367,12 +495,12 @@ name_next_node(ZkPlace *place)
 	char		guid[RECIPE_GUID_LEN + 1];
 	uint8		random[16];
 
-	place->next_node[0] = '\0';
+	place->downgrade.node[0] = '\0';
 	if (!pg_strong_random(random, sizeof(random)))
 		return;
 	recipe_format_guid(guid, random);
 	recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
-	snprintf(place->next_node, RECIPE_PATH_SIZE, "%s/%s%010d",
+	snprintf(place->downgrade.node, RECIPE_PATH_SIZE, "%s/%s%010d",
 			 place->lock_path, prefix, node.sequence);
 }
 
@@ -388,10 +516,10 @@ name_next_node(ZkPlace *place)
 static void
 remove_recall(ZkPlace *place)
 {
-	if (place->recall_told != 0)
+	if (place->told.of_recall != 0)
 		zklock_recall_remove(place->lock_path, place->root_length,
 							 node_name(place));
-	place->recall_told = 0;
+	place->told.of_recall = 0;
 }
 
 /* Ask the quorum for the node. */
@@ -422,7 +550,7 @@ await_proof(ZkPlace *place, ZkRequest **request, int64 deadline)
 				place->proof = reply->proof;
 				return true;
 			case ZK_NO_NODE:
-				place->is_evicted = true;
+				lose(place, ZK_LOST_DELETED, "the quorum has no such node");
 				return true;
 			case ZK_UNKNOWN_OUTCOME:
 				zklock_client_free(*request);
@@ -434,15 +562,4 @@ await_proof(ZkPlace *place, ZkRequest **request, int64 deadline)
 				zklock_session_raise(reply, "check a lock", place->node);
 		}
 	}
-}
-
-static void
-log_deletion(const char *name, const char *node, int64 token)
-{
-	ereport(LOG,
-			(errmsg("queue node of process %d for ZooKeeper lock \"%s\" was deleted",
-					MyProcPid, zklock_text_quotable_own(name)),
-			 errdetail_log(ZK_DELETED " Its name was \"%s\".", token,
-						   zklock_text_quotable(node)),
-			 errhint(ZK_SEE_DELETED)));
 }

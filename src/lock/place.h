@@ -11,6 +11,7 @@
 
 #include "postgres.h"
 
+#include "loss.h"
 #include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"
@@ -25,77 +26,153 @@
 /* What a path takes in a list of paths: its length stands in front. */
 #define ZK_PATH_BYTES(path) (strlen(path) + 4)
 
-/*
- * A place.  Who wants one sets the first part; a contender that is granted
- * the lock (contender.h) sets the second.
- */
+/* Where a place stands.  Moved by zklock_place_move() alone. */
+typedef enum ZkPlaceState
+{
+	ZK_PLACE_NONE,				/* nobody stands there: its node is not made
+								 * yet, or was left */
+	ZK_PLACE_WANTED,			/* a contender is on its way to it */
+	ZK_PLACE_HELD,				/* its lock is held */
+	ZK_PLACE_DOWNGRADING,		/* likewise, and a shared node is about to
+								 * replace the exclusive one */
+	ZK_PLACE_KEPT,				/* its lock was let go of, and the node is
+								 * kept (keep.c) */
+	ZK_PLACE_LOST				/* its lock was held, and is lost */
+} ZkPlaceState;
+#define ZK_NPLACE_STATES 6
+
+/* What a grant rests on. */
+typedef enum ZkGrantBasis
+{
+	ZK_GRANTED_BY_QUEUE,		/* a list in which nobody was ahead, or a
+								 * message of the only one that was */
+	ZK_GRANTED_ON_WORD			/* a message of the one just ahead, that it
+								 * lets go, although it was not the first of
+								 * our list; not confirmed since */
+} ZkGrantBasis;
+
+/* How a place was won.  A contender on its way sets the first two. */
+typedef struct ZkGrant
+{
+	ZkGrantBasis basis;
+	bool		can_hand_over;	/* whoever waits behind may be one that takes
+								 * the lock when we hand it over */
+	ZkSessionNumber session;	/* whose the node is */
+	TimestampTz at;				/* for views; what is reckoned with is */
+	int64		at_ms;			/* the same by protocol_now() */
+
+	/*
+	 * The request that has made the node: its reply is ZK_NO_NODE when that is
+	 * known to be gone.  NULL, or valid while the session is alive, which frees
+	 * it when it ends.
+	 */
+	ZkRequest  *made;
+} ZkGrant;
+
+/* From the exclusive node to a shared one. */
+typedef struct ZkDowngrade
+{
+	/* From zklock_place_prepare_downgrade() on, until the place is freed. */
+	char	   *data;			/* of the shared node; NULL: not prepared */
+	char	   *node;			/* room for its path, RECIPE_PATH_SIZE bytes */
+
+	/*
+	 * DOWNGRADING: the request that replaces the node by that one; NULL in any
+	 * other state.  Valid only while the session is alive, which frees it when
+	 * it ends.
+	 */
+	ZkRequest  *request;
+} ZkDowngrade;
+
+/* What others have been told of a place, since its grant. */
+typedef struct ZkPlaceTold
+{
+	bool		of_loss;		/* the log knows that the node is gone */
+	bool		of_token;		/* the user asked for it: no other grant may
+								 * have the same, so the place is not kept */
+	int64		of_recall;		/* the last request to release it that the
+								 * user was told of (zklock_recall_read()); 0:
+								 * none */
+} ZkPlaceTold;
+
+/* A place. */
 typedef struct ZkPlace
 {
+	/* What is wanted, set by who wants it. */
 	const char *name;			/* of the lock, for messages */
 	const char *lock_path;		/* its znode */
 	int			root_length;	/* how much of lock_path is the root */
 	RecipeMode	mode;			/* of the node; SHARED after a downgrade */
 	int			permits;		/* more than 1: of a counting semaphore */
 
-	/* Valid from the grant on. */
-	ZkSessionNumber session;	/* whose the node is */
+	ZkPlaceState state;
+	ZkLossKind	loss;			/* LOST: how; NONE in any other state */
+
+	/* The queue node, as its contender, a downgrade or a proof has seen it. */
 	int64		czxid;			/* of the node */
 	int64		token;			/* the czxid of the node at the grant */
 	Moment		proof;			/* date of the proof of the node, contact.h;
 								 * all zero: there is none */
-	TimestampTz granted_at;		/* for views; what is reckoned with is */
-	int64		granted_ms;		/* the same by protocol_now() */
-	bool		can_hand_over;	/* whoever waits behind may be one that takes
-								 * the lock when we hand it over */
-	bool		is_on_word;		/* granted because the one ahead said that it
-								 * lets go, though that was not the first of
-								 * our list; not confirmed since */
-	bool		is_evicted;		/* somebody deleted the node */
-	bool		is_mistaken;	/* evicted, for the one ahead had lied */
-	bool		is_told;		/* the log knows that the node is gone */
-	bool		is_awaited;		/* who releases it will wait for the delete */
-	bool		is_token_told;	/* the token was asked for: no other grant may
-								 * have the same, so the place is not kept */
-	int64		recall_told;	/* the last request to release it that the
-								 * user was told of (zklock_recall_read()); 0:
-								 * none */
+	char		node[RECIPE_PATH_SIZE]; /* its path */
 
-	/*
-	 * The request that has made the node: its reply is ZK_NO_NODE when that is
-	 * known to be gone.  NULL, or valid as `replacing` below.
-	 */
-	ZkRequest  *made;
-
+	/* HELD, DOWNGRADING, KEPT, LOST */
+	ZkGrant		grant;
+	ZkPlaceTold told;
 	struct ZkKeep *keep;		/* NULL unless it may be kept after its
 								 * release; keep.c */
 
-	/*
-	 * A downgrade under way: the request that replaces `node`, the former
-	 * EXCLUSIVE node, by next_node; NULL if there is none.  Valid only while
-	 * the session is alive, which frees it when it ends.
-	 */
-	ZkRequest  *replacing;
-	char	   *next_data;		/* data of next_node; NULL until a downgrade is
-								 * prepared */
-	char	   *next_node;		/* likewise; RECIPE_PATH_SIZE bytes */
-
-	char		node[RECIPE_PATH_SIZE]; /* path of the queue node */
+	ZkDowngrade downgrade;
 } ZkPlace;
 
-/*
- * Of a queue node that somebody deleted: what is always true, with its token,
- * for the DETAIL, and where to look, for the HINT.
- */
-#define ZK_DELETED \
-	"The queue node with fencing token " INT64_FORMAT " was deleted by zk_evict(), or by another client of ZooKeeper."
-#define ZK_SEE_DELETED \
-	"The log of the cluster where zk_evict() was called says by whom, with this token."
+/* ---- states ---- */
 
 /*
- * Is it known to be lost? live, here and below, is zklock_session_live():
- * asked once for all places.
+ * Move it to that state; why, for the log at DEBUG1.  For place.c and keep.c.
+ * Never raises or waits.
  */
+extern void zklock_place_move(ZkPlace *place, ZkPlaceState state,
+							  const char *why);
+
+/* A contender sets out for it.  Never raises or waits. */
+extern void zklock_place_want(ZkPlace *place);
+
+/* It does not win it, and has taken back what it has made.  Likewise. */
+extern void zklock_place_give_up(ZkPlace *place, const char *why);
+
+/*
+ * It has won, in this session, on the node that this request has made.
+ * Likewise.
+ */
+extern void zklock_place_note_grant(ZkPlace *place, ZkRequest *made);
+
+/*
+ * How is it lost, as far as is known?  live, here and below, is
+ * zklock_session_live(): asked once for all places.  Of a place that was
+ * granted; one that zklock_place_settle() was not called for since may have
+ * been lost in other ways.
+ */
+extern ZkLossKind zklock_place_loss(const ZkPlace *place,
+									ZkSessionNumber live);
+
+/* Is it? */
 extern bool zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * Look what has become of the session, of the node and of a downgrade, and
+ * move the place accordingly.  Never raises or waits.
+ */
+extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * Note that it was granted by mistake: somebody further ahead had the lock.
+ * Never raises or waits.
+ */
+extern void zklock_place_note_misled(ZkPlace *place);
+
+/* Tell the log that its node was deleted, once.  As zklock_loss_log_deletion(). */
+extern void zklock_place_log_deletion(ZkPlace *place);
+
+/* ---- what is done with it ---- */
 
 /*
  * Make the data that a downgrade will need, in that context: at the end of a
@@ -114,45 +191,27 @@ extern void zklock_place_prepare_downgrade(ZkPlace *place,
 extern void zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live);
 
 /*
- * If a downgrade has been answered, note how it ended; and note that the node
- * is gone, if that is known.  Never raises or waits.
- */
-extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
-
-/*
  * Leave the queue: the node is deleted, unless it went with its session, and
  * the lock is handed over if somebody waits who can take it so.
  * Never raises, never waits.
  *
- * is_asking: of a place that is not known to be lost, whether its node was
- * there.  The result is zklock_client_leave_asking()'s, and the caller's.  NULL
- * otherwise, and without memory.
+ * leave says who waits for what.  The result is for the caller of one that is
+ * asking, of a place that is not known to be lost: zklock_client_leave_asking()'s,
+ * NULL without memory.  NULL otherwise.
  */
+typedef struct ZkLeave
+{
+	const char *why;			/* for the log at DEBUG1 */
+	bool		is_asking;		/* whether the node was there */
+	bool		is_awaited;		/* somebody will wait until the node is gone,
+								 * by zklock_session_await_undone() */
+} ZkLeave;
+
 extern ZkRequest *zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
-									 bool is_asking);
-
-/*
- * Tell, in the log and by a WARNING, that a lock was released whose queue node
- * had been deleted by somebody else before.  Does not look for interrupts;
- * needs a transaction.
- */
-extern void zklock_place_tell_loss(const char *name, const char *node,
-								   int64 token);
-
-/*
- * Granted by this session, on the node that this request has made: note that,
- * and that nothing speaks against it.
- */
-extern void zklock_place_note_grant(ZkPlace *place, ZkRequest *made);
+									 const ZkLeave *leave);
 
 /* What becomes of the node is of no interest any more. */
 extern void zklock_place_unwatch(ZkPlace *place);
-
-/*
- * The node of the place is gone: tell the log, once.  If zk_evict() did it,
- * the log of its cluster has the same token.
- */
-extern void zklock_place_log_deletion(ZkPlace *place);
 
 /*
  * Has somebody asked for the release of the lock?  Of a place that is not

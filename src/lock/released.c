@@ -43,38 +43,40 @@
 typedef enum ReleasedState
 {
 	RELEASED_OPEN,				/* the answer is to come */
-	RELEASED_LOST,				/* the lock had been lost before */
-	RELEASED_UNKNOWN,			/* nobody will ever say */
-	RELEASED_REFUSED			/* likewise, and the guard has refused it */
+	RELEASED_GOOD,				/* the lock was held until then */
+	RELEASED_LOST,				/* it had been lost before; nobody was told */
+	RELEASED_TOLD,				/* likewise, and the user knows */
+	RELEASED_UNKNOWN			/* nobody will ever say */
 } ReleasedState;
 
-/* A place that was let go of; one that turns out to be good is forgotten. */
+/* A place that was let go of. */
 typedef struct Released
 {
 	struct Released *next;
 	ReleasedState state;
-	bool		is_current;		/* by the current transaction */
-	bool		was_fresh;		/* its proof, when it was let go of */
-	bool		is_told;		/* LOST: the user knows */
-	ZkRequest  *answer;			/* OPEN: of the current session */
+	bool		is_current;		/* by the current transaction, which relied on
+								 * it */
+	bool		was_fresh;		/* if it is: its proof, when it was let go of */
+	ZkRequest  *answer;			/* OPEN: of the current session; else NULL */
 	int64		token;
 	const char *node;			/* its name, behind that of the lock */
 	char		name[FLEXIBLE_ARRAY_MEMBER];	/* of the lock */
 } Released;
 
-static Released *all_released;
-
-/* How many transactions have ended: what a ZkWorkMark has. */
-static uint64 ntransactions;
-
 /*
- * Has the current transaction let go of something that could not be
- * remembered, for want of memory?
+ * What was let go of, by the current transaction and by earlier ones; and what
+ * else is known of the current one, until zklock_released_end_transaction().
  */
-static bool is_forgetful;
-
-/* Has the guard looked at all that there is? */
-static bool is_judged;
+static struct
+{
+	Released   *all;
+	uint64		ntransactions;	/* how many have ended: what a ZkWorkMark has */
+	bool		is_forgetful;	/* something that it let go of could not be
+								 * remembered, for want of memory */
+	bool		is_judged;		/* the guard has looked at all that there is */
+	bool		is_refused;		/* the guard has refused the transaction for
+								 * want of an answer */
+}			Notes;
 
 static Released *enter(const char *name, const char *node, int64 token);
 static void hear(void);
@@ -85,8 +87,11 @@ static void sweep(void);
 static bool is_good_enough(const Released *released, bool always_ask);
 static void await_one(Released *released, int64 deadline,
 					  ZkWaitReason reason);
-pg_noreturn static void raise_lost(const Released *released);
-pg_noreturn static void raise_unproved(Released *released);
+static bool is_relied_on(const Released *released);
+static void conclude(Released *released, ReleasedState state);
+static void tell_released(Released *released);
+pg_noreturn static void raise_released(const Released *released,
+									   ZkLossKind kind);
 
 /* ---------------------------------------------------------------------
  * What was written
@@ -97,7 +102,7 @@ ZkWorkMark
 zklock_released_mark(void)
 {
 	return (ZkWorkMark) {
-		.transaction = ntransactions,
+		.transaction = Notes.ntransactions,
 		.command = GetCurrentCommandId(false),
 		.wal = XactLastRecEnd
 	};
@@ -137,10 +142,10 @@ zklock_released_note(const ZkPlace *place, ZkRequest *answer)
 	Released   *released = enter(place->name, strrchr(place->node, '/') + 1,
 								 place->token);
 
-	is_judged = false;
+	Notes.is_judged = false;
 	if (released == NULL)
 	{
-		is_forgetful = true;
+		Notes.is_forgetful = true;
 		zklock_client_free(answer);
 		return;
 	}
@@ -157,14 +162,15 @@ zklock_released_note_lost(const ZkPlace *place)
 	Released   *released = enter(place->name, strrchr(place->node, '/') + 1,
 								 place->token);
 
-	is_judged = false;
+	Assert(place->state == ZK_PLACE_LOST);
+	Notes.is_judged = false;
 	if (released == NULL)
 	{
-		is_forgetful = true;
+		Notes.is_forgetful = true;
 		return;
 	}
-	released->is_current = released->is_told = true;
-	released->state = RELEASED_LOST;
+	released->is_current = true;
+	released->state = RELEASED_TOLD;
 }
 
 /* A new entry, all zeros but for what is given; NULL without memory. */
@@ -184,8 +190,8 @@ enter(const char *name, const char *node, int64 token)
 	memcpy(released->name, name, name_size);
 	released->node = memcpy(released->name + name_size, node, node_size);
 	released->token = token;
-	released->next = all_released;
-	all_released = released;
+	released->next = Notes.all;
+	Notes.all = released;
 	return released;
 }
 
@@ -196,26 +202,41 @@ zklock_released_tell(int64 token)
 
 	hear();
 	hear_gone();
-	for (Released *released = all_released; released != NULL;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
 	{
-		if (released->state != RELEASED_LOST || released->is_told)
+		if (released->state != RELEASED_LOST)
 			continue;
-		released->is_told = true;
 		is_found |= token == 0 || released->token == token;
-		zklock_place_tell_loss(released->name, released->node,
-							   released->token);
+		tell_released(released);
 	}
 	sweep();
 	return is_found;
 }
 
+/* In the log and by a WARNING, which would both look for interrupts. */
+static void
+tell_released(Released *released)
+{
+	const ZkLossOf of = {
+		.kind = ZK_LOST_DELETED,
+		.name = released->name,
+		.token = released->token
+	};
+
+	released->state = RELEASED_TOLD;
+	HOLD_INTERRUPTS();
+	zklock_loss_log_deletion(released->name, released->node, released->token);
+	zklock_loss_warn(&of);
+	RESUME_INTERRUPTS();
+}
+
 void
 zklock_released_await(int64 deadline)
 {
-	for (Released *released = all_released; released != NULL;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
-		if (released->is_current)
+		if (is_relied_on(released))
 			await_one(released, deadline, ZK_WAITING_FOR_REPLY);
 }
 
@@ -228,24 +249,24 @@ bool
 zklock_released_matters(void)
 {
 	hear();
-	for (const Released *released = all_released; released != NULL;
+	for (const Released *released = Notes.all; released != NULL;
 		 released = released->next)
-		if (released->is_current)
+		if (is_relied_on(released))
 			return true;
-	return is_forgetful;
+	return Notes.is_forgetful;
 }
 
 bool
 zklock_released_has_lost(void)
 {
 	hear();
-	for (const Released *released = all_released; released != NULL;
+	for (const Released *released = Notes.all; released != NULL;
 		 released = released->next)
-		if (released->is_current &&
+		if (is_relied_on(released) &&
 			(released->state == RELEASED_LOST ||
-			 released->state == RELEASED_REFUSED))
+			 released->state == RELEASED_TOLD))
 			return true;
-	return false;
+	return Notes.is_refused;
 }
 
 /*
@@ -258,49 +279,62 @@ void
 zklock_released_prove(bool always_ask)
 {
 	int64		begun = protocol_now();
-	int64		proved_until = is_judged ? begun :
-		zklock_session_reply_deadline(begun);
+	int64		proved_until = begun;
+	int64		asked_until = begun;
 	ZkClientStatus status;
-	int64		most_ms = zklock_session_status(&status) ?
-		status.session_timeout_ms : 0;
 
-	for (Released *released = all_released; released != NULL;
+	if (!Notes.is_judged)
+		proved_until = zklock_session_reply_deadline(begun);
+	if (zklock_session_status(&status))
+		asked_until += status.session_timeout_ms;
+
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
-		if (released->is_current)
+		if (is_relied_on(released))
 			await_one(released, is_good_enough(released, always_ask) ?
-					  proved_until : begun + most_ms, ZK_WAITING_TO_COMMIT);
+					  proved_until : asked_until, ZK_WAITING_TO_COMMIT);
 	(void) zklock_released_tell(0); /* which is looked at here */
-	for (Released *released = all_released; released != NULL;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
 	{
-		if (!released->is_current)
+		if (!is_relied_on(released))
 			continue;
-		if (released->state == RELEASED_LOST)
-			raise_lost(released);
-		if (!is_good_enough(released, always_ask))
-			raise_unproved(released);
+		Assert(released->state != RELEASED_LOST);
+		if (released->state == RELEASED_TOLD)
+			raise_released(released, ZK_LOST_RELEASED);
+		if (is_good_enough(released, always_ask))
+			continue;
+		Notes.is_refused = true;
+		raise_released(released, ZK_LOST_UNANSWERED);
 	}
-	if (is_forgetful)
-		raise_unproved(NULL);
-	is_judged = true;
+	if (Notes.is_forgetful)
+		raise_released(NULL, ZK_LOST_FORGOTTEN);
+	Notes.is_judged = true;
 }
 
 bool
 zklock_released_are_proved(void)
 {
 	return !zklock_released_matters() ||
-		(is_judged && !zklock_released_has_lost());
+		(Notes.is_judged && !zklock_released_has_lost());
 }
 
 void
 zklock_released_end_transaction(void)
 {
-	ntransactions++;
-	is_forgetful = is_judged = false;
-	for (Released *released = all_released; released != NULL;
+	Notes.ntransactions++;
+	Notes.is_forgetful = Notes.is_judged = Notes.is_refused = false;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
 		released->is_current = false;
 	sweep();
+}
+
+/* Does what the current transaction has written rely on it? */
+static bool
+is_relied_on(const Released *released)
+{
+	return released->is_current && released->state != RELEASED_GOOD;
 }
 
 /* Without an answer: will its proof do? */
@@ -321,31 +355,15 @@ await_one(Released *released, int64 deadline, ZkWaitReason reason)
 	hear_one(released);
 }
 
+/* NULL: of what could not be remembered. */
 static void
-raise_lost(const Released *released)
+raise_released(const Released *released, ZkLossKind kind)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("a lock was lost in this transaction"),
-			 errdetail("Lock \"%s\" was released after the loss.",
-					   released->name),
-			 errhint("Run the transaction again.")));
-}
+	ZkLossOf	of = {.kind = kind};
 
-/* NULL: one that could not be remembered. */
-static void
-raise_unproved(Released *released)
-{
 	if (released != NULL)
-		released->state = RELEASED_REFUSED;
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not prove that the locks released in this transaction were held until then"),
-			 released != NULL ?
-			 errdetail("ZooKeeper has not told whether the queue node of lock \"%s\" was there when it was deleted.",
-					   released->name) :
-			 errdetail("There was no memory to remember them."),
-			 errhint("Run the transaction again.")));
+		of.name = released->name;
+	zklock_loss_raise_of(&of);
 }
 
 /* ---------------------------------------------------------------------
@@ -357,15 +375,12 @@ raise_unproved(Released *released)
 static void
 hear(void)
 {
-	for (Released *released = all_released; released != NULL;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
 		hear_one(released);
 }
 
-/*
- * The same for one.  What is good is taken off the transaction, and swept away
- * later.
- */
+/* The same for one. */
 static void
 hear_one(Released *released)
 {
@@ -376,15 +391,22 @@ hear_one(Released *released)
 	reply = zklock_client_reply(released->answer);
 	if (reply == NULL)
 		return;
-	if (reply->result == ZK_NO_NODE)
-		released->state = RELEASED_LOST;
+	if (reply->result == ZK_OK)
+		conclude(released, RELEASED_GOOD);
+	else if (reply->result == ZK_NO_NODE)
+		conclude(released, RELEASED_LOST);
 	else
-	{
-		released->state = RELEASED_UNKNOWN;
-		released->is_current &= reply->result != ZK_OK;
-	}
+		conclude(released, RELEASED_UNKNOWN);
+}
+
+/* That is what the answer says, or there will be none. */
+static void
+conclude(Released *released, ReleasedState state)
+{
+	Assert(released->state == RELEASED_OPEN && state != RELEASED_OPEN);
 	zklock_client_free(released->answer);
 	released->answer = NULL;
+	released->state = state;
 }
 
 /*
@@ -397,14 +419,10 @@ hear_at_close(void)
 	zklock_session_look();
 	hear();
 	hear_gone();
-	for (Released *released = all_released; released != NULL;
+	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
 		if (released->state == RELEASED_OPEN)
-		{
-			released->state = RELEASED_UNKNOWN;
-			zklock_client_free(released->answer);
-			released->answer = NULL;
-		}
+			conclude(released, RELEASED_UNKNOWN);
 	sweep();
 }
 
@@ -437,14 +455,14 @@ hear_gone(void)
 static void
 sweep(void)
 {
-	Released  **link = &all_released;
+	Released  **link = &Notes.all;
 
 	while (*link != NULL)
 	{
 		Released   *released = *link;
 
-		if (released->is_current || released->state == RELEASED_OPEN ||
-			(released->state == RELEASED_LOST && !released->is_told))
+		if (is_relied_on(released) || released->state == RELEASED_OPEN ||
+			released->state == RELEASED_LOST)
 			link = &released->next;
 		else
 		{

@@ -231,7 +231,7 @@ zklock_board_is_taken(const ZkTaken *taken)
 bool
 zklock_board_is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
 {
-	return held->is_evicted || !row->is_session_open ||
+	return held->is_lost || !row->is_session_open ||
 		row->state == ZK_CLIENT_LOST ||
 		held->session_number != row->session_number;
 }

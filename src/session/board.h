@@ -45,7 +45,7 @@ typedef struct ZkBoardHeld
 	int64		proof_ms;		/* date of the last proof (contact.h), Unix
 								 * epoch; 0: there is none */
 	uint64		session_number; /* under which it was granted */
-	bool		is_evicted;		/* as far as its backend knows */
+	bool		is_lost;		/* as far as its backend knows */
 } ZkBoardHeld;
 
 typedef struct ZkBoardLock

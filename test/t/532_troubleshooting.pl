@@ -21,7 +21,7 @@ my %sqlstate = sqlstates();
 my %was_read;
 
 # What is told otherwise than by words in its own ereport(): there it says "%s".
-my @told_elsewhere = qw(lock_proof.c session_error.c zklock.c);
+my @told_elsewhere = qw(loss.c session_error.c zklock.c);
 
 # From the names that C and PL/pgSQL know.
 sub sqlstates

@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss.c
+ *	  Losses: how a lock or a lease can be lost, and what is said of it.
+ *
+ * Whoever finds a loss says which kind it is, and to whom it matters: an
+ * error for the transaction that relied on the lock, a warning for the user
+ * who releases it, a line for the log.  The words are here alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "loss.h"
+
+#include "miscadmin.h"
+
+#include "name.h"
+#include "session.h"
+#include "text.h"
+
+/*
+ * Of a queue node that somebody deleted: what is always true, with its token,
+ * for the DETAIL, and where to look, for the HINT.
+ */
+#define DELETED \
+	"The queue node with fencing token " INT64_FORMAT " was deleted by zk_evict(), or by another client of ZooKeeper."
+#define SEE_DELETED \
+	"The log of the cluster where zk_evict() was called says by whom, with this token."
+
+static void describe_held(const ZkLossOf *of, ZkLoss *loss);
+static void describe_released(const ZkLossOf *of, ZkLoss *loss);
+static void describe_leased(const ZkLossOf *of, ZkLoss *loss);
+static const char *hint_of_held(const ZkLossOf *of);
+
+void
+zklock_loss_describe(const ZkLossOf *of, ZkLoss *loss)
+{
+	switch (of->kind)
+	{
+		case ZK_LOST_NOT:
+			Assert(false);
+			pg_fallthrough;
+		case ZK_LOST_SESSION:
+		case ZK_LOST_DELETED:
+		case ZK_LOST_MISLED:
+			describe_held(of, loss);
+			break;
+		case ZK_LOST_RELEASED:
+		case ZK_LOST_UNANSWERED:
+		case ZK_LOST_FORGOTTEN:
+			describe_released(of, loss);
+			break;
+		case ZK_LOST_LEASE:
+			describe_leased(of, loss);
+			break;
+	}
+}
+
+static void
+describe_held(const ZkLossOf *of, ZkLoss *loss)
+{
+	snprintf(loss->message, sizeof(loss->message), _("lock \"%s\" was lost"),
+			 of->name);
+	if (of->kind == ZK_LOST_DELETED)
+		snprintf(loss->detail, sizeof(loss->detail), _(DELETED), of->token);
+	else if (of->kind == ZK_LOST_MISLED)
+		strlcpy(loss->detail,
+				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it."),
+				sizeof(loss->detail));
+	else
+		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
+	loss->hint = hint_of_held(of);
+}
+
+static void
+describe_released(const ZkLossOf *of, ZkLoss *loss)
+{
+	loss->hint = _("Run the transaction again.");
+	if (of->kind == ZK_LOST_RELEASED)
+	{
+		snprintf(loss->message, sizeof(loss->message),
+				 _("a lock was lost in this transaction"));
+		snprintf(loss->detail, sizeof(loss->detail),
+				 _("Lock \"%s\" was released after the loss."), of->name);
+		return;
+	}
+	snprintf(loss->message, sizeof(loss->message),
+			 _("could not prove that the locks released in this transaction were held until then"));
+	if (of->kind == ZK_LOST_UNANSWERED)
+		snprintf(loss->detail, sizeof(loss->detail),
+				 _("ZooKeeper has not told whether the queue node of lock \"%s\" was there when it was deleted."),
+				 of->name);
+	else
+		strlcpy(loss->detail, _("There was no memory to remember them."),
+				sizeof(loss->detail));
+}
+
+static void
+describe_leased(const ZkLossOf *of, ZkLoss *loss)
+{
+	snprintf(loss->message, sizeof(loss->message),
+			 _("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held"),
+			 of->name, of->token);
+	strlcpy(loss->detail,
+			_("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
+			sizeof(loss->detail));
+	loss->hint = _("Take the lease again with zk_try_lease(), and run the transaction again with its token.");
+}
+
+/*
+ * What to do about the loss of a lock that is held, in the words of the
+ * functions by which it was taken.
+ */
+static const char *
+hint_of_held(const ZkLossOf *of)
+{
+	bool		is_deleted = of->kind == ZK_LOST_DELETED;
+
+	if (!of->is_of_session)
+	{
+		if (is_deleted)
+			return _("Run the transaction again. " SEE_DELETED);
+		return _("Run the transaction again.");
+	}
+	if (zklock_name_is_advisory(of->name))
+	{
+		if (is_deleted)
+			return _("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again. " SEE_DELETED);
+		return _("Release it with pg_advisory_unlock() or pg_advisory_unlock_all() and run the transaction again.");
+	}
+	if (is_deleted)
+		return _("Release it with zk_unlock() or zk_unlock_all() and run the transaction again. " SEE_DELETED);
+	return _("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.");
+}
+
+void
+zklock_loss_raise(const ZkLoss *loss)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg_internal("%s", loss->message),
+			 errdetail_internal("%s", loss->detail),
+			 errhint("%s", loss->hint)));
+}
+
+void
+zklock_loss_raise_of(const ZkLossOf *of)
+{
+	ZkLoss		loss;
+
+	zklock_loss_describe(of, &loss);
+	zklock_loss_raise(&loss);
+}
+
+void
+zklock_loss_warn(const ZkLossOf *of)
+{
+	bool		is_deleted = of->kind == ZK_LOST_DELETED;
+
+	Assert(of->kind != ZK_LOST_NOT);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("lock \"%s\" had been lost before it was released",
+					of->name),
+			 is_deleted ? errdetail(DELETED, of->token) : 0,
+			 is_deleted ? errhint(SEE_DELETED) : 0));
+}
+
+void
+zklock_loss_log_deletion(const char *name, const char *node, int64 token)
+{
+	ereport(LOG,
+			(errmsg("queue node of process %d for ZooKeeper lock \"%s\" was deleted",
+					MyProcPid, zklock_text_quotable_own(name)),
+			 errdetail_log(DELETED " Its name was \"%s\".", token,
+						   zklock_text_quotable(node)),
+			 errhint(SEE_DELETED)));
+}
+
+void
+zklock_loss_raise_waiter(const char *name, const char *node, int64 token)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed", name),
+			 errdetail(DELETED, token),
+			 errdetail_log(DELETED " Its name was \"%s\".", token,
+						   zklock_text_quotable(node)),
+			 errhint("Run the statement again to queue anew. " SEE_DELETED)));
+}
