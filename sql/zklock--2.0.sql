@@ -628,34 +628,6 @@ END;
 COMMENT ON FUNCTION zk_waits() IS
 'Who waits for whom, below this session''s root: a row for each waiter and each holder in its way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. Sends one request for each znode below the root and for each contender; lock_timeout bounds each.';
 
-CREATE FUNCTION _zk_process(pid integer) RETURNS text
-AS 'MODULE_PATHNAME', 'zk_process' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION _zk_process(integer) IS
-'Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if it has none.';
-
-CREATE FUNCTION zk_blocking(
-	pid integer,
-	OUT waits_for text,
-	OUT blocked_by_cluster text,
-	OUT blocked_by_datname text,
-	OUT blocked_by_pid integer,
-	OUT blocked_by_usename text,
-	OUT blocked_by_host text,
-	OUT blocked_by_session_id text,
-	OUT blocked_by_client text)
-RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
-BEGIN ATOMIC
-	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_pid,
-		w.blocked_by_usename, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
-	FROM _zk_process(zk_blocking.pid) AS p(session_id)
-		JOIN zk_waits() AS w ON w.session_id = p.session_id;
-END;
-
-COMMENT ON FUNCTION zk_blocking(integer) IS
-'For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits().';
-
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -716,9 +688,9 @@ CREATE FUNCTION zk_session_locks(
 	OUT name text,
 	OUT mode text,
 	OUT state text,
-	OUT session_holds integer,
-	OUT call_holds integer,
-	OUT xact_holds integer,
+	OUT session_acquisitions integer,
+	OUT call_acquisitions integer,
+	OUT xact_acquisitions integer,
 	OUT token bigint,
 	OUT node text,
 	OUT granted_at timestamptz,
@@ -742,12 +714,12 @@ COMMENT ON COLUMN zk_session_locks.mode IS
 'exclusive or shared. A lock held in both modes has two rows.';
 COMMENT ON COLUMN zk_session_locks.state IS
 'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As known here without asking.';
-COMMENT ON COLUMN zk_session_locks.session_holds IS
-'Holds of session scope in that mode.';
-COMMENT ON COLUMN zk_session_locks.call_holds IS
-'Holds of call scope in that mode.';
-COMMENT ON COLUMN zk_session_locks.xact_holds IS
-'Holds of transaction scope in that mode.';
+COMMENT ON COLUMN zk_session_locks.session_acquisitions IS
+'Acquisitions of session scope in that mode.';
+COMMENT ON COLUMN zk_session_locks.call_acquisitions IS
+'Acquisitions of call scope in that mode.';
+COMMENT ON COLUMN zk_session_locks.xact_acquisitions IS
+'Acquisitions of transaction scope in that mode.';
 COMMENT ON COLUMN zk_session_locks.token IS
 'Its fencing token.';
 COMMENT ON COLUMN zk_session_locks.node IS
@@ -870,9 +842,9 @@ CREATE FUNCTION zk_locks(
 	OUT name text,
 	OUT mode text,
 	OUT state text,
-	OUT session_holds integer,
-	OUT call_holds integer,
-	OUT xact_holds integer,
+	OUT session_acquisitions integer,
+	OUT call_acquisitions integer,
+	OUT xact_acquisitions integer,
 	OUT token bigint,
 	OUT granted_at timestamptz,
 	OUT permits integer,
@@ -897,11 +869,11 @@ COMMENT ON COLUMN zk_locks.mode IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.state IS
 'held or lost. Kept locks are not shown.';
-COMMENT ON COLUMN zk_locks.session_holds IS
+COMMENT ON COLUMN zk_locks.session_acquisitions IS
 'As in zk_session_locks.';
-COMMENT ON COLUMN zk_locks.call_holds IS
+COMMENT ON COLUMN zk_locks.call_acquisitions IS
 'As in zk_session_locks.';
-COMMENT ON COLUMN zk_locks.xact_holds IS
+COMMENT ON COLUMN zk_locks.xact_acquisitions IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.token IS
 'Its fencing token.';
@@ -2262,8 +2234,8 @@ REVOKE EXECUTE ON FUNCTION
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
-	zk_waits(), zk_blocking(integer), zk_wait_graph(),
-	_zk_contenders(), _zk_waits_in_postgres(), _zk_process(integer),
+	zk_waits(), zk_wait_graph(),
+	_zk_contenders(), _zk_waits_in_postgres(),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
 	zk_hold(text, text, interval), zk_release_hold(text, bigint),
@@ -2281,8 +2253,8 @@ TO zklock_operator;
 
 GRANT EXECUTE ON FUNCTION
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
-	zk_waits(), zk_blocking(integer), zk_wait_graph(),
-	_zk_contenders(), _zk_waits_in_postgres(), _zk_process(integer)
+	zk_waits(), zk_wait_graph(),
+	_zk_contenders(), _zk_waits_in_postgres()
 TO pg_monitor, zklock_operator;
 
 GRANT EXECUTE ON FUNCTION

@@ -45,7 +45,6 @@ PG_FUNCTION_INFO_V1(zk_all_locks);
 PG_FUNCTION_INFO_V1(zk_contenders);
 PG_FUNCTION_INFO_V1(zk_escape);
 PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
-PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_session_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 PG_FUNCTION_INFO_V1(zk_backends);
@@ -183,17 +182,6 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
-}
-
-Datum
-zk_process(PG_FUNCTION_ARGS)
-{
-	ZkBoardRow	backend;
-
-	if (PG_ARGISNULL(0) ||
-		!zklock_board_find(PG_GETARG_INT32(0), 0, &backend))
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(zklock_args_session_id(backend.session_id)));
 }
 
 Datum

@@ -637,7 +637,7 @@ append_statements(StringInfo text, const Cycle *cycle)
 	{
 		ZkBoardRow	row;
 
-		if (zklock_board_find(0, cycle->graph->members[edge_of(cycle, i)->from].session,
+		if (zklock_board_find(cycle->graph->members[edge_of(cycle, i)->from].session,
 							  &row))
 			appendStringInfo(text, "\nProcess %d: %s", row.pid,
 							 pgstat_get_backend_current_activity(row.pid, false));

@@ -398,15 +398,15 @@ ask_program(const ZkBoardRow *row)
 }
 
 bool
-zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
+zklock_board_find(int64 session_id, ZkBoardRow *row)
 {
+	Assert(session_id != 0);
 	for (int i = 0; i < MaxBackends; i++)
 	{
 		const volatile ZkBoardRow *live = &slots[i].row;
 
-		if ((live->pid == pid || live->session_id == session_id) &&
-			zklock_board_read(i, row) && row->session_id != 0 &&
-			(row->pid == pid || row->session_id == session_id))
+		if (live->session_id == session_id && zklock_board_read(i, row) &&
+			row->session_id == session_id)
 			return true;
 	}
 	return false;

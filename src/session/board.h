@@ -167,10 +167,10 @@ extern bool zklock_board_read(int number, ZkBoardRow *row);
 extern bool zklock_board_read_live(int number, ZkBoardRow *row);
 
 /*
- * Copy that of the backend of this cluster that has that number (0: any), or
- * that session (0: any), which has been connected; false if none is known.
+ * Copy that of the backend of this cluster that has that session, which is not
+ * 0; false if none is known.
  */
-extern bool zklock_board_find(int pid, int64 session_id, ZkBoardRow *row);
+extern bool zklock_board_find(int64 session_id, ZkBoardRow *row);
 
 /*
  * Beside each line of a row, for loss_notice.c, which writes it: the token of a

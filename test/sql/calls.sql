@@ -7,7 +7,7 @@
 
 -- What this session holds
 CREATE FUNCTION held() RETURNS text LANGUAGE sql BEGIN ATOMIC
-	SELECT coalesce(string_agg(concat_ws(' ', name, mode, session_holds, call_holds, xact_holds), ', '
+	SELECT coalesce(string_agg(concat_ws(' ', name, mode, session_acquisitions, call_acquisitions, xact_acquisitions), ', '
 			ORDER BY mode), 'nothing')
 	FROM zk_session_locks;
 END;
@@ -122,7 +122,7 @@ SELECT i FROM work;
 -- Holds are counted, and nothing is returned
 CALL zk_commit_and_lock('call', permits => 2);
 CALL zk_commit_and_lock('call', permits => 2);
-SELECT session_holds, permits FROM zk_session_locks;
+SELECT session_acquisitions, permits FROM zk_session_locks;
 SELECT zk_unlock_all();
 CALL zk_commit_and_lock(NULL);
 CALL zk_commit_and_lock('call', permits => NULL);

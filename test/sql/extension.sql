@@ -87,13 +87,13 @@ SELECT zk_lock('extension');
 \set VERBOSITY default
 SELECT zklock_elsewhere.zk_is_held('extension'),
 	zklock_elsewhere.zk_fencing_token('extension') = :token AS same_token;
-SELECT name, session_holds FROM zklock_elsewhere.zk_session_locks;
+SELECT name, session_acquisitions FROM zklock_elsewhere.zk_session_locks;
 SELECT zklock_elsewhere.zk_lock('extension') = :token AS same_token;
 
 -- Moved
 CREATE SCHEMA zklock_moved;
 ALTER EXTENSION zklock SET SCHEMA zklock_moved;
-SELECT name, session_holds FROM zklock_moved.zk_session_locks;
+SELECT name, session_acquisitions FROM zklock_moved.zk_session_locks;
 -- what calls and writes others of its own finds them, too
 SELECT zklock_moved.zk_fence('extension');
 SELECT name, token = :token AS same_token FROM zklock_moved.zk_fences;

@@ -22,7 +22,7 @@ FROM zk_session;
 SELECT zk_lock('modes') AS token1 \gset
 SELECT :token1 > 0 AS positive, zk_fencing_token('modes') = :token1 AS same_token,
 	zk_is_held('modes');
-SELECT name, mode, state, session_holds, xact_holds, token = :token1 AS same_token,
+SELECT name, mode, state, session_acquisitions, xact_acquisitions, token = :token1 AS same_token,
 	node LIKE '/%/modes/\_c\_%-lock-__________' AS node_ok,
 	granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
 FROM zk_session_locks;
@@ -44,7 +44,7 @@ SELECT :token1 < :token2 AND :token2 < :token3 AND :token3 < :token4 AS rise;
 
 -- Shared
 SELECT zk_lock_shared('modes') AS token1 \gset
-SELECT name, mode, session_holds, xact_holds, token = :token1 AS same_token,
+SELECT name, mode, session_acquisitions, xact_acquisitions, token = :token1 AS same_token,
 	node LIKE '/%/modes/\_c\_%-shared-lock-__________' AS node_ok
 FROM zk_session_locks;
 SELECT pg_temp.queue('modes');
@@ -59,7 +59,7 @@ SELECT zk_unlock('modes');
 -- node, with the same token ...
 SELECT zk_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
-SELECT mode, session_holds, token = :token1 AS same_token,
+SELECT mode, session_acquisitions, token = :token1 AS same_token,
 	count(*) OVER (PARTITION BY node) AS modes_on_node
 FROM zk_session_locks ORDER BY mode;
 SELECT pg_temp.queue('modes');
@@ -67,7 +67,7 @@ SELECT pg_temp.queue('modes');
 -- which the lock was not held, so the token is still the same.
 SELECT zk_unlock('modes');
 SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
-SELECT mode, session_holds, token = :token1 AS same_token,
+SELECT mode, session_acquisitions, token = :token1 AS same_token,
 	node LIKE '%-shared-lock-__________' AS node_ok
 FROM zk_session_locks;
 SELECT mode, state, token = :token1 AS same_token FROM zk_lock_queue('modes');
@@ -93,7 +93,7 @@ SELECT * FROM zk_session_locks;
 -- While both are held, exclusive can be counted further.
 SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
 SELECT zk_lock('modes') = zk_fencing_token('modes') AS same_token;
-SELECT mode, session_holds FROM zk_session_locks ORDER BY mode;
+SELECT mode, session_acquisitions FROM zk_session_locks ORDER BY mode;
 SELECT zk_unlock('modes'), zk_unlock('modes'), zk_unlock_shared('modes');
 SELECT pg_temp.queue('modes');
 
@@ -115,7 +115,7 @@ SELECT zk_try_lock('modes');
 SELECT zk_try_xact_lock('modes');
 \echo :SQLSTATE
 SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
-SELECT mode, session_holds, xact_holds FROM zk_session_locks;
+SELECT mode, session_acquisitions, xact_acquisitions FROM zk_session_locks;
 SELECT zk_unlock_shared('modes');
 SELECT pg_temp.queue('modes');
 
@@ -125,7 +125,7 @@ BEGIN;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 COMMIT;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
+SELECT mode, session_acquisitions, xact_acquisitions, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 SELECT zk_unlock_shared('modes');
 -- the same at ROLLBACK, which does not end session-scope holds
@@ -133,14 +133,14 @@ BEGIN;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 ROLLBACK;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
+SELECT mode, session_acquisitions, xact_acquisitions, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_unlock_shared('modes');
 -- exclusive for the session, shared for the transaction
 SELECT zk_lock('modes') AS token1 \gset
 BEGIN;
 SELECT zk_xact_lock_shared('modes') = :token1 AS same_token;
 SELECT zk_unlock('modes');
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
+SELECT mode, session_acquisitions, xact_acquisitions, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 COMMIT;
 SELECT * FROM zk_session_locks;
@@ -153,7 +153,7 @@ SAVEPOINT a;
 SELECT zk_xact_lock('modes') AS token1 \gset
 SELECT zk_lock_shared('modes') = :token1 AS same_token;
 ROLLBACK TO a;
-SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_session_locks;
+SELECT mode, session_acquisitions, xact_acquisitions, token = :token1 AS same_token FROM zk_session_locks;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 COMMIT;
 SELECT zk_unlock_shared('modes');

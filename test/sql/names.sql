@@ -165,7 +165,7 @@ SELECT zk_xact_lock('names/root') AS token \gset
 SELECT root FROM zk_session_locks \gset
 SELECT set_config('zklock.root', rtrim(current_setting('zklock.root'), '/') || '/names', true) <> '' AS other_root;
 SELECT zk_xact_lock('root') = :token AS same_token;
-SELECT name, root = :'root' AS same_root, xact_holds FROM zk_session_locks;
+SELECT name, root = :'root' AS same_root, xact_acquisitions FROM zk_session_locks;
 ROLLBACK;
 
 -- A NULL name is an error in every function that takes one: a NULL result would

@@ -11,7 +11,7 @@ SELECT current_setting('max_prepared_transactions') = '0' AS is_off \gset
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
+	SELECT name, mode, session_acquisitions, xact_acquisitions FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- Refused: a queue entry cannot outlive its session.

@@ -5,7 +5,7 @@
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
+	SELECT name, mode, session_acquisitions, xact_acquisitions FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- How many stand in a lock's queue, as the ensemble knows it. What this session
@@ -282,7 +282,7 @@ DECLARE
 BEGIN
 	FOR i IN 1..2 LOOP
 		PERFORM zk_xact_lock('scopes/xact'), zk_lock('scopes/session');
-		SELECT string_agg(format('%s: %s+%s', name, session_holds, xact_holds), ', ' ORDER BY name)
+		SELECT string_agg(format('%s: %s+%s', name, session_acquisitions, xact_acquisitions), ', ' ORDER BY name)
 			INTO held FROM zk_session_locks;
 		RAISE NOTICE 'before %: %', command, held;
 		IF command = 'COMMIT' THEN
@@ -290,7 +290,7 @@ BEGIN
 		ELSE
 			ROLLBACK;
 		END IF;
-		SELECT string_agg(format('%s: %s+%s', name, session_holds, xact_holds), ', ' ORDER BY name)
+		SELECT string_agg(format('%s: %s+%s', name, session_acquisitions, xact_acquisitions), ', ' ORDER BY name)
 			INTO held FROM zk_session_locks;
 		RAISE NOTICE 'after: %', held;
 		ASSERT (SELECT count(*) FROM zk_lock_queue('scopes/xact')) = 0;
@@ -376,7 +376,7 @@ ROLLBACK;
 TABLE holds;
 SELECT zk_is_held('scopes'), zk_is_held('scopes/2');
 DISCARD TEMP;
-SELECT name, session_holds FROM zk_session_locks ORDER BY name;
+SELECT name, session_acquisitions FROM zk_session_locks ORDER BY name;
 DISCARD ALL;
 SELECT * FROM zk_session_locks;
 SELECT count("position") FROM zk_lock_queue('scopes');
@@ -394,14 +394,14 @@ SELECT zk_lock('scopes/1') > 0 AS token, zk_lock('scopes/1') > 0 AS token,
 	zk_lock_shared('scopes/2') > 0 AS token, zk_xact_lock('scopes/3') > 0 AS token,
 	zk_xact_lock('scopes/1') > 0 AS token;
 SELECT zk_unlock_all();
-SELECT name, session_holds, xact_holds FROM zk_session_locks ORDER BY name;
+SELECT name, session_acquisitions, xact_acquisitions FROM zk_session_locks ORDER BY name;
 -- It would break a promise to disconnect now. Nothing is released then.
 SELECT zk_lock('scopes/4') > 0 AS token;
 SAVEPOINT a;
 SELECT zk_disconnect();
 \echo :SQLSTATE
 ROLLBACK TO a;
-SELECT name, session_holds, xact_holds FROM zk_session_locks ORDER BY name;
+SELECT name, session_acquisitions, xact_acquisitions FROM zk_session_locks ORDER BY name;
 SELECT zk_is_held('scopes/3'), zk_is_held('scopes/4');
 COMMIT;
 SELECT zk_lock('scopes/1') > 0 AS token;

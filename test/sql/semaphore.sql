@@ -1,7 +1,7 @@
 -- Locks with several permits: arguments, counts, views
 SELECT zk_lock('sem', permits => 2) > 0 AS granted;
 SELECT zk_lock('sem', permits => 2) > 0 AS counted;
-SELECT name, mode, state, session_holds, permits FROM zk_session_locks;
+SELECT name, mode, state, session_acquisitions, permits FROM zk_session_locks;
 SELECT "position", state, mode, style, permits FROM zk_lock_queue('sem');
 
 -- its holders are all valid at a time: tokens order them, a fence is for one
@@ -17,7 +17,7 @@ SELECT zk_unlock('sem');
 SELECT zk_unlock('sem');
 BEGIN;
 SELECT zk_xact_lock('sem', NULL, 5) > 0 AS granted, zk_try_xact_lock('sem', '1 s', 5) AS counted;
-SELECT xact_holds, permits FROM zk_session_locks;
+SELECT xact_acquisitions, permits FROM zk_session_locks;
 COMMIT;
 SELECT count(*) FROM zk_session_locks;
 

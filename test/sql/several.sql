@@ -6,7 +6,7 @@
 
 -- What this session holds
 CREATE VIEW pg_temp.holds AS
-	SELECT name, mode, session_holds, xact_holds FROM zk_session_locks
+	SELECT name, mode, session_acquisitions, xact_acquisitions FROM zk_session_locks
 	ORDER BY name COLLATE "C", mode;
 
 -- Everything that stands in a lock's queue, as the ensemble knows it. What this
@@ -212,7 +212,7 @@ COMMIT;
 --
 SELECT zk_lock_path('several/db/table') AS token \gset
 SELECT zk_fencing_token('several/db/table') = :token AS leaf;
-SELECT name, mode, session_holds FROM zk_session_locks ORDER BY token;
+SELECT name, mode, session_acquisitions FROM zk_session_locks ORDER BY token;
 SELECT pg_temp.queue('several') AS several, pg_temp.queue('several/db') AS db, pg_temp.queue('several/db/table') AS "table";
 -- Another below the same ancestors, which are then held twice.
 SELECT zk_try_lock_path('several/db/other'), zk_lock_path('several/db/third', mode => 'shared') > 0 AS token;

@@ -9,13 +9,13 @@ SELECT zk_try_lock('tries/3', '1 second'), zk_try_lock_shared('tries/4', '0');
 BEGIN;
 SELECT zk_try_xact_lock('tries/5'), zk_try_xact_lock_shared('tries/6');
 SELECT zk_try_xact_lock('tries/7', '1 minute'), zk_try_xact_lock_shared('tries/8', '1 day');
-SELECT name, mode, session_holds, xact_holds FROM zk_session_locks ORDER BY name;
+SELECT name, mode, session_acquisitions, xact_acquisitions FROM zk_session_locks ORDER BY name;
 COMMIT;
 -- The result is boolean, the token is to be had separately.
 SELECT zk_fencing_token('tries/1') > 0 AS token, zk_fencing_token('tries/5') IS NULL AS released;
 -- Tries are counted like the rest.
 SELECT zk_try_lock('tries/1'), zk_try_lock('tries/1', '1 second');
-SELECT session_holds FROM zk_session_locks WHERE name = 'tries/1';
+SELECT session_acquisitions FROM zk_session_locks WHERE name = 'tries/1';
 SELECT zk_unlock_all();
 
 -- zk_lock() with a timeout on a free lock, also with none to spare
@@ -31,7 +31,7 @@ SELECT zk_try_lock('tries/units', '1 month -29 days -23 hours'),
 	zk_try_lock('tries/units', '-1 day +24 hours'),
 	zk_try_lock('tries/units', '178000000 years'),
 	zk_lock('tries/units', '178000000 years') > 0 AS token;
-SELECT session_holds FROM zk_session_locks;
+SELECT session_acquisitions FROM zk_session_locks;
 SELECT zk_unlock_all();
 
 -- A negative timeout is a mistake of the caller, not "at once".

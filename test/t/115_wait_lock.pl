@@ -43,7 +43,7 @@ sub is_granted ($session, $what)
 {
 	$holder->query_safe("SELECT zk_unlock('calm')");
 	my $result = assert_ends($session, '00000', "$what: granted");
-	is( $session->query_safe("SELECT name, session_holds, xact_holds, token = zk_fencing_token('calm')
+	is( $session->query_safe("SELECT name, session_acquisitions, xact_acquisitions, token = zk_fencing_token('calm')
 			FROM zk_session_locks WHERE name = 'calm'"),
 		'calm|1|0|t', "$what: held in session scope, with a token");
 	return $result;

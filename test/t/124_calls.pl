@@ -31,7 +31,7 @@ BEGIN
 	PERFORM zk_call_lock('call');
 	ROLLBACK;
 	INSERT INTO done SELECT 'held' FROM zk_session_locks
-	WHERE name = 'call' AND (session_holds, call_holds, xact_holds) = (0, 2, 0);
+	WHERE name = 'call' AND (session_acquisitions, call_acquisitions, xact_acquisitions) = (0, 2, 0);
 	COMMIT;
 	PERFORM pg_advisory_lock_shared(1);
 	PERFORM pg_advisory_unlock_shared(1);

@@ -44,7 +44,7 @@ subtest 'the first of the queue hold it' => sub {
 	$pool[$_]->wait_result foreach 0 .. 2;
 	is(granted(), '0 1 2', 'three of seven');
 	is(states('three'), 'hhhwwww', 'as the queue shows');
-	is( $pool[0]->query_safe("SELECT permits, session_holds FROM zk_session_locks"), '3|1', 'and zk_session_locks');
+	is( $pool[0]->query_safe("SELECT permits, session_acquisitions FROM zk_session_locks"), '3|1', 'and zk_session_locks');
 
 	# One of them leaves, each time another one than the longest holder.
 	my @holders = (0, 1, 2);

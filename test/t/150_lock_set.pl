@@ -32,7 +32,7 @@ sub assert_holds ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $holds = $session->query_safe("SELECT coalesce(string_agg(format('%s:%s+%s',
-			substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '') FROM zk_session_locks");
+			substr(name, 5), session_acquisitions, xact_acquisitions), ' ' ORDER BY name, mode), '') FROM zk_session_locks");
 	return is($holds, $expected, $what);
 }
 

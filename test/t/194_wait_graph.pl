@@ -15,6 +15,9 @@ my ($before, $holder, $row, $stuck, $behind) = map { background($berlin) } 1 .. 
 $_->query_safe("SELECT zk_lock('over'), zk_disconnect()") foreach $before, $behind;
 my $abroad = background($node{paris});
 
+# For whom one process of the cluster that is asked waits, as the page writes it.
+sub waits_of ($session) { return ' FROM zk_waits() AS w JOIN zk_backends AS b USING (session_id) WHERE b.pid = ' . $session->pid; }
+
 # stuck waits for row's row, row for abroad's lock, holder for nobody, abroad for
 # holder's.
 $holder->query_safe(q{SELECT zk_lock('a "quoted" <name>')});
@@ -35,11 +38,11 @@ is( $berlin->safe_psql('postgres', q{SELECT format('%s %s %s: %s <- %s %s', clus
 		'berlin ' . $row->pid . ' b: ExclusiveLock on ZooKeeper lock "b" <- paris ' . $abroad->pid,
 		'  : ShareLock on transaction N <- berlin ' . $row->pid),
 	'everybody who waits, and for whom');
-is($berlin->safe_psql('postgres', 'SELECT blocked_by_cluster, blocked_by_pid FROM zk_blocking(' . $row->pid . ')'),
+is($berlin->safe_psql('postgres', 'SELECT blocked_by_cluster, blocked_by_pid' . waits_of($row)),
 	'paris|' . $abroad->pid, 'whom one waits for');
-like($berlin->safe_psql('postgres', 'SELECT waits_for, blocked_by_pid FROM zk_blocking(' . $stuck->pid . ')'),
+like($berlin->safe_psql('postgres', 'SELECT waits_for, blocked_by_pid' . waits_of($stuck)),
 	qr/^ShareLock on transaction \d+\|${\ $row->pid}$/, 'also in PostgreSQL');
-is($berlin->safe_psql('postgres', 'SELECT count(*) FROM zk_blocking(' . $holder->pid . ')'),
+is($berlin->safe_psql('postgres', 'SELECT count(*)' . waits_of($holder)),
 	0, 'nobody');
 my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($mermaid, qr/^flowchart LR\n(?:\ts0x\w+\["[^"]*"\]\n){4}(?:\ts0x\w+ (?:-->|-\.->)\|"[^"]*"\| s0x\w+\n){3}$/,
@@ -69,7 +72,7 @@ $_->close foreach @crowd;
 my $oslo = cluster('oslo', $zk);
 my $lonely = background($oslo);
 start_in_queue($lonely, "SELECT zk_lock('b')", $zk, lock_path('b'), 3);
-my $blocking = 'SELECT blocked_by_pid FROM zk_blocking(' . $lonely->pid . ')';
+my $blocking = 'SELECT blocked_by_pid' . waits_of($lonely);
 my $namesake = $zk->client;
 my $data = $namesake->get(lock_path('b') . '/' . (queue_nodes($zk, lock_path('b')))[-1]);
 $data =~ s/"host":"[^"]*"/"host":"elsewhere.example.com"/ or die "no host in $data";

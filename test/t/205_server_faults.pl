@@ -92,7 +92,7 @@ $table->run('a pause longer than the session timeout',
 	[ early => 'COMMIT', '!40001',
 		qr/lock "lost\/early" was lost.*DETAIL:  The connection broke at .*, and the lock was given up at .*HINT/s ],
 	[ state => keeper => 'lost' ],
-	[ keeper => 'SELECT name, state, session_holds FROM zk_session_locks', 'lost/session|lost|1' ],
+	[ keeper => 'SELECT name, state, session_acquisitions FROM zk_session_locks', 'lost/session|lost|1' ],
 	# Idle in a transaction there is no statement to cancel: none may run when the loss comes, not even
 	# one that asks for it.
 	sub { my $now = time; poll_until { time > $now + 3 } 'the session timeout of 2 s to pass', 30; },

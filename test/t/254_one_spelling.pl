@@ -55,7 +55,7 @@ foreach my $encoding (sort keys %spellings)
 			't', 'and one token');
 		is($super->query_safe("SELECT zk_unlock($as_own)"), 't', 'it can be released by either');
 		assert_query($super, "SELECT zk_lock(ARRAY[$as_own, $as_other])", '00000', 'as a list, too');
-		is($super->query_safe("SELECT session_holds FROM zk_session_locks"), 2, 'it is one lock, taken twice');
+		is($super->query_safe("SELECT session_acquisitions FROM zk_session_locks"), 2, 'it is one lock, taken twice');
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 

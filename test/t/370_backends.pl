@@ -39,7 +39,7 @@ subtest 'what it holds' => sub {
 		'connected|postgres|t||2', 'its row');
 	is(backend($holder, 'session_id, server'), $holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
 	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
-	is(locks($holder, 'name, mode, state, session_holds, xact_holds, permits'),
+	is(locks($holder, 'name, mode, state, session_acquisitions, xact_acquisitions, permits'),
 		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
 	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_session_locks'), 'its root');
 	is(backend($holder, 'root'), lock_path('') =~ s{/$}{}r, 'which is');
@@ -50,15 +50,15 @@ subtest 'what it holds' => sub {
 	is(backend($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), 't', 'the latest of them');
 
 	$holder->query_safe("SELECT zk_lock_shared('a'), zk_unlock('a')");
-	is(locks($holder, 'name, mode, session_holds'), "a|exclusive|1\na|shared|1\nb|shared|1", 'both modes');
+	is(locks($holder, 'name, mode, session_acquisitions'), "a|exclusive|1\na|shared|1\nb|shared|1", 'both modes');
 	$holder->query_safe("SELECT zk_unlock('a')");
 	is(locks($holder, 'name, mode'), "a|shared\nb|shared", 'one less');
 	$holder->query_safe("BEGIN; SELECT zk_xact_lock('c', permits => 3); SAVEPOINT s;
 		SELECT zk_xact_lock('d'), zk_xact_lock('c', permits => 3)");
-	is(locks($holder, 'name, session_holds, xact_holds, permits'),
+	is(locks($holder, 'name, session_acquisitions, xact_acquisitions, permits'),
 		"a|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'of a transaction that goes on');
 	$holder->query_safe('ROLLBACK TO s');
-	is(locks($holder, 'name, xact_holds'), "a|0\nb|0\nc|1", 'not those that were rolled back');
+	is(locks($holder, 'name, xact_acquisitions'), "a|0\nb|0\nc|1", 'not those that were rolled back');
 	$holder->query_safe('COMMIT; SELECT zk_unlock_all()');
 	is(locks($holder, 'count(*)'), 0, 'nothing');
 	is(backend($holder, 'state, lock_count'), 'connected|0', 'but the session');
@@ -80,7 +80,7 @@ subtest 'the session of one that holds its first lock' => sub {
 	is(locks($holder, 'name'), 'first', 'with its lock');
 	$holder->cancel;
 	$holder->wait_result;
-	is(locks($holder, 'name, session_holds'), 'first|1', 'which the error leaves');
+	is(locks($holder, 'name, session_acquisitions'), 'first|1', 'which the error leaves');
 };
 
 subtest 'what it waits for' => sub {
@@ -135,7 +135,7 @@ subtest 'backends whose sessions are closed' => sub {
 	my ($open, @closed) = map { background($node) } 1 .. 5;
 	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];
 	$_->query_safe('SELECT zk_disconnect()') foreach @closed;
-	is(sql('SELECT _zk_process(' . $open->pid . ')'), $open->query_safe('SELECT session_id FROM zk_session'),
+	is(sql('SELECT session_id FROM zk_backends WHERE pid = ' . $open->pid), $open->query_safe('SELECT session_id FROM zk_session'),
 		'are not taken for another');
 };
 
