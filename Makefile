@@ -133,6 +133,8 @@ OBJS = \
 	src/lock/order.o \
 	src/lock/deadlock.o \
 	src/lock/deadlock_graph.o \
+	src/lock/deadlock_fact.o \
+	src/lock/deadlock_local.o \
 	src/lock/lock_table.o \
 	src/lock/released.o \
 	src/lock/keep.o \

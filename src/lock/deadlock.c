@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *	  Deadlocks: who waits says so, searches for a cycle, and gives way.
+ *	  Deadlocks: when a waiter searches for a cycle, claims it, and gives way.
  *
  * A wait is left alone for a moment, PUBLISH_MS.  Then the waiter makes a fact
- * of it, a znode (deadlock_private.h), however long its deadlock_timeout is: the
+ * of it, a znode (deadlock_fact.c), however long its deadlock_timeout is: the
  * others of a cycle need it.  When deadlock_timeout is over the waiter notes
  * that in its fact, reads who waits for whom from there (deadlock_graph.c), and
  * gives way if it finds a cycle with itself in it.  So the one whose time is over
@@ -52,9 +52,6 @@
  * passes; a member may be of another make, and not search.  So a long wait is
  * followed by another search after a session timeout, and then after twice as
  * long each time.
- *
- * A fact is in the detector before its create is sent, so that whatever raises
- * leaves it to zklock_deadlock_end().
  *
  * Errors of ZooKeeper's do not end a wait that may be granted: then nothing
  * is found.
@@ -104,25 +101,56 @@
 #define CONFIRM_MS 4000
 #define LOOK_AGAIN_MS 250
 
-/* Most facts at a time. */
-#define FACTS_MAX 64
+/* Why a waiter searches for a cycle now. */
+typedef enum SearchReason
+{
+	SEARCH_NOT,					/* there is none */
+	SEARCH_NEWS,				/* it has said something that may have
+								 * completed a cycle */
+	SEARCH_TIMER,				/* its deadlock_timeout is over */
+	SEARCH_PAUSE				/* so is the pause behind the last search */
+} SearchReason;
 
+/* A cycle that was found. */
+typedef struct Cycle
+{
+	Graph	   *graph;
+	int			length;			/* 0: there is none */
+	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
+	int64		newest;			/* czxid of the newest fact of those who are
+								 * stuck */
+} Cycle;
+
+/* What a second reading of a cycle has brought. */
+typedef enum CycleProof
+{
+	CYCLE_GONE,					/* it is not there any more, or not known */
+	CYCLE_UNSAID,				/* it is, but not all have said so again */
+	CYCLE_CERTAIN				/* it was there all the time in between */
+} CycleProof;
+
+static SearchReason speak(ZkDetector *detector, const ZkPlace *place,
+						  List *waiters);
 static void schedule(ZkDetector *detector);
-static void forget_gone(ZkDetector *detector, List *waiters);
-static bool say_wait(ZkDetector *detector, const ZkPlace *place);
-static void say_looked(ZkDetector *detector);
-static bool say_blocked(ZkDetector *detector, const ZkPlace *place,
-						List *waiters);
-static void search(ZkDetector *detector, const ZkPlace *place, int64 deadline);
+static void search(ZkDetector *detector, const ZkPlace *place,
+				   SearchReason reason, int64 deadline);
+static const char *describe_reason(SearchReason reason);
+static void settle(ZkDetector *detector, const ZkPlace *place,
+				   const Cycle *first, int64 deadline);
+static CycleProof prove_cycle(ZkDetector *detector, const ZkPlace *place,
+							  const Cycle *first, Cycle *second,
+							  int64 deadline);
 static bool is_ours(const ZkDetector *detector, const Cycle *cycle);
 static bool is_completed_by_us(const Cycle *cycle);
 static bool claim(ZkDetector *detector, const ZkPlace *place,
 				  const Cycle *cycle);
+static void look_again_soon(ZkDetector *detector);
 static bool is_stuck(const Graph *graph, int64 session);
 static void drop_claim(ZkDetector *detector);
 static void note_search(ZkDetector *detector, bool is_found);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
-					   bool is_newest, int64 deadline, Cycle *cycle);
+					   GraphAge age, int64 deadline, Cycle *cycle);
+static int64 newest_fact_of_stuck(const CycleGraph *shape);
 static bool is_same(const Cycle *a, const Cycle *b);
 static const CycleEdge *edge_of(const Cycle *cycle, int step);
 static bool is_said_again(const ZkDetector *detector, const Cycle *first,
@@ -134,15 +162,6 @@ static void append_member(StringInfo text, const Member *member,
 						  const char *process);
 static const char *name_of_lock(const ZkPlace *place, const char *lock_path);
 static void append_statements(StringInfo text, const Cycle *cycle);
-static bool say(ZkDetector *detector, const ZkPlace *place, int64 session,
-				const char *data);
-static ZkFact *find_fact(const ZkDetector *detector, int64 session);
-static void take_back(ZkDetector *detector, ZkFact *fact);
-static void forget_deleted(ZkDetector *detector);
-static void repeat(const ZkDetector *detector);
-static bool make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
-static void note_refusal(ZkDetector *detector, const ZkFact *fact,
-						 const char *reason);
 
 void
 zklock_deadlock_begin(ZkDetector *detector, int64 now)
@@ -162,34 +181,19 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(scratch);
 	List	   *waiters;
-	bool		is_due;
-	bool		is_time;
-	bool		is_news = false;
+	SearchReason reason;
 
+	/* what was said went with its session */
 	if (detector->session != zklock_session_number())
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
 	detector->trip.terms = ZK_WRITE_COUNTED;	/* the wait goes on */
 	waiters = deadlock_local_waiters();
-	forget_gone(detector, waiters);
-	is_due = protocol_now() >= detector->cycle_at;
-	is_time = !detector->has_looked && protocol_now() >= detector->timer_at;
-	detector->has_looked |= is_time;
-	if (is_due)
-		forget_deleted(detector);
-
-	/* its own wait first: it is a part of each cycle */
-	if (zklock_has_locks() || waiters != NIL)
-		is_news = say_wait(detector, place);
-	if (is_time)
-		say_looked(detector);
-	repeat(detector);
-	is_news |= say_blocked(detector, place, waiters);
-	if (is_news)
-		detector->pause_ms = 0;
-	if (is_news || is_due || is_time)
-		search(detector, place, deadline);
+	reason = speak(detector, place, waiters);
+	if (reason != SEARCH_NOT &&
+		deadlock_find_fact(detector, zklock_session_id()) != NULL)
+		search(detector, place, reason, deadline);
 
 	zklock_roundtrip_end(&detector->trip);
 	MemoryContextSwitchTo(caller);
@@ -203,8 +207,7 @@ zklock_deadlock_end(ZkDetector *detector)
 	if (detector->session == 0)
 		return;					/* nothing was ever asked */
 	zklock_roundtrip_end(&detector->trip);
-	while (detector->facts != NIL)
-		take_back(detector, llast(detector->facts));
+	deadlock_take_all_back(detector);
 	drop_claim(detector);
 	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->pause_ms = 0;
@@ -215,6 +218,40 @@ zklock_deadlock_end(ZkDetector *detector)
  * When, and what there is to say
  * ---------------------------------------------------------------------
  */
+
+/*
+ * Say what is new, and take back what is not so any more.  The own wait comes
+ * first: it is a part of each cycle.  Result: why to search now.
+ */
+static SearchReason
+speak(ZkDetector *detector, const ZkPlace *place, List *waiters)
+{
+	int64		now = protocol_now();
+	SearchReason reason = SEARCH_NOT;
+	bool		is_news = false;
+
+	deadlock_forget_gone(detector, waiters);
+	if (now >= detector->cycle_at)
+	{
+		reason = SEARCH_PAUSE;
+		deadlock_forget_deleted(detector);
+	}
+	if (!detector->has_looked && now >= detector->timer_at)
+	{
+		reason = SEARCH_TIMER;
+		detector->has_looked = true;
+	}
+	if (zklock_has_locks() || waiters != NIL)
+		is_news = deadlock_say_wait(detector, place);
+	if (reason == SEARCH_TIMER)
+		deadlock_say_looked(detector);
+	deadlock_repeat(detector);
+	is_news |= deadlock_say_blocked(detector, place, waiters);
+	if (!is_news)
+		return reason;
+	detector->pause_ms = 0;
+	return SEARCH_NEWS;
+}
 
 /*
  * When to check again: PostgreSQL's locks, also for others whose
@@ -233,125 +270,89 @@ schedule(ZkDetector *detector)
 								Max(now, detector->timer_at));
 }
 
-/* Take back what is said of those who are not among the waiters. */
-static void
-forget_gone(ZkDetector *detector, List *waiters)
-{
-	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
-	{
-		bool		is_gone = fact->session != zklock_session_id();
-
-		foreach_ptr(const LocalWaiter, waiter, waiters)
-			is_gone &= waiter->session != fact->session;
-		if (is_gone)
-			take_back(detector, fact);
-	}
-}
-
-/* Say that we wait with the place's queue node.  Result: is that new? */
-static bool
-say_wait(ZkDetector *detector, const ZkPlace *place)
-{
-	int64		own = zklock_session_id();
-	ZkFact	   *said = find_fact(detector, own);
-
-	if (said != NULL &&
-		strncmp(said->data, place->node, strlen(place->node)) == 0)
-		return false;
-	if (said != NULL)
-		take_back(detector, said);
-	return say(detector, place, own,
-			   psprintf("%s\n%s%s", place->node, zklock_nodedata_build(0, NULL),
-						detector->has_looked ? ZK_FACT_LOOKED : ""));
-}
-
-/*
- * Note in our fact that our time is over.  Nobody waits for the reply: what is
- * read behind it is not older.
- */
-static void
-say_looked(ZkDetector *detector)
-{
-	ZkFact	   *fact = find_fact(detector, zklock_session_id());
-	char	   *data;
-
-	if (fact == NULL ||
-		strcmp(fact->data + Max((int) strlen(fact->data) -
-								(int) strlen(ZK_FACT_LOOKED), 0),
-			   ZK_FACT_LOOKED) == 0)
-		return;
-	data = MemoryContextStrdup(detector->context,
-							   psprintf("%s" ZK_FACT_LOOKED, fact->data));
-	pfree(fact->data);
-	fact->data = data;
-
-	/* without memory for it: who completes a cycle looks at its own time */
-	(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path, data);
-}
-
-/* Say who waits for us in PostgreSQL.  Result: is anybody new? */
-static bool
-say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
-{
-	bool		is_news = false;
-
-	if (find_fact(detector, zklock_session_id()) == NULL)
-		return false;
-	foreach_ptr(const LocalWaiter, waiter, waiters)
-		if (find_fact(detector, waiter->session) == NULL)
-			is_news |= say(detector, place, waiter->session,
-						   deadlock_describe_wait(waiter->pid));
-	return is_news;
-}
-
 /* ---------------------------------------------------------------------
  * Cycles
  * ---------------------------------------------------------------------
  */
 
+/* Search for a cycle, and give way if it is ours to end. */
+static void
+search(ZkDetector *detector, const ZkPlace *place, SearchReason reason,
+	   int64 deadline)
+{
+	Cycle		cycle;
+	bool		is_found = find_cycle(detector, place, GRAPH_OF_SERVER,
+									  deadline, &cycle) &&
+		is_ours(detector, &cycle);
+
+	if (message_level_is_interesting(DEBUG1))
+		elog(DEBUG1, "zklock: \"%s\" searched for a deadlock, for %s: a cycle of %d waits, %s",
+			 zklock_text_quotable(place->node), describe_reason(reason),
+			 cycle.length, is_found ? "ours to end" : "not ours to end");
+	note_search(detector, is_found);
+	if (!is_found || !claim(detector, place, &cycle))
+		return;
+	settle(detector, place, &cycle, deadline);
+	drop_claim(detector);
+}
+
+static const char *
+describe_reason(SearchReason reason)
+{
+	switch (reason)
+	{
+		case SEARCH_NEWS:
+			return "there is news";
+		case SEARCH_TIMER:
+			return "deadlock_timeout is over";
+		case SEARCH_PAUSE:
+			return "the wait goes on";
+		case SEARCH_NOT:
+			break;
+	}
+	pg_unreachable();
+}
+
 /*
- * Give way if there is a cycle that is ours to end.  It is claimed first.  Then it
- * is read from the leader until those who know have said once more who waits
- * in PostgreSQL, as each does with every check; meanwhile others may await
- * ours.  News of our own wait end this.
+ * The cycle is claimed.  Read it from the leader until those who know have said
+ * once more who waits in PostgreSQL, as each does with every check; meanwhile
+ * others may await ours.  Give way when it is certain.  News of our own wait
+ * end this.
  */
 static void
-search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
+settle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
+	   int64 deadline)
 {
-	Cycle		first;
+	int64		until = Min(deadline, protocol_now() + CONFIRM_MS);
 	Cycle		second;
-	bool		is_found;
-	bool		is_certain;
-	int64		until;
 
-	if (find_fact(detector, zklock_session_id()) == NULL)
-		return;
-	is_found = find_cycle(detector, place, false, deadline, &first) &&
-		is_ours(detector, &first);
-	note_search(detector, is_found);
-	if (!is_found || !claim(detector, place, &first))
-		return;
-	until = Min(deadline, protocol_now() + CONFIRM_MS);
 	do
 	{
-		is_certain = false;
-		if (!find_cycle(detector, place, true, deadline, &second) ||
-			!is_same(&first, &second))
-			break;
-		forget_gone(detector, deadlock_local_waiters());
-		repeat(detector);
-		is_certain = is_said_again(detector, &first, &second);
-		if (zklock_session_await_watch(protocol_now() +
-									   (is_certain ? 0 : LOOK_AGAIN_MS)) !=
+		CycleProof	proof = prove_cycle(detector, place, first, &second,
+										deadline);
+		int			pause_ms = proof == CYCLE_CERTAIN ? 0 : LOOK_AGAIN_MS;
+
+		if (proof == CYCLE_GONE ||
+			zklock_session_await_watch(protocol_now() + pause_ms) !=
 			ZK_WAIT_TIMEOUT)
-		{
-			is_certain = false;
-			break;
-		}
-	} while (!is_certain && protocol_now() < until);
-	if (is_certain)
-		give_way(place, &second);
-	drop_claim(detector);
+			return;
+		if (proof == CYCLE_CERTAIN)
+			give_way(place, &second);
+	} while (protocol_now() < until);
+}
+
+/* Read the cycle once more, and say what we know of it. */
+static CycleProof
+prove_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
+			Cycle *second, int64 deadline)
+{
+	if (!find_cycle(detector, place, GRAPH_NEWEST, deadline, second) ||
+		!is_same(first, second))
+		return CYCLE_GONE;
+	deadlock_forget_gone(detector, deadlock_local_waiters());
+	deadlock_repeat(detector);
+	return is_said_again(detector, first, second) ?
+		CYCLE_CERTAIN : CYCLE_UNSAID;
 }
 
 /*
@@ -384,16 +385,18 @@ is_completed_by_us(const Cycle *cycle)
 		if (edge->said <= newest)
 			continue;
 		newest = edge->said;
-		maker = cycle->graph->in_postgres[cycle->way[i]] != NULL ?
-			edge->to : edge->from;
+		maker = edge->from;
+		if (cycle->graph->in_postgres[cycle->way[i]] != NULL)
+			maker = edge->to;
 	}
 	return maker == 0;
 }
 
 /*
- * Claim the cycle.  false if another one who is stuck has, or if it is not known:
- * then look again soon.  A claim of our own, of which the reply was lost, is
- * good; and that of a session that does not wait, which left it behind, is none.
+ * Claim the cycle.  false if another one who is stuck has, or if it is not
+ * known: then look again soon.  A claim of our own, of which the reply was
+ * lost, is good; and that of a session that does not wait, which left it
+ * behind, is none.
  */
 static bool
 claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
@@ -403,21 +406,34 @@ claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 												   place->root_length,
 												   ZK_EPHEMERAL,
 												   zklock_nodedata_build(0, NULL));
+	bool		is_our_claim;
 
 	if (reply != NULL && reply->result == ZK_NODE_EXISTS)
 		reply = zklock_roundtrip_read(&detector->trip, ZK_GET, path);
-	if (reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == zklock_session_id())
+	if (reply == NULL || reply->result != ZK_OK)
 	{
-		detector->claim = MemoryContextStrdup(detector->context, path);
-		return true;
+		look_again_soon(detector);
+		return false;
 	}
-	if (reply != NULL && reply->result == ZK_OK &&
-		!is_stuck(cycle->graph, reply->ephemeral_owner))
+	is_our_claim = reply->ephemeral_owner == zklock_session_id();
+	if (message_level_is_interesting(DEBUG1))
+		elog(DEBUG1, "zklock: claim \"%s\" on a deadlock is of session 0x%llx",
+			 zklock_text_quotable(path),
+			 (unsigned long long) reply->ephemeral_owner);
+	if (is_our_claim)
+		detector->claim = MemoryContextStrdup(detector->context, path);
+	if (is_our_claim || !is_stuck(cycle->graph, reply->ephemeral_owner))
 		return true;
+	look_again_soon(detector);
+	return false;
+}
+
+/* Without news, for what has become of a claim. */
+static void
+look_again_soon(ZkDetector *detector)
+{
 	detector->pause_ms = 0;
 	detector->cycle_at = protocol_now() + LOOK_AGAIN_MS;
-	return false;
 }
 
 /* Is it one of those who are stuck, in the cycle or beyond? */
@@ -452,38 +468,48 @@ static void
 note_search(ZkDetector *detector, bool is_found)
 {
 	ZkClientStatus status;
-	int			least = is_found || !zklock_session_status(&status) ?
-		CHECK_AGAIN_MS : status.session_timeout_ms;
+	int			least = CHECK_AGAIN_MS;
 
+	if (!is_found && zklock_session_status(&status))
+		least = status.session_timeout_ms;
 	detector->pause_ms = Max(least, Min(2 * detector->pause_ms, INT_MAX / 4));
 	detector->cycle_at = protocol_now() + detector->pause_ms;
 }
 
 /* Find a shortest cycle with us in it.  false if none is known. */
 static bool
-find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
+find_cycle(ZkDetector *detector, const ZkPlace *place, GraphAge age,
 		   int64 deadline, Cycle *cycle)
 {
 	int64		own = zklock_session_id();
-	const ZkFact *wait = find_fact(detector, own);
-	int64		said = wait != NULL ? wait->czxid : 0;
+	const ZkFact *wait = deadlock_find_fact(detector, own);
 	CycleGraph *shape;
 
 	cycle->length = 0;
+	cycle->newest = 0;
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
-	cycle->graph = deadlock_follow(&detector->trip, place, own, said,
-								   is_newest);
+	cycle->graph = deadlock_follow(&detector->trip, place, own,
+								   wait != NULL ? wait->czxid : 0, age);
 	if (cycle->graph == NULL)
 		return false;
 	shape = &cycle->graph->shape;
 	cycle_settle(shape, PG_INT64_MAX);
 	cycle->length = cycle_find(shape, 0, 0, PG_INT64_MAX, cycle->way);
-	cycle->newest = 0;
+	cycle->newest = newest_fact_of_stuck(shape);
+	return cycle->length > 0;
+}
+
+/* 0: nobody is stuck. */
+static int64
+newest_fact_of_stuck(const CycleGraph *shape)
+{
+	int64		newest = 0;
+
 	for (int i = 0; i < shape->nedges; i++)
 		if (shape->nodes[shape->edges[i].from].is_stuck &&
 			shape->nodes[shape->edges[i].to].is_stuck)
-			cycle->newest = Max(cycle->newest, shape->edges[i].said);
-	return cycle->length > 0;
+			newest = Max(newest, shape->edges[i].said);
+	return newest;
 }
 
 /* Are both made of the same facts, by the same sessions? */
@@ -527,12 +553,17 @@ is_said_again(const ZkDetector *detector, const Cycle *first,
 	{
 		int			number = second->way[i];
 		const CycleEdge *edge = edge_of(second, i);
+		bool		is_again;
 
 		if (graph->in_postgres[number] == NULL)
 			continue;
-		if (edge->to == 0 ?
-			find_fact(detector, graph->members[edge->from].session) == NULL :
-			graph->versions[number] <= first->graph->versions[first->way[i]])
+		if (edge->to == 0)
+			is_again = deadlock_find_fact(detector,
+										  graph->members[edge->from].session) != NULL;
+		else
+			is_again = graph->versions[number] >
+				first->graph->versions[first->way[i]];
+		if (!is_again)
 			return false;
 	}
 	return true;
@@ -588,8 +619,7 @@ append_waits(StringInfo text, const ZkPlace *place, const Cycle *cycle)
 							 graph->in_postgres[number]);
 		else
 			appendStringInfo(text, " waits for %s on ZooKeeper lock \"%s\"; blocked by ",
-							 waiter->mode == RECIPE_SHARED ?
-							 "ShareLock" : "ExclusiveLock",
+							 waiter->mode == RECIPE_SHARED ? "ShareLock" : "ExclusiveLock",
 							 name_of_lock(place, waiter->lock_path));
 		append_member(text, &graph->members[edge->to], "process");
 		appendStringInfoChar(text, '.');
@@ -599,9 +629,10 @@ append_waits(StringInfo text, const ZkPlace *place, const Cycle *cycle)
 static void
 append_member(StringInfo text, const Member *member, const char *process)
 {
-	int			pid = member->session == zklock_session_id() ? MyProcPid :
-		member->who.pid;
+	int			pid = member->who.pid;
 
+	if (member->session == zklock_session_id())
+		pid = MyProcPid;
 	if (pid != 0)
 		appendStringInfo(text, "%s %d", process, pid);
 	else
@@ -620,13 +651,10 @@ append_member(StringInfo text, const Member *member, const char *process)
 static const char *
 name_of_lock(const ZkPlace *place, const char *lock_path)
 {
-	bool		is_below_root =
-		strncmp(lock_path, place->lock_path, place->root_length) == 0 &&
-		lock_path[place->root_length] == '/';
-
-	return zklock_text_quotable(is_below_root ?
-									lock_path + place->root_length + 1 :
-									lock_path);
+	if (strncmp(lock_path, place->lock_path, place->root_length) == 0 &&
+		lock_path[place->root_length] == '/')
+		lock_path += place->root_length + 1;
+	return zklock_text_quotable(lock_path);
 }
 
 /* Those of this cluster; the others' are in the logs of theirs. */
@@ -635,154 +663,12 @@ append_statements(StringInfo text, const Cycle *cycle)
 {
 	for (int i = 0; i < cycle->length; i++)
 	{
+		const CycleEdge *edge = edge_of(cycle, i);
 		ZkBoardRow	row;
 
-		if (zklock_board_find(cycle->graph->members[edge_of(cycle, i)->from].session,
+		if (zklock_board_find(cycle->graph->members[edge->from].session,
 							  &row))
 			appendStringInfo(text, "\nProcess %d: %s", row.pid,
 							 pgstat_get_backend_current_activity(row.pid, false));
 	}
-}
-
-/*
- * Say that a session waits, which is not said yet, with that text.  false if
- * ZooKeeper refuses it, or if it is not known to be there: then the next check
- * says it.  Raises on interrupts.
- */
-static bool
-say(ZkDetector *detector, const ZkPlace *place, int64 session,
-	const char *data)
-{
-	const char *path = deadlock_path(place, session, zklock_session_id());
-	MemoryContext caller;
-	ZkFact	   *fact;
-
-	if (detector->is_refused || list_length(detector->facts) >= FACTS_MAX)
-		return false;
-	caller = MemoryContextSwitchTo(detector->context);
-	fact = palloc0(sizeof(*fact));
-	fact->session = session;
-	fact->path = pstrdup(path);
-	fact->data = pstrdup(data);
-	detector->facts = lappend(detector->facts, fact);
-	MemoryContextSwitchTo(caller);
-	if (make_fact(detector, place, fact))
-		return true;
-	take_back(detector, fact);
-	return false;
-}
-
-/* The fact that a session waits, or NULL. */
-static ZkFact *
-find_fact(const ZkDetector *detector, int64 session)
-{
-	foreach_ptr(ZkFact, fact, detector->facts)
-		if (fact->session == session)
-			return fact;
-	return NULL;
-}
-
-/*
- * Take one back, by a delete that is sent again until it is confirmed; what
- * has gone with its session is gone.  Never raises, never waits.
- */
-static void
-take_back(ZkDetector *detector, ZkFact *fact)
-{
-	detector->facts = list_delete_ptr(detector->facts, fact);
-	if (!fact->is_others && detector->session == zklock_session_number())
-	{
-		/* without memory it stays until the session ends */
-		(void) zklock_client_delete(zklock_session_client(), fact->path);
-	}
-	pfree(fact->path);
-	pfree(fact->data);
-	pfree(fact);
-}
-
-/* Check whether all that was said is there; what is not may be said anew. */
-static void
-forget_deleted(ZkDetector *detector)
-{
-	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
-	{
-		const ZkReply *reply = zklock_roundtrip_read(&detector->trip, ZK_GET,
-													 fact->path);
-
-		if (reply != NULL &&
-			(reply->result == ZK_NO_NODE ||
-			 (reply->result == ZK_OK && reply->czxid != fact->czxid)))
-			take_back(detector, fact);
-	}
-}
-
-/*
- * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
- * waits for the replies.
- */
-static void
-repeat(const ZkDetector *detector)
-{
-	foreach_ptr(const ZkFact, fact, detector->facts)
-	{
-		if (fact->session == zklock_session_id())
-			continue;
-
-		/* without memory the one before stands there */
-		(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path,
-									 fact->data);
-	}
-}
-
-/*
- * Create a fact's znode.  false if that was refused, or came to no end.  There
- * may be one at its path: another one of ours, that is being taken back, goes
- * with this one; somebody else's stays.
- */
-static bool
-make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
-{
-	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, fact->path,
-												   place->root_length,
-												   ZK_EPHEMERAL, fact->data);
-	const char *reason;
-
-	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
-		reply->result == ZK_SESSION_LOST)
-		return false;
-	fact->czxid = reply->czxid;
-	if (reply->result == ZK_OK)
-		return true;
-	reason = pstrdup(reply->code_text);
-	if (reply->result == ZK_NODE_EXISTS)
-	{
-		reply = zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path);
-		fact->is_others = reply == NULL || reply->result != ZK_OK ||
-			reply->ephemeral_owner != zklock_session_id();
-		if (!fact->is_others)
-			return false;
-	}
-	note_refusal(detector, fact, reason);
-	return false;
-}
-
-/*
- * Nothing more is said in this wait, for it would be refused again, or there
- * is somebody else's in its place; the log has it once.
- */
-static void
-note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
-{
-	static bool is_logged;
-
-	detector->is_refused = true;
-	if (!is_logged)
-		ereport(LOG,
-				(errmsg("deadlocks over ZooKeeper locks go unseen by process %d",
-						MyProcPid),
-				 errdetail("Znode \"%s\" cannot be created: %s.",
-						   zklock_text_quotable(fact->path), reason),
-				 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
-						 "zklock.auth")));
-	is_logged = true;
 }

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_graph.c
- *	  Who waits for whom, read from the ensemble; and who waits for this backend
- *	  in PostgreSQL's own lock manager.
+ *	  Who waits for whom, read from the ensemble.
  *
  * A session that waits is waited for by whoever waits for a lock that it
  * holds.  Who holds a lock its queue tells, and whose a queue node is the
@@ -21,28 +20,10 @@
  * the one before it; so if a holder waits, too, the same is asked about all
  * who wait.
  *
- * In PostgreSQL's lock manager the first look is at this backend's own locks
- * alone: as a rule nobody waits for these.
- *
  *-------------------------------------------------------------------------
  */
 #include "deadlock_private.h"
 
-#include "access/xact.h"
-#include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "nodes/bitmapset.h"
-#include "storage/lmgr.h"
-#include "storage/lock.h"
-#include "storage/lwlock.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
-#include "utils/array.h"
-#include "utils/fmgrprotos.h"
-#include "utils/wait_event.h"
-
-#include "board.h"
-#include "name.h"
 #include "nested.h"
 #include "queue.h"
 #include "text.h"
@@ -59,9 +40,6 @@
 /* How much is shown of what somebody else has written, in bytes. */
 #define TEXT_SHOWN_MAX 256
 
-/* Length of the name of a fact that a session waits for a lock. */
-#define SESSION_DIGITS 16
-
 /* A reading under way. */
 typedef struct Reading
 {
@@ -73,7 +51,6 @@ typedef struct Reading
 	bool		is_deep;		/* a holder waits, too */
 } Reading;
 
-static char *directory(const ZkPlace *place);
 static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
 static int	enter_member(Reading *reading, int64 session);
@@ -84,32 +61,10 @@ static ZkQueueEntry *contenders_of(Reading *reading, const char *lock_path,
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
+static bool surely_holds(const char *holder, const ZkReply *reply,
+						 const ZkNodeData *who);
 static bool is_left(int64 session);
 static void follow_postgres(Reading *reading, int index);
-static bool waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck);
-static bool is_waited_for(void);
-static List *local_candidates(void);
-static bool waits_for_snapshot(int pid);
-static ArrayType *ask_blockers(int pid);
-
-char *
-deadlock_path(const ZkPlace *place, int64 session, int64 maker)
-{
-	char	   *parent = directory(place);
-	unsigned long long about = session;
-
-	if (session == maker)
-		return psprintf("%s/%016llx", parent, about);
-	return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx", parent,
-					about, (unsigned long long) maker);
-}
-
-char *
-deadlock_claim_path(const ZkPlace *place, int64 newest)
-{
-	return psprintf("%s/" ZK_WAITS_CLAIMS "/%016llx", directory(place),
-					(unsigned long long) newest);
-}
 
 /*
  * The graph is made until no answer is missing, or there are no more answers,
@@ -117,15 +72,15 @@ deadlock_claim_path(const ZkPlace *place, int64 newest)
  */
 Graph *
 deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
-				int64 said, bool is_newest)
+				int64 said, GraphAge age)
 {
 	Reading		reading = {
-		.trip = trip,.place = place,.said = said,.is_deep = is_newest
+		.trip = trip,.place = place,.said = said,.is_deep = age == GRAPH_NEWEST
 	};
 	const ZkReply *reply;
 	const CycleGraph *shape;
 
-	if (is_newest)
+	if (age == GRAPH_NEWEST)
 	{
 		/* what this connection brings behind it is not older */
 		reply = zklock_roundtrip_read(trip, ZK_CHECK, place->node);
@@ -159,25 +114,18 @@ static void
 enter_all(Reading *reading)
 {
 	const ZkReply *waits = read_path(reading, ZK_LIST,
-									 directory(reading->place));
+									 deadlock_facts_directory(reading->place));
 
 	if (waits == NULL || waits->nchildren > WAITS_AT_ONCE)
 		return;
 	for (int i = 0; i < waits->nchildren; i++)
 	{
-		if (strlen(waits->children[i]) != SESSION_DIGITS)
-			continue;
+		int64		waiter;
 
 		/* without room it is not asked about ahead */
-		(void) enter_member(reading, (int64) strtoull(waits->children[i], NULL, 16));
+		if (deadlock_parse_waiter(waits->children[i], &waiter))
+			(void) enter_member(reading, waiter);
 	}
-}
-
-static char *
-directory(const ZkPlace *place)
-{
-	return psprintf("%.*s/" ZK_WAITS_NAME, place->root_length,
-					place->lock_path);
 }
 
 /*
@@ -295,69 +243,49 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 {
 	Member	   *member = &reading->graph->members[index];
 	const ZkReply *reply;
-	const char *end;
-	int			length;
-	char	   *slash;
-	char	   *path;
+	SaidWait	wait;
 
 	if (index == 0)
 	{
-		path = pstrdup(reading->place->node);
+		*node = strrchr(reading->place->node, '/') + 1;
 		*said = reading->said;
+		member->lock_path = pstrdup(reading->place->lock_path);
+		return true;
 	}
-	else
-	{
-		reply = read_path(reading, ZK_GET,
-						  deadlock_path(reading->place, member->session,
-										member->session));
-		if (reply == NULL || reply->data == NULL ||
-			reply->ephemeral_owner != member->session)
-			return false;
-		reading->is_deep = true;
-		end = memchr(reply->data, '\n', reply->data_length);
-		if (end == NULL || end - reply->data >= RECIPE_PATH_SIZE)
-			return false;
-		path = pnstrdup(reply->data, end - reply->data);
-		*said = reply->czxid;
-		length = reply->data + reply->data_length - end - 1;
-		member->has_looked = length >= (int) strlen(ZK_FACT_LOOKED) &&
-			memcmp(end + 1 + length - strlen(ZK_FACT_LOOKED), ZK_FACT_LOOKED,
-				   strlen(ZK_FACT_LOOKED)) == 0;
-		if (member->has_looked)
-			length -= strlen(ZK_FACT_LOOKED);
-		if (member->who.pid == 0)
-			zklock_nodedata_parse(end + 1, length, &member->who);
-	}
-	slash = strrchr(path, '/');
-	if (slash == NULL || slash == path)
+	reply = read_path(reading, ZK_GET,
+					  deadlock_fact_path(reading->place, member->session,
+										 member->session));
+	if (reply == NULL || reply->data == NULL ||
+		reply->ephemeral_owner != member->session)
 		return false;
-	*slash = '\0';
-	*node = slash + 1;
-	member->lock_path = path;
+	reading->is_deep = true;
+	if (!deadlock_parse_wait(reply, &wait))
+		return false;
+	*node = wait.node;
+	*said = reply->czxid;
+	member->lock_path = wait.lock_path;
+	member->has_looked = wait.has_looked;
+	if (member->who.pid == 0)
+		member->who = wait.who;
 	return true;
 }
 
-/*
- * Add that it waits for one of the holders.  One of whom nothing can be told
- * may let go at any time: a hold of zk_hold(), a client of another make, one
- * that has just gone, one that may merely keep the lock, one that has let go
- * and whose node may not be deleted: that is without data then.
- */
+/* Add that it waits for one of the holders. */
 static void
 follow_holder(Reading *reading, int index, const char *holder, int64 said)
 {
 	Graph	   *graph = reading->graph;
 	const ZkReply *reply = read_path(reading, ZK_GET,
-				  psprintf("%s/%s", graph->members[index].lock_path, holder));
+									 psprintf("%s/%s",
+											  graph->members[index].lock_path,
+											  holder));
 	ZkNodeData	who = {0};
 	int			to = -1;
 	int			edge;
 
 	if (reply != NULL)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	if (reply != NULL && reply->ephemeral_owner != 0 &&
-		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held) &&
-		(reply->version == 0 || reply->data_length > 0) &&
+	if (reply != NULL && surely_holds(holder, reply, &who) &&
 		!(index == 0 && is_left(reply->ephemeral_owner)))
 		to = enter_member(reading, reply->ephemeral_owner);
 	edge = cycle_add_edge(&graph->shape, index, to, said);
@@ -368,6 +296,22 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	}
 	if (graph->members[to].who.client == NULL)
 		graph->members[to].who = who;
+}
+
+/*
+ * Does the holder hold the lock until it lets go of it?  One of whom that cannot
+ * be told may let go at any time: a hold of zk_hold(), a client of another make,
+ * one that has just gone, one that may merely keep the lock, one that has let go
+ * and whose node may not be deleted: that is without data then.
+ */
+static bool
+surely_holds(const char *holder, const ZkReply *reply, const ZkNodeData *who)
+{
+	if (reply->ephemeral_owner == 0)
+		return false;
+	if (recipe_read_mark(holder) == RECIPE_MARK_KEEPER && !who->says_held)
+		return false;
+	return reply->version == 0 || reply->data_length > 0;
 }
 
 /*
@@ -389,8 +333,7 @@ follow_postgres(Reading *reading, int index)
 {
 	Graph	   *graph = reading->graph;
 	const ZkReply *facts = read_path(reading, ZK_LIST,
-				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
-						   directory(reading->place)));
+									 deadlock_postgres_directory(reading->place));
 
 	for (int i = 0; facts != NULL && i < facts->nchildren; i++)
 	{
@@ -403,7 +346,8 @@ follow_postgres(Reading *reading, int index)
 			waiter != graph->members[index].session)
 			continue;
 		reply = read_path(reading, ZK_GET,
-						  deadlock_path(reading->place, waiter, blocker));
+						  deadlock_fact_path(reading->place, waiter,
+											 blocker));
 		/* it counts if it is its maker's own */
 		if (reply == NULL || reply->ephemeral_owner != blocker)
 			continue;
@@ -412,174 +356,11 @@ follow_postgres(Reading *reading, int index)
 		if (edge < 0)
 			continue;
 		graph->versions[edge] = reply->version;
-		graph->in_postgres[edge] = reply->data == NULL ? "" :
-			zklock_text_printable(pnstrdup(reply->data,
+		graph->in_postgres[edge] = "";
+		if (reply->data != NULL)
+			graph->in_postgres[edge] =
+				zklock_text_printable(pnstrdup(reply->data,
 											   Min(reply->data_length,
 												   TEXT_SHOWN_MAX)));
 	}
-}
-
-bool
-zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
-{
-	unsigned long long about;
-	unsigned long long maker;
-	char		proper[2 * SESSION_DIGITS + 2];
-
-	if (sscanf(name, "%16llx-%16llx", &about, &maker) != 2)
-		return false;
-	snprintf(proper, sizeof(proper), "%016llx-%016llx", about, maker);
-	if (strcmp(name, proper) != 0)
-		return false;
-	*waiter = about;
-	*blocker = maker;
-	return true;
-}
-
-List *
-deadlock_local_waiters(void)
-{
-	Bitmapset  *asked = bms_make_singleton(MyProcPid);
-	Bitmapset  *stuck = bms_copy(asked);
-	List	   *waiters = NIL;
-
-	if (!is_waited_for())
-		return NIL;
-	foreach_ptr(LocalWaiter, candidate, local_candidates())
-		if (waits_for_us(candidate->pid, &asked, &stuck))
-			waiters = lappend(waiters, candidate);
-	return waiters;
-}
-
-/*
- * Does that process wait for this backend, or for one that does?  Each is
- * asked for once, for that takes all of PostgreSQL's lock table, and no more of
- * them than it takes: of a crowd that waits for one row each waits for all
- * ahead of it.  In a cycle without us, which PostgreSQL ends itself, one may
- * count as not waiting for us.
- */
-static bool
-waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck)
-{
-	ArrayType  *blockers;
-	const int32 *pids;
-	int			npids;
-
-	check_stack_depth();
-	CHECK_FOR_INTERRUPTS();
-	if (bms_is_member(pid, *asked))
-		return bms_is_member(pid, *stuck);
-	*asked = bms_add_member(*asked, pid);
-	blockers = ask_blockers(pid);
-	pids = (const int32 *) ARR_DATA_PTR(blockers);
-	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-	for (int i = 0; i < npids; i++)
-	{
-		if (!waits_for_us(pids[i], asked, stuck))
-			continue;
-		*stuck = bms_add_member(*stuck, pid);
-		return true;
-	}
-	return false;
-}
-
-/*
- * May anybody wait in PostgreSQL for this backend?  That is no more than a look
- * at its own locks: each partition of the lock table has a list of them.  No lock tells who
- * waits for the end of a SERIALIZABLE transaction, so that one may be.
- */
-static bool
-is_waited_for(void)
-{
-	if (IsolationIsSerializable())
-		return true;
-	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
-	{
-		LWLock	   *lock = LockHashPartitionLockByIndex(i);
-		bool		is_found = false;
-
-		/* what others transfer to it the next look sees */
-		if (next_proc_lock_compat(MyProc, i, NULL) == NULL)
-			continue;
-		LWLockAcquire(lock, LW_SHARED);
-		/* has somebody asked for more than is granted? */
-		foreach_proc_lock_compat(held, MyProc, i)
-			is_found |= held->tag.myLock->nRequested > held->tag.myLock->nGranted;
-		LWLockRelease(lock);
-		if (is_found)
-			return true;
-	}
-	return false;
-}
-
-/* The other backends of this cluster that hold locks: a list of LocalWaiter. */
-static List *
-local_candidates(void)
-{
-	List	   *candidates = NIL;
-	ZkBoardRow	row;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-	{
-		LocalWaiter *candidate;
-
-		if (!zklock_board_read(i, &row) || row.session_id == 0 ||
-			row.nheld == 0 || row.pid == MyProcPid)
-			continue;
-		candidate = palloc(sizeof(*candidate));
-		candidate->pid = row.pid;
-		candidate->session = row.session_id;
-		candidates = lappend(candidates, candidate);
-	}
-	return candidates;
-}
-
-/* Reads the whole lock table. */
-char *
-deadlock_describe_wait(int pid)
-{
-	StringInfoData text;
-	LockData   *locks;
-
-	if (waits_for_snapshot(pid))
-		return pstrdup("a safe snapshot");
-	locks = GetLockStatusData();
-	initStringInfo(&text);
-	for (int i = 0; i < locks->nelements; i++)
-	{
-		LockInstanceData *lock = &locks->locks[i];
-
-		if (lock->leaderPid != pid || lock->waitLockMode == NoLock)
-			continue;
-		appendStringInfo(&text, "%s on ",
-						 GetLockmodeName(lock->locktag.locktag_lockmethodid,
-										 lock->waitLockMode));
-		DescribeLockTag(&text, &lock->locktag);
-		break;
-	}
-	return pg_server_to_any(text.data, text.len, PG_UTF8);
-}
-
-/*
- * Does it wait until its SERIALIZABLE READ ONLY DEFERRABLE transaction can
- * have a snapshot that is safe?  That is no lock.
- */
-static bool
-waits_for_snapshot(int pid)
-{
-	const PGPROC *proc = BackendPidGetProc(pid);
-
-	return proc != NULL &&
-		*(const volatile uint32 *) &proc->wait_event_info ==
-		WAIT_EVENT_SAFE_SNAPSHOT;
-}
-
-/* For which processes does that one wait?  They are integers. */
-static ArrayType *
-ask_blockers(int pid)
-{
-	return DatumGetArrayTypeP(DirectFunctionCall1(waits_for_snapshot(pid) ?
-												  pg_safe_snapshot_blocking_pids :
-												  pg_blocking_pids,
-												  Int32GetDatum(pid)));
 }

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_private.h
- *	  Deadlocks, for deadlock.c and deadlock_graph.c.
+ *	  Deadlocks, for the modules of the family deadlock_*.
+ *
+ * deadlock.c calls deadlock_graph.c, both call deadlock_fact.c, and that calls
+ * deadlock_local.c.  Nothing calls the other way.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,35 +18,7 @@
 #include "nodedata.h"
 #include "recipe.h"
 
-/*
- * A fact: an ephemeral znode below <root>/.waits, of the session that says
- * it.  Its path is of one of two forms, its data text in UTF-8:
- *
- *   <session>             the session waits; the path of the queue node that
- *                         it waits with, a newline, and who it is; and once its
- *                         deadlock_timeout is over ZK_FACT_LOOKED
- *   pg/<session>-<maker>  the first session waits for the maker, in
- *                         PostgreSQL; what it waits for there
- *
- * Sessions are 16 hexadecimal digits.  Whenever a session has seen that its
- * facts of the second form are still true it sets their data once more: a new
- * version says so.
- *
- * A claim on a cycle is an ephemeral znode, too, of the session that is to give
- * way: claims/<czxid of the newest fact of those who are stuck there>.
- */
-#define ZK_FACT_LOOKED "\nlooked"
-#define ZK_WAITS_CLAIMS "claims"
-
-typedef struct ZkFact
-{
-	int64		session;		/* who waits: we ourselves, for a lock, or
-								 * another one, for us */
-	char	   *path;
-	char	   *data;
-	bool		is_others;		/* what is there is somebody else's */
-	int64		czxid;			/* valid once it was made */
-} ZkFact;
+/* ---- deadlock_local.c: who waits in PostgreSQL ---- */
 
 /* A backend of this cluster, and its ZooKeeper session. */
 typedef struct LocalWaiter
@@ -51,6 +26,103 @@ typedef struct LocalWaiter
 	int			pid;
 	int64		session;
 } LocalWaiter;
+
+/*
+ * The backends of this cluster that hold ZooKeeper locks and wait for this one
+ * in PostgreSQL, or for one that does: a list of LocalWaiter.  Raises on
+ * interrupts.
+ */
+extern List *deadlock_local_waiters(void);
+
+/* What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing. */
+extern char *deadlock_describe_wait(int pid);
+
+/* ---- deadlock_fact.c: what this backend says ---- */
+
+/* Of the znode of a fact. */
+typedef enum FactState
+{
+	FACT_ASKED,					/* it was asked for, and may be there */
+	FACT_STANDS,				/* it was made */
+	FACT_OTHERS					/* somebody else's stands in its place */
+} FactState;
+
+/* One of a detector's facts, in the detector's context. */
+typedef struct ZkFact
+{
+	int64		session;		/* who waits: we ourselves, for a lock, or
+								 * another one, for us */
+	char	   *path;
+	char	   *data;
+	FactState	state;
+	int64		czxid;			/* valid in FACT_STANDS */
+} ZkFact;
+
+/* The fact that a session waits, as this backend has said it; or NULL. */
+extern ZkFact *deadlock_find_fact(const ZkDetector *detector, int64 session);
+
+/*
+ * Say that we wait with the place's queue node.  Result: is that new?  false
+ * also if ZooKeeper refuses it, or if the fact is not known to be there: then
+ * the next check says it.  Raises on interrupts.
+ */
+extern bool deadlock_say_wait(ZkDetector *detector, const ZkPlace *place);
+
+/*
+ * Note in our fact, if there is one, that our deadlock_timeout is over.  Nobody
+ * waits for the reply: what is read behind it is not older.
+ */
+extern void deadlock_say_looked(ZkDetector *detector);
+
+/* Say that those wait for us in PostgreSQL.  Result: is anybody new? */
+extern bool deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
+								 List *waiters);
+
+/*
+ * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
+ * waits for the replies.
+ */
+extern void deadlock_repeat(const ZkDetector *detector);
+
+/* Take back what is said of those who are not among the waiters. */
+extern void deadlock_forget_gone(ZkDetector *detector, List *waiters);
+
+/* Check whether all that was said is there; what is not may be said anew. */
+extern void deadlock_forget_deleted(ZkDetector *detector);
+
+/* Take all back.  Never raises, never waits. */
+extern void deadlock_take_all_back(ZkDetector *detector);
+
+/* The path of the fact that the maker says of a session, palloc'ed. */
+extern char *deadlock_fact_path(const ZkPlace *place, int64 session,
+								int64 maker);
+
+/* Below which the facts stand, and those of waits in PostgreSQL; palloc'ed. */
+extern char *deadlock_facts_directory(const ZkPlace *place);
+extern char *deadlock_postgres_directory(const ZkPlace *place);
+
+/* The path of the claim on a cycle with that newest fact, palloc'ed. */
+extern char *deadlock_claim_path(const ZkPlace *place, int64 newest);
+
+/*
+ * Read the name of a fact that says that a session waits for a lock.  false if
+ * it is none.
+ */
+extern bool deadlock_parse_waiter(const char *name, int64 *waiter);
+
+/* What a session says of its wait for a lock; strings are palloc'ed. */
+typedef struct SaidWait
+{
+	char	   *lock_path;
+	char	   *node;			/* name of its queue node */
+	bool		has_looked;		/* its deadlock_timeout is over */
+	ZkNodeData	who;
+} SaidWait;
+
+/* Read that of the data of its fact; false if that is no such data. */
+extern bool deadlock_parse_wait(const ZkReply *reply, SaidWait *said);
+
+/* ---- deadlock_graph.c: who waits for whom ---- */
 
 /* One in the graph; strings are palloc'ed. */
 typedef struct Member
@@ -73,39 +145,19 @@ typedef struct Graph
 	int			versions[CYCLE_EDGES_MAX];	/* with in_postgres: of the fact */
 } Graph;
 
-/* A cycle that was found. */
-typedef struct Cycle
+/* How new what is read has to be. */
+typedef enum GraphAge
 {
-	Graph	   *graph;
-	int			length;			/* 0: there is none */
-	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
-	int64		newest;			/* czxid of the newest fact of those who are
-								 * stuck */
-} Cycle;
-
-/* The path of the fact that the maker says of a session, palloc'ed. */
-extern char *deadlock_path(const ZkPlace *place, int64 session, int64 maker);
-
-/* The path of the claim on a cycle with that newest fact, palloc'ed. */
-extern char *deadlock_claim_path(const ZkPlace *place, int64 newest);
+	GRAPH_OF_SERVER,			/* as our server happens to have it */
+	GRAPH_NEWEST				/* as it is now: the leader's knowledge */
+} GraphAge;
 
 /*
  * Follow who waits for whom from this backend on, which waits for that place,
- * as its fact of that czxid says.  is_newest: all of it is read as it is now,
- * not as our server happens to have it.  NULL if that came to no end: the
+ * as its fact of that czxid says.  NULL if that came to no end: the
  * session was lost, or time is over.  Raises on interrupts.
  */
 extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
-							  int64 session, int64 said, bool is_newest);
-
-/*
- * The backends of this cluster that hold ZooKeeper locks and wait for this one
- * in PostgreSQL, or for one that does: a list of LocalWaiter.  Raises on
- * interrupts.
- */
-extern List *deadlock_local_waiters(void);
-
-/* What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing. */
-extern char *deadlock_describe_wait(int pid);
+							  int64 session, int64 said, GraphAge age);
 
 #endif							/* ZKLOCK_DEADLOCK_PRIVATE_H */
