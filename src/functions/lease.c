@@ -36,7 +36,7 @@ PG_FUNCTION_INFO_V1(zk_require_lease);
 PG_FUNCTION_INFO_V1(zk_leader);
 
 static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo);
-static ZkLeasing read_token(FunctionCallInfo fcinfo);
+static ZkLeasing read_token(FunctionCallInfo fcinfo, ZkBounds bounds);
 static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
@@ -50,15 +50,15 @@ zk_try_lease(PG_FUNCTION_ARGS)
 	ZkLeaseTaking taking = read_taking(fcinfo);
 	ZkLeasing  *leasing = &taking.leasing;
 
-	if (zklock_token(leasing->name) != 0)
+	if (zklock_token(leasing->order.name) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held by this session", leasing->name),
+				 errmsg("lock \"%s\" is held by this session", leasing->order.name),
 				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
 				 errhint("Release the lock first.")));
-	zklock_drop_kept(leasing->name);	/* we do not stand in our own way */
+	zklock_drop_kept(leasing->order.name);	/* we do not stand in our own way */
 	zklock_lease_roots_note();
-	zklock_roundtrip_run_within(&leasing->bounds, zklock_lease_take,
+	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_take,
 								zklock_lease_end_taking, &taking);
 	if (leasing->end == ZK_LEASE_QUEUED)
 		zklock_known_note_place(leasing);
@@ -72,11 +72,10 @@ zk_try_lease(PG_FUNCTION_ARGS)
 Datum
 zk_renew_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = read_token(fcinfo);
+	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
 	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
-	leasing.bounds = zklock_bounds_of_question();
-	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
+	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 		PG_RETURN_BOOL(false);
@@ -87,21 +86,22 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 Datum
 zk_release_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeaseReleasing releasing = {.leasing = read_token(fcinfo)};
+	ZkLeaseReleasing releasing = {
+		.leasing = read_token(fcinfo, zklock_bounds_of_task())
+	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
 	leasing->ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
-	leasing->bounds = zklock_bounds_of_task();
-	zklock_roundtrip_run_within(&leasing->bounds, zklock_lease_release, NULL,
+	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_release, NULL,
 								&releasing);
 	if (leasing->end != ZK_LEASE_RELEASED)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("there is no lease of lock \"%s\" with that token",
-						leasing->name)));
+						leasing->order.name)));
 		PG_RETURN_BOOL(false);
 	}
 	zklock_stat_count(ZK_STAT_LEASE_END);
@@ -112,13 +112,12 @@ zk_release_lease(PG_FUNCTION_ARGS)
 Datum
 zk_require_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = read_token(fcinfo);
+	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
-	leasing.bounds = zklock_bounds_of_question();
-	zklock_roundtrip_run_within(&leasing.bounds, zklock_lease_renew, NULL,
+	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)
-		zklock_lease_raise_lost(leasing.name, leasing.token);
+		zklock_lease_raise_lost(leasing.order.name, leasing.token);
 	zklock_hooks_follow();
 	zklock_lease_use(zklock_known_note(&leasing));
 	PG_RETURN_VOID();
@@ -155,35 +154,40 @@ zk_leader(PG_FUNCTION_ARGS)
 static ZkLeaseTaking
 read_taking(FunctionCallInfo fcinfo)
 {
+	const char *name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
 	ZkLeaseTaking taking = {0};
 	ZkLeasing  *leasing = &taking.leasing;
+	int64		timeout_ms;
 
-	leasing->name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
 	leasing->owner = read_line(fcinfo, 1, "owner",
 							   "Say who renews the lease: the same text in each call, and nobody else's.");
 	leasing->ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
-	leasing->bounds = zklock_bounds_of_wait(zklock_args_timeout(fcinfo, 3, true));
+	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
+	leasing->order = zklock_order_lease(name,
+										zklock_bounds_of_wait(timeout_ms));
 	if (!PG_ARGISNULL(4))
 		leasing->note = read_line(fcinfo, 4, "data",
 								  "Write in one line what others want to know of the owner.");
 	taking.stays_queued = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	zklock_args_require(fcinfo, 6, "bound", NULL);
 	taking.is_bound = PG_GETARG_BOOL(6);
-	pfree(zklock_name_path(leasing->name, NULL));	/* a bad name needs no
-													 * connection */
+
+	/* a bad name needs no connection */
+	pfree(zklock_name_path(name, NULL));
 	return taking;
 }
 
 /* The lease of that lock which has that token. */
 static ZkLeasing
-read_token(FunctionCallInfo fcinfo)
+read_token(FunctionCallInfo fcinfo, ZkBounds bounds)
 {
-	ZkLeasing	leasing = {0};
+	const char *name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
+	ZkLeasing	leasing = {.order = zklock_order_lease(name, bounds)};
 
-	leasing.name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
 	leasing.token = zklock_args_token(fcinfo, 1);
-	pfree(zklock_name_path(leasing.name, NULL));	/* a bad name needs no
-													 * connection */
+
+	/* a bad name needs no connection */
+	pfree(zklock_name_path(name, NULL));
 	return leasing;
 }
 
@@ -235,7 +239,7 @@ log_lease(const ZkLeasing *leasing, const char *done)
 	ereport(zklock_nodedata_logs(true) ? LOG_SERVER_ONLY : DEBUG1,
 			(errmsg("%s %s a lease of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(), done,
-					zklock_text_quotable_own(leasing->name)),
+					zklock_text_quotable_own(leasing->order.name)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_text_quotable(leasing->mine->who.owner),
 						   leasing->mine->token)));

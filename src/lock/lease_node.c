@@ -80,7 +80,7 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	} while (step == ZK_LEASE_GO_ON && view->look_at == ZK_LOOK_NOW);
 	MemoryContextSwitchTo(caller);
 	if (step == ZK_LEASE_GO_ON && leasing->mine != NULL)
-		zklock_lease_check_binding(leasing->name, &leasing->mine->who);
+		zklock_lease_check_binding(leasing->order.name, &leasing->mine->who);
 	return step;
 }
 
@@ -89,7 +89,8 @@ static ZkLeaseStep
 look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 {
 	ZkLeaseView *view = &leasing->view;
-	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
+	const ZkOrder *order = &leasing->order;
+	RecipeWish	wish = {.mode = order->mode,.permits = order->permits};
 	const ZkReply *list;
 	ZkLeaseStep step;
 	List	   *leased;
@@ -97,7 +98,7 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 	RecipeVerdict verdict;
 	int			ahead;
 
-	view->lock_path = zklock_name_path(leasing->name, NULL);
+	view->lock_path = zklock_name_path(leasing->order.name, NULL);
 	view->ahead = NULL;
 	view->look_at = ZK_NO_DEADLINE;
 	if (leasing->owner != NULL)
@@ -125,7 +126,7 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 		return check_missing(leasing);
 	verdict = recipe_verdict(children.names, children.count, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
-		zklock_contend_raise_exhausted(leasing->name, view->lock_path);
+		zklock_contend_raise_exhausted(leasing->order.name, view->lock_path);
 	Assert((verdict == RECIPE_HELD) == (ahead < 0));
 	note_ahead(leasing, ahead >= 0 ? children.names[ahead] : NULL);
 	if (!end_others(trip, leasing, leased))
@@ -364,7 +365,7 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->renewed = mine->token;
 	leasing->proof = sent;
 	if (!is_ours)
-		zklock_lease_log_renewal(leasing->name, mine);
+		zklock_lease_log_renewal(leasing->order.name, mine);
 	zklock_lease_debug(mine->path, mine->token,
 					   "renewed for " INT64_FORMAT " ms", ttl_ms);
 	return ZK_LEASE_GO_ON;
@@ -391,11 +392,11 @@ zklock_lease_check(const ZkLeasing *leasing, const ZkReply *reply)
 	{
 		bool		is_busy = !zklock_lease_is_first(leasing);
 
-		if (is_busy && !leasing->bounds.is_at_once &&
-			protocol_now() >= leasing->bounds.deadline &&
+		if (is_busy && !leasing->order.bounds.is_at_once &&
+			protocol_now() >= leasing->order.bounds.deadline &&
 			zklock_session_is_connected())
 			return ZK_LEASE_TIME_OVER;
-		zklock_session_raise_silence(leasing->name);
+		zklock_order_raise_silence(&leasing->order);
 	}
 	switch (reply->result)
 	{

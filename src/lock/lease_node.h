@@ -12,6 +12,7 @@
 
 #include "contact.h"
 #include "expiry.h"
+#include "order.h"
 #include "recipe.h"
 
 /* How a call about a lease ended. */
@@ -63,13 +64,12 @@ typedef struct ZkLeaseView
 /* What every call about a lease asks for, and what it has found. */
 typedef struct ZkLeasing
 {
-	/* the order */
-	const char *name;			/* of the lock */
+	/* what is asked for */
+	ZkOrder		order;			/* which lock, and the bounds of the call */
 	const char *owner;			/* in UTF-8; NULL: the token says which lease */
 	int64		token;			/* 0: the owner says which lease */
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
-	ZkBounds	bounds;			/* of the call */
 
 	/* what the call knows of the queue; empty at first */
 	char		place[RECIPE_NODE_SIZE];	/* name of the lease's node, as far as

@@ -46,11 +46,11 @@ renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeaseStep step;
 
-	leasing->view.lock_path = zklock_name_path(leasing->name, NULL);
+	leasing->view.lock_path = zklock_name_path(leasing->order.name, NULL);
 	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
 	if (leasing->mine != NULL)
 	{
-		zklock_lease_check_binding(leasing->name, &leasing->mine->who);
+		zklock_lease_check_binding(leasing->order.name, &leasing->mine->who);
 		step = zklock_lease_renew_node(trip, leasing);
 		if (step != ZK_LEASE_GO_ON)
 			return step;
@@ -133,7 +133,7 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 		}
 		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
 		{
-			zklock_lease_log_release(leasing->name, leasing->mine,
+			zklock_lease_log_release(leasing->order.name, leasing->mine,
 									 leasing->ttl_ms);
 			is_logged = true;
 		}

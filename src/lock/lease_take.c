@@ -77,14 +77,14 @@ static ZkLeaseStep
 take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
-	int64		wait_until = leasing->bounds.wait_until;
+	int64		wait_until = leasing->order.bounds.wait_until;
 	ZkLeaseStep step;
 
 	zklock_known_guess_place(leasing);
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
-		trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+		trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
 		step = zklock_lease_find(trip, leasing);
 		if (step != ZK_LEASE_GO_ON)
 			return step;
@@ -99,14 +99,14 @@ take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 			if (leasing->view.who_ahead == ZK_AHEAD_KEEPER)
 				wait_until = Min(Max(wait_until,
 									 protocol_now() + ZK_KEEPER_MS),
-								 leasing->bounds.deadline);
+								 leasing->order.bounds.deadline);
 			step = make_node(trip, taking);
 			if (step != ZK_LEASE_GO_ON)
 				return step;
 			continue;
 		}
 		if (taking->is_bound && leasing->mine->who.bound == NULL)
-			zklock_lease_raise_unbound(leasing->name);
+			zklock_lease_raise_unbound(leasing->order.name);
 		if (needs_renewal(leasing))
 		{
 			step = zklock_lease_renew_node(trip, leasing);
@@ -337,7 +337,7 @@ wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
 			if (protocol_now() >= look_at)
 				return ZK_LEASE_GO_ON;
 			MemoryContextReset(CurrentMemoryContext);
-			trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+			trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
 			step = zklock_lease_renew_node(trip, leasing);
 			if (step != ZK_LEASE_GO_ON ||
 				leasing->renewed != leasing->mine->token)
@@ -361,7 +361,7 @@ watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_there)
 	const ZkReply *reply;
 	ZkLeaseStep step;
 
-	trip->deadline = zklock_bounds_next_reply(&leasing->bounds);
+	trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
 	reply = zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
 								  leasing->view.ahead);
 	step = zklock_lease_check(leasing, reply);
@@ -407,7 +407,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
 	bool		has_parent = leasing->view.has_parent;
-	ZkLockName	name = zklock_lease_names_of(leasing->name);
+	ZkLockName	name = zklock_lease_names_of(leasing->order.name);
 	int			nparents = 0;
 	int64		named_at = protocol_now();
 	char	   *data;
@@ -462,12 +462,13 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 static char *
 node_path(ZkLeaseTaking *taking)
 {
+	const ZkOrder *order = &taking->leasing.order;
 	char		prefix[RECIPE_NODE_SIZE];
 
 	zklock_nodedata_make_guid(taking->guid);
 	recipe_mark(taking->guid, RECIPE_MARK_LEASE);
 	taking->leasing.reads_behind = true;
-	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1,
+	recipe_node_prefix(prefix, order->style, order->mode, order->permits,
 					   taking->guid);
 	return psprintf("%s/%s", taking->leasing.view.lock_path, prefix);
 }

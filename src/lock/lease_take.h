@@ -15,7 +15,7 @@
 /* A call that takes a lease. */
 typedef struct ZkLeaseTaking
 {
-	ZkLeasing	leasing;		/* with owner, and bounds */
+	ZkLeasing	leasing;		/* with owner */
 	bool		stays_queued;	/* where others have the lock, the owner's node
 								 * stays in the queue */
 	bool		is_bound;		/* to this role and cluster */

@@ -61,7 +61,7 @@ zklock_order_hold(const char *name, int64 timeout_ms)
 }
 
 ZkOrder
-zklock_order_lease(const char *name, int64 timeout_ms)
+zklock_order_lease(const char *name, ZkBounds bounds)
 {
 	ZkOrder		order = {
 		.taker = ZK_TAKER_OWNER,
@@ -70,7 +70,7 @@ zklock_order_lease(const char *name, int64 timeout_ms)
 		.permits = 1,
 		.style = RECIPE_STYLE_CURATOR,
 		.is_try = true,
-		.bounds = zklock_bounds_of_wait(timeout_ms)
+		.bounds = bounds
 	};
 
 	return order;

@@ -73,8 +73,11 @@ extern ZkOrder zklock_order_one_of(const ZkOrder *set, const char *name,
  */
 extern ZkOrder zklock_order_hold(const char *name, int64 timeout_ms);
 
-/* An exclusive lock for the owner of a lease, who may find it busy. */
-extern ZkOrder zklock_order_lease(const char *name, int64 timeout_ms);
+/*
+ * An exclusive lock for the owner of a lease, who may find it busy.  The bounds
+ * are those of the call: it takes the lease, renews it, or gives it up.
+ */
+extern ZkOrder zklock_order_lease(const char *name, ZkBounds bounds);
 
 /*
  * The time of the order is over: raise 55P03.  ahead: who holds the lock and
