@@ -49,40 +49,60 @@ typedef struct Search
 	bool		is_gone;		/* there is none */
 } Search;
 
-static Oid	search_losses(bool asks, int64 until, bool *is_over);
-static bool is_untold(const ZkBoardRow *row, int line, bool asks, int64 *loss);
-static bool is_gone(Search *search);
+static bool note_losses(bool asks, int64 until);
+static bool read_listener(int slot, ZkBoardRow *row);
+static void note_losses_of(const ZkBoardRow *row, int slot, bool asks);
+static bool has_path(const ZkBoardRow *row, const ZkBoardLock *lock);
+static bool ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock);
+static bool ask_whether_gone(Search *search);
+static bool find_node(ZkRoundTrip *trip, void *argument);
+static List *list_contenders(const Search *search, const ZkReply *list);
+static Oid	next_database(void);
+static bool has_untold(const ZkBoardRow *row, int slot);
+static bool is_noted(const ZkBoardLock *lock, int64 loss);
+static bool is_told(const ZkBoardLock *lock, int64 loss);
 static void notify_all(void);
+static void notify_of(const ZkBoardRow *row, int slot);
 static void note_sent(void);
-static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
 
 PGDLLEXPORT void zk_loss_notice(Datum argument);
 
-/* One notice at a time: this is the last one, and where it is sent. */
-static ZkWorker notice = {
-	.name = "zklock loss notice",
-	.function = "zk_loss_notice",
-	.purpose = "sessions with a zklock.loss_channel are not told of locks that they have lost"
+/* The notices that the lease worker has sent.  They belong to its process. */
+static struct
+{
+	ZkWorker	worker;			/* one at a time: the last one */
+	Oid			database;		/* where that one is sent */
+	int			next_slot;		/* with which the next asking begins */
+}			Notices = {
+	.worker = {
+		.name = "zklock loss notice",
+		.function = "zk_loss_notice",
+		.purpose = "sessions with a zklock.loss_channel are not told of locks that they have lost"
+	}
 };
-static Oid	last_database;
 
-/* In the worker of a moment: places on the board of what is told. */
+/*
+ * In the worker of a moment, whose process has but one task: places on the board
+ * of the losses that are told when its transaction has committed.
+ */
 static List *sent;
 
 bool
 zklock_loss_notice_send(bool asks, int64 until)
 {
-	bool		is_over = true;
+	bool		is_over;
 	Oid			database;
 
-	if (RecoveryInProgress() || zklock_worker_runs(&notice))
+	if (RecoveryInProgress() || zklock_worker_runs(&Notices.worker))
 		return true;			/* nobody can LISTEN, or one is under way */
-	database = search_losses(asks, until, &is_over);
+	is_over = note_losses(asks, until);
+	database = next_database();
 	if (database != InvalidOid)
 	{
-		last_database = database;
+		Notices.database = database;
 		/* without a slot a later round tries again */
-		(void) zklock_worker_start(&notice, ObjectIdGetDatum(database));
+		(void) zklock_worker_start(&Notices.worker,
+								   ObjectIdGetDatum(database));
 	}
 	return is_over;
 }
@@ -96,90 +116,121 @@ zklock_loss_notice_is_wanted(void)
 	if (RecoveryInProgress())
 		return false;
 	for (int slot = 0; slot < zklock_board_size(); slot++)
+	{
 		if (zklock_board_read(slot, &row) && row.channel[0] != '\0' &&
 			row.servers == servers && row.nheld > 0)
 			return true;
+	}
 	return false;
 }
 
-/*
- * Note the losses that are to be told, and choose the next database in which
- * there are any; Invalid: none.  Who asks goes on where the last one had to
- * stop, until that time; *is_over: it was not over before the end.
+/* ---------------------------------------------------------------------
+ * What is lost is noted on the board: the token, until it is told its negative
+ * ---------------------------------------------------------------------
  */
-static Oid
-search_losses(bool asks, int64 until, bool *is_over)
+
+/*
+ * Note the losses that are known; asks: those that the ensemble knows, too.
+ * Asking goes on where it had to stop before, until that time.  false if it has
+ * to stop again.
+ */
+static bool
+note_losses(bool asks, int64 until)
 {
-	static int	next_slot;		/* to ask about */
-	int			first = asks ? next_slot : 0;
-	uint32		servers = zklock_board_servers();
-	Oid			database = InvalidOid;
+	int			first = asks ? Notices.next_slot : 0;
 	ZkBoardRow	row;
 
-	*is_over = true;
-	for (int n = 0; n < zklock_board_size() && *is_over; n++)
+	for (int n = 0; n < zklock_board_size(); n++)
 	{
 		int			slot = (first + n) % zklock_board_size();
 
 		CHECK_FOR_INTERRUPTS();
-		if (!zklock_board_read(slot, &row) || row.channel[0] == '\0' ||
-			row.servers != servers || !zklock_board_read_live(slot, &row))
+		if (!read_listener(slot, &row))
 			continue;
-		for (int line = 0; line < ZK_BOARD_LOCKS; line++)
-			if (is_untold(&row, line, asks, &zklock_board_losses(slot)[line]) &&
-				(database == InvalidOid ||
-				 row.database - last_database - 1 < database - last_database - 1))
-				database = row.database;
-		if (asks)
-		{
-			next_slot = (slot + 1) % zklock_board_size();
-			*is_over = protocol_now() < until;
-		}
+		note_losses_of(&row, slot, asks);
+		if (!asks)
+			continue;
+		Notices.next_slot = (slot + 1) % zklock_board_size();
+		if (protocol_now() >= until)
+			return false;
 	}
-	return database;
+	return true;
 }
 
-/* Is that lock lost, as far as is known or can be asked, and was it not told? */
+/* Is there a session of these servers that is to be told? */
 static bool
-is_untold(const ZkBoardRow *row, int line, bool asks, int64 *loss)
+read_listener(int slot, ZkBoardRow *row)
 {
-	const ZkBoardLock *lock = &row->locks[line];
-	Search		search = {.session_id = row->session_id};
+	return zklock_board_read(slot, row) && row->channel[0] != '\0' &&
+		row->servers == zklock_board_servers() &&
+		zklock_board_read_live(slot, row);
+}
 
-	/* of a name that was clipped there is no path */
-	if (lock->name[0] == '\0' || lock->held.token == -*loss ||
-		strlen(lock->name) == ZK_BOARD_NAME_SIZE - 1 ||
-		strlen(row->root) == ZK_BOARD_NAME_SIZE - 1)
-		return false;
-	search.path = psprintf("%s/%s", strcmp(row->root, "/") == 0 ? "" : row->root,
-						   lock->name);
+/* Note which of its locks are lost, as far as is known or can be asked. */
+static void
+note_losses_of(const ZkBoardRow *row, int slot, bool asks)
+{
+	int64	   *losses = zklock_board_losses(slot);
 
-	/* a downgrade replaces the node while we look, but once for a token */
-	if (lock->held.token == *loss || zklock_board_is_lost(row, &lock->held) ||
-		(asks && lock->is_of_root && is_gone(&search) && is_gone(&search)))
-		*loss = lock->held.token;
-	return lock->held.token == *loss;
+	for (int line = 0; line < ZK_BOARD_LOCKS; line++)
+	{
+		const ZkBoardLock *lock = &row->locks[line];
+
+		if (!has_path(row, lock) || is_noted(lock, losses[line]) ||
+			is_told(lock, losses[line]))
+			continue;
+		if (!zklock_board_is_lost(row, &lock->held) &&
+			!(asks && lock->is_of_root && ask_for_loss(row, lock)))
+			continue;
+		losses[line] = lock->held.token;
+		if (message_level_is_interesting(DEBUG1))
+			ereport(DEBUG1,
+					(errmsg_internal("zklock: lock \"%s\" of process %d, token " INT64_FORMAT ": lost, to be told on \"%s\"",
+									 lock->name, row->pid, lock->held.token,
+									 row->channel)));
+	}
+}
+
+/* Is anything there?  Of a name that was clipped there is no path. */
+static bool
+has_path(const ZkBoardRow *row, const ZkBoardLock *lock)
+{
+	return lock->name[0] != '\0' &&
+		strlen(lock->name) < ZK_BOARD_NAME_SIZE - 1 &&
+		strlen(row->root) < ZK_BOARD_NAME_SIZE - 1;
 }
 
 /*
- * Has the session no node in the queue any more?  What cannot be read may be
- * its.
+ * Ask the ensemble whether the lock is lost.  A downgrade replaces the node
+ * while it is looked for, but once for a token: so it must be gone twice.
  */
 static bool
-is_gone(Search *search)
+ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock)
+{
+	const char *root = strcmp(row->root, "/") == 0 ? "" : row->root;
+	Search		search = {.session_id = row->session_id};
+
+	search.path = psprintf("%s/%s", root, lock->name);
+	return ask_whether_gone(&search) && ask_whether_gone(&search);
+}
+
+/*
+ * Ask whether the session has no node in the queue any more.  What cannot be
+ * read may be its.
+ */
+static bool
+ask_whether_gone(Search *search)
 {
 	search->is_gone = false;
-	zklock_roundtrip_run(ask_ensemble, NULL, search);
+	zklock_roundtrip_run(find_node, NULL, search);
 	return search->is_gone;
 }
 
 static bool
-ask_ensemble(ZkRoundTrip *trip, void *argument)
+find_node(ZkRoundTrip *trip, void *argument)
 {
 	Search	   *search = argument;
 	const ZkReply *reply;
-	ZkQueueEntry *entries;
-	int			nentries;
 	List	   *nodes = NIL;
 
 	trip->by = ZK_BY_CALLER;
@@ -188,12 +239,8 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 		return reply == NULL || reply->result != ZK_SESSION_LOST;
-
-	/* holders are ahead of those who wait */
-	entries = zklock_order_queue(reply->children, reply->result == ZK_OK ?
-								 reply->nchildren : 0, &nentries);
-	for (int i = 0; i < nentries; i++)
-		nodes = lappend(nodes, psprintf("%s/%s", search->path, entries[i].node));
+	if (reply->result == ZK_OK)
+		nodes = list_contenders(search, reply);
 	foreach_ptr(const char, node, nodes)
 	{
 		reply = zklock_roundtrip_read(trip, ZK_GET, node);
@@ -204,6 +251,73 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	}
 	search->is_gone = true;
 	return true;
+}
+
+/* Paths of all of them, in order: holders are ahead of those who wait. */
+static List *
+list_contenders(const Search *search, const ZkReply *list)
+{
+	int			nentries;
+	const ZkQueueEntry *entries = zklock_order_queue(list->children,
+													 list->nchildren,
+													 &nentries);
+	List	   *paths = NIL;
+
+	for (int i = 0; i < nentries; i++)
+		paths = lappend(paths, psprintf("%s/%s", search->path,
+										entries[i].node));
+	return paths;
+}
+
+/* ---------------------------------------------------------------------
+ * And told
+ * ---------------------------------------------------------------------
+ */
+
+/* The database behind the last one, in a circle, that has losses to be told. */
+static Oid
+next_database(void)
+{
+	Oid			database = InvalidOid;
+	ZkBoardRow	row;
+
+	for (int slot = 0; slot < zklock_board_size(); slot++)
+	{
+		if (!read_listener(slot, &row) || !has_untold(&row, slot))
+			continue;
+		if (database == InvalidOid ||
+			row.database - Notices.database - 1 <
+			database - Notices.database - 1)
+			database = row.database;
+	}
+	return database;
+}
+
+static bool
+has_untold(const ZkBoardRow *row, int slot)
+{
+	const int64 *losses = zklock_board_losses(slot);
+
+	for (int line = 0; line < ZK_BOARD_LOCKS; line++)
+	{
+		if (is_noted(&row->locks[line], losses[line]))
+			return true;
+	}
+	return false;
+}
+
+/* Was it noted that this lock is lost, and not told yet? */
+static bool
+is_noted(const ZkBoardLock *lock, int64 loss)
+{
+	return lock->name[0] != '\0' && loss > 0 && lock->held.token == loss;
+}
+
+/* And told? */
+static bool
+is_told(const ZkBoardLock *lock, int64 loss)
+{
+	return loss < 0 && lock->held.token == -loss;
 }
 
 /* The worker of a moment: in that database, to the channels of its sessions. */
@@ -222,19 +336,29 @@ notify_all(void)
 	/* not to wait for a standby that may be away */
 	SetConfigOption("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION);
 	MemoryContextSwitchTo(TopMemoryContext);	/* sent outlives it */
-	for (int i = 0; i < zklock_board_size() * ZK_BOARD_LOCKS; i++)
+	for (int slot = 0; slot < zklock_board_size(); slot++)
 	{
-		int64	   *loss = &zklock_board_losses(i / ZK_BOARD_LOCKS)[i % ZK_BOARD_LOCKS];
-		const ZkBoardLock *lock = &row.locks[i % ZK_BOARD_LOCKS];
+		if (zklock_board_read(slot, &row) && row.channel[0] != '\0' &&
+			row.database == MyDatabaseId)
+			notify_of(&row, slot);
+	}
+}
 
-		if (*loss <= 0 || !zklock_board_read(i / ZK_BOARD_LOCKS, &row) ||
-			row.database != MyDatabaseId || row.channel[0] == '\0' ||
-			lock->name[0] == '\0' || lock->held.token != *loss)
+static void
+notify_of(const ZkBoardRow *row, int slot)
+{
+	int64	   *losses = zklock_board_losses(slot);
+
+	for (int line = 0; line < ZK_BOARD_LOCKS; line++)
+	{
+		const ZkBoardLock *lock = &row->locks[line];
+
+		if (!is_noted(lock, losses[line]))
 			continue;
-		Async_Notify(row.channel,
+		Async_Notify(row->channel,
 					 psprintf(INT64_FORMAT " %s", lock->held.token,
 							  zklock_name_shown(lock->name)));
-		sent = lappend(sent, loss);
+		sent = lappend(sent, &losses[line]);
 	}
 }
 
