@@ -113,6 +113,9 @@ OBJS = \
 	src/functions/worker.o \
 	src/functions/recall_ask.o \
 	src/functions/check.o \
+	src/functions/check_servers.o \
+	src/functions/check_session.o \
+	src/functions/check_fact.o \
 	src/lock/hooks.o \
 	src/lock/cancel.o \
 	src/lock/durable.o \

@@ -70,9 +70,9 @@ __DATA__
 # what is shown to people, in a view or a message
 board.c zklock_board_end_session since when, in a view
 board.c zklock_board_await since when, in a view
-check.c put_leases how long it is overdue, for zk_check()
-check.c put_reply when the root was made, for zk_check()
-check.c try_to_make zk_check() compares the clocks themselves
+check_session.c put_first_lease how long it is overdue, for zk_check()
+check_session.c put_reply when the root was made, for zk_check()
+check_session.c try_to_make zk_check() compares the clocks themselves
 lease.c zk_leader is_overdue is by this server's clock, and says so
 lock_table.c zklock_lock_count since when, in a view
 lock_table.c post the date of a proof, in a view
