@@ -1255,7 +1255,18 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 COMMENT ON FUNCTION zk_open(text) IS
 'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
 
--- What zk_check() tells.
+-- zk_check(): what is wrong here, and what helps.
+--
+-- _zk_check_facts() finds out what only C can, and PostgreSQL's catalogs have the
+-- rest. What that means is said by rules: each function below has one subject, and
+-- a table whose lines are
+--
+--     number, condition, state, what was found, what helps
+--
+-- Of such a table the first line whose condition is true makes the row of
+-- zk_check(), which at the end puts the rows in order. docs/monitoring.md lists the
+-- items.
+
 CREATE FUNCTION _zk_check_facts(
 	with_session boolean,
 	OUT item text,
@@ -1271,91 +1282,204 @@ ROWS 30;
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
 'Part of zk_check(): what was found, without a judgement. If fact is error, value is the message and subject the hint.';
 
-CREATE FUNCTION _zk_check_settings(
-	OUT item text,
-	OUT state text,
-	OUT what text,
-	OUT remedy text)
-RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 15
+CREATE TYPE _zk_check_fact AS (
+	nr bigint,				-- in the order in which they were found
+	item text,				-- this and the others as in _zk_check_facts(); but
+	fact text,				-- of a server it is a word
+	quality integer,		-- of a server's address: the better, the greater
+	place integer,
+	subject text,
+	value text,
+	number bigint);
+
+COMMENT ON TYPE _zk_check_fact IS
+'Part of zk_check(): a fact.';
+
+CREATE TYPE _zk_check_row AS (
+	item text,
+	state text,
+	what text,
+	remedy text);
+
+COMMENT ON TYPE _zk_check_row IS
+'Part of zk_check(): a row of its result.';
+
+CREATE FUNCTION _zk_check_named_facts(with_session boolean)
+RETURNS SETOF _zk_check_fact
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT f.nr, f.item, COALESCE(w.fact, f.fact), w.quality, f.place, f.subject, f.value, f.number
+	FROM _zk_check_facts(with_session) WITH ORDINALITY
+			AS f(item, fact, place, subject, value, number, nr)
+		-- AskVerdict of src/common/ask.h
+		LEFT JOIN (VALUES
+			('0', 0, 'unheard'),
+			('1', 1, 'unresolved'),
+			('2', 2, 'unreachable'),
+			('3', 3, 'no connection'),
+			('4', 4, 'closed'),
+			('5', 5, 'untrusted'),
+			('6', 6, 'silent'),
+			('7', 7, 'stranger'),
+			('8', 8, 'idle'),
+			('9', 9, 'serving'),
+			('10', NULL, 'settings'),
+			('11', NULL, 'counters'),
+			('12', NULL, 'encrypted'),
+			('13', NULL, 'requests'))
+			AS w(number, quality, fact) ON w.number = f.fact AND starts_with(f.item, 'server ');
+END;
+
+COMMENT ON FUNCTION _zk_check_named_facts(boolean) IS
+'Part of zk_check(): the facts, with words for what was found of servers.';
+
+-- A session that was lost on the way is asked for anew.
+CREATE FUNCTION _zk_check_last(facts _zk_check_fact[], about text)
+RETURNS SETOF _zk_check_fact
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT f.*
+	FROM unnest(facts) AS f
+	WHERE f.item = about
+	ORDER BY f.nr DESC
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_last(_zk_check_fact[], text) IS
+'Part of zk_check(): the last fact about an item, which is the one that counts.';
+
+-- Installation and settings, as PostgreSQL knows them. What not everybody may read
+-- is read by the owner of the extension, so that all callers are told the same.
+-- These are in PL/pgSQL because a BEGIN ATOMIC body depends on the columns of the
+-- system views that it reads, and pg_upgrade would stop where these have changed.
+
+CREATE FUNCTION _zk_check_extension()
+RETURNS SETOF _zk_check_row
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'zklock');
+	files text;
+BEGIN
+	RETURN QUERY SELECT 'extension', 'ok',
+		format('version %s in this database, PostgreSQL %s', made, current_setting('server_version')),
+		NULL;
+	-- This reads the files of all extensions, and raises if those of any are broken.
+	SELECT a.default_version INTO files
+		FROM pg_available_extensions() AS a
+		WHERE a.name = 'zklock';
+	IF made <> files THEN
+		RETURN QUERY SELECT 'extension files', 'warning',
+			format('version %s in this database, files of version %s', made, files),
+			'ALTER EXTENSION zklock UPDATE in each database.';
+	END IF;
+EXCEPTION WHEN OTHERS THEN
+	RETURN QUERY SELECT 'extension files', 'note', SQLERRM, NULL;
+END $$;
+
+COMMENT ON FUNCTION _zk_check_extension() IS
+'Part of zk_check(): versions of the database''s objects and of the files.';
+
+CREATE FUNCTION _zk_check_settings()
+RETURNS SETOF _zk_check_row
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN QUERY
+	SELECT s.name, rule.state, rule.what, rule.remedy
+	FROM pg_settings AS s
+		CROSS JOIN LATERAL (SELECT current_setting(s.name), concat(current_setting(s.name),
+			', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline))
+			AS is_set(value, shown)
+		CROSS JOIN LATERAL (
+			SELECT r.*
+			FROM (VALUES
+				(1, s.name = 'zklock.servers' AND is_set.value = '', 'error',
+					'no servers are set',
+					'Set it in postgresql.conf to the servers of your ensemble, for example '
+					'''zk1:2181,zk2:2181,zk3:2181'', and reload.'),
+				(2, s.name = 'zklock.commit_guard' AND is_set.value = 'off', 'warning',
+					is_set.shown || '; no commit is refused here, whatever lock is lost',
+					'Set it to lease, which is the default, or to quorum, where nothing may be '
+					'committed without its lock.'),
+				(3, true, 'ok',
+					is_set.shown,
+					NULL))
+				AS r(nr, applies, state, what, remedy)
+			WHERE r.applies
+			ORDER BY r.nr
+			LIMIT 1) AS rule
+	WHERE s.name LIKE 'zklock.%'
+		AND s.name NOT IN ('zklock.auth', 'zklock.ssl_passphrase_command')
+	ORDER BY s.name;
+END $$;
+
+COMMENT ON FUNCTION _zk_check_settings() IS
+'Part of zk_check(): the settings, and where they come from. It never reads the values of zklock.auth and zklock.ssl_passphrase_command.';
+
+-- Settings that make other locks of the same names, or locks that refuse nothing.
+CREATE FUNCTION _zk_check_other_settings()
+RETURNS SETOF _zk_check_row
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN QUERY
+	WITH watched(name, remedy) AS (VALUES
+		('zklock.root',
+			'Locks below another root are other locks. If that is not meant, take the setting '
+			'back, with RESET.'),
+		('zklock.servers',
+			'Locks of another ensemble, or below another chroot, are other locks. If that is not '
+			'meant, take the setting back, with RESET.'),
+		('zklock.commit_guard',
+			'No commit of these sessions is refused when a lock is lost. If that is not meant, '
+			'take the setting back, with RESET.')
+	), altered AS (
+		SELECT lower(split_part(c.line, '=', 1)) AS name,
+			substr(c.line, strpos(c.line, '=') + 1) AS value,
+			r.rolname, d.datname,
+			NULLIF(concat_ws(' in ', 'role "' || r.rolname || '"',
+				'database "' || d.datname || '"'), '') AS whose,
+			CASE WHEN a.setrole = 0 AND a.setdatabase <> 0 THEN 'DATABASE' ELSE 'ROLE' END AS kind
+		FROM pg_db_role_setting AS a
+			CROSS JOIN LATERAL unnest(a.setconfig) AS c(line)
+			LEFT JOIN pg_roles AS r ON r.oid = a.setrole
+			LEFT JOIN pg_database AS d ON d.oid = a.setdatabase
+	)
+	SELECT a.name, 'warning',
+		format('%s for sessions of %s, by ALTER %s', a.value, COALESCE(a.whose, 'all roles'), a.kind),
+		w.remedy
+	FROM altered AS a
+		JOIN watched AS w ON w.name = a.name
+	WHERE a.value IS DISTINCT FROM current_setting(w.name)
+		AND (a.name <> 'zklock.commit_guard' OR a.value = 'off')
+	ORDER BY a.name, a.rolname, a.datname;
+END $$;
+
+COMMENT ON FUNCTION _zk_check_other_settings() IS
+'Part of zk_check(): settings that sessions of other roles or databases of this cluster have.';
+
+-- A line that is refused leaves the former value; a line without a name that
+-- cannot be read keeps the server from taking any.
+CREATE FUNCTION _zk_check_refused_settings()
+RETURNS SETOF _zk_check_row
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	refused record;
 	reason text;
 BEGIN
-	RETURN QUERY SELECT 'extension', 'ok',
-			format('version %s in this database, PostgreSQL %s', e.extversion, current_setting('server_version')),
-			NULL
-		FROM pg_extension AS e WHERE e.extname = 'zklock';
-	-- It reads those of all extensions, and raises if one of them is broken.
-	BEGIN
-		RETURN QUERY SELECT 'extension files', 'warning',
-				format('version %s in this database, files of version %s', e.extversion, a.default_version),
-				'ALTER EXTENSION zklock UPDATE in each database.'
-			FROM pg_extension AS e
-				JOIN pg_available_extensions() AS a ON a.name = e.extname
-			WHERE e.extname = 'zklock' AND e.extversion <> a.default_version;
-	EXCEPTION WHEN OTHERS THEN
-		RETURN QUERY SELECT 'extension files', 'note', SQLERRM, NULL;
-	END;
-
-	RETURN QUERY SELECT 'zklock.servers', 'error', 'no servers are set',
-			'Set it in postgresql.conf to the servers of your ensemble, for example ''zk1:2181,zk2:2181,zk3:2181'', and reload.'
-		WHERE current_setting('zklock.servers') = '';
-	RETURN QUERY SELECT s.name, CASE WHEN g.is_off THEN 'warning' ELSE 'ok' END,
-			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline,
-				CASE WHEN g.is_off THEN '; no commit is refused here, whatever lock is lost' END),
-			CASE WHEN g.is_off
-				THEN 'Set it to lease, which is the default, or to quorum, where nothing may be committed without its lock.' END
-		FROM pg_settings AS s
-			CROSS JOIN LATERAL (SELECT s.name = 'zklock.commit_guard' AND s.setting = 'off') AS g(is_off)
-		WHERE s.name LIKE 'zklock.%' AND s.name NOT IN ('zklock.auth', 'zklock.ssl_passphrase_command')
-			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')
-		ORDER BY s.name;
-
-	-- Whether it runs is seen, not concluded from the settings.
-	RETURN QUERY SELECT 'lease worker', v.state, v.what, v.remedy
-		FROM (SELECT (SELECT a.pid FROM pg_stat_activity AS a
-				WHERE a.backend_type = 'zklock lease worker' LIMIT 1)) AS w(pid)
-			CROSS JOIN LATERAL (VALUES
-				(1, w.pid IS NOT NULL AND current_setting('zklock.lease_worker') = 'on', 'ok',
-					format('it runs, as process %s', w.pid), NULL),
-				(2, current_setting('zklock.lease_worker') = 'off', 'ok', 'switched off (zklock.lease_worker)', NULL),
-				(3, true, 'warning', 'it does not run: leases whose term is over may stay, and no session is told of lost locks (zklock.loss_channel)',
-					'If the log says that there is no slot for it, increase max_worker_processes, and restart. Otherwise the log says why it ended.'))
-				AS v(nr, applies, state, what, remedy)
-		WHERE v.applies
-		ORDER BY v.nr
-		LIMIT 1;
-
-	-- What other sessions of this cluster have instead, where that makes other locks of the
-	-- same names, or locks that refuse nothing.
-	RETURN QUERY SELECT v.name, 'warning',
-			format('%s for sessions of %s, by ALTER %s', n.value,
-				COALESCE(NULLIF(concat_ws(' in ', 'role "' || r.rolname || '"', 'database "' || d.datname || '"'), ''), 'all roles'),
-				CASE WHEN o.setrole = 0 AND o.setdatabase <> 0 THEN 'DATABASE' ELSE 'ROLE' END),
-			v.remedy
-		FROM pg_db_role_setting AS o
-			CROSS JOIN LATERAL unnest(o.setconfig) AS c(line)
-			CROSS JOIN LATERAL (SELECT lower(split_part(c.line, '=', 1)), substr(c.line, strpos(c.line, '=') + 1)) AS n(name, value)
-			JOIN LATERAL (VALUES
-				('zklock.root', 'Locks below another root are other locks. If that is not meant, take the setting back, with RESET.'),
-				('zklock.servers', 'Locks of another ensemble, or below another chroot, are other locks. If that is not meant, take the setting back, with RESET.'),
-				('zklock.commit_guard', 'No commit of these sessions is refused when a lock is lost. If that is not meant, take the setting back, with RESET.')) AS v(name, remedy)
-				ON v.name = n.name
-			LEFT JOIN pg_roles AS r ON r.oid = o.setrole
-			LEFT JOIN pg_database AS d ON d.oid = o.setdatabase
-		WHERE n.value IS DISTINCT FROM current_setting(v.name)
-			AND (v.name <> 'zklock.commit_guard' OR n.value = 'off')
-		ORDER BY v.name, r.rolname, d.datname;
-
-	-- What the files say and the server does not take: it goes on with what it had.
-	-- A line without a name that it cannot read keeps it from taking anything.
-	FOR refused IN SELECT f.* FROM pg_file_settings AS f
+	FOR refused IN
+		SELECT f.*
+		FROM pg_file_settings AS f
 		WHERE f.error IS NOT NULL AND (f.name IS NULL OR lower(f.name) LIKE 'zklock.%')
 		ORDER BY f.seqno
 	LOOP
+		-- Why a list of servers is refused is told to whoever sets it.
 		reason := '';
 		IF lower(refused.name) = 'zklock.servers' THEN
 			BEGIN
@@ -1366,7 +1490,8 @@ BEGIN
 			END;
 		END IF;
 		RETURN QUERY SELECT COALESCE(refused.name, 'postgresql.conf'), 'error',
-			concat_ws(': ', format('what stands in %s line %s is refused', refused.sourcefile, refused.sourceline),
+			concat_ws(': ',
+				format('what stands in %s line %s is refused', refused.sourcefile, refused.sourceline),
 				refused.error, NULLIF(reason, '')),
 			'Correct the file, and reload; see the server''s log.';
 	END LOOP;
@@ -1374,8 +1499,1137 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN QUERY SELECT 'settings', 'error', SQLERRM, NULL;
 END $$;
 
-COMMENT ON FUNCTION _zk_check_settings() IS
-'Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the values of zklock.auth and zklock.ssl_passphrase_command.';
+COMMENT ON FUNCTION _zk_check_refused_settings() IS
+'Part of zk_check(): lines of the configuration files that the server does not take.';
+
+-- Whether it runs is seen, not concluded from the settings.
+CREATE FUNCTION _zk_check_lease_worker()
+RETURNS SETOF _zk_check_row
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN QUERY
+	SELECT 'lease worker', rule.state, rule.what, rule.remedy
+	FROM (SELECT current_setting('zklock.lease_worker'), (
+			SELECT a.pid
+			FROM pg_stat_activity AS a
+			WHERE a.backend_type = 'zklock lease worker'
+			LIMIT 1)) AS worker(setting, pid)
+		CROSS JOIN LATERAL (VALUES
+			(1, worker.setting = 'off', 'ok',
+				'switched off (zklock.lease_worker)',
+				NULL),
+			(2, worker.pid IS NOT NULL, 'ok',
+				format('it runs, as process %s', worker.pid),
+				NULL),
+			(3, true, 'warning',
+				'it does not run: leases whose term is over may stay, and no session is told of '
+				'lost locks (zklock.loss_channel)',
+				'If the log says that there is no slot for it, increase max_worker_processes, and '
+				'restart. Otherwise the log says why it ended.'))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END $$;
+
+COMMENT ON FUNCTION _zk_check_lease_worker() IS
+'Part of zk_check(): whether the lease worker runs.';
+
+CREATE FUNCTION _zk_check_program(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'program', rule.state, rule.what, rule.remedy
+	FROM _zk_check_last(facts, 'program') AS f
+		CROSS JOIN LATERAL (VALUES
+			(1, f.fact = 'error', 'error',
+				f.value,
+				f.subject),
+			(2, true, 'ok',
+				format('"%s" runs, protocol %s, ZooKeeper''s client library %s',
+					f.subject, f.number, f.value),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_program(_zk_check_fact[]) IS
+'Part of zk_check(): whether zklock-session can be run.';
+
+-- The servers, as they answer without a session.
+
+CREATE FUNCTION _zk_check_addresses(
+	facts _zk_check_fact[],
+	OUT item text,
+	OUT place integer,
+	OUT address text,
+	OUT quality integer,
+	OUT verdict text,
+	OUT mode text,
+	OUT release text,
+	OUT reply text,
+	OUT answer_ms numeric)
+RETURNS SETOF record
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT f.item, f.place, f.subject, f.quality,
+		CASE WHEN f.fact = 'serving' AND said.mode = 'read-only' THEN 'reading' ELSE f.fact END,
+		said.mode, substring(f.value, '[0-9][0-9.]*'), f.value, round(f.number / 1000.0, 1)
+	FROM unnest(facts) AS f
+		CROSS JOIN LATERAL (SELECT substring(f.value, E'\nMode: ([a-z-]+)')) AS said(mode)
+	WHERE f.quality IS NOT NULL;
+END;
+
+COMMENT ON FUNCTION _zk_check_addresses(_zk_check_fact[]) IS
+'Part of zk_check(): what was found at each address of the servers.';
+
+-- Each server of the list is as good as the best of its addresses. It may be in the
+-- list under several names.
+CREATE FUNCTION _zk_check_counts(
+	facts _zk_check_fact[],
+	OUT named bigint,
+	OUT reached bigint,
+	OUT serving bigint,
+	OUT without_quorum bigint,
+	OUT standalone bigint,
+	OUT leaders bigint,
+	OUT members bigint)
+RETURNS record
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	WITH server AS (
+		SELECT DISTINCT ON (a.place) a.*
+		FROM _zk_check_addresses(facts) AS a
+		ORDER BY a.place, a.quality DESC, a.verdict DESC
+	)
+	SELECT count(*),
+		count(*) FILTER (
+			WHERE s.verdict NOT IN ('unheard', 'unresolved', 'unreachable', 'no connection')),
+		count(*) FILTER (WHERE s.verdict = 'serving'),
+		count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')),
+		count(DISTINCT s.address) FILTER (WHERE s.mode = 'standalone'),
+		count(DISTINCT s.address) FILTER (WHERE s.mode = 'leader'),
+		count(DISTINCT s.address) FILTER (WHERE s.mode IN ('leader', 'follower', 'observer'))
+	FROM server AS s;
+END;
+
+COMMENT ON FUNCTION _zk_check_counts(_zk_check_fact[]) IS
+'Part of zk_check(): how many servers are named, can be reached, serve, and are what.';
+
+CREATE FUNCTION _zk_check_conf_number(conf text, setting text)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN substring(conf, format('(?n)^%s=([0-9]{1,9})(?![0-9])', setting))::bigint;
+
+COMMENT ON FUNCTION _zk_check_conf_number(text, text) IS
+'Part of zk_check(): a number in the reply of a server to "conf".';
+
+CREATE FUNCTION _zk_check_conf(
+	facts _zk_check_fact[],
+	OUT address text,
+	OUT min_ms bigint,
+	OUT max_ms bigint,
+	OUT sync_ms bigint,
+	OUT connections bigint,
+	OUT volatile_directory text)
+RETURNS SETOF record
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT f.subject,
+		_zk_check_conf_number(f.value, 'minSessionTimeout'),
+		_zk_check_conf_number(f.value, 'maxSessionTimeout'),
+		CASE WHEN a.mode <> 'standalone'
+			THEN _zk_check_conf_number(f.value, 'tickTime')
+				* _zk_check_conf_number(f.value, 'syncLimit') END,
+		_zk_check_conf_number(f.value, 'maxClientCnxns'),
+		substring(f.value, '(?n)^data(?:Log)?Dir=(/(?:tmp|run|var/run|dev/shm)/.*)$')
+	FROM unnest(facts) AS f
+		JOIN _zk_check_addresses(facts) AS a ON a.place = f.place AND a.address = f.subject
+	WHERE f.fact = 'settings';
+END;
+
+COMMENT ON FUNCTION _zk_check_conf(_zk_check_fact[]) IS
+'Part of zk_check(): settings of the servers that answer "conf".';
+
+CREATE FUNCTION _zk_check_tls_remedy(reason text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT rule.remedy
+	FROM (VALUES
+		(1, '^Could not load the module for TLS',
+			'Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; '
+			'and OpenSSL (libssl), which it needs.'),
+		(2, '"zklock\.ssl_cert_file" has expired| alert certificate expired',
+			'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; '
+			'or set the clock of this machine, or of the server, if it is wrong.'),
+		(3, 'Could not load file',
+			'Correct that file, or the setting that names it. See docs/background.md, TLS.'),
+		(4, 'CRL',
+			'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date '
+			'of each authority.'),
+		(5, 'certificate has expired',
+			'Renew that certificate, and restart the server if it does not read it anew; or set '
+			'the clock of this machine if it is wrong.'),
+		(6, 'not yet valid',
+			'Set the clock of this machine (NTP), or wait until that certificate is valid.'),
+		(7, 'certificate revoked',
+			'Give the server a new certificate, or correct the list in the file that '
+			'zklock.ssl_crl_file names.'),
+		(8, 'it has no subjectAltName',
+			'Issue the server a certificate that has its name or address, as it stands in '
+			'zklock.servers, as subjectAltName: its CN is not looked at.'),
+		(9, 'is not for "',
+			'Name the server in zklock.servers as its certificate does, or issue one for that '
+			'name.'),
+		(10, 'is not good',
+			'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s '
+			'certificate.'),
+		(11, ' alert |right after the TLS handshake',
+			'The server may want a client certificate of an authority that it knows: see '
+			'zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
+		(12, 'closed the connection',
+			'Name the port where it speaks TLS, its secureClientPort, in zklock.servers, or set '
+			'zklock.ssl to off. Or its maxClientCnxns or maxCnxns are reached: raise them.'),
+		(13, 'in the TLS handshake|TLS with server',
+			'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set '
+			'zklock.ssl to off.'),
+		(14, 'Could not connect',
+			'Start the server, or correct its port in zklock.servers.'),
+		(15, '',
+			'See docs/background.md, TLS.'))
+		AS rule(nr, pattern, remedy)
+	WHERE reason ~ rule.pattern
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_tls_remedy(text) IS
+'Part of zk_check(): what helps where there is no TLS with a server.';
+
+CREATE FUNCTION _zk_check_servers(facts _zk_check_fact[], with_session boolean)
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT a.item, rule.state, rule.what, rule.remedy
+	FROM _zk_check_counts(facts) AS c
+		CROSS JOIN _zk_check_addresses(facts) AS a
+		CROSS JOIN LATERAL (SELECT
+			CASE WHEN c.serving = 0 THEN 'error' ELSE 'warning' END,
+			format('%s is a %s, release %s, answers in %s ms', a.address,
+				CASE WHEN a.mode = 'standalone' THEN 'standalone server'
+					WHEN a.mode = 'read-only' THEN 'server that only reads'
+					WHEN a.mode IN ('leader', 'follower', 'observer') THEN a.mode
+					ELSE 'server of an unknown kind' END,
+				a.release, a.answer_ms))
+			AS one(missing, described)
+		CROSS JOIN LATERAL (
+			SELECT r.*
+			FROM (VALUES
+				(1, a.verdict = 'unheard' AND with_session, one.missing,
+					'nothing was heard of it in time',
+					'Look into the DNS of this machine, or name the server by its address. If it '
+					'is one, the machine is too busy, or zklock.ssl_passphrase_command slow: try '
+					'again.'),
+				(2, a.verdict = 'unheard', one.missing,
+					'nothing was heard of it in time',
+					'Run zk_check(true), which waits longer. If it says the same, look into the '
+					'DNS of this machine, or name the server by its address. '
+					'zklock.ssl_passphrase_command may be slow, too.'),
+				(3, a.verdict = 'unresolved', one.missing,
+					'its name has no address: ' || a.reply,
+					'Correct the name in zklock.servers, or the DNS.'),
+				(4, a.verdict = 'unreachable', one.missing,
+					format('%s cannot be reached: %s', a.address, a.reply),
+					'Start the server, or correct its port in zklock.servers.'),
+				(5, a.verdict = 'no connection', one.missing,
+					a.address || ' does not answer: no connection in time',
+					'Is the machine up? Look for a firewall in between.'),
+				(6, a.verdict = 'closed', one.missing,
+					a.address || ' closes connections without a word',
+					'maxClientCnxns, for all connections from this address, or maxCnxns, for all, '
+					'may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no '
+					'ZooKeeper.'),
+				(7, a.verdict = 'untrusted', one.missing,
+					'no TLS: ' || a.reply,
+					_zk_check_tls_remedy(a.reply)),
+				(8, a.verdict = 'silent', one.missing,
+					a.address || ' takes connections and says nothing',
+					'Is that its port for TLS? Then set zklock.ssl. If not, and it is a ZooKeeper, '
+					'it hangs: see its log, and restart it.'),
+				(9, a.verdict = 'stranger', 'error',
+					format('%s is not a ZooKeeper; it said "%s"', a.address, a.reply),
+					'Correct the port in zklock.servers.'),
+				(10, a.verdict = 'idle', one.missing,
+					a.address || ' is a ZooKeeper that serves nobody',
+					'It has no quorum, or is just starting: start the other servers; see its log.'),
+				(11, a.verdict = 'reading', one.missing,
+					one.described,
+					'It has no quorum: start the other servers.'),
+				(12, a.answer_ms > 100, 'note',
+					one.described,
+					'Look into the network and the server''s load.'),
+				(13, true, 'ok',
+					one.described,
+					NULL))
+				AS r(nr, applies, state, what, remedy)
+			WHERE r.applies
+			ORDER BY r.nr
+			LIMIT 1) AS rule
+	ORDER BY a.place, a.item, a.address;
+END;
+
+COMMENT ON FUNCTION _zk_check_servers(_zk_check_fact[], boolean) IS
+'Part of zk_check(): each address of each server.';
+
+CREATE FUNCTION _zk_check_certificates(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH connection AS (
+		SELECT f.place, f.subject AS address, substr(f.item, length('server ') + 1) AS server,
+			said.word[1] AS version, said.word[2] AS cipher, said.word[5] AS server_subject,
+			-- when the first certificate of either side expires; 0: there is none
+			to_timestamp(said.word[3]::bigint) AS server_until,
+			to_timestamp(NULLIF(said.word[4]::bigint, 0)) AS client_until
+		FROM unnest(facts) AS f
+			CROSS JOIN LATERAL (SELECT regexp_match(f.value,
+				E'^(\\S+) (\\S+) ([0-9]{1,12}) ([0-9]{1,12}) (.*)$')) AS said(word)
+		WHERE f.fact = 'encrypted' AND said.word IS NOT NULL
+	), certificate AS (
+		SELECT 1 AS part, c.place, 'tls ' || c.server AS item, c.server_until AS until,
+			format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
+				c.address, c.version, c.cipher, c.server_subject, c.server_until) AS what,
+			'Renew what expires first: the server''s certificate, or that of an authority.' AS remedy
+		FROM connection AS c
+		UNION ALL
+		SELECT 2, 0, 'client certificate', min(c.client_until),
+			concat('it is valid until ', min(c.client_until)),
+			'Renew it, and replace the file that zklock.ssl_cert_file names.'
+		FROM connection AS c
+		HAVING min(c.client_until) IS NOT NULL
+	)
+	SELECT c.item, rule.state, c.what, rule.remedy
+	FROM certificate AS c
+		CROSS JOIN LATERAL (VALUES
+			(c.until < now() + '30 days'::interval, 'warning', c.remedy),
+			(c.until >= now() + '30 days'::interval, 'ok', NULL))
+			AS rule(applies, state, remedy)
+	WHERE rule.applies
+	ORDER BY c.part, c.place, c.item;
+END;
+
+COMMENT ON FUNCTION _zk_check_certificates(_zk_check_fact[]) IS
+'Part of zk_check(): certificates that expire.';
+
+CREATE FUNCTION _zk_check_ensemble(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'ensemble', rule.state, rule.what, rule.remedy
+	FROM _zk_check_counts(facts) AS c
+		CROSS JOIN LATERAL (VALUES
+			(1, c.reached = 0, 'error',
+				format('none of the %s servers can be reached', c.named),
+				'Until then no lock can be had. See the rows of the servers.'),
+			(2, c.serving = 0 AND c.without_quorum > 0, 'error',
+				format('none of the %s servers serves: no quorum', c.named),
+				'Until then no lock can be had. See the rows of the servers.'),
+			(3, c.serving = 0, 'error',
+				format('none of the %s servers serves', c.named),
+				'Until then no lock can be had. See the rows of the servers.'),
+			(4, c.standalone > 1 OR (c.standalone > 0 AND c.members > 0), 'error',
+				format('the servers are not of one ensemble: %s standalone, %s members',
+					c.standalone, c.members),
+				'Name the servers of one ensemble in zklock.servers: the same name is another lock '
+				'in each.'),
+			(5, c.leaders > 1, 'warning',
+				format('%s of the servers are leaders: an election may be under way', c.leaders),
+				'Try again. If it stays so, zklock.servers names several ensembles: the same name '
+				'is another lock in each.'),
+			(6, c.serving < c.named, 'warning',
+				format('only %s of %s servers serve', c.serving, c.named),
+				'See the rows of the other servers.'),
+			(7, c.standalone = 1, 'note',
+				'a single server',
+				'Run three servers where locks must survive the loss of one.'),
+			(8, c.named = 1, 'ok',
+				'the one server named serves',
+				NULL),
+			(9, true, 'ok',
+				format('all %s servers serve', c.named),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE c.named > 0 AND rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_ensemble(_zk_check_fact[]) IS
+'Part of zk_check(): the servers taken together.';
+
+-- The server that allows the fewest counts; 0 is any number.
+CREATE FUNCTION _zk_check_connections(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'connections', rule.state, rule.what, rule.remedy
+	FROM (SELECT current_setting('max_connections')::bigint,
+			COALESCE(min(NULLIF(c.connections, 0)), min(c.connections))
+		FROM _zk_check_conf(facts) AS c) AS n(wanted, allowed)
+		CROSS JOIN LATERAL (VALUES
+			(1, n.allowed IS NULL, 'note',
+				'how many the servers allow cannot be known: they do not answer "conf"',
+				'Compare maxClientCnxns (60 by default) of the servers with the sum of '
+				'max_connections behind one address; or add conf to 4lw.commands.whitelist.'),
+			(2, n.allowed = 0, 'ok',
+				'the servers allow any number from an address',
+				NULL),
+			(3, n.allowed < n.wanted, 'note',
+				format('a server allows %s from one address; max_connections is %s',
+					n.allowed, n.wanted),
+				'Raise maxClientCnxns of the servers, set it to 0, or use a pooler, if so many '
+				'backends may lock at a time.'),
+			(4, true, 'ok',
+				format('a server allows %s from one address; max_connections is %s',
+					n.allowed, n.wanted),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND (SELECT c.serving FROM _zk_check_counts(facts) AS c) > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_connections(_zk_check_fact[]) IS
+'Part of zk_check(): connections that the servers allow.';
+
+-- The server that takes the shortest requests counts: of each it is known how long
+-- one it takes, if that could be tried in time.
+CREATE FUNCTION _zk_check_request_size(facts _zk_check_fact[], with_session boolean)
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH wanted(bytes) AS (
+		SELECT pg_size_bytes(current_setting('zklock.max_lock_bytes')) * 2 - 1
+	), tried AS (
+		SELECT f.place, f.subject AS address, f.value::bigint AS bytes
+		FROM unnest(facts) AS f
+		WHERE f.fact = 'requests'
+	), taken AS (
+		SELECT w.bytes AS wanted, min(t.bytes) AS shortest, count(DISTINCT t.place) AS known,
+			string_agg(DISTINCT t.address, ', ') FILTER (WHERE t.bytes < w.bytes) AS too_short
+		FROM wanted AS w
+			LEFT JOIN tried AS t ON true
+		GROUP BY w.bytes
+	)
+	SELECT 'jute.maxbuffer', rule.state, rule.what, rule.remedy
+	FROM _zk_check_counts(facts) AS c
+		CROSS JOIN taken AS t
+		CROSS JOIN LATERAL (VALUES
+			(1, t.too_short IS NOT NULL, 'warning',
+				format('it is less than twice zklock.max_lock_bytes: %s takes no request of %s '
+					'bytes, but one of %s', t.too_short, t.wanted, t.shortest),
+				format('Set zklock.max_lock_bytes to %skB or less wherever this ensemble is used, '
+					'or raise jute.maxbuffer of all servers. The end of a session that holds more '
+					'makes a transaction that the servers cannot read again: after a restart none '
+					'of them starts.', (t.shortest + 1) / 2048)),
+			(2, t.known < c.serving, 'note',
+				format('of some servers it could not be found out whether they take requests of '
+					'%s bytes, twice zklock.max_lock_bytes', t.wanted),
+				'Try again; or compare zklock.max_lock_bytes with jute.maxbuffer of all servers '
+				'(1 MB by default), of which it may be half.'),
+			(3, true, 'ok',
+				format('all servers take requests of %s bytes: twice zklock.max_lock_bytes',
+					t.wanted),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND c.serving > 0 AND with_session
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_request_size(_zk_check_fact[], boolean) IS
+'Part of zk_check(): jute.maxbuffer of the servers, as far as it matters.';
+
+-- What is asked for, and what is less than a leader that hangs is waited for
+-- (syncLimit * tickTime, and a third of it).
+CREATE FUNCTION _zk_check_session_timeout(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH timeout AS (
+		SELECT max(c.min_ms) AS min_ms, min(c.max_ms) AS max_ms, max(c.sync_ms) AS sync_ms,
+			(extract(epoch FROM current_setting('zklock.session_timeout')::interval) * 1000)::bigint
+				AS asked_ms
+		FROM _zk_check_conf(facts) AS c
+	)
+	SELECT 'session timeout', rule.state, rule.what, rule.remedy
+	FROM timeout AS t
+		CROSS JOIN LATERAL (VALUES
+			(1, t.asked_ms < t.min_ms OR t.asked_ms > t.max_ms, 'warning',
+				format('%s ms are asked for, the servers grant %s to %s ms',
+					t.asked_ms, t.min_ms, t.max_ms),
+				'Set zklock.session_timeout to what they grant, or minSessionTimeout and '
+				'maxSessionTimeout (2 and 20 ticks by default) of the servers.'),
+			(2, 3 * t.asked_ms < 4 * t.sync_ms, 'warning',
+				format('%s ms are less than four thirds of syncLimit * tickTime, %s ms',
+					t.asked_ms, t.sync_ms),
+				'Set zklock.session_timeout to four thirds of syncLimit * tickTime of the ensemble '
+				'or more: for that long a leader that hangs is waited for.'),
+			(3, t.max_ms IS NULL AND 3 * t.asked_ms < 4 * 10000, 'note',
+				format('%s ms are asked for; syncLimit and tickTime cannot be known, for the '
+					'servers do not answer "conf"', t.asked_ms),
+				'Compare zklock.session_timeout with syncLimit * tickTime of the ensemble, of '
+				'which it must be at least four thirds (13.4 s by default); or add conf to '
+				'4lw.commands.whitelist.'),
+			(4, t.max_ms IS NULL, 'ok',
+				format('%s ms are asked for; syncLimit and tickTime cannot be known, for the '
+					'servers do not answer "conf"', t.asked_ms),
+				NULL),
+			(5, t.sync_ms IS NOT NULL, 'ok',
+				format('%s ms, at least four thirds of syncLimit * tickTime, %s ms',
+					t.asked_ms, t.sync_ms),
+				NULL),
+			(6, true, 'ok',
+				format('%s ms, within what the servers grant', t.asked_ms),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND (SELECT c.serving FROM _zk_check_counts(facts) AS c) > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_session_timeout(_zk_check_fact[]) IS
+'Part of zk_check(): zklock.session_timeout, as the servers'' settings want it.';
+
+-- zk_fences has tokens of the ensemble that the fences were made with.
+CREATE FUNCTION _zk_check_data(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH zxid AS (
+		SELECT substring(a.reply, '(?n)^Zxid: 0x([0-9a-f]{1,16})$') AS digits
+		FROM _zk_check_addresses(facts) AS a
+	), come_to AS (
+		SELECT max(('x' || lpad(z.digits, 16, '0'))::bit(64)::bigint) AS zxid,
+			(SELECT max(f.token) FROM zk_fences AS f) AS token
+		FROM zxid AS z
+	), volatile AS (
+		SELECT string_agg(DISTINCT concat(c.address, ' in ', c.volatile_directory), ', ') AS servers
+		FROM _zk_check_conf(facts) AS c
+		WHERE c.volatile_directory IS NOT NULL
+	)
+	SELECT 'data', rule.state, rule.what, rule.remedy
+	FROM come_to AS c
+		CROSS JOIN volatile AS v
+		CROSS JOIN LATERAL (VALUES
+			(1, c.token > c.zxid, 'error',
+				format('the ensemble has lost its data, or is another one: it has come to %s, and '
+					'zk_fences to token %s', c.zxid, c.token),
+				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing '
+				'tokens and a new ensemble.'),
+			(2, v.servers IS NOT NULL, 'warning',
+				'servers keep their data where a restart of the machine deletes it: ' || v.servers,
+				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of '
+				'the old one there, with its file myid. In Debian''s /var/lib/zookeeper that is a '
+				'link to a text: write the number of the server into it, or no member of an '
+				'ensemble starts.'),
+			(3, true, 'ok',
+				'nothing is seen that would lose it',
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND (SELECT n.serving FROM _zk_check_counts(facts) AS n) > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_data(_zk_check_fact[]) IS
+'Part of zk_check(): data that the ensemble has lost, or will.';
+
+-- Credentials and session
+
+CREATE FUNCTION _zk_check_credentials(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'credentials', rule.state, rule.what, rule.remedy
+	FROM _zk_check_last(facts, 'credentials') AS f
+		CROSS JOIN LATERAL (VALUES
+			(1, f.fact = 'error', 'error',
+				f.value,
+				f.subject),
+			(2, f.fact = 'none' AND current_setting('zklock.publish_identity') = 'on', 'note',
+				'zklock.auth is not set: everybody who reaches the ensemble may delete what is '
+				'made, and read by which user, host and process (zklock.publish_identity)',
+				'Set zklock.auth where others reach the ensemble whom you do not trust.'),
+			(3, f.fact = 'none', 'note',
+				'zklock.auth is not set: everybody who reaches the ensemble may delete what is '
+				'made',
+				'Set zklock.auth where others reach the ensemble whom you do not trust.'),
+			(4, true, 'ok',
+				format('zklock.auth has credentials of scheme "%s"', f.subject),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_credentials(_zk_check_fact[]) IS
+'Part of zk_check(): zklock.auth.';
+
+CREATE FUNCTION _zk_check_session(facts _zk_check_fact[], with_session boolean)
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'session', rule.state, rule.what, rule.remedy
+	FROM zk_session AS own
+		LEFT JOIN _zk_check_last(facts, 'session') AS f ON true
+		LEFT JOIN _zk_check_last(facts, 'program') AS program ON true
+		CROSS JOIN LATERAL (VALUES
+			(1, f.fact = 'error', 'error',
+				f.value,
+				f.subject),
+			(2, f.fact = 'not tried' AND program.fact = 'error', 'error',
+				'not tried, for its program cannot be run',
+				'See the row "program".'),
+			(3, f.fact = 'not tried', 'error',
+				'not tried, for no server can grant one',
+				'See the rows of the servers.'),
+			(4, f.fact = 'not granted', 'error',
+				'no session was granted in zklock.connect_timeout, '
+					|| current_setting('zklock.connect_timeout'),
+				'See the rows of the servers; look into the network and the ensemble''s load.'),
+			(5, f.fact = 'late', 'error',
+				'the ensemble has not answered all in zklock.connect_timeout, '
+					|| current_setting('zklock.connect_timeout'),
+				'See the rows of the servers; look into the network and the ensemble''s load.'),
+			(6, f.fact = 'lost', 'error',
+				f.value,
+				f.subject),
+			(7, f.fact = 'suspended', 'warning',
+				'this connection has one that is not connected',
+				'See zk_session, and the rows of the servers.'),
+			(8, f.fact IS NOT NULL, 'ok',
+				format('connected to %s; it took %s ms to ask all this', f.subject, f.number),
+				NULL),
+			(9, own.state IN ('none', 'idle'), 'ok',
+				'this connection has none, and none was opened: zk_check(true) does',
+				NULL),
+			(10, own.state = 'connected', 'ok',
+				'this connection has one, at ' || own.server,
+				NULL),
+			(11, true, 'warning',
+				'this connection has one that is not connected',
+				'See zk_session, and the rows of the servers.'))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND (f.fact IS NOT NULL OR NOT with_session)
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_session(_zk_check_fact[], boolean) IS
+'Part of zk_check(): the session of this connection.';
+
+-- Where a name has more addresses than are asked, or none is known yet, it cannot
+-- be told.
+CREATE FUNCTION _zk_check_moved_servers(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH known AS (
+		SELECT a.address
+		FROM _zk_check_addresses(facts) AS a
+	), unclear AS (
+		SELECT a.place
+		FROM _zk_check_addresses(facts) AS a
+		GROUP BY a.place
+		-- ASK_ADDRESSES_MAX of src/common/ask.h
+		HAVING count(*) >= 4 OR bool_or(a.verdict IN ('unheard', 'unresolved'))
+	), own AS (
+		SELECT COALESCE(f.subject, CASE WHEN s.state = 'connected' THEN s.server END) AS server
+		FROM zk_session AS s
+			LEFT JOIN _zk_check_last(facts, 'session') AS f ON f.place > 0
+	), other AS (
+		SELECT count(*) AS number, string_agg(DISTINCT b.server, ', ') AS servers
+		FROM zk_backends AS b
+		WHERE b.pid <> pg_backend_pid() AND b.state = 'connected'
+			AND b.server NOT IN (SELECT k.address FROM known AS k)
+	)
+	SELECT 'moved servers', rule.state, rule.what, rule.remedy
+	FROM own
+		CROSS JOIN other
+		CROSS JOIN LATERAL (VALUES
+			(1, own.server NOT IN (SELECT k.address FROM known AS k), 'warning',
+				own.server || ', where this connection''s session is, is behind no name of '
+					'zklock.servers',
+				'Look at that server: it may be outdated, or gone from its ensemble. The session '
+				'goes on at another one by itself when its connection ends: stop that server, or '
+				'end the connection when its locks are released.'),
+			(2, other.number > 0, 'note',
+				format('other backends whose sessions are, as far as they know, at servers behind '
+					'no name of zklock.servers: %s (%s)', other.number, other.servers),
+				'Look at these servers: they may be outdated, or gone from their ensemble. The '
+				'sessions go on at others by themselves when their connections end. See '
+				'zk_backends.'))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM unclear)
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_moved_servers(_zk_check_fact[]) IS
+'Part of zk_check(): sessions at servers that no name leads to.';
+
+CREATE FUNCTION _zk_check_releases(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT f.item, 'warning',
+		format('znodes of this session that ZooKeeper does not let it delete: %s; each blocks its '
+			'lock', f.number),
+		'The log has the reason, and zk_lock_queue shows the nodes as releasing. Give the right '
+		'DELETE on the lock''s znode back; or end the session with zk_disconnect(), and its nodes '
+		'with it.'
+	FROM _zk_check_last(facts, 'releases') AS f;
+END;
+
+COMMENT ON FUNCTION _zk_check_releases(_zk_check_fact[]) IS
+'Part of zk_check(): releases that ZooKeeper has refused.';
+
+-- What only a session tells. The place of its fact is the timeout that was granted.
+-- docs/monitoring.md marks these items.
+
+CREATE FUNCTION _zk_check_not_looked_at(with_session boolean)
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'not looked at', 'note',
+		'jute.maxbuffer, granted timeout, digest, chroot, root, acl, writing, clock, other roots, '
+		'leases, containers: only a session tells',
+		'Run zk_check(true), too: after each change of the settings or of the ensemble, and now '
+		'and then.'
+	WHERE NOT with_session;
+END;
+
+COMMENT ON FUNCTION _zk_check_not_looked_at(boolean) IS
+'Part of zk_check(): what is not known without a session.';
+
+CREATE FUNCTION _zk_check_granted_timeout(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'granted timeout', rule.state, rule.what, rule.remedy
+	FROM (SELECT f.place,
+			(extract(epoch FROM current_setting('zklock.session_timeout')::interval) * 1000)::bigint
+		FROM _zk_check_last(facts, 'session') AS f
+		WHERE f.place > 0) AS t(granted_ms, asked_ms)
+		CROSS JOIN LATERAL (VALUES
+			(1, t.granted_ms <> t.asked_ms, 'warning',
+				format('%s ms were asked for, %s ms granted', t.asked_ms, t.granted_ms),
+				'Set zklock.session_timeout to what the ensemble grants, or minSessionTimeout and '
+				'maxSessionTimeout (2 and 20 ticks by default) of its servers. A session that is '
+				'in use keeps its timeout until its locks are released.'),
+			(2, true, 'ok',
+				format('%s ms, as asked for', t.granted_ms),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_granted_timeout(_zk_check_fact[]) IS
+'Part of zk_check(): the session timeout that was granted.';
+
+CREATE FUNCTION _zk_check_has_credentials(facts _zk_check_fact[])
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN EXISTS (SELECT FROM _zk_check_last(facts, 'credentials') AS f WHERE f.fact = 'set');
+
+COMMENT ON FUNCTION _zk_check_has_credentials(_zk_check_fact[]) IS
+'Part of zk_check(): whether zklock.auth is set.';
+
+CREATE FUNCTION _zk_check_digest(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'digest', rule.state, rule.what, rule.remedy
+	FROM _zk_check_last(facts, 'session') AS f
+		CROSS JOIN LATERAL (VALUES
+			(1, _zk_check_has_credentials(facts), 'note',
+				'with zklock.auth sessions have no identity of their own: no hand-over, and '
+				'whoever has the credentials may write to queue nodes',
+				NULL),
+			(2, f.fact = 'no identity', 'note',
+				'the ensemble refuses digest authentication: no hand-over, and everybody may write '
+				'to queue nodes',
+				'Enable the digest authentication of ZooKeeper.'),
+			(3, true, 'ok',
+				'the ensemble knows digest authentication',
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND f.place > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_digest(_zk_check_fact[]) IS
+'Part of zk_check(): whether sessions have an identity of their own.';
+
+-- The subject is the path, the value ZooKeeper's word for an error, the place the
+-- number of children, the number the date.
+CREATE FUNCTION _zk_check_znodes(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT f.item, rule.state, rule.what, rule.remedy
+	FROM (VALUES
+			(1, 'chroot'),
+			(2, 'root'),
+			(3, 'acl'),
+			(4, 'writing'))
+			AS looked_at(nr, item)
+		CROSS JOIN LATERAL _zk_check_last(facts, looked_at.item) AS f
+		CROSS JOIN LATERAL (SELECT
+			_zk_check_has_credentials(facts),
+			CASE WHEN f.number BETWEEN 1 AND 9999999999999
+				THEN to_timestamp(f.number / 1000)::text
+				ELSE 'an impossible date' END)
+			AS one(has_credentials, made)
+		CROSS JOIN LATERAL (
+			SELECT r.*
+			FROM (VALUES
+				('chroot', 1, f.fact = 'ephemeral', 'error',
+					format('znode "%s" is ephemeral, of session %s: no lock can be below it',
+						f.subject, f.value),
+					'Another program has made it. End that, or set another chroot in '
+					'zklock.servers.'),
+				('chroot', 2, f.fact = 'no node', 'warning',
+					format('znode "%s" does not exist', f.subject),
+					'Is it mistyped in zklock.servers? Locks below another chroot are other locks. '
+					'Otherwise create it, or leave that to the first lock.'),
+				('chroot', 3, f.fact = 'done' AND f.place = 0
+						AND current_setting('zklock.root') <> '/', 'warning',
+					format('znode "%s" is empty: nobody has had a lock there', f.subject),
+					'Is it mistyped in zklock.servers? Locks below another chroot are other locks. '
+					'Otherwise leave the rest to the first lock.'),
+				('chroot', 4, f.fact = 'done', 'ok',
+					format('znode "%s" is there since %s', f.subject, one.made),
+					NULL),
+				('chroot', 5, true, 'warning',
+					format('znode "%s" cannot be read: %s', f.subject, f.value),
+					'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
+
+				('root', 1, f.fact = 'ephemeral', 'error',
+					format('znode "%s" is ephemeral, of session %s: no lock can be below it',
+						f.subject, f.value),
+					'Another program has made it. End that, or set another zklock.root.'),
+				('root', 2, f.fact = 'no node', 'note',
+					format('znode "%s" does not exist yet', f.subject),
+					'The first lock makes it. If there should be locks by now, zklock.root is '
+					'mistyped: locks below another root are other locks.'),
+				('root', 3, f.fact = 'done', 'ok',
+					format('znode "%s" is there since %s, with %s znodes in it',
+						f.subject, one.made, f.place),
+					NULL),
+				('root', 4, true, 'error',
+					format('znode "%s" cannot be read: %s', f.subject, f.value),
+					'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
+
+				('acl', 1, f.fact = 'done', 'ok',
+					format('not everybody may create and delete in znode "%s"', f.subject),
+					NULL),
+				('acl', 2, f.fact = 'open' AND one.has_credentials, 'warning',
+					format('everybody may create or delete in znode "%s", whatever zklock.auth is',
+						f.subject),
+					'Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see '
+					'docs/background.md, ACLs.'),
+				('acl', 3, f.fact = 'open', 'ok',
+					format('everybody may create and delete in znode "%s", as without zklock.auth '
+						'it has to be', f.subject),
+					NULL),
+				('acl', 4, true, 'note',
+					format('the ACL of znode "%s" cannot be read: %s', f.subject, f.value),
+					NULL),
+
+				('writing', 1, f.fact = 'done', 'ok',
+					format('a znode was made in "%s", and taken away', f.subject),
+					NULL),
+				('writing', 2, f.fact = 'denied' AND one.has_credentials, 'error',
+					format('this session may not create znodes in "%s": no lock can be had',
+						f.subject),
+					'Its ACL is for other credentials than those of zklock.auth (getAcl in '
+					'zkCli.sh): all databases and clients of a lock need the same.'),
+				('writing', 3, f.fact = 'denied', 'error',
+					format('this session may not create znodes in "%s": no lock can be had',
+						f.subject),
+					'Its ACL is for those with credentials: set zklock.auth to them.'),
+				('writing', 4, f.fact = 'quota', 'error',
+					format('a quota of ZooKeeper for "%s" is exceeded: no lock can be had',
+						f.subject),
+					'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
+				('writing', 5, f.fact = 'local', 'error',
+					'sessions of this ensemble are local to a server, and may not have ephemeral '
+					'znodes: no lock can be had',
+					'Set localSessionsUpgradingEnabled to true on all its servers, or '
+					'localSessionsEnabled to false.'),
+				('writing', 6, true, 'error',
+					format('no znode could be made in "%s": %s', f.subject, f.value),
+					'Try again; see the servers'' logs.'))
+				AS r(item, nr, applies, state, what, remedy)
+			WHERE r.item = f.item AND r.applies
+			ORDER BY r.nr
+			LIMIT 1) AS rule
+	ORDER BY looked_at.nr;
+END;
+
+COMMENT ON FUNCTION _zk_check_znodes(_zk_check_fact[]) IS
+'Part of zk_check(): chroot and root, and what may be done there.';
+
+-- The number is by how many milliseconds the ensemble's clock is ahead, at least.
+CREATE FUNCTION _zk_check_clock(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'clock', rule.state, rule.what, rule.remedy
+	FROM (SELECT abs(f.number), CASE WHEN f.number < 0 THEN 'behind' ELSE 'ahead of' END
+		FROM _zk_check_last(facts, 'clock') AS f) AS clock(off_ms, side)
+		CROSS JOIN LATERAL (SELECT format('the ensemble''s clock is %s ours by %s or more',
+			clock.side,
+			CASE WHEN clock.off_ms >= 7200000 THEN format('%s hours', clock.off_ms / 3600000)
+				WHEN clock.off_ms >= 120000 THEN format('%s minutes', clock.off_ms / 60000)
+				ELSE format('%s ms', clock.off_ms) END)) AS difference(words)
+		CROSS JOIN LATERAL (VALUES
+			(1, clock.off_ms = 0, 'ok',
+				'the ensemble''s clock is as ours, as far as can be seen',
+				NULL),
+			(2, clock.off_ms <= 2000, 'ok',
+				difference.words,
+				NULL),
+			(3, true, CASE WHEN clock.off_ms > 60000 THEN 'warning' ELSE 'note' END,
+				difference.words,
+				'Set the clocks (NTP). Locks do not depend on them. Dates in views and terms of '
+				'leases as they are shown do; and a job that makes its slot of zk_run_once() from '
+				'the date claims that of another day.'))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_clock(_zk_check_fact[]) IS
+'Part of zk_check(): the clock of the ensemble''s leader.';
+
+CREATE FUNCTION _zk_check_other_roots(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'other roots', 'warning',
+		'beside the root, or what is above it, zklock has made: '
+			|| string_agg(DISTINCT format('"%s" by %s', f.subject, f.value), ', '),
+		'Locks below another root, or another chroot, are other locks. Is zklock.root or '
+		'zklock.servers mistyped, here or there? If not, and nobody uses these any more, delete '
+		'them; if they are meant, give each its own chroot, where it does not see the others.'
+	FROM unnest(facts) AS f
+	WHERE f.item = 'sibling'
+	HAVING count(*) > 0;
+END;
+
+COMMENT ON FUNCTION _zk_check_other_roots(_zk_check_fact[]) IS
+'Part of zk_check(): what zklock has made beside the root.';
+
+-- The number is for how many milliseconds the term has been over.
+CREATE FUNCTION _zk_check_leases(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'leases', rule.state, rule.what, rule.remedy
+	FROM (SELECT count(*),
+			string_agg(format('"%s" of "%s"', f.subject, f.value), ', ')
+				FILTER (WHERE f.number > 60000)
+		FROM unnest(facts) AS f
+		WHERE f.item = 'leases') AS lease(number, overdue)
+		CROSS JOIN LATERAL (VALUES
+			(1, lease.overdue IS NOT NULL, 'warning',
+				'leases whose term has been over for more than a minute: ' || lease.overdue,
+				'See the row "clock", and the log of the lease worker: may it delete there? '
+				'zk_evict() removes one.'),
+			(2, current_setting('zklock.lease_worker') = 'off', 'note',
+				'there are leases, and no lease worker in this cluster: behind one that is over '
+				'other clients wait until somebody asks',
+				'Switch zklock.lease_worker on, in one cluster at least.'),
+			(3, true, 'ok',
+				'no lease that was looked at is overdue',
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND lease.number > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_leases(_zk_check_fact[]) IS
+'Part of zk_check(): leases whose term is over.';
+
+-- Of so many (number) some (place) never had a child.
+CREATE FUNCTION _zk_check_containers(facts _zk_check_fact[])
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'containers', rule.state, rule.what, rule.remedy
+	FROM _zk_check_last(facts, 'containers') AS f
+		CROSS JOIN LATERAL (VALUES
+			(1, f.place > 0, 'note',
+				format('%s of %s znodes of lock names that were looked at have never had a queue '
+					'node, "%s" among them: ZooKeeper does not remove them',
+					f.place, f.number, f.subject),
+				'Set znode.container.maxNeverUsedIntervalMs of the servers, to 3600000 for '
+				'instance; or delete them (delete in zkCli.sh).'),
+			(2, true, 'ok',
+				format('all %s znodes of lock names that were looked at have been used', f.number),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND f.number > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_containers(_zk_check_fact[]) IS
+'Part of zk_check(): znodes of locks that ZooKeeper does not remove.';
+
+-- Privileges by name, in this database
+
+CREATE FUNCTION _zk_check_privileges()
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	SELECT 'privileges', rule.state, rule.what, rule.remedy
+	FROM (SELECT count(*),
+			count(*) FILTER (WHERE starts_with(p.role, '!')),
+			min(format('"%s" of role "%s"', p.prefix, p.role)) FILTER (WHERE starts_with(p.role, '!'))
+		FROM zk_privileges AS p) AS given(number, to_nobody, first_to_nobody)
+		CROSS JOIN LATERAL (VALUES
+			(1, given.to_nobody > 0, 'warning',
+				format('rows of zk_privileges that give nobody anything, for their roles are gone, '
+					'or were unknown when they were restored: %s of %s, %s among them',
+					given.to_nobody, given.number, given.first_to_nobody),
+				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() '
+				'for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
+			(2, true, 'ok',
+				format('rows of zk_privileges: %s, all of roles that there are', given.number),
+				NULL))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies AND given.number > 0
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_privileges() IS
+'Part of zk_check(): rows of zk_privileges that give nobody anything.';
+
+CREATE FUNCTION _zk_check_closed_prefixes()
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH given AS (
+		SELECT p.prefix
+		FROM zk_privileges AS p
+		WHERE NOT starts_with(p.role, '!')
+	), unused AS (
+		SELECT count(*) AS number, min(c.prefix) AS first
+		FROM zk_closed AS c
+		-- no row gives a name of that prefix: neither for what is above nor for what is below
+		WHERE NOT EXISTS (
+			SELECT
+			FROM given AS g
+			WHERE g.prefix IN ('', c.prefix) OR c.prefix = ''
+				OR starts_with(c.prefix, g.prefix || '/') OR starts_with(g.prefix, c.prefix || '/'))
+	)
+	SELECT 'closed prefixes', rule.state, rule.what, rule.remedy
+	FROM unused AS u
+		CROSS JOIN LATERAL (VALUES
+			(1, NOT EXISTS (SELECT FROM zk_closed)
+					AND NOT has_type_privilege('public', '_zk_unclosed'::regtype, 'USAGE'), 'error',
+				'names were closed, and the rows of zk_closed are lost, as in a restore that '
+				'failed: all names are closed',
+				'Restore the rows; or give what is wanted to roles with zk_grant(), and then open '
+				'all other names: SELECT zk_open('''').'),
+			(2, u.number > 0, 'note',
+				format('closed prefixes that are for superusers alone, for no row gives a name of '
+					'theirs to anybody: %s, "%s" among them', u.number, zk_escape(u.first)),
+				'Give them to roles with zk_grant(), or open them to everybody with zk_open().'))
+			AS rule(nr, applies, state, what, remedy)
+	WHERE rule.applies
+	ORDER BY rule.nr
+	LIMIT 1;
+END;
+
+COMMENT ON FUNCTION _zk_check_closed_prefixes() IS
+'Part of zk_check(): names that nobody has meant to close.';
+
+CREATE FUNCTION _zk_check_publications()
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH published AS (
+		SELECT p.oid, p.pubname
+		FROM pg_publication AS p
+			JOIN pg_publication_rel AS r ON r.prpubid = p.oid
+			JOIN pg_class AS c ON c.oid = r.prrelid
+		WHERE c.oid IN ('zk_privileges'::regclass, 'zk_closed'::regclass)
+			-- unless it has all tables of the schema
+			AND NOT EXISTS (
+				SELECT
+				FROM pg_publication_namespace AS n
+				WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)
+	), half AS (
+		SELECT p.pubname
+		FROM published AS p
+		GROUP BY p.oid, p.pubname
+		HAVING count(*) = 1
+	)
+	SELECT 'publications', 'warning',
+		'one of zk_privileges and zk_closed is published without the other: by '
+			|| string_agg(format('%I', h.pubname), ', '),
+		'A subscriber opens names then that are closed here. Publish both tables, or neither.'
+	FROM half AS h
+	HAVING count(*) > 0;
+END;
+
+COMMENT ON FUNCTION _zk_check_publications() IS
+'Part of zk_check(): publications of half of the privileges.';
+
+CREATE FUNCTION _zk_check_triggers()
+RETURNS SETOF _zk_check_row
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH must(relation, enable, enabled) AS (VALUES
+		('zk_privileges'::regclass, 'ALWAYS', 'A'),
+		('zk_closed'::regclass, 'ALWAYS', 'A'),
+		('zk_fences'::regclass, 'REPLICA', 'R')
+	), wrong AS (
+		SELECT t.tgname::text AS name, t.tgrelid AS relation,
+			format('ALTER TABLE %s ENABLE %s TRIGGER %I', m.relation, m.enable, t.tgname) AS command
+		FROM must AS m
+			JOIN pg_trigger AS t ON t.tgrelid = m.relation AND NOT t.tgisinternal
+		WHERE t.tgenabled::text <> m.enabled
+	)
+	SELECT 'triggers', 'warning',
+		'triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: '
+			|| string_agg(w.name, ', ' ORDER BY w.name, w.relation),
+		format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET '
+			'role = role, so that DROP ROLE knows of all rows.',
+			string_agg(w.command, '; ' ORDER BY w.name, w.relation))
+	FROM wrong AS w
+	HAVING count(*) > 0;
+END;
+
+COMMENT ON FUNCTION _zk_check_triggers() IS
+'Part of zk_check(): triggers that a restore has left disabled.';
 
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,
@@ -1386,596 +2640,74 @@ CREATE FUNCTION zk_check(
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 30
 BEGIN ATOMIC
-	WITH fact AS MATERIALIZED (
-		-- of a server ask.h has the number of what was found, the better the greater
-		SELECT f.item, CASE WHEN v.words IS NULL THEN f.fact ELSE v.words[f.fact::integer + 1] END AS fact,
-			f.place, f.subject, f.value, f.number, f.ordinal, CASE WHEN v.words IS NOT NULL THEN f.fact::integer END AS quality
-		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
-				item, fact, place, subject, value, number, ordinal)
-			LEFT JOIN (VALUES (ARRAY['unheard', 'unresolved', 'unreachable', 'no connection', 'closed',
-				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted', 'requests'])) AS v(words)
-				ON starts_with(f.item, 'server ')
-	), address AS MATERIALIZED (
-		SELECT f.*, a.mode, substring(f.value, '[0-9][0-9.]*') AS release,
-			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict
-		FROM fact AS f
-			CROSS JOIN LATERAL (SELECT substring(f.value, E'\nMode: ([a-z-]+)')) AS a(mode)
-		WHERE f.quality <= 9
-	), server AS MATERIALIZED (
-		-- the best of its addresses
-		SELECT DISTINCT ON (a.place) a.*
-		FROM address AS a
-		ORDER BY a.place, a.quality DESC, a.verdict DESC
-	), setting AS MATERIALIZED (
-		SELECT f.place, f.subject,
-			substring(f.value, '(?n)^tickTime=([0-9]{1,6})(?![0-9])')::bigint AS tick_ms,
-			substring(f.value, '(?n)^syncLimit=([0-9]{1,6})(?![0-9])')::bigint AS sync_limit,
-			substring(f.value, '(?n)^minSessionTimeout=([0-9]{1,9})(?![0-9])')::bigint AS min_ms,
-			substring(f.value, '(?n)^maxSessionTimeout=([0-9]{1,9})(?![0-9])')::bigint AS max_ms,
-			substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])')::bigint AS most,
-			regexp_match(f.value, E'(?n)^data(?:Log)?Dir=(/(?:tmp|run|var/run|dev/shm)/.*)$') AS volatile
-		FROM fact AS f
-		WHERE f.fact = 'settings'
-	), clock AS (
-		-- of each server: by its own clock, how late it gets the leader's changes, and
-		-- how many of them were not earlier than they were made
-		SELECT DISTINCT f.subject,
-			substring(f.value, 'zk_p50_propagation_latency.([0-9]{1,15})')::bigint AS half_ms,
-			substring(f.value, 'zk_max_propagation_latency.([0-9]{1,15})')::bigint AS most_ms,
-			substring(f.value, 'zk_cnt_propagation_latency.([0-9]{1,15})')::bigint AS late,
-			substring(f.value, 'received_count.([0-9]{1,15})')::bigint AS changes
-		FROM fact AS f
-		WHERE f.fact = 'counters'
-	), request AS (
-		-- of the servers that serve: the longest request that the one takes that takes the
-		-- shortest, as far as it was tried, and what it is to take
-		SELECT min(f.value::bigint) AS bytes, count(DISTINCT f.place) AS known,
-			pg_size_bytes(current_setting('zklock.max_lock_bytes')) * 2 - 1 AS wanted,
-			string_agg(DISTINCT f.subject, ', ') FILTER (WHERE f.value::bigint <
-				pg_size_bytes(current_setting('zklock.max_lock_bytes')) * 2 - 1) AS small
-		FROM fact AS f
-		WHERE f.fact = 'requests'
-	), encryption AS MATERIALIZED (
-		-- 1 version, 2 cipher, 5 subject of the server; and when the first certificate of
-		-- either side expires
-		SELECT f.place, f.item, f.subject, m.part,
-			to_timestamp(m.part[3]::double precision) AS theirs,
-			to_timestamp(NULLIF(m.part[4]::double precision, 0::double precision)) AS ours
-		FROM fact AS f
-			CROSS JOIN LATERAL (SELECT regexp_match(f.value,
-				E'^(\\S+) (\\S+) ([0-9]{1,12}) ([0-9]{1,12}) (.*)$')) AS m(part)
-		WHERE f.fact = 'encrypted' AND m.part IS NOT NULL
-	), ensemble AS MATERIALIZED (
-		-- servers of the list, each of them once, whatever names it has there
-		SELECT count(*) AS named,
-			count(*) FILTER (WHERE s.quality > 3) AS reached,
-			count(*) FILTER (WHERE s.verdict = 'serving') AS serving,
-			count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')) AS without_quorum,
-			count(DISTINCT s.subject) FILTER (WHERE s.mode = 'standalone') AS alone,
-			count(DISTINCT s.subject) FILTER (WHERE s.mode = 'leader') AS leaders,
-			count(DISTINCT s.subject) FILTER (
-				WHERE s.mode IN ('leader', 'follower', 'observer')) AS members
-		FROM server AS s
-	), release AS (
-		SELECT string_agg(DISTINCT a.release, ', ') AS releases,
-			count(DISTINCT a.release) AS number,
-			-- ZOOKEEPER-4537
-			bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
-		FROM address AS a
-		WHERE a.fact = 'serving'
-	), granted AS (
-		SELECT max(t.min_ms) AS min_ms, min(t.max_ms) AS max_ms,
-			max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms
-		FROM setting AS t
-			JOIN address AS s ON s.place = t.place AND s.subject = t.subject
-	), connection AS (
-		-- of the server that allows the fewest; 0 is any number
-		SELECT COALESCE(min(t.most) FILTER (WHERE t.most > 0), min(t.most)) AS most
-		FROM setting AS t
-	), own AS (
-		SELECT COALESCE(zk_check.with_session, false) AS with_session, o.state AS session_state, o.server,
-			current_setting('max_connections')::bigint AS max_connections,
-			(extract(epoch FROM current_setting('zklock.session_timeout')::interval)
-				* 1000::numeric)::integer AS session_ms,
-			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials,
-			current_setting('zklock.root') <> '/' AS has_root
-		FROM zk_session AS o
-	), step AS (
-		-- the last one of each: a session that was lost on the way is asked for anew
-		SELECT DISTINCT ON (f.item) f.*,
-			CASE WHEN f.number BETWEEN 1 AND 9999999999999
-				THEN to_timestamp((f.number / 1000)::double precision)::text
-				ELSE 'an impossible date' END AS date
-		FROM fact AS f
-		ORDER BY f.item, f.ordinal DESC
-	), rule(part, item, nr, applies, state, what, remedy) AS (
-		-- Of the rules of one item the first that applies makes the row.
-		SELECT 1, s.item, r.*
-		FROM step AS s, LATERAL (VALUES
-			(1, s.fact = 'runs', 'ok',
-				format('"%s" runs, protocol %s, ZooKeeper''s client library %s', s.subject, s.number, s.value),
-				NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'program'
-		UNION ALL
-		SELECT 5, 'ensemble', r.*
-		FROM ensemble AS e, LATERAL (VALUES
-			(1, e.reached = 0, 'error', 'none of the %s servers can be reached',
-				'Until then no lock can be had. See the rows of the servers.'),
-			(2, e.serving = 0 AND e.without_quorum > 0, 'error', 'none of the %s servers serves: no quorum',
-				'Until then no lock can be had. See the rows of the servers.'),
-			(3, e.serving = 0, 'error', 'none of the %s servers serves',
-				'Until then no lock can be had. See the rows of the servers.'),
-			(4, e.alone > 1 OR (e.alone > 0 AND e.members > 0), 'error',
-				'the servers are not of one ensemble: %2$s standalone, %3$s members',
-				'Name the servers of one ensemble in zklock.servers: the same name is another lock in each.'),
-			(5, e.leaders > 1, 'warning', '%4$s of the servers are leaders: an election may be under way',
-				'Try again. If it stays so, zklock.servers names several ensembles: the same name is another lock in each.'),
-			(6, e.serving < e.named, 'warning', 'only %5$s of %1$s servers serve', 'See the rows of the other servers.'),
-			(7, e.alone = 1, 'note', 'a single server', 'Run three servers where locks must survive the loss of one.'),
-			(8, e.named > 1 AND e.named % 2 = 0, 'note', 'all %s servers serve: an even number',
-				'An odd number bears as much, and needs a smaller quorum.'),
-			(9, e.named = 1, 'ok', 'the one server named serves', NULL),
-			(10, true, 'ok', 'all %s servers serve', NULL))
-			AS v(nr, applies, state, what, remedy),
-			LATERAL (SELECT v.nr, v.applies, v.state,
-				format(v.what, e.named, e.alone, e.members, e.leaders, e.serving), v.remedy)
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.named > 0
-		UNION ALL
-		SELECT 6, 'release', 1, true, CASE WHEN l.has_bugs OR l.number > 1 THEN 'note' ELSE 'ok' END,
-			concat('servers of release ', l.releases,
-				CASE WHEN l.has_bugs THEN ', in which a change that is agreed upon may stay unseen until the next one (ZOOKEEPER-4537)' END),
-			CASE WHEN l.has_bugs THEN 'Upgrade the servers. zklock copes with it, at the cost of a request where no answer comes.'
-				WHEN l.number > 1 THEN 'Finish the upgrade of the servers.' END
-		FROM release AS l
-		WHERE l.number > 0
-		UNION ALL
-		SELECT 7, 'connections', r.*
-		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN connection AS c, LATERAL (VALUES
-			(1, c.most IS NULL, 'note',
-				'how many the servers allow cannot be known: they do not answer "conf"',
-				'Compare maxClientCnxns (60 by default) of the servers with the sum of max_connections behind one address; or add conf to 4lw.commands.whitelist.'),
-			(2, c.most = 0, 'ok', 'the servers allow any number from an address', NULL),
-			(3, o.max_connections > c.most, 'note', 'a server allows %s from one address; max_connections is %s',
-				'Raise maxClientCnxns of the servers, set it to 0, or use a pooler, if so many backends may lock at a time.'),
-			(4, true, 'ok', 'a server allows %s from one address; max_connections is %s', NULL))
-			AS v(nr, applies, state, what, remedy),
-			LATERAL (SELECT v.nr, v.applies, v.state,
-				format(v.what, c.most, o.max_connections), v.remedy)
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.serving > 0
-		UNION ALL
-		SELECT 8, 'jute.maxbuffer', r.*
-		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN request AS q, LATERAL (VALUES
-			(1, q.small IS NOT NULL, 'warning',
-				'it is less than twice zklock.max_lock_bytes: %1$s takes no request of %2$s bytes, but one of %3$s',
-				'Set zklock.max_lock_bytes to %4$skB or less wherever this ensemble is used, or raise jute.maxbuffer of all servers. The end of a session that holds more makes a transaction that the servers cannot read again: after a restart none of them starts.'),
-			(2, q.known < e.serving, 'note',
-				'of some servers it could not be found out whether they take requests of %2$s bytes, twice zklock.max_lock_bytes',
-				'Try again; or compare zklock.max_lock_bytes with jute.maxbuffer of all servers (1 MB by default), of which it may be half.'),
-			(3, true, 'ok', 'all servers take requests of %2$s bytes: twice zklock.max_lock_bytes', NULL))
-			AS v(nr, applies, state, what, remedy),
-			LATERAL (SELECT v.nr, v.applies, v.state,
-				format(v.what, q.small, q.wanted, q.bytes),
-				format(v.remedy, q.small, q.wanted, q.bytes, (q.bytes + 1) / 2048))
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.serving > 0 AND o.with_session
-		UNION ALL
-		SELECT 8, 'session timeout', r.*
-		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN granted AS g, LATERAL (VALUES
-			(1, o.session_ms < g.min_ms OR o.session_ms > g.max_ms, 'warning',
-				'%s ms are asked for, the servers grant %s to %s ms',
-				'Set zklock.session_timeout to what they grant, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of the servers.'),
-			(2, 3 * o.session_ms < 4 * g.sync_ms, 'warning',
-				'%1$s ms are less than four thirds of syncLimit * tickTime, %4$s ms',
-				'Set zklock.session_timeout to four thirds of syncLimit * tickTime of the ensemble or more: for that long a leader that hangs is waited for.'),
-			(3, g.max_ms IS NULL AND 3 * o.session_ms < 4 * 10000, 'note',
-				'%s ms are asked for; syncLimit and tickTime cannot be known, for the servers do not answer "conf"',
-				'Compare zklock.session_timeout with syncLimit * tickTime of the ensemble, of which it must be at least four thirds (13.4 s by default); or add conf to 4lw.commands.whitelist.'),
-			(4, g.max_ms IS NULL, 'ok',
-				'%s ms are asked for; syncLimit and tickTime cannot be known, for the servers do not answer "conf"', NULL),
-			(5, g.sync_ms IS NOT NULL, 'ok', '%1$s ms, at least four thirds of syncLimit * tickTime, %4$s ms', NULL),
-			(6, true, 'ok', '%s ms, within what the servers grant', NULL))
-			AS v(nr, applies, state, what, remedy),
-			LATERAL (SELECT v.nr, v.applies, v.state,
-				format(v.what, o.session_ms, g.min_ms, g.max_ms, g.sync_ms), v.remedy)
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.serving > 0
-		UNION ALL
-		SELECT 9, s.item, 1, s.fact <> 'error', CASE WHEN s.fact = 'none' THEN 'note' ELSE 'ok' END,
-			CASE WHEN s.fact = 'none'
-				THEN concat('zklock.auth is not set: everybody who reaches the ensemble may delete what is made',
-					CASE WHEN current_setting('zklock.publish_identity') = 'on'
-						THEN ', and read by which user, host and process (zklock.publish_identity)' END)
-				ELSE format('zklock.auth has credentials of scheme "%s"', s.subject) END,
-			CASE WHEN s.fact = 'none'
-				THEN 'Set zklock.auth where others reach the ensemble whom you do not trust.' END
-		FROM step AS s
-		WHERE s.item = 'credentials'
-		UNION ALL
-		SELECT 10, 'session', r.*
-		FROM own AS o, LATERAL (VALUES
-			(1, o.session_state = 'none' OR o.session_state = 'idle', 'ok',
-				'this connection has none, and none was opened: zk_check(true) does', NULL),
-			(2, o.session_state = 'connected', 'ok', concat('this connection has one, at ', o.server), NULL),
-			(3, true, 'warning', 'this connection has one that is not connected',
-				'See zk_session, and the rows of the servers.'))
-			AS r(nr, applies, state, what, remedy)
-		WHERE NOT o.with_session AND NOT EXISTS (SELECT FROM step AS s WHERE s.item = 'session')
-		UNION ALL
-		-- All that is found in the ensemble itself; docs/monitoring.md marks these rows.
-		SELECT 10, 'not looked at', 1, true, 'note',
-			'jute.maxbuffer, granted timeout, digest, chroot, root, acl, writing, clock, other roots, leases, containers: only a session tells',
-			'Run zk_check(true), too: after each change of the settings or of the ensemble, and now and then.'
-		FROM own AS o
-		WHERE NOT o.with_session
-		UNION ALL
-		SELECT 10, 'session', r.*
-		FROM step AS s, LATERAL (VALUES
-			(0, s.fact = 'not tried' AND EXISTS (SELECT FROM fact AS f WHERE f.item = 'program' AND f.fact = 'error'),
-				'error', 'not tried, for its program cannot be run', 'See the row "program".'),
-			(1, s.fact = 'not tried', 'error', 'not tried, for no server can grant one', 'See the rows of the servers.'),
-			(2, s.fact = 'not granted', 'error',
-				concat('no session was granted in zklock.connect_timeout, ',
-					current_setting('zklock.connect_timeout')),
-				'See the rows of the servers; look into the network and the ensemble''s load.'),
-			(3, s.fact = 'late', 'error',
-				concat('the ensemble has not answered all in zklock.connect_timeout, ',
-					current_setting('zklock.connect_timeout')),
-				'See the rows of the servers; look into the network and the ensemble''s load.'),
-			(4, s.fact = 'lost', 'error', s.value, s.subject),
-			(5, s.fact = 'suspended', 'warning', 'this connection has one that is not connected',
-				'See zk_session, and the rows of the servers.'),
-			(6, s.fact <> 'error', 'ok',
-				format('connected to %s; it took %s ms to ask all this', s.subject, s.number), NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'session'
-		UNION ALL
-		-- Where names have more addresses than are asked, or are not known, it cannot be told.
-		SELECT 10, 'moved servers', r.*
-		FROM own AS o, LATERAL (
-			SELECT (
-					SELECT l.server
-					FROM (SELECT COALESCE((SELECT s.subject FROM step AS s WHERE s.item = 'session' AND s.place > 0),
-							CASE WHEN o.session_state = 'connected' THEN o.server END)) AS l(server)
-					WHERE NOT EXISTS (SELECT FROM address AS a WHERE a.subject = l.server)) AS own,
-				count(b.server) AS number,
-				string_agg(DISTINCT b.server, ', ') AS servers
-			FROM zk_backends AS b
-			WHERE b.pid <> pg_backend_pid() AND b.state = 'connected'
-				AND NOT EXISTS (SELECT FROM address AS a WHERE a.subject = b.server)) AS m,
-			LATERAL (VALUES
-			(1, m.own IS NOT NULL, 'warning',
-				format('%s, where this connection''s session is, is behind no name of zklock.servers', m.own),
-				'Look at that server: it may be outdated, or gone from its ensemble. The session goes on at another one by itself when its connection ends: stop that server, or end the connection when its locks are released.'),
-			(2, m.number > 0, 'note',
-				format('other backends whose sessions are, as far as they know, at servers behind no name of zklock.servers: %s (%s)',
-					m.number, m.servers),
-				'Look at these servers: they may be outdated, or gone from their ensemble. The sessions go on at others by themselves when their connections end. See zk_backends.'))
-			AS r(nr, applies, state, what, remedy)
-		WHERE EXISTS (SELECT FROM address AS a)
-			AND NOT EXISTS (
-				SELECT FROM address AS a
-				GROUP BY a.place
-				HAVING count(*) >= 4 OR bool_or(a.verdict IN ('unheard', 'unresolved')))
-		UNION ALL
-		SELECT 11, 'granted timeout', r.*
-		FROM own AS o, step AS s, LATERAL (VALUES
-			(1, s.place <> o.session_ms, 'warning',
-				format('%s ms were asked for, %s ms granted', o.session_ms, s.place),
-				'Set zklock.session_timeout to what the ensemble grants, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of its servers. A session that is in use keeps its timeout until its locks are released.'),
-			(2, true, 'ok', format('%s ms, as asked for', s.place), NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'session' AND s.place > 0
-		UNION ALL
-		SELECT 12, 'digest', r.*
-		FROM own AS o, step AS s, LATERAL (VALUES
-			(1, o.has_credentials, 'note',
-				'with zklock.auth sessions have no identity of their own: no hand-over, and whoever has the credentials may write to queue nodes',
-				NULL),
-			(2, s.fact = 'no identity', 'note',
-				'the ensemble refuses digest authentication: no hand-over, and everybody may write to queue nodes',
-				'Enable the digest authentication of ZooKeeper.'),
-			(3, true, 'ok', 'the ensemble knows digest authentication', NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'session' AND s.place > 0
-		UNION ALL
-		SELECT v.part, s.item, v.nr, v.applies, v.state,
-			format(v.what, s.subject, s.value, s.date, s.place), v.remedy
-		FROM own AS o, step AS s, LATERAL (VALUES
-			(0, 13, 'chroot', s.fact = 'ephemeral', 'error', 'znode "%s" is ephemeral, of session %s: no lock can be below it',
-				'Another program has made it. End that, or set another chroot in zklock.servers.'),
-			(0, 14, 'root', s.fact = 'ephemeral', 'error', 'znode "%s" is ephemeral, of session %s: no lock can be below it',
-				'Another program has made it. End that, or set another zklock.root.'),
-			(1, 13, 'chroot', s.fact = 'no node', 'warning', 'znode "%s" does not exist',
-				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise create it, or leave that to the first lock.'),
-			(2, 13, 'chroot', s.fact = 'done' AND s.place = 0 AND o.has_root, 'warning', 'znode "%s" is empty: nobody has had a lock there',
-				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise leave the rest to the first lock.'),
-			(3, 13, 'chroot', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s', NULL),
-			(4, 13, 'chroot', true, 'warning', 'znode "%s" cannot be read: %s',
-				'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
-			(4, 14, 'root', s.fact = 'no node', 'note', 'znode "%s" does not exist yet',
-				'The first lock makes it. If there should be locks by now, zklock.root is mistyped: locks below another root are other locks.'),
-			(5, 14, 'root', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s, with %4$s znodes in it', NULL),
-			(6, 14, 'root', true, 'error', 'znode "%s" cannot be read: %s',
-				'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
-			(7, 15, 'acl', s.fact = 'done', 'ok', 'not everybody may create and delete in znode "%s"', NULL),
-			(8, 15, 'acl', s.fact = 'open' AND o.has_credentials, 'warning',
-				'everybody may create or delete in znode "%s", whatever zklock.auth is',
-				'Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see docs/background.md, ACLs.'),
-			(9, 15, 'acl', s.fact = 'open', 'ok',
-				'everybody may create and delete in znode "%s", as without zklock.auth it has to be', NULL),
-			(10, 15, 'acl', true, 'note', 'the ACL of znode "%s" cannot be read: %s', NULL),
-			(11, 16, 'writing', s.fact = 'done', 'ok', 'a znode was made in "%s", and taken away', NULL),
-			(12, 16, 'writing', s.fact = 'denied' AND o.has_credentials, 'error',
-				'this session may not create znodes in "%s": no lock can be had',
-				'Its ACL is for other credentials than those of zklock.auth (getAcl in zkCli.sh): all databases and clients of a lock need the same.'),
-			(13, 16, 'writing', s.fact = 'denied', 'error',
-				'this session may not create znodes in "%s": no lock can be had',
-				'Its ACL is for those with credentials: set zklock.auth to them.'),
-			(14, 16, 'writing', s.fact = 'quota', 'error', 'a quota of ZooKeeper for "%s" is exceeded: no lock can be had',
-				'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
-			(15, 16, 'writing', s.fact = 'local', 'error',
-				'sessions of this ensemble are local to a server, and may not have ephemeral znodes: no lock can be had',
-				'Set localSessionsUpgradingEnabled to true on all its servers, or localSessionsEnabled to false.'),
-			(16, 16, 'writing', true, 'error', 'no znode could be made in "%s": %s', 'Try again; see the servers'' logs.'))
-			AS v(nr, part, item, applies, state, what, remedy)
-		WHERE v.item = s.item
-		UNION ALL
-		SELECT 17, s.item, r.*
-		FROM step AS s, LATERAL (VALUES
-			(1, s.number = 0, 'ok', 'the ensemble''s clock is as ours, as far as can be seen', NULL),
-			(2, true, CASE WHEN abs(s.number) > 60000 THEN 'warning'
-					WHEN abs(s.number) > 2000 THEN 'note' ELSE 'ok' END,
-				format('the ensemble''s clock is %s ours by %s or more',
-					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END,
-					CASE WHEN abs(s.number) >= 7200000 THEN format('%s hours', abs(s.number) / 3600000)
-						WHEN abs(s.number) >= 120000 THEN format('%s minutes', abs(s.number) / 60000)
-						ELSE format('%s ms', abs(s.number)) END),
-				CASE WHEN abs(s.number) > 2000
-					THEN 'Set the clocks (NTP). Locks do not depend on them. Dates in views and terms of leases as they are shown do; and a job that makes its slot of zk_run_once() from the date claims that of another day.' END))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'clock'
-		UNION ALL
-		SELECT 18, 'clocks', r.*
-		FROM ensemble AS e, (
-			SELECT count(c.half_ms) AS known,
-				string_agg(format('%s (%s s)', c.subject, c.half_ms / 1000), ', ')
-					FILTER (WHERE c.half_ms > 60000) AS ahead,
-				string_agg(format('%s (%s s)', c.subject, c.most_ms / 1000), ', ')
-					FILTER (WHERE c.most_ms > 60000) AS once_ahead,
-				string_agg(c.subject, ', ')
-					FILTER (WHERE c.changes > 9 AND c.late * 10 < c.changes) AS behind
-			FROM clock AS c) AS c, LATERAL (VALUES
-			(1, c.ahead IS NOT NULL, 'warning', 'the clocks of servers are ahead of the leader''s: %s',
-				'Set the clocks (NTP). What is shown are counters, which begin anew when a server is restarted.'),
-			(2, c.once_ahead IS NOT NULL, 'note', 'clocks of servers were ahead of the leader''s, or they stood still: %2$s',
-				'Compare the clocks. What is shown are counters since the start of the server.'),
-			(3, c.behind IS NOT NULL, 'note', 'clocks of servers are behind the leader''s, by how much cannot be known: %3$s',
-				'Compare the clocks, and set them (NTP).'),
-			(4, c.known < e.members, 'note', 'the clocks of servers that do not lead cannot be known: they do not answer "mntr"',
-				'Compare them, or add mntr to 4lw.commands.whitelist.'),
-			(5, true, 'ok', 'the servers'' clocks do not differ much, as far as can be seen', NULL))
-			AS v(nr, applies, state, what, remedy),
-			LATERAL (SELECT v.nr, v.applies, v.state,
-				format(v.what, c.ahead, c.once_ahead, c.behind), v.remedy)
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.members > 0
-		UNION ALL
-		SELECT 10, 'releases', 1, true, 'warning',
-			format('znodes of this session that ZooKeeper does not let it delete: %s; each blocks its lock', f.number),
-			'The log has the reason, and zk_lock_queue shows the nodes as releasing. Give the right DELETE on the lock''s znode back; or end the session with zk_disconnect(), and its nodes with it.'
-		FROM fact AS f
-		WHERE f.item = 'releases'
-		UNION ALL
-		SELECT 19, 'other roots', 1, true, 'warning',
-			concat('beside the root, or what is above it, zklock has made: ', s.others),
-			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there? If not, and nobody uses these any more, delete them; if they are meant, give each its own chroot, where it does not see the others.'
-		FROM (SELECT string_agg(DISTINCT format('"%s" by %s', f.subject, f.value), ', ') AS others
-			FROM fact AS f
-			WHERE f.item = 'sibling') AS s
-		WHERE s.others IS NOT NULL
-		UNION ALL
-		SELECT 20, 'leases', r.*
-		FROM (SELECT count(*) AS number,
-				string_agg(format('"%s" of "%s"', f.subject, f.value), ', ')
-					FILTER (WHERE f.number > 60000) AS overdue
-			FROM fact AS f
-			WHERE f.item = 'leases') AS l, LATERAL (VALUES
-			(1, l.overdue IS NOT NULL, 'warning',
-				concat('leases whose term has been over for more than a minute: ', l.overdue),
-				'See the row "clock", and the log of the lease worker: may it delete there? zk_evict() removes one.'),
-			(2, current_setting('zklock.lease_worker') = 'off', 'note',
-				'there are leases, and no lease worker in this cluster: behind one that is over other clients wait until somebody asks',
-				'Switch zklock.lease_worker on, in one cluster at least.'),
-			(3, true, 'ok', 'no lease that was looked at is overdue', NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE l.number > 0
-		UNION ALL
-		SELECT 20, s.item, r.*
-		FROM step AS s, LATERAL (VALUES
-			(1, s.place > 0, 'note',
-				format('%s of %s znodes of lock names that were looked at have never had a queue node, "%s" among them: ZooKeeper does not remove them',
-					s.place, s.number, s.subject),
-				'Set znode.container.maxNeverUsedIntervalMs of the servers, to 3600000 for instance; or delete them (delete in zkCli.sh).'),
-			(2, true, 'ok', format('all %s znodes of lock names that were looked at have been used', s.number), NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE s.item = 'containers' AND s.number > 0
-		UNION ALL
-		SELECT 20, 'data', r.*
-		FROM ensemble AS e, (
-			SELECT string_agg(DISTINCT concat(t.subject, ' in ', t.volatile[1]), ', ') AS lost
-			FROM setting AS t
-			WHERE t.volatile IS NOT NULL) AS d, (
-			SELECT (SELECT max(f.token) FROM zk_fences AS f) AS token,
-				max(concat('x', lpad(
-					substring(a.value, '(?n)^Zxid: 0x([0-9a-f]{1,16})$'), 16, '0'))::bit(64)::bigint) AS zxid
-			FROM address AS a
-			WHERE a.value ~ '(?n)^Zxid: 0x[0-9a-f]{1,16}$') AS n, LATERAL (VALUES
-			(1, n.token > n.zxid, 'error',
-				format('the ensemble has lost its data, or is another one: it has come to %s, and zk_fences to token %s',
-					n.zxid, n.token),
-				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing tokens and a new ensemble.'),
-			(2, d.lost IS NOT NULL, 'warning',
-				concat('servers keep their data where a restart of the machine deletes it: ', d.lost),
-				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of the old one there, with its file myid. In Debian''s /var/lib/zookeeper that is a link to a text: write the number of the server into it, or no member of an ensemble starts.'),
-			(3, true, 'ok', 'nothing is seen that would lose it', NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE e.serving > 0
-		UNION ALL
-		SELECT 21, 'privileges', r.*
-		FROM (SELECT count(*) AS number,
-				count(*) FILTER (WHERE left(p.role::text, 1) = '!') AS dead,
-				min(format('"%s" of role "%s"', p.prefix, p.role))
-					FILTER (WHERE left(p.role::text, 1) = '!') AS first
-			FROM zk_privileges AS p) AS p, LATERAL (VALUES
-			(1, p.dead > 0, 'warning',
-				format('rows of zk_privileges that give nobody anything, for their roles are gone, or were unknown when they were restored: %s of %s, %s among them',
-					p.dead, p.number, p.first),
-				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
-			(2, true, 'ok', format('rows of zk_privileges: %s, all of roles that there are', p.number), NULL))
-			AS r(nr, applies, state, what, remedy)
-		WHERE p.number > 0
-		UNION ALL
-		SELECT 21, 'closed prefixes', 1, true, 'error',
-			'names were closed, and the rows of zk_closed are lost, as in a restore that failed: all names are closed',
-			'Restore the rows; or give what is wanted to roles with zk_grant(), and then open all other names: SELECT zk_open('''').'
-		WHERE NOT EXISTS (SELECT FROM zk_closed)
-			AND NOT has_type_privilege('public', '_zk_unclosed'::regtype, 'USAGE')
-		UNION ALL
-		SELECT 21, 'closed prefixes', 2, true, 'note',
-			format('closed prefixes that are for superusers alone, for no row gives a name of theirs to anybody: %s, "%s" among them',
-				c.number, zk_escape(c.first)),
-			'Give them to roles with zk_grant(), or open them to everybody with zk_open().'
-		FROM (SELECT count(*) AS number, min(c.prefix) AS first
-			FROM zk_closed AS c
-			WHERE NOT EXISTS (
-				SELECT FROM zk_privileges AS p
-				WHERE left(p.role::text, 1) <> '!'
-					AND (p.prefix = '' OR c.prefix = '' OR p.prefix = c.prefix
-						OR starts_with(c.prefix, concat(p.prefix, '/'))
-						OR starts_with(p.prefix, concat(c.prefix, '/'))))) AS c
-		WHERE c.number > 0
-		UNION ALL
-		SELECT 21, 'publications', 1, true, 'warning',
-			format('one of zk_privileges and zk_closed is published without the other: by %s', p.names),
-			'A subscriber opens names then that are closed here. Publish both tables, or neither.'
-		FROM (SELECT string_agg(format('%I', p.pubname), ', ') AS names
-			FROM (SELECT p.pubname
-				FROM pg_publication AS p
-					JOIN pg_publication_rel AS r ON r.prpubid = p.oid
-					JOIN pg_class AS c ON c.oid = r.prrelid
-				WHERE c.oid IN ('zk_privileges'::regclass, 'zk_closed'::regclass)
-					AND NOT EXISTS (
-						SELECT FROM pg_publication_namespace AS n
-						WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)
-				GROUP BY p.pubname
-				HAVING count(*) = 1) AS p) AS p
-		WHERE p.names IS NOT NULL
-		UNION ALL
-		SELECT 21, 'triggers', 1, true, 'warning',
-			concat('triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: ', t.names),
-			format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET role = role, so that DROP ROLE knows of all rows.',
-				t.commands)
-		FROM (SELECT string_agg(t.tgname::text, ', ' ORDER BY t.tgname, t.tgrelid) AS names,
-				string_agg(format('ALTER TABLE %s ENABLE %s TRIGGER %I',
-					t.tgrelid::regclass, t.must, t.tgname), '; ' ORDER BY t.tgname, t.tgrelid) AS commands
-			FROM (SELECT t.tgname, t.tgrelid, t.tgenabled,
-					CASE t.tgrelid WHEN 'zk_fences'::regclass THEN 'REPLICA' ELSE 'ALWAYS' END AS must
-				FROM pg_trigger AS t
-				WHERE t.tgrelid = ANY (ARRAY['zk_privileges'::regclass, 'zk_closed'::regclass,
-						'zk_fences'::regclass])
-					AND NOT t.tgisinternal) AS t
-			WHERE t.tgenabled::text <> left(t.must, 1)) AS t
-		WHERE t.names IS NOT NULL
-	), line(part, place, item, state, what, remedy) AS (
-		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
-		FROM _zk_check_settings() WITH ORDINALITY AS t(item, state, what, remedy, ordinal)
-		UNION ALL
-		(SELECT DISTINCT ON (r.part, r.item) r.part, 0, r.item, r.state, r.what, r.remedy
-		FROM rule AS r
-		WHERE r.applies
-		ORDER BY r.part, r.item, r.nr)
-		UNION ALL
-		SELECT CASE f.item WHEN 'program' THEN 1 WHEN 'credentials' THEN 9 ELSE 10 END,
-			0, f.item, 'error', f.value, f.subject
-		FROM fact AS f
-		WHERE f.fact = 'error'
-		UNION ALL
-		SELECT 4, a.place, a.item,
-			CASE WHEN a.verdict = 'serving' THEN CASE WHEN a.number > 100000 THEN 'note' ELSE 'ok' END
-				WHEN e.serving = 0 OR a.verdict = 'stranger' THEN 'error' ELSE 'warning' END,
-			format(v.what, a.subject, a.value,
-				CASE a.mode WHEN 'standalone' THEN 'standalone server' WHEN 'read-only' THEN 'server that only reads'
-					WHEN 'leader' THEN 'leader' WHEN 'follower' THEN 'follower' WHEN 'observer' THEN 'observer'
-					ELSE 'server of an unknown kind' END,
-				a.release, round(a.number::numeric / 1000.0, 1)),
-			CASE WHEN a.verdict = 'untrusted' THEN (SELECT t.remedy
-					FROM (VALUES
-						(0, '^Could not load the module for TLS', 'Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; and OpenSSL (libssl), which it needs.'),
-						(1, '"zklock\.ssl_cert_file" has expired| alert certificate expired',
-							'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; or set the clock of this machine, or of the server, if it is wrong.'),
-						(2, 'Could not load file', 'Correct that file, or the setting that names it. See docs/background.md, TLS.'),
-						(3, 'CRL', 'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date of each authority.'),
-						(4, 'certificate has expired', 'Renew that certificate, and restart the server if it does not read it anew; or set the clock of this machine if it is wrong.'),
-						(5, 'not yet valid', 'Set the clock of this machine (NTP), or wait until that certificate is valid.'),
-						(6, 'certificate revoked', 'Give the server a new certificate, or correct the list in the file that zklock.ssl_crl_file names.'),
-						(7, 'it has no subjectAltName', 'Issue the server a certificate that has its name or address, as it stands in zklock.servers, as subjectAltName: its CN is not looked at.'),
-						(8, 'is not for "', 'Name the server in zklock.servers as its certificate does, or issue one for that name.'),
-						(9, 'is not good', 'Let zklock.ssl_ca_file name a file with the authority that has signed the server''s certificate.'),
-						(10, ' alert |right after the TLS handshake', 'The server may want a client certificate of an authority that it knows: see zklock.ssl_cert_file and zklock.ssl_key_file, and the server''s log.'),
-						(11, 'closed the connection', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers, or set zklock.ssl to off. Or its maxClientCnxns or maxCnxns are reached: raise them.'),
-						(12, 'in the TLS handshake|TLS with server', 'Name the port where it speaks TLS, its secureClientPort, in zklock.servers; or set zklock.ssl to off.'),
-						(13, 'Could not connect', 'Start the server, or correct its port in zklock.servers.'),
-						(14, '', 'See docs/background.md, TLS.')) AS t(nr, pattern, remedy)
-					WHERE a.value ~ t.pattern
-					ORDER BY t.nr
-					LIMIT 1)
-				WHEN a.verdict <> 'serving' OR a.number > 100000 THEN v.remedy END
-		FROM address AS a CROSS JOIN ensemble AS e
-			JOIN (VALUES
-				('unheard', 'nothing was heard of it in time',
-					CASE WHEN zk_check.with_session
-						THEN 'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy, or zklock.ssl_passphrase_command slow: try again.'
-						ELSE 'Run zk_check(true), which waits longer. If it says the same, look into the DNS of this machine, or name the server by its address. zklock.ssl_passphrase_command may be slow, too.' END),
-				('unresolved', 'its name has no address: %2$s', 'Correct the name in zklock.servers, or the DNS.'),
-				('unreachable', '%s cannot be reached: %s', 'Start the server, or correct its port in zklock.servers.'),
-				('no connection', '%s does not answer: no connection in time',
-					'Is the machine up? Look for a firewall in between.'),
-				('closed', '%s closes connections without a word',
-					'maxClientCnxns, for all connections from this address, or maxCnxns, for all, may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
-				('untrusted', 'no TLS: %2$s', NULL),
-				('silent', '%s takes connections and says nothing',
-					'Is that its port for TLS? Then set zklock.ssl. If not, and it is a ZooKeeper, it hangs: see its log, and restart it.'),
-				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),
-				('idle', '%s is a ZooKeeper that serves nobody',
-					'It has no quorum, or is just starting: start the other servers; see its log.'),
-				('reading', '%1$s is a %3$s, release %4$s, answers in %5$s ms',
-					'It has no quorum: start the other servers.'),
-				('serving', '%1$s is a %3$s, release %4$s, answers in %5$s ms',
-					'Look into the network and the server''s load.'))
-				AS v(verdict, what, remedy) ON v.verdict = a.verdict
-		UNION ALL
-		SELECT 4, t.place, overlay(t.item, 'tls', 1, 6),
-			CASE WHEN t.theirs < now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
-			format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
-				t.subject, t.part[1], t.part[2], t.part[5], t.theirs),
-			CASE WHEN t.theirs < now() + '30 days'::interval
-				THEN 'Renew what expires first: the server''s certificate, or that of an authority.' END
-		FROM encryption AS t
-		UNION ALL
-		SELECT 9, 1, 'client certificate',
-			CASE WHEN c.until < now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
-			concat('it is valid until ', c.until),
-			CASE WHEN c.until < now() + '30 days'::interval
-				THEN 'Renew it, and replace the file that zklock.ssl_cert_file names.' END
-		FROM (SELECT min(t.ours) AS until FROM encryption AS t) AS c
-		WHERE c.until IS NOT NULL
+	WITH asked AS (
+		SELECT COALESCE(zk_check.with_session, false) AS session
+	), found AS MATERIALIZED (
+		SELECT a.session, ARRAY(SELECT f FROM _zk_check_named_facts(a.session) AS f) AS facts
+		FROM asked AS a
 	)
-	SELECT l.item, l.state, l.what, l.remedy
-	FROM line AS l
-	ORDER BY l.part, l.place, l.item;
+	SELECT r.item, r.state, r.what, r.remedy
+	FROM found AS f
+		CROSS JOIN LATERAL (
+			SELECT 1, t.* FROM _zk_check_extension() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 2, t.* FROM _zk_check_settings() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 3, t.* FROM _zk_check_other_settings() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 4, t.* FROM _zk_check_refused_settings() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 5, t.* FROM _zk_check_lease_worker() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 6, t.* FROM _zk_check_program(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 7, t.* FROM _zk_check_servers(f.facts, f.session) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 8, t.* FROM _zk_check_certificates(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 9, t.* FROM _zk_check_ensemble(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 10, t.* FROM _zk_check_connections(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 11, t.* FROM _zk_check_request_size(f.facts, f.session) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 12, t.* FROM _zk_check_session_timeout(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 13, t.* FROM _zk_check_data(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 14, t.* FROM _zk_check_credentials(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 15, t.* FROM _zk_check_session(f.facts, f.session) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 16, t.* FROM _zk_check_moved_servers(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 17, t.* FROM _zk_check_releases(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 18, t.* FROM _zk_check_not_looked_at(f.session) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 19, t.* FROM _zk_check_granted_timeout(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 20, t.* FROM _zk_check_digest(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 21, t.* FROM _zk_check_znodes(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 22, t.* FROM _zk_check_clock(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 23, t.* FROM _zk_check_other_roots(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 24, t.* FROM _zk_check_leases(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 25, t.* FROM _zk_check_containers(f.facts) WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 26, t.* FROM _zk_check_privileges() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 27, t.* FROM _zk_check_closed_prefixes() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 28, t.* FROM _zk_check_publications() WITH ORDINALITY AS t
+			UNION ALL
+			SELECT 29, t.* FROM _zk_check_triggers() WITH ORDINALITY AS t)
+			AS r(part, item, state, what, remedy, nr)
+	ORDER BY r.part, r.nr;
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
@@ -2234,6 +2966,7 @@ REVOKE EXECUTE ON FUNCTION
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
+	_zk_check_refused_settings(), _zk_check_lease_worker(),
 	zk_waits(), zk_wait_graph(),
 	_zk_contenders(), _zk_waits_in_postgres(),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
@@ -2258,7 +2991,8 @@ GRANT EXECUTE ON FUNCTION
 TO pg_monitor, zklock_operator;
 
 GRANT EXECUTE ON FUNCTION
-	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings()
+	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
+	_zk_check_refused_settings(), _zk_check_lease_worker()
 TO pg_monitor;
 
 -- The database's owner reads them for a dump, of which they are part.

@@ -22,7 +22,7 @@ SQL
 my %is_ours = map { ("$_->[0]($_->[1])" => 1) } @functions;
 my %arguments;
 # Of a type of ours nobody can have functions before.
-my @imitable = grep { $_->[1] !~ /zk_role|cstring|internal/ } @functions;
+my @imitable = grep { $_->[1] !~ /zk_role|zk_check_fact|cstring|internal/ } @functions;
 push @{ $arguments{ $_->[0] } }, [ split /, /, $_->[1] ] foreach @imitable;
 
 # Where one of ours calls another, or the script does.
@@ -205,6 +205,7 @@ SQL
 			  map { ($_ eq 'text' ? "'tree'" : $_ eq 'bigint' ? 5 : 'NULL') . "::$_" }
 			  split /, /, $types;
 			next if $name =~ /^(zk_unlock_all|zk_disconnect|_zk_role_\w+|_zk_privileges_\w+|_zk_fences_applied)$/;
+			$values =~ s/::(?=_zk_)/::garden./g;
 			my $verb = $name eq 'zk_commit_and_lock' ? 'CALL' : 'SELECT';
 			# A busy server may take longer to answer, and then a try raises.
 			foreach (1 .. 20)
