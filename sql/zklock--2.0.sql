@@ -2726,7 +2726,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
-'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed. False if there is none. Not undone by ROLLBACK.';
+'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed: true. If there is none: false and a warning. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -2767,7 +2767,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. Always logged.';
+'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. If there is none: false and a warning. Always logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -2782,7 +2782,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
+'Releases the permanent hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
@@ -2798,7 +2798,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token for ttl from now on, or for the longest that it has had before: true. False if it is not held any more.';
+'Renews the lease with that token for ttl from now on, or for the longest that it has had before: true. If there is none: false and a warning.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, keep_for interval DEFAULT '0')
 RETURNS boolean

@@ -137,7 +137,7 @@ zk_release_hold(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("there is no hold of lock \"%s\" with that token", name),
+			 errmsg("there is no permanent hold of lock \"%s\" with that token", name),
 			 is_other ?
 			 errhint("It is that of a contender which zk_hold() has not made: zk_evict() removes it.") : 0));
 	PG_RETURN_BOOL(false);
@@ -150,10 +150,16 @@ zk_evict(PG_FUNCTION_ARGS)
 
 	bool		is_other;
 
-	if (!remove_contenders(name, zklock_args_token(fcinfo, 1), true, &is_other))
-		PG_RETURN_BOOL(false);
-	zklock_stat_count(ZK_STAT_EVICTION);
-	PG_RETURN_BOOL(true);
+	if (remove_contenders(name, zklock_args_token(fcinfo, 1), true, &is_other))
+	{
+		zklock_stat_count(ZK_STAT_EVICTION);
+		PG_RETURN_BOOL(true);
+	}
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("nobody is in the queue of lock \"%s\" with that token", name),
+			 errhint("zk_lock_queue() shows who is there, with the tokens.")));
+	PG_RETURN_BOOL(false);
 }
 
 /* ---------------------------------------------------------------------

@@ -40,6 +40,7 @@ static ZkLeasing read_token(FunctionCallInfo fcinfo, ZkBounds bounds);
 static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
+static void warn_of_no_lease(const ZkLeasing *leasing);
 static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
 					   int64 least);
 static void log_lease(const ZkLeasing *leasing, const char *done);
@@ -78,7 +79,10 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)
+	{
+		warn_of_no_lease(&leasing);
 		PG_RETURN_BOOL(false);
+	}
 	(void) zklock_known_note(&leasing); /* no transaction rests on it yet */
 	PG_RETURN_BOOL(true);
 }
@@ -98,10 +102,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 								&releasing);
 	if (leasing->end != ZK_LEASE_RELEASED)
 	{
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("there is no lease of lock \"%s\" with that token",
-						leasing->order.name)));
+		warn_of_no_lease(leasing);
 		PG_RETURN_BOOL(false);
 	}
 	zklock_stat_count(ZK_STAT_LEASE_END);
@@ -149,6 +150,17 @@ zk_leader(PG_FUNCTION_ARGS)
  * Helpers
  * ---------------------------------------------------------------------
  */
+
+/* Nothing was renewed, or given up. */
+static void
+warn_of_no_lease(const ZkLeasing *leasing)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("there is no lease of lock \"%s\" with that token",
+					leasing->order.name),
+			 errdetail("Its term is over and it was removed, it was given up or evicted, or there never was one.")));
+}
 
 /* Who takes which lease, and until when. */
 static ZkLeaseTaking

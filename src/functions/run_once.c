@@ -171,6 +171,12 @@ zk_forget_run(PG_FUNCTION_ARGS)
 	claim.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	name_record(&claim);		/* a bad argument needs no connection */
 	zklock_roundtrip_run(forget_slot, NULL, &claim);
+	if (!claim.record.is_removed)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("there is no record of slot \"%s\" of job \"%s\"",
+						claim.slot, claim.name),
+				 errhint("zk_runs() shows those that there are.")));
 	PG_RETURN_BOOL(claim.record.is_removed);
 }
 

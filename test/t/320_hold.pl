@@ -178,7 +178,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	ok(!$waiter->is_done, 'the waiter waits');
 
 	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'another token');
-	like($other->error, qr/WARNING:  there is no hold of lock "hold" with that token\n(?!HINT)/, 'a warning');
+	like($other->error, qr/WARNING:  there is no permanent hold of lock "hold" with that token\n(?!HINT)/, 'a warning');
 	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'released from another cluster');
 	assert_ends($waiter, '00000', 'the waiter has the lock');
 	$waiter->query_safe("SELECT zk_unlock_shared('hold')");

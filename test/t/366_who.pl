@@ -36,7 +36,7 @@ subtest 'a contender for good' => sub {
 	my $token = sql("SELECT token FROM zk_lock_queue('$name') WHERE session_id IS NULL AND client IS NULL");
 	my $session = background($node);
 	is($session->query_safe("SELECT zk_release_hold('$name', $token)"), 'f', 'nor released as one');
-	like($session->error, qr/WARNING:  there is no hold.*\nHINT:  .* zk_evict\(\) removes it/, 'which says what is to be done');
+	like($session->error, qr/WARNING:  there is no permanent hold.*\nHINT:  .* zk_evict\(\) removes it/, 'which says what is to be done');
 	is($session->query_safe("SELECT zk_evict('$name', $token)"), 't', 'that removes it');
 	$session->quit;
 	ok(!$client->exists($stays), 'it is gone');
