@@ -158,8 +158,14 @@ OBJS = \
 	src/ensemble/name.o \
 	src/ensemble/nodedata.o \
 	src/session/session.o \
+	src/session/session_interrupt.o \
 	src/session/session_wait.o \
 	src/session/session_error.o \
+	src/session/session_current.o \
+	src/session/session_news.o \
+	src/session/session_loss.o \
+	src/session/session_settings.o \
+	src/session/session_state.o \
 	src/session/handover.o \
 	src/session/board.o \
 	src/session/write_bound.o \

@@ -38,10 +38,11 @@ zklock_bounds_of_question(void)
 	ZkBounds	bounds = {
 		.is_at_once = true,
 		.wait_until = now,
-		.deadline = zklock_session_reply_deadline(now),
 		.by = ZK_BY_CONNECT_TIMEOUT
 	};
 
+	zklock_session_attend();	/* is it connected by now? */
+	bounds.deadline = zklock_session_reply_deadline(now);
 	return earlier_lock_timeout(bounds, now);
 }
 

@@ -45,15 +45,18 @@ zk_check_facts(PG_FUNCTION_ARGS)
 		.deadline = protocol_now() +
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
-	ZkClientStatus status;
+	const ZkClientStatus *status;
 
-	if (zklock_session_status(&status) && status.nrefused > 0)
-		check_put_fact(&check, "releases", NULL, 0, NULL, NULL, status.nrefused);
+	zklock_session_attend();
+	status = zklock_session_status();
+	if (status != NULL && status->nrefused > 0)
+		check_put_fact(&check, "releases", NULL, 0, NULL, NULL, status->nrefused);
 	zklock_session_interrupt_on_loss(false);
 	run_step(&check, "program", check_ask_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!check_put_trouble(&check) && check.has_session && check.list.nservers > 0)
 		run_step(&check, "session", check_ask_session);
+	zklock_session_attend();	/* the steps have taken their time */
 	if (zklock_has_locks() && zklock_session_live() != 0)
 		zklock_session_interrupt_on_loss(true);
 	return (Datum) 0;

@@ -69,15 +69,16 @@ static void withdraw_tried(void *argument);
 bool
 check_put_trouble(const Check *check)
 {
-	ZkClientStatus status;
+	const ZkClientStatus *status;
 	ZkLoss		loss;
 
-	zklock_session_look();
+	zklock_session_read();
+	status = zklock_session_status();
 	if (zklock_describe_loss(&loss))
 		check_put_fact(check, "session", "lost", 0, loss.hint,
 					   psprintf("%s: %s", loss.message, loss.detail), 0);
-	else if (zklock_has_locks() && zklock_session_status(&status) &&
-			 status.state == ZK_CLIENT_SUSPENDED)
+	else if (zklock_has_locks() && status != NULL &&
+			 status->state == ZK_CLIENT_SUSPENDED)
 		check_put_fact(check, "session", "suspended", 0, NULL, NULL, 0);
 	else
 		return false;
@@ -90,7 +91,7 @@ check_ask_session(Check *check)
 	Questions	questions = {.check = check};
 	bool		was_there = zklock_session_number() != 0;
 	int64		start = protocol_now();
-	ZkClientStatus status;
+	const ZkClientStatus *status;
 
 	if (!was_there && check->nlistening == 0)
 	{
@@ -98,6 +99,7 @@ check_ask_session(Check *check)
 		return;
 	}
 	zklock_roundtrip_run(ask_all, withdraw_tried, &questions);
+	status = zklock_session_status();
 	if (questions.end == ASKED_LATE)
 	{
 		if (check_put_trouble(check))
@@ -107,10 +109,10 @@ check_ask_session(Check *check)
 		if (!was_there && zklock_session_id() == 0)
 			zklock_session_close(0);
 	}
-	else if (zklock_session_status(&status))
+	else if (status != NULL)
 		check_put_fact(check, "session", zklock_session_can_hand_over() ?
-					   "identity" : "no identity", status.session_timeout_ms,
-					   zklock_text_printable(status.server), NULL,
+					   "identity" : "no identity", status->session_timeout_ms,
+					   zklock_text_printable(status->server), NULL,
 					   protocol_now() - start);
 }
 

@@ -180,6 +180,7 @@ make(Holding *holding)
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
+		zklock_session_attend();
 		zklock_refuse_if_lost();
 		if (zklock_token(holding->order.name) != 0)
 			ereport(ERROR,
@@ -333,15 +334,14 @@ static void
 give_up(int code, Datum arg)
 {
 	Holding    *holding = (Holding *) DatumGetPointer(arg);
-	ZkClientStatus status;
 	bool		is_alive;
 	bool		is_connected;
 	bool		is_undone = true;
 
 	if (holding->stage == HOLD_NOTHING)
 		return;
-	is_alive = zklock_session_number() == holding->twin.grant.session &&
-		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
+	zklock_session_attend();
+	is_alive = zklock_session_live() == holding->twin.grant.session;
 	if (is_alive)
 	{
 		bool		is_sent = zklock_client_delete(zklock_session_client(),
@@ -357,7 +357,7 @@ give_up(int code, Datum arg)
 							holding->order.name),
 					 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 	}
-	is_connected = is_alive && status.state == ZK_CLIENT_CONNECTED;
+	is_connected = is_alive && zklock_session_is_connected();
 	if (holding->stage == HOLD_SENT && !(is_connected && is_undone))
 		ereport(WARNING,
 				(errcode(ERRCODE_CONNECTION_FAILURE),

@@ -194,32 +194,44 @@ zk_session_locks(PG_FUNCTION_ARGS)
 Datum
 zk_session(PG_FUNCTION_ARGS)
 {
-	ZkClientStatus status;
-	bool		exists = zklock_session_status(&status);
-	bool		is_granted = exists && status.was_connected;
+	static const ZkClientStatus none = {0};
+	const ZkClientStatus *status;
+	bool		exists;
+	bool		is_granted;
 	char		version[16];
 	int			subject = 0;
-	bool		has_tls = is_granted &&
-		sscanf(status.tls, "%15s %*s %*s %*s %n", version, &subject) == 1 &&
-		subject > 0;
+	bool		has_tls;
+	const char *state;
 	ZkRow		row = {0};
 
-	/* what is held without a session is held no more */
-	zklock_row_add_text(&row, exists ?
-						protocol_end_state(status.state, status.loss) :
-						zklock_has_locks() ? "lost" : "none");
-	zklock_row_add_text(&row, is_granted ? status.server : NULL);
+	zklock_session_attend();
+	status = zklock_session_status();
+	exists = status != NULL;
+	if (!exists)
+		status = &none;
+	is_granted = exists && status->was_connected;
+	has_tls = is_granted &&
+		sscanf(status->tls, "%15s %*s %*s %*s %n", version, &subject) == 1 &&
+		subject > 0;
+	if (exists)
+		state = protocol_end_state(status->state, status->loss);
+	else if (zklock_has_locks())
+		state = "lost";			/* what is held without one is held no more */
+	else
+		state = "none";
+	zklock_row_add_text(&row, state);
+	zklock_row_add_text(&row, is_granted ? status->server : NULL);
 	zklock_row_add_text(&row, !is_granted ? NULL :
-						zklock_args_session_id(status.session_id));
-	zklock_row_add(&row, is_granted, Int32GetDatum(status.session_timeout_ms));
-	zklock_row_add(&row, true, Int32GetDatum(exists ? status.npending : 0));
-	zklock_row_add_text(&row, exists && status.library[0] != '\0' ?
-						status.library : NULL);
-	zklock_row_add(&row, exists && status.program_pid != 0,
-				   Int32GetDatum(status.program_pid));
+						zklock_args_session_id(status->session_id));
+	zklock_row_add(&row, is_granted, Int32GetDatum(status->session_timeout_ms));
+	zklock_row_add(&row, true, Int32GetDatum(status->npending));
+	zklock_row_add_text(&row, exists && status->library[0] != '\0' ?
+						status->library : NULL);
+	zklock_row_add(&row, exists && status->program_pid != 0,
+				   Int32GetDatum(status->program_pid));
 	zklock_row_add(&row, is_granted, BoolGetDatum(has_tls));
 	zklock_row_add_text(&row, has_tls ? version : NULL);
-	zklock_row_add_text(&row, has_tls ? status.tls + subject : NULL);
+	zklock_row_add_text(&row, has_tls ? status->tls + subject : NULL);
 	return zklock_row_datum(fcinfo, &row);
 }
 

@@ -249,7 +249,7 @@ name_loss(void)
 		return;
 	if (is_by_sigint)
 	{
-		zklock_session_look();
+		zklock_session_read();
 		is_named = zklock_explain_cancellation(&named);
 	}
 	zklock_session_end_interrupt();

@@ -475,11 +475,10 @@ static bool
 confirm_queued(Contender *contender)
 {
 	ZkPlace    *place = contender->place;
-	ZkClientStatus status;
 	const ZkReply *reply;
 
-	zklock_session_look();
-	if (!zklock_session_status(&status) || status.state == ZK_CLIENT_LOST)
+	zklock_session_read();
+	if (zklock_session_live() == 0)
 		return false;
 	if (contact_is_after(place->proof, zklock_session_fresh_since()))
 		return true;

@@ -351,11 +351,9 @@ zklock_contend_look_at(const char *ahead)
 static int64
 look_again_at(int timeouts)
 {
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status))
+	if (zklock_session_number() == 0)
 		return ZK_NO_DEADLINE;
-	return protocol_now() + timeouts * (int64) status.session_timeout_ms;
+	return protocol_now() + timeouts * (int64) zklock_session_timeout_ms();
 }
 
 /*

@@ -467,11 +467,10 @@ drop_claim(ZkDetector *detector)
 static void
 note_search(ZkDetector *detector, bool is_found)
 {
-	ZkClientStatus status;
 	int			least = CHECK_AGAIN_MS;
 
-	if (!is_found && zklock_session_status(&status))
-		least = status.session_timeout_ms;
+	if (!is_found && zklock_session_number() != 0)
+		least = zklock_session_timeout_ms();
 	detector->pause_ms = Max(least, Min(2 * detector->pause_ms, INT_MAX / 4));
 	detector->cycle_at = protocol_now() + detector->pause_ms;
 }

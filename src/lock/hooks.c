@@ -191,9 +191,12 @@ at_transaction_event(XactEvent event, void *arg)
 			guard_commit();
 			break;
 		case XACT_EVENT_ABORT:
-			if (guarded_at != 0 && !in_error_recursion_trouble() &&
-				zklock_has_lost())
-				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+			if (guarded_at != 0 && !in_error_recursion_trouble())
+			{
+				zklock_released_hear();
+				if (zklock_has_lost())
+					zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+			}
 			pg_fallthrough;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -221,7 +224,10 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 guard_ahead(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PRE_COMMIT && is_to_be_guarded())
+	if (event != XACT_EVENT_PRE_COMMIT)
+		return;
+	zklock_released_hear();
+	if (is_to_be_guarded())
 		prove_locks();
 }
 
@@ -343,6 +349,7 @@ object_access(ObjectAccessType access, Oid catalog, Oid object, int part,
 static void
 guard_commit(void)
 {
+	zklock_released_hear();
 	if (!zklock_has_locks() && !zklock_released_matters() &&
 		!zklock_lease_is_used())
 		return;
@@ -394,12 +401,13 @@ prove_locks(void)
 	bool		always_ask = zklock_hooks_asks_quorum();
 
 	guarded_at = protocol_now();
-	zklock_session_look();
+	zklock_session_read();
 	for (int attempts = 0; attempts < ZK_PROOF_ATTEMPTS; attempts++)
 	{
 		zklock_prove_locks(always_ask);
 		zklock_lease_prove(always_ask);
 		guarded_at = protocol_now();
+		zklock_released_hear();
 		if (!zklock_lease_is_used() ||
 			(zklock_are_proved() && zklock_lease_is_proved()))
 			return;
@@ -474,6 +482,7 @@ prove_behind_others(void)
 		if (is_locking)
 			LockSharedObject(DatabaseRelationId, InvalidOid, 0,
 							 AccessExclusiveLock);
+		zklock_released_hear(); /* what has come in the wait for others */
 		if (zklock_are_proved() && zklock_lease_is_proved() &&
 			(!zklock_hooks_asks_quorum() ||
 			 protocol_now() - guarded_at < most_ms))

@@ -123,9 +123,10 @@ zklock_keep_take(ZkPlace *place)
 		return false;
 
 	/*
-	 * The clock is read after the state was changed: this process may have
-	 * been stopped in between.
+	 * The session is looked at, and the clock read, after the state was
+	 * changed: this process may have been stopped in between.
 	 */
+	zklock_session_attend();
 	live = zklock_session_live();
 	zklock_place_settle(place, live);
 	if (zklock_place_is_lost(place, live) ||
@@ -250,6 +251,7 @@ zklock_keep_settle(void)
 
 	if (Kept.nkept == 0)
 		return;
+	zklock_session_attend();
 	if (zklock_session_is_outdated())
 		zklock_keep_drop_all("the settings of the session have changed",
 							 false);
@@ -405,6 +407,7 @@ leave_kept(ZkKeep *keep, const char *why, bool is_awaited)
 									 * asks whether it was there */
 	};
 
+	zklock_session_attend();
 	keep_word_end(shared_part(keep));
 	(void) zklock_place_leave(keep->place, zklock_session_live(), &leave);
 	release(keep);

@@ -192,13 +192,10 @@ zklock_lease_raise_unproved(bool is_answered)
 static bool
 is_fresh(const ZkKnownLease *known)
 {
-	ZkClientStatus status;
 	Moment		since = protocol_moment();
-	int64		usable_ms = 0;
+	int64		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
+								zklock_session_timeout_ms() / 3);
 
-	if (zklock_session_status(&status))
-		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
-						status.session_timeout_ms / 3);
 	since.boot_ms -= usable_ms;
 	since.wall_ms -= usable_ms;
 	return contact_is_after(known->proof, since);
@@ -260,11 +257,11 @@ begin_proving(Proving *proving)
 static int64
 proving_deadline(int64 begun_at)
 {
-	ZkClientStatus status;
 	int64		deadline = zklock_session_reply_deadline(begun_at);
+	int			timeout_ms = zklock_session_timeout_ms();
 
-	if (zklock_session_status(&status) && status.was_connected)
-		deadline = begun_at + 2 * status.session_timeout_ms;
+	if (timeout_ms > 0)
+		deadline = begun_at + 2 * timeout_ms;
 	return Min(deadline, begun_at + zklock_lease_shortest_ttl());
 }
 

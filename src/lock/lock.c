@@ -201,6 +201,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		Lock	   *lock;
 		ZkWaitEnd	end;
 
+		zklock_session_attend();
 		zklock_refuse_if_lost();
 		(void) zklock_released_tell(0); /* of others, most likely */
 		zklock_session_renew(is_again);
@@ -246,6 +247,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
 	Ending		ending = {.how = "given back",.work = ZK_WORK_NONE};
 
+	zklock_session_attend();
 	zklock_lock_count_back(lock, mode, scope);
 	ending.live = zklock_session_live();
 	if (!zklock_board_is_taken(&lock->taken[mode]))
@@ -363,12 +365,12 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 				continue;
 			if (was_taken && !zklock_board_is_taken(&lock->taken[mode]))
 			{
-				const Ending ending = {
-					.how = "rolled back",
-					.work = work_of_changes(),
-					.live = zklock_session_live()
+				Ending		ending = {
+					.how = "rolled back",.work = work_of_changes()
 				};
 
+				zklock_session_attend();
+				ending.live = zklock_session_live();
 				end_mode(lock, mode, &ending);
 			}
 			is_same = false;
@@ -479,8 +481,10 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 static void
 confirm_own(const ZkOrder *order, Lock *lock)
 {
-	if (!zklock_confirm_by(order->name, order->bounds.deadline) &&
-		!zklock_has_lost())
+	if (zklock_confirm_by(order->name, order->bounds.deadline))
+		return;
+	zklock_released_hear();
+	if (!zklock_has_lost())
 		zklock_order_raise_silence(order);
 }
 
@@ -542,9 +546,10 @@ end_scopes(unsigned scopes, ZkWork work, const char *how)
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 	Ending		ending = {.how = how,.work = work};
-	bool		can_answer = zklock_session_can_answer();
+	bool		can_answer;
 
 	ending.live = zklock_session_reap(false);
+	can_answer = zklock_session_can_answer();
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{

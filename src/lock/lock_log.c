@@ -77,6 +77,7 @@ log_exit(int code, Datum arg)
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 
+	zklock_session_attend();
 	foreach_lock(scan, lock)
 		if (zklock_lock_is_held(lock))
 			zklock_lock_log_end(lock, lock->place.mode,

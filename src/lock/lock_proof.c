@@ -86,10 +86,12 @@ zklock_show_locks(ReturnSetInfo *result)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
-	ZkSessionNumber live = zklock_session_live();
+	ZkSessionNumber live;
 
 	if (zklock_lock_count_entries() == 0)
 		return;
+	zklock_session_attend();
+	live = zklock_session_live();
 	foreach_lock(scan, lock)
 	{
 		const char *state = "held";
@@ -138,6 +140,7 @@ zklock_confirm_by(const char *name, int64 deadline)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
+	zklock_session_attend();
 	return lock != NULL && zklock_lock_is_held(lock) &&
 		prove(lock, true, deadline) && find_lost(lock) == NULL;
 }
@@ -149,10 +152,12 @@ static ZkPlace *
 good_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	ZkSessionNumber live = zklock_session_live();
+	ZkSessionNumber live;
 
 	if (lock == NULL || !zklock_lock_is_held(lock))
 		return NULL;
+	zklock_session_attend();
+	live = zklock_session_live();
 	zklock_place_settle(&lock->place, live);
 	if (zklock_place_is_lost(&lock->place, live))
 		return NULL;
@@ -411,13 +416,13 @@ find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
 static void
 confirm_grant(ZkPlace *place, int64 deadline)
 {
-	ZkClientStatus status;
 	int64		until;
 
-	if (place->grant.basis != ZK_GRANTED_ON_WORD || !zklock_session_status(&status))
+	if (place->grant.basis != ZK_GRANTED_ON_WORD ||
+		zklock_session_number() == 0)
 		return;
 	await_downgrades();
-	until = Min(deadline, protocol_now() + status.session_timeout_ms);
+	until = Min(deadline, protocol_now() + zklock_session_timeout_ms());
 	if (!zklock_place_await_downgrade(place, deadline))
 		return;
 	if (!zklock_contend_confirm(place, until))

@@ -195,12 +195,19 @@ enter(const char *name, const char *node, int64 token)
 	return released;
 }
 
+void
+zklock_released_hear(void)
+{
+	zklock_session_attend();
+	hear();
+}
+
 bool
 zklock_released_tell(int64 token)
 {
 	bool		is_found = false;
 
-	hear();
+	zklock_released_hear();
 	hear_gone();
 	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
@@ -248,7 +255,6 @@ zklock_released_await(int64 deadline)
 bool
 zklock_released_matters(void)
 {
-	hear();
 	for (const Released *released = Notes.all; released != NULL;
 		 released = released->next)
 		if (is_relied_on(released))
@@ -259,7 +265,6 @@ zklock_released_matters(void)
 bool
 zklock_released_has_lost(void)
 {
-	hear();
 	for (const Released *released = Notes.all; released != NULL;
 		 released = released->next)
 		if (is_relied_on(released) &&
@@ -280,13 +285,10 @@ zklock_released_prove(bool always_ask)
 {
 	int64		begun = protocol_now();
 	int64		proved_until = begun;
-	int64		asked_until = begun;
-	ZkClientStatus status;
+	int64		asked_until = begun + zklock_session_timeout_ms();
 
 	if (!Notes.is_judged)
 		proved_until = zklock_session_reply_deadline(begun);
-	if (zklock_session_status(&status))
-		asked_until += status.session_timeout_ms;
 
 	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
@@ -416,7 +418,6 @@ conclude(Released *released, ReleasedState state)
 static void
 hear_at_close(void)
 {
-	zklock_session_look();
 	hear();
 	hear_gone();
 	for (Released *released = Notes.all; released != NULL;

@@ -54,7 +54,13 @@ extern void zklock_released_note(const ZkPlace *place, ZkRequest *answer);
 extern void zklock_released_note_lost(const ZkPlace *place);
 
 /*
- * Tell, in the log and by a WARNING, of locks that were released, in this
+ * Attend to the session, and read the answers that are there: the questions
+ * below are answered by those.  Never raises, never waits.
+ */
+extern void zklock_released_hear(void);
+
+/*
+ * Hear, and tell, in the log and by a WARNING, of locks that were released, in this
  * transaction or before, and had been lost by then, as far as that is known
  * and was not told yet.  Was one of them that with the token (0: any)?  Never
  * waits; needs a transaction.

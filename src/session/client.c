@@ -64,7 +64,6 @@ struct ZkClient
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
 	char		said_of_move[512];
-	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
 	int			many_depth;		/* of zklock_client_begin_many() */
@@ -111,7 +110,9 @@ static bool copy_reply(ZkRequest *request, const FrameTaken *taken,
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
-static void look(ZkClient *client);
+static void take_news(ZkClient *client);
+static int64_t alive_at(const ZkClient *client, int64_t now);
+static int	count_pending(const ZkClient *client);
 static void refuse_interrupt(ZkClient *client);
 static void end_channel(ZkClient *client, ZkChannelState state);
 static void note_end(ZkClient *client);
@@ -188,45 +189,34 @@ zklock_client_receive(ZkClient *client)
 }
 
 uint64_t
-zklock_client_progress(const ZkClient *client)
-{
-	return client->nframes;
-}
-
-uint64_t
 zklock_client_count_requests(const ZkClient *client)
 {
 	return client->nrequests;
 }
 
 void
-zklock_client_status(ZkClient *client, ZkClientStatus *status)
+zklock_client_look(ZkClient *client)
 {
-	SharedPage *page = client->channel.page;
-	ZkClientStatus *own = &client->status;
+	ZkClientStatus *status = &client->status;
 	int64_t		now = protocol_now();
 
-	look(client);
-	if (own->state == ZK_CLIENT_CONNECTED || own->state == ZK_CLIENT_SUSPENDED)
+	take_news(client);
+	if (status->state == ZK_CLIENT_CONNECTED ||
+		status->state == ZK_CLIENT_SUSPENDED)
 	{
-		int64_t		alive_at = atomic_load(&page->alive_at);
-
-		/* the page may say anything, but not that it is from the future */
-		own->lost_deadline = (alive_at < now ? alive_at : now) +
-			own->session_timeout_ms;
-		if (now >= own->lost_deadline)
+		status->lost_deadline = alive_at(client, now) +
+			status->session_timeout_ms;
+		if (now >= status->lost_deadline)
 			end_channel(client, ZK_CHANNEL_STUCK);
 	}
-	*status = *own;
 	status->now = now;
-	if (page != NULL)
-	{
-		uint64_t	nfinished = atomic_load(&page->nfinished);
+	status->npending = count_pending(client);
+}
 
-		/* the page may say that more are over than there ever were */
-		status->npending = nfinished >= client->nrequests ? 0 :
-			(int) (client->nrequests - nfinished);
-	}
+const ZkClientStatus *
+zklock_client_status(const ZkClient *client)
+{
+	return &client->status;
 }
 
 bool
@@ -333,12 +323,12 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		refuse_interrupt(client);
 		return;
 	}
-	look(client);
+	take_news(client);
 	if (client->status.state != ZK_CLIENT_LOST) /* if for a lock, then again */
 		refuse_interrupt(client);
 	interrupt_want(page);
 	zklock_channel_watch();
-	look(client);
+	take_news(client);
 	zklock_client_interrupt_if_lost(client);
 }
 
@@ -369,9 +359,8 @@ zklock_client_is_interrupt_under_way(const ZkClient *client)
 }
 
 const char *
-zklock_client_last_error(ZkClient *client)
+zklock_client_last_error(const ZkClient *client)
 {
-	look(client);
 	return client->last_error;
 }
 
@@ -466,7 +455,7 @@ end_orphan(ZkClient *client)
  * frame may be behind a long one that is not complete yet.
  */
 static void
-look(ZkClient *client)
+take_news(ZkClient *client)
 {
 	SharedPage *page = client->channel.page;
 	uint32_t	lost;
@@ -477,6 +466,36 @@ look(ZkClient *client)
 	if (lost != ZK_LOSS_NONE)
 		move_to_lost(client, lost <= ZK_LOSS_LAST ? (ZkClientLoss) lost :
 					 ZK_LOSS_PROGRAM);
+}
+
+/*
+ * When the program moved last, as the page says, which may say anything, but
+ * not that it is from the future.
+ */
+static int64_t
+alive_at(const ZkClient *client, int64_t now)
+{
+	int64_t		said = atomic_load(&client->channel.page->alive_at);
+
+	return said < now ? said : now;
+}
+
+/*
+ * How many requests are not over.  The page may say that more are over than
+ * there ever were.
+ */
+static int
+count_pending(const ZkClient *client)
+{
+	const SharedPage *page = client->channel.page;
+	uint64_t	nfinished;
+
+	if (page == NULL)
+		return 0;
+	nfinished = atomic_load(&page->nfinished);
+	if (nfinished >= client->nrequests)
+		return 0;
+	return (int) (client->nrequests - nfinished);
 }
 
 /*
@@ -503,7 +522,6 @@ take_frames(ZkClient *client)
 		now = protocol_moment();
 	while (zklock_channel_take(&client->channel, &taken))
 	{
-		client->nframes++;
 		/* a FRAME_WAKE has woken us: that is all */
 		if (taken.frame.kind == FRAME_STATUS)
 			take_status(client, &taken, now.boot_ms);
@@ -780,9 +798,8 @@ zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 }
 
 ZkWatchNews
-zklock_client_watch_news(ZkClient *client)
+zklock_client_watch_news(const ZkClient *client)
 {
-	look(client);
 	return client->watch_news;
 }
 
@@ -791,7 +808,7 @@ zklock_client_unwatch(ZkClient *client)
 {
 	if (client == NULL || client->watch_id == 0)
 		return;
-	look(client);
+	take_news(client);
 	if (!client->is_watch_used)
 		put_note(client, FRAME_UNWATCH, client->watch_id);
 	client->watch_id = 0;
@@ -871,10 +888,8 @@ zklock_client_set(ZkClient *client, const char *path, const char *data,
 }
 
 const ZkReply *
-zklock_client_reply(ZkRequest *request)
+zklock_client_reply(const ZkRequest *request)
 {
-	if (!request->done)
-		look(request->client);
 	return request->done ? &request->reply : NULL;
 }
 
@@ -953,7 +968,6 @@ zklock_client_take_gone(ZkClient *client)
 {
 	uint64_t	slot = 0;
 
-	look(client);
 	if (client->ngone == 0)
 		return NULL;
 	client->ngone--;

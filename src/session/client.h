@@ -56,26 +56,22 @@ extern int	zklock_client_fd(ZkClient *client);
 extern void zklock_client_flush(ZkClient *client);
 
 /*
- * Take in what the program has said.  The functions below that tell of news
- * do so too, where the shared page says that there is any: a look costs no
- * system call.
+ * Take in what the program has said, if the shared page says that there is
+ * anything: a look costs no system call.  A session whose program has not moved
+ * for the session timeout is LOST from then on; every other loss is declared by
+ * the program.  What is asked below, and of requests, is answered by what is
+ * known since the last look.
  */
-extern void zklock_client_receive(ZkClient *client);
+extern void zklock_client_look(ZkClient *client);
 
-/*
- * How much the program has said so far: another number means that there was
- * news.
- */
-extern uint64_t zklock_client_progress(const ZkClient *client);
+/* The same without asking the page: reads the socket. */
+extern void zklock_client_receive(ZkClient *client);
 
 /* How many requests it has got so far. */
 extern uint64_t zklock_client_count_requests(const ZkClient *client);
 
-/*
- * Look at the session.  One whose program has not moved for the session
- * timeout is LOST from then on.  Every other loss is declared by the program.
- */
-extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
+/* The session as of the last look.  Valid as long as the client. */
+extern const ZkClientStatus *zklock_client_status(const ZkClient *client);
 
 /* Is everything undone that was withdrawn, and over that is awaited? */
 extern bool zklock_client_is_undone(const ZkClient *client);
@@ -151,7 +147,7 @@ extern bool zklock_client_is_interrupt_under_way(const ZkClient *client);
  * The library's or our own last error text, one line, "" if there is none.
  * Valid until there is another one.
  */
-extern const char *zklock_client_last_error(ZkClient *client);
+extern const char *zklock_client_last_error(const ZkClient *client);
 
 /*
  * Close the session, which removes its nodes, and free the client with all

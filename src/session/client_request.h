@@ -3,7 +3,8 @@
  * client_request.h
  *	  Requests of a backend to the ensemble, over its client.
  *
- * A caller polls for the reply to its request.  zklock_client_fd() is readable
+ * A caller polls for the reply to its request: zklock_client_look() takes in
+ * what has come, and zklock_client_reply() tells.  zklock_client_fd() is readable
  * when something has happened, until zklock_client_receive() is called.
  * Requests that are awaited are sent by zklock_client_flush(), or with the
  * next one that nobody waits for.
@@ -63,7 +64,7 @@ extern ZkRequest *zklock_client_read(ZkClient *client, ZkRead read,
 									 const char *path);
 
 /* What has happened to the watched node since it was read. */
-extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
+extern ZkWatchNews zklock_client_watch_news(const ZkClient *client);
 
 /*
  * End the watch: nobody waits for its news any more.  It goes with the next
@@ -137,8 +138,8 @@ extern ZkRequest *zklock_client_create_guarded(ZkClient *client,
 											   const char *guard, int version,
 											   const char *data, int length);
 
-/* The reply, or NULL as long as there is none. */
-extern const ZkReply *zklock_client_reply(ZkRequest *request);
+/* The reply, or NULL if there was none at the last look. */
+extern const ZkReply *zklock_client_reply(const ZkRequest *request);
 
 /*
  * Done with a request; an outstanding reply will be ignored.  NULL is fine.
@@ -185,8 +186,8 @@ extern ZkRequest *zklock_client_leave_asking(ZkClient *client,
 											 bool is_awaited);
 
 /*
- * A node that was left, and had been deleted by somebody else before; to be
- * freed.  NULL: there is none any more.  Its reply is here, with the path, the
+ * Take a node that was left, and had been deleted by somebody else before; to be
+ * freed.  NULL: none is known any more.  Its reply is here, with the path, the
  * lock's name as the only child, and its token as czxid.
  */
 extern ZkRequest *zklock_client_take_gone(ZkClient *client);

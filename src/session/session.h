@@ -13,19 +13,21 @@
 #include "client_request.h"
 #include "compat.h"
 #include "protocol.h"
+#include "session_state.h"
 #include "utils/timestamp.h"
+
+/*
+ * Questions tell what was known when somebody attended to the session last:
+ * zklock_session_attend(), zklock_session_read(), zklock_session_reap() and
+ * zklock_session_renew() do, and each turn of a wait.  They change nothing.  A
+ * step begins with one of these, and asks then.
+ */
 
 /* A deadline on protocol_now()'s clock that never comes. */
 #define ZK_NO_DEADLINE INT64_MAX
 
 /* As good as no bound in milliseconds, and can be added to a date. */
 #define ZK_MS_MAX (PG_INT64_MAX / 4)
-
-/*
- * Number of a session of this backend, counted from 1; a znode belongs to the
- * session under which it was made and to no later one.
- */
-typedef uint64 ZkSessionNumber;
 
 /* How a wait ended. */
 typedef enum ZkWaitEnd
@@ -47,6 +49,17 @@ typedef enum ZkWaitReason
 
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_session_init(void);
+
+/*
+ * Attend to the session: take in what its program has said, and give it up if
+ * that has stood still for too long.  The one place where the state of the
+ * session changes by itself.  No system call, as a rule.  Never raises, never
+ * waits.
+ */
+extern void zklock_session_attend(void);
+
+/* The same, and read also what the shared page does not speak of yet. */
+extern void zklock_session_read(void);
 
 /*
  * Make sure that there is a session; it need not be connected yet.  To be
@@ -111,9 +124,6 @@ extern bool zklock_session_has_credentials(void);
  */
 extern Moment zklock_session_fresh_since(void);
 
-/* With this instead, no proof is good. */
-#define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
-
 /*
  * Wait until what the ensemble has answered by now can date a proof, the
  * deadline comes, or the session is lost.  Raises on cancel and termination.
@@ -134,22 +144,19 @@ extern ZkSessionNumber zklock_session_number(void);
  */
 extern int64 zklock_session_id(void);
 
-/* The number of the current one if it is good as far as we know, else 0. */
+/* The session timeout that was granted; 0 until it was connected. */
+extern int	zklock_session_timeout_ms(void);
+
+/* The number of the current one if it is good as far as is known, else 0. */
 extern ZkSessionNumber zklock_session_live(void);
 
 /*
- * Close a session that was lost or could not be connected.  Until then it may
- * still be the current one.  Never raises, never waits.  Frees all requests,
- * so none may be outstanding. may_cancel: cancel the statement if it is the
+ * Attend to the session, and close it if it was lost or could not be connected.
+ * Until then it may still be the current one.  Never raises, never waits.  Frees
+ * all requests, so none may be outstanding. may_cancel: cancel the statement if it is the
  * first one that notices the loss.  Result: as of zklock_session_live().
  */
 extern ZkSessionNumber zklock_session_reap(bool may_cancel);
-
-/*
- * Read all messages of the session's program, also if the shared page does
- * not say that there are any.  Never raises, never waits.
- */
-extern void zklock_session_look(void);
 
 /*
  * When and why the session was lost that was lost last, in words.  Never
@@ -237,7 +244,8 @@ extern void zklock_session_close(int wait_ms);
 
 /*
  * What is to be called ahead of each close but that at the end of the backend,
- * as long as the client is still there.  It must not raise or wait.
+ * as long as the client is still there; all that has come was read.  It must
+ * not raise or wait.
  */
 extern void zklock_session_hear_at_close(void (*hear) (void));
 
@@ -256,8 +264,8 @@ extern void zklock_session_check_secret(void);
 /* How it is to use TLS (program_tls.h), palloc'ed; NULL: not at all. */
 extern char *zklock_session_tls(void);
 
-/* One moment of the session for the view; false if there is no session. */
-extern bool zklock_session_status(ZkClientStatus *status);
+/* What its client says of it; NULL if there is no session. */
+extern const ZkClientStatus *zklock_session_status(void);
 
 /* ---- errors, in session_error.c ---- */
 

@@ -61,27 +61,19 @@ static const StartError start_errors[] = {
 	},
 };
 
-/* How a session was lost, by the reason; with its timeout. */
-static const char *const loss_texts[] = {
-	[ZK_LOSS_AUTH] = "ZooKeeper refused the credentials after a reconnect.",
-	[ZK_LOSS_STANDSTILL] = "This backend stood still for the session timeout of %d ms.",
-	[ZK_LOSS_UNANSWERED] = "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
-	[ZK_LOSS_REFUSED] = "ZooKeeper refused for the session timeout of %d ms to delete what had been released.",
-	[ZK_LOSS_IDLE] = "Its program took it for idle."
-};
-
 static int	sqlstate_of(ZkResult result);
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code);
+pg_noreturn static void raise_session_lost(const char *doing);
 static const char *current_error(void);
 static const char *silence_text(void);
+static int	connection_hint(const char *error);
 
 void
 zklock_session_raise(const ZkReply *reply, const char *doing,
 					 const char *path)
 {
 	const char *code = reply->code_text;
-	ZkClientStatus status;
 	char	   *znode = zklock_text_quotable(path);
 	const char *problem = "request to ZooKeeper failed";
 	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
@@ -90,18 +82,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 	switch (reply->result)
 	{
 		case ZK_SESSION_LOST:
-			if (zklock_session_status(&status))
-			{
-				if (!status.was_connected)
-					session_raise_if_lost(&status);
-				session_note_loss(&status);
-			}
-			ereport(ERROR,
-					(errcode(sqlstate_of(ZK_SESSION_LOST)),
-					 errmsg("could not %s: the ZooKeeper session was lost", doing),
-					 errdetail("%s", LastLoss.text),
-					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
-			break;
+			raise_session_lost(doing);
 		case ZK_NO_AUTH:
 			if (zklock_session_has_credentials() && strcmp(code, "invalid acl") == 0)
 				ereport(ERROR,
@@ -163,27 +144,65 @@ zklock_session_raise_memory(void)
 			 errdetail("Failed on a request to ZooKeeper.")));
 }
 
-void
-session_raise_if_lost(const ZkClientStatus *status)
+/*
+ * The reply can be there ahead of the loss.  Then the loss is noted with what is
+ * known now, and again when it comes.
+ */
+static void
+raise_session_lost(const char *doing)
 {
+	zklock_session_attend();
+	if (MySession.client != NULL)
+	{
+		if (!session_state_is_granted(&MySession.known) &&
+			session_state_is_over(&MySession.known))
+			session_raise_over();
+		session_loss_note(&MySession.known, MySession.statement,
+						  zklock_client_last_error(MySession.client));
+	}
+	ereport(ERROR,
+			(errcode(sqlstate_of(ZK_SESSION_LOST)),
+			 errmsg("could not %s: the ZooKeeper session was lost", doing),
+			 errdetail("%s", session_loss_text()),
+			 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
+}
+
+void
+session_raise_over(void)
+{
+	ZkClientLoss loss = MySession.known.client.loss;
 	StartError	start = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"could not connect to ZooKeeper",
 		"Try again. zk_check() says what is wrong with the ensemble."
 	};
 
-	if (status->state != ZK_CLIENT_LOST)
-		return;
-	MySession.is_given_up = true;
-	if (status->loss < lengthof(start_errors) &&
-		start_errors[status->loss].message != NULL)
-		start = start_errors[status->loss];
+	Assert(session_state_is_over(&MySession.known));
+	session_give_up();
+	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
+		start = start_errors[loss];
 	ereport(ERROR,
 			(errcode(start.sqlstate),
 			 errmsg("%s", start.message),
-			 status->loss != ZK_LOSS_AUTH ?
+			 loss != ZK_LOSS_AUTH ?
 			 errdetail("%s.", zklock_client_last_error(MySession.client)) : 0,
 			 errhint("%s", start.hint)));
+}
+
+void
+session_raise_not_connected(void)
+{
+	const char *error = zklock_client_last_error(MySession.client);
+
+	session_give_up();
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to ZooKeeper within %d ms",
+					session_settings.connect_timeout),
+			 error[0] != '\0' ? errdetail("%s.", error) :
+			 errdetail("No server of \"%s\" has answered.",
+					   session_settings.servers),
+			 connection_hint(error)));
 }
 
 /* The session stays: it may be connected by the next try. */
@@ -203,7 +222,7 @@ zklock_session_raise_silence(const char *name)
 					   name != NULL ?
 					   " Whether somebody holds it is not known." :
 					   " Whether what was asked for is done is not known."),
-			 session_connection_hint(error)));
+			 connection_hint(error)));
 }
 
 /*
@@ -213,10 +232,9 @@ zklock_session_raise_silence(const char *name)
 static const char *
 current_error(void)
 {
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status) ||
-		(status.was_connected && status.nput_off == 0))
+	if (MySession.client == NULL ||
+		(session_state_is_granted(&MySession.known) &&
+		 MySession.known.client.nput_off == 0))
 		return "";
 	return zklock_client_last_error(MySession.client);
 }
@@ -224,61 +242,31 @@ current_error(void)
 int
 zklock_session_explain_silence(void)
 {
-	ZkClientStatus status;
-	bool		exists = zklock_session_status(&status);
-	const char *error = exists ? zklock_client_last_error(MySession.client) : "";
+	bool		is_connected = zklock_session_is_connected();
+	const char *error = "";
 
-	if (exists && status.state == ZK_CLIENT_CONNECTED && status.nput_off > 0)
-		errdetail("%s.", error);
-	else if (exists && status.state == ZK_CLIENT_CONNECTED)
+	if (is_connected && MySession.known.client.nput_off == 0)
 		return errdetail("%s", silence_text());
+	if (MySession.client != NULL)
+		error = zklock_client_last_error(MySession.client);
+	if (is_connected)
+		errdetail("%s.", error);
+	else if (error[0] != '\0')
+		errdetail("%s %s.", silence_text(), error);
 	else
-		errdetail(error[0] != '\0' ? "%s %s." : "%s", silence_text(), error);
-	return session_connection_hint(error);
+		errdetail("%s", silence_text());
+	return connection_hint(error);
 }
 
 /* Why there has been no answer. */
 static const char *
 silence_text(void)
 {
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status) || !status.was_connected)
+	if (!session_state_is_granted(&MySession.known))
 		return _("There was no connection to ZooKeeper.");
-	if (status.state != ZK_CLIENT_CONNECTED)
+	if (!zklock_session_is_connected())
 		return _("The connection to ZooKeeper is down.");
 	return _("ZooKeeper has not answered.");
-}
-
-void
-session_describe_loss(const ZkClientStatus *status, const char *error,
-					  char *text, size_t size)
-{
-	if (status->loss == ZK_LOSS_SILENCE)
-		snprintf(text, size,
-				 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
-				 (long long) (status->lost_at - status->suspended_at),
-				 status->session_timeout_ms);
-	else if (status->loss == ZK_LOSS_PROTOCOL)
-		snprintf(text, size,
-				 "What answered after a reconnect is not a usable ZooKeeper server: %s.",
-				 error);
-	else if (status->loss == ZK_LOSS_PROGRAM)
-		snprintf(text, size, "%s.", error);
-	else if (status->loss == ZK_LOSS_DEMAND)
-		snprintf(text, size,
-				 "ZooKeeper demands another kind of authentication: %s.",
-				 error);
-	else if (status->loss < lengthof(loss_texts) &&
-			 loss_texts[status->loss] != NULL)
-		snprintf(text, size, loss_texts[status->loss],
-				 status->session_timeout_ms);
-	else
-		snprintf(text, size, "ZooKeeper ended session 0x%llx.",
-				 (unsigned long long) status->session_id);
-	if ((status->loss == ZK_LOSS_SILENCE || status->loss == ZK_LOSS_EXPIRED) &&
-		error[0] != '\0')
-		snprintf(text + strlen(text), size - strlen(text), " %s.", error);
 }
 
 /*
@@ -304,8 +292,9 @@ raise_denied(const char *doing, const char *znode, const char *code)
 					 "zklock.auth")));
 }
 
-int
-session_connection_hint(const char *error)
+/* Inside ereport(): the errhint() for the library's last words, or for none. */
+static int
+connection_hint(const char *error)
 {
 	if (strstr(error, "\"zklock.ssl_cert_file\" has expired") != NULL)
 		return errhint("Renew that certificate, or set the clock of this machine if it is wrong. zk_check() looks at each server.");

@@ -1,7 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * session_private.h
- *	  The state of the session, for the modules of the family session_*.
+ *	  The one session of this backend, for the modules of the family session*.
+ *
+ * From the top down: session.c (its life), session_interrupt.c, session_wait.c,
+ * session_error.c, session_current.c (which alone moves its state),
+ * session_news.c, session_loss.c, session_settings.c, session_state.c.  Each
+ * calls those behind it, and none ahead of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,69 +17,115 @@
 
 #include "client.h"
 #include "origin.h"
-#include "servers.h"
 #include "session.h"
+#include "session_settings.h"
+#include "session_state.h"
 
-/* What the log and the board know of a session. */
-typedef struct NotedSession
+/* What the next session takes over from those before. */
+typedef struct SessionHeritage
 {
-	ZkClientState state;
-	TimestampTz since;			/* of that; 0: nothing is known yet */
-	int			nconnects;
-	int			nrefused;
-	int			nmoves;
-} NotedSession;
+	int64		connect_deadline;	/* by when the session of a call is to be
+									 * granted */
+	bool		keeps_deadline; /* the next one has that deadline, too: the one
+								 * before was given up to go without an
+								 * identity, or was short */
+	int			nshort;			/* so many in a row were granted, and lost
+								 * within zklock.connect_timeout */
+	bool		is_identity_refused;	/* an ensemble does not take identities:
+										 * it may have digest authentication
+										 * disabled */
+} SessionHeritage;
 
-/* The current session of this backend. */
-typedef struct CurrentSession
+/* The credentials that a session was opened with. */
+typedef enum SessionCredentials
 {
-	ZkClient   *client;			/* NULL: there is none */
-	ZkSessionNumber number;		/* of the last one if there is none */
-	bool		is_given_up;	/* not to be used again: set where an error
-								 * leaves while requests may be outstanding;
-								 * then zklock_session_reap() closes it */
-	bool		is_in_use;		/* locks hang on it */
-	bool		needs_check;	/* it was used since zklock_session_rest() */
-	bool		has_identity;	/* of its own */
-	bool		has_credentials;	/* those of zklock.auth */
-	bool		has_secret;		/* they are one, so not the certificate */
-	Origin		auth_origin;	/* of these credentials */
-	bool		is_kept_away;	/* other servers are set, which its secret
-								 * must not go to: so it was not told */
-	uint64		opened_with;	/* settings() */
-	uint64		told_servers;	/* servers_hash() as it was told last */
-	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
+	SESSION_ANONYMOUS,			/* none */
+	SESSION_IDENTITY,			/* an identity of its own: a random password,
+								 * so that its queue nodes can be handed over
+								 * (contender_watch.c) */
+	SESSION_CERTIFICATE,		/* those of zklock.auth: the certificate */
+	SESSION_SECRET				/* those of zklock.auth: a secret */
+} SessionCredentials;
+
+/* What a session was opened with. */
+typedef struct SessionOpening
+{
+	SessionCredentials credentials;
+	Origin		auth_origin;	/* SECRET: where they come from */
+	uint64		settings;		/* session_settings_hash() */
+	char		chroot[sizeof(session_settings.chroot)];	/* of its servers */
 	Origin		chroot_origin;	/* of the server list that has it */
+} SessionOpening;
+
+/* Which servers it has been told to use, which may change while it lives. */
+typedef struct SessionServers
+{
+	uint64		told;			/* session_settings_hash_servers() then */
+	uint64		nchanges;		/* of the settings, when these were looked at */
+	bool		is_kept_away;	/* other servers are set, which its secret must
+								 * not go to: so it was not told */
 	bool		knows_chosen;	/* it has had servers beside those of the
 								 * configuration that its user may have chosen */
+	int			nmoves_shown;	/* on the board, as the client's nmoves */
+} SessionServers;
 
-	/* Until it is connected for the first time. */
-	int64		connect_deadline;	/* when it is given up */
-	bool		is_retry;		/* the next session has the same deadline: the
-								 * one before it was given up to go without
-								 * an identity, or was short */
+/* The session of this backend. */
+typedef struct CurrentSession
+{
+	ZkSession	known;			/* its state */
+	ZkClient   *client;			/* NULL exactly if that is NONE */
 
-	int64		started_at;		/* valid if number is not 0 */
-	int			nshort;			/* so many in a row were connected, and lost
-								 * within zklock.connect_timeout */
-
-	NotedSession noted;
-	int			nmoves_shown;	/* on the board, as noted.nmoves */
+	/* of the last session, open or not */
+	SessionOpening opening;
+	SessionServers servers;
+	bool		needs_check;	/* it was used since zklock_session_rest() */
 	uint64		ncounted;		/* of its requests, by stat.c */
+
+	SessionHeritage heritage;
+	uint64		statement;		/* how many statements have begun */
 } CurrentSession;
 
-/* The session that was lost last. */
-typedef struct LostSession
-{
-	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
-	TimestampTz broken_at;		/* when the connection broke, and */
-	TimestampTz lost_at;		/* when the session was given up; not earlier */
-	uint64		noticed_in;		/* which statement; see session.c */
-	char		text[512];		/* why, in words */
-} LostSession;
-
 extern CurrentSession MySession;
-extern LostSession LastLoss;
+
+/* ---- moving the state: session_current.c ---- */
+
+/* There is a session from now on, with that client. */
+extern void session_begin(ZkClient *client);
+
+/* It is not to be used again. */
+extern void session_give_up(void);
+
+/* It is over for this process: the client is the caller's to close. */
+extern ZkClient *session_end(void);
+
+/* ---- what is told of it: session_news.c.  Never raises, never waits. ---- */
+
+/* A new session begins, of which nothing was told. */
+extern void session_news_begin(void);
+
+/* If anything has changed, tell the board, the counters and the log. */
+extern void session_news_tell(const ZkSession *session, ZkClient *client);
+
+/* For developers: its state was that, and is another one now. */
+extern void session_news_trace(const ZkSession *session, ZkClient *client,
+							   ZkSessionState before);
+
+/* ---- the loss: session_loss.c.  Never raises. ---- */
+
+/*
+ * Keep the circumstances of a loss, once, for messages to come.  error is the
+ * client's last one.
+ */
+extern void session_loss_note(const ZkSession *session, uint64 statement,
+							  const char *error);
+
+/* Why that session was lost which was lost last, in a sentence. */
+extern const char *session_loss_text(void);
+
+/* In which statement that was noticed. */
+extern uint64 session_loss_noticed_in(void);
+
+/* ---- waits: session_wait.c ---- */
 
 /*
  * Wait until that protocol_now(), without a session.  Raises on cancel
@@ -82,25 +133,23 @@ extern LostSession LastLoss;
  */
 extern void session_sleep(int64 until);
 
-/* If its state has changed, tell the board, the counters and the log. */
-extern void session_note_state(const ZkClientStatus *status);
+/* ---- errors: session_error.c ---- */
 
 /*
- * Raise for a lost session that there is no point in replacing; give it up.
+ * Raise what it is that the session is over, before it was granted or for
+ * good; it is given up.
  */
-extern void session_raise_if_lost(const ZkClientStatus *status);
-
-/* Keep the circumstances of a loss, once, for messages to come. */
-extern void session_note_loss(const ZkClientStatus *status);
-
-/* How the session of that status was lost, in a sentence. */
-extern void session_describe_loss(const ZkClientStatus *status,
-								  const char *error, char *text, size_t size);
+pg_noreturn extern void session_raise_over(void);
 
 /* Raise 08001 for a first connection that took too long, and give it up. */
 pg_noreturn extern void session_raise_not_connected(void);
 
-/* Inside ereport(): the errhint() for the library's last words, or for none. */
-extern int	session_connection_hint(const char *error);
+/* ---- interrupts: session_interrupt.c ---- */
+
+/* What the session has sent is known from now on, also without it. */
+extern void session_interrupt_note(void);
+
+/* A statement begins: see zklock_session_begin_statement(). */
+extern void session_interrupt_begin_statement(void);
 
 #endif							/* ZKLOCK_SESSION_PRIVATE_H */

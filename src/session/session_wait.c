@@ -24,6 +24,7 @@ static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
+static void sleep_until(int64 wake_at, ZkWaitReason reason);
 static bool is_undone(void);
 static bool has_watch_news(void);
 static uint32 wait_event_of(ZkWaitReason reason);
@@ -31,15 +32,14 @@ static uint32 wait_event_of(ZkWaitReason reason);
 void
 zklock_session_await_contact(int64 deadline)
 {
-	ZkClientStatus status;
+	int64		until = protocol_now() + 1 +
+		contact_delay_ms(zklock_session_timeout_ms());
 
-	if (!zklock_session_status(&status))
+	if (MySession.client == NULL)
 		return;
 
 	/* the caller looks what time it is, and whether the session is there */
-	(void) wait_for(NULL, NULL, Min(deadline, protocol_now() + 1 +
-									contact_delay_ms(status.session_timeout_ms)),
-					ZK_WAITING_TO_COMMIT);
+	(void) wait_for(NULL, NULL, Min(deadline, until), ZK_WAITING_TO_COMMIT);
 }
 
 const ZkReply *
@@ -75,15 +75,6 @@ zklock_session_can_answer(void)
 	return zklock_session_is_connected() && is_undone();
 }
 
-bool
-zklock_session_is_connected(void)
-{
-	ZkClientStatus status;
-
-	return zklock_session_status(&status) &&
-		status.state == ZK_CLIENT_CONNECTED;
-}
-
 /* The loop below needs a session; nothing but a latch is left without one. */
 void
 session_sleep(int64 until)
@@ -109,6 +100,10 @@ session_sleep(int64 until)
  * Wait for a request's reply; with request NULL until is_over() says so, or
  * if that is NULL, too, for time to pass.
  *
+ * Each turn begins with a look at the session, and all that the turn decides
+ * it decides by what was there then.  Whatever comes later makes the
+ * descriptor readable, which ends the wait below.
+ *
  * The order matters: a reply that is there is taken even if a cancel came at
  * the same time (the caller's next wait sees it); then interrupts win over
  * our own reasons to end.
@@ -117,67 +112,54 @@ static ZkWaitEnd
 wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		 ZkWaitReason reason)
 {
+	const ZkSession *session = &MySession.known;
+
 	Assert(MySession.client != NULL);
 	zklock_client_flush(MySession.client);
 	for (;;)
 	{
-		ZkClientStatus status;
-		int			events;
-		int64		wake_at = deadline;
-		uint64		progress = zklock_client_progress(MySession.client);
-		bool		is_there = (request != NULL &&
-								zklock_client_reply(request) != NULL) ||
-			(is_over != NULL && is_over());
-
-		if (!is_there)
-			CHECK_FOR_INTERRUPTS();
-		(void) zklock_session_status(&status);	/* there is one, see above */
-		session_note_state(&status);
-		if (is_there)
+		zklock_session_attend();
+		if ((request != NULL && zklock_client_reply(request) != NULL) ||
+			(is_over != NULL && is_over()))
 			return ZK_WAIT_OVER;
-		if (status.state == ZK_CLIENT_LOST)
+		CHECK_FOR_INTERRUPTS();
+		if (session_state_is_over(session))
 		{
-			/* another session would be refused, too */
-			if (!MySession.is_given_up &&
-				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
-				 status.loss == ZK_LOSS_DEMAND ||
-				 status.loss == ZK_LOSS_PROTOCOL))
-				session_raise_if_lost(&status);
+			if (session_state_is_hopeless(session))
+				session_raise_over();
 			return ZK_WAIT_LOST;
 		}
-		if (status.now >= deadline)
+		if (session->client.now >= deadline)
 			return ZK_WAIT_TIMEOUT;
-		if (!status.was_connected)
-		{
-			if (status.now >= MySession.connect_deadline)
-				session_raise_not_connected();
-			wake_at = Min(wake_at, MySession.connect_deadline);
-		}
-		if (status.state == ZK_CLIENT_SUSPENDED ||
-			status.state == ZK_CLIENT_CONNECTED)
-			wake_at = Min(wake_at, status.lost_deadline);
-
-		/*
-		 * What was called above may have read a message from the program
-		 * that is_over() has not seen, and the descriptor will not become
-		 * readable for it again.
-		 */
-		if (zklock_client_progress(MySession.client) != progress)
-			continue;
-
-		/* a snapshot that was taken to read catalogs would hold back vacuum */
-		InvalidateCatalogSnapshotConditionally();
-		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
-								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								   zklock_client_fd(MySession.client),
-								   Max(Min(wake_at - status.now, INT_MAX / 2), 0),
-								   wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
-												 reason : ZK_WAITING_TO_CONNECT));
-		if ((events & WL_LATCH_SET) != 0)
-			ResetLatch(MyLatch);
-		if ((events & WL_SOCKET_READABLE) != 0)
-			zklock_client_receive(MySession.client);
+		if (session->state == SESSION_OPENING &&
+			session->client.now >= session->connect_deadline)
+			session_raise_not_connected();
+		sleep_until(session_state_wake_at(session, deadline), reason);
 	}
+}
+
+/* Sleep until then, or until there is news or something else to look at. */
+static void
+sleep_until(int64 wake_at, ZkWaitReason reason)
+{
+	const ZkSession *session = &MySession.known;
+	int64		left_ms = wake_at - session->client.now;
+	int			events;
+
+	if (!session_state_is_connected(session))
+		reason = ZK_WAITING_TO_CONNECT;
+
+	/* a snapshot that was taken to read catalogs would hold back vacuum */
+	InvalidateCatalogSnapshotConditionally();
+	events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
+							   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							   zklock_client_fd(MySession.client),
+							   Max(Min(left_ms, INT_MAX / 2), 0),
+							   wait_event_of(reason));
+	if ((events & WL_LATCH_SET) != 0)
+		ResetLatch(MyLatch);
+	if ((events & WL_SOCKET_READABLE) != 0)
+		zklock_client_receive(MySession.client);
 }
 
 /* Has everything that was withdrawn been undone? */

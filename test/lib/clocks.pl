@@ -79,8 +79,8 @@ lock_table.c post the date of a proof, in a view
 place.c zklock_place_note_grant since when, in a view
 queue.c take_child since when, and until when, in a view
 recall.c describe_request when it was asked for, in a message
-session.c session_note_loss when it was lost, in a message
-session.c state_since since when, in a view
+session_loss.c session_loss_note when it was lost, in a message
+session_news.c state_since since when, in a view
 stat.c make_entry since when, in a view
 stat.c zklock_stat_reset since when, in a view
 write_bound.c zklock_write_bound_make_memory since when, in a view

@@ -10,7 +10,7 @@
 #   the header of its own family (contender_private.h for contender.c and contender_watch.c);
 # - a private header is its family's alone;
 # - no circle of includes; no two files of one name;
-# - which session it is, session.c decides: only its family and the client's know client.h;
+# - which session it is, the family session* decides: only it and client.c know client.h;
 # - what ZooKeeper must log is sent by write.c alone, which counts it. Deletes are not.
 # Usage: layers.pl SOURCE-TREE
 
@@ -21,7 +21,7 @@ use List::Util qw(uniq);
 my $top = shift;
 # Modules of SQL functions that are called like a family, and are none of it.
 my %is_alone = map { $_ => 1 } qw(lock_set recall_ask);
-my %knows_client = map { $_ => 1 } qw(session session_wait session_error client);
+my $knows_client = qr/^(?:session|client)(?:_|$)/;
 
 my @findings;
 my $makefile = contents("$top/Makefile");
@@ -89,7 +89,7 @@ sub check_includes ($file, $module)
 	{
 		my ($other) = $header =~ /^(\w+)\./;
 		push @findings, "$file includes $header, which is the session's"
-		  if $other eq 'client' && !$knows_client{ $module =~ s/_private$//r };
+		  if $other eq 'client' && $module !~ $knows_client;
 		next if $other =~ /^\Q$family\E(?:_|$)/;
 		push @findings, "$file includes $header, which is another family's"
 		  if $other =~ /_private$/;

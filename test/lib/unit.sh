@@ -33,6 +33,7 @@ unit_sources() {
 			needs=(protocol servers)
 			libraries=(-lssl -lcrypto -ldl)
 			;;
+		session_state) needs=(contact) ;;
 		recipe) needs=(recipe_name recipe_node foreign) ;;
 	esac
 	sources_of "$module" "${needs[@]}"

@@ -357,6 +357,14 @@ read_reply(const ZkReply *reply)
 		checksum += (unsigned char) reply->data[i];
 }
 
+/* Look at the session: what is asked after that is answered by what was there. */
+static ZkClientStatus
+look_at(ZkClient *client)
+{
+	zklock_client_look(client);
+	return *zklock_client_status(client);
+}
+
 /* Look at every request; how many have no answer yet? */
 static int
 read_replies(Player *player)
@@ -382,9 +390,8 @@ read_replies(Player *player)
 static bool
 has_settled(Player *player)
 {
-	ZkClientStatus status;
+	ZkClientStatus status = look_at(player->client);
 
-	zklock_client_status(player->client, &status);
 	if (status.state == ZK_CLIENT_LOST)
 		return true;
 	/*
@@ -406,7 +413,7 @@ wait_for_news(void)
 		ZkClientStatus status;
 
 		/* one that is over is readable for ever */
-		zklock_client_status(players[i].client, &status);
+		status = look_at(players[i].client);
 		zklock_client_flush(players[i].client);
 		polled[i].fd = status.state == ZK_CLIENT_LOST ? -1 :
 			zklock_client_fd(players[i].client);
@@ -435,8 +442,7 @@ play(int64_t until, bool is_silent)
 			int64_t		now = protocol_now();
 			ZkClientStatus status;
 
-			zklock_client_status(player->client, &status);
-			zklock_client_watch_news(player->client);
+			status = look_at(player->client);
 			is_over &= (player->nleft == 0 && !is_silent) ||
 				status.state == ZK_CLIENT_LOST;
 			if (player->nleft == 0 ||
@@ -551,7 +557,7 @@ settle(void)
 
 		if (has_settled(&players[i]))
 			continue;
-		zklock_client_status(players[i].client, &status);
+		status = look_at(players[i].client);
 		broken("a session in state %d waits for %d requests, %d refused%s, %d answers",
 			   (int) status.state, status.npending, status.nrefused,
 			   zklock_client_is_undone(players[i].client) ? "" : ", some withdrawn",

@@ -43,6 +43,14 @@ static char top[64];			/* parent of all nodes of this run */
 #define CLIENTS_MAX 32
 static ZkClient *clients[CLIENTS_MAX];
 
+/* Look at the session: what is asked after that is answered by what was there. */
+static ZkClientStatus
+look_at(ZkClient *client)
+{
+	zklock_client_look(client);
+	return *zklock_client_status(client);
+}
+
 /*
  * Wait for news, or a moment for what comes without; false when the deadline
  * has passed.
@@ -109,7 +117,7 @@ close_client(ZkClient *client)
 	for (int i = 0; i < CLIENTS_MAX; i++)
 		if (clients[i] == client)
 			clients[i] = NULL;
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	zklock_client_close(client, 0);
 	while (status.program_pid > 0 && kill(status.program_pid, 0) == 0 &&
 		   protocol_now() < deadline)
@@ -130,7 +138,7 @@ await_state(ZkClient *client, ZkClientState state)
 	ZkClientStatus status;
 
 	do
-		zklock_client_status(client, &status);
+		status = look_at(client);
 	while (status.state != state && status.state != ZK_CLIENT_LOST &&
 		   wait_for_news(deadline));
 	return status;
@@ -214,7 +222,7 @@ await_silence(ZkClient *client)
 	ZkClientStatus status;
 
 	do
-		zklock_client_status(client, &status);
+		status = look_at(client);
 	while (status.npending > 0 && protocol_now() < deadline &&
 		   poll(NULL, 0, 2) == 0);
 	return status.npending == 0;
@@ -252,7 +260,7 @@ test_requests(ZkClient *client)
 	ok(reply != NULL && reply->result == ZK_OK,
 	   "the create is answered before the list");
 	snprintf(node, sizeof(node), "%s", reply->path);
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	ok(reply->czxid > 0 && reply->ephemeral_owner == status.session_id,
 	   "token and owner come with the create");
 	ok(reply->proof.boot_ms > 0 && reply->proof.wall_ms > 0 &&
@@ -293,7 +301,7 @@ test_proof(ZkClient *client)
 	int64_t		written_at = 0;
 	int			delay_ms;
 
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	delay_ms = contact_delay_ms(status.session_timeout_ms);
 	for (int attempt = 0; attempt < 10 && proof.boot_ms == 0; attempt++)
 	{
@@ -588,6 +596,7 @@ test_leave(ZkClient *client)
 		zklock_client_end_many(client);
 		ok(await_silence(client), "it is over");
 		ok(zklock_client_is_undone(client), "and not awaited any more");
+		look_at(client);
 		gone = zklock_client_take_gone(client);
 		is_int(i > 0, gone != NULL, i > 0 ? "it was gone" : "it was there");
 		if (gone != NULL)
@@ -689,11 +698,13 @@ test_failures(void)
 	/* port 1 of the loopback device: nobody listens */
 	client = open_client("127.0.0.1:1");
 	do
+	{
+		look_at(client);
 		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
-	while (error[0] == '\0' && wait_for_news(deadline));
+	} while (error[0] == '\0' && wait_for_news(deadline));
 	ok(strstr(error, "refused") != NULL, "a refused connection is named: %s",
 	   error);
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	ok(!status.was_connected, "and is no connection");
 	close_client(client);
 
@@ -766,7 +777,7 @@ test_killed_program(ZkClient *client)
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(other, path, ZK_EPHEMERAL,
 											  NULL, 0)), "a node");
-		zklock_client_status(other, &status);
+		status = look_at(other);
 		zklock_client_interrupt_on_loss(other, i != 1);
 		is_int(ZK_OK, result_of(zklock_client_read(other, ZK_GET_AND_WATCH, path)), "which is watched");
 		began = protocol_now();
@@ -774,7 +785,7 @@ test_killed_program(ZkClient *client)
 		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
 		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
 		ok(await_reaped(status.program_pid), "no zombie stays");
-		zklock_client_status(other, &status);
+		status = look_at(other);
 		is_int(0, status.program_pid, "there is no program any more");
 		is_int(ZK_WATCH_LOOK_AGAIN, zklock_client_watch_news(other), "nor is anything watched");
 		get = zklock_client_read(other, ZK_GET, path);
@@ -805,10 +816,10 @@ test_stopped_program(ZkClient *client)
 	is_int(ZK_OK,
 		   result_of(zklock_client_create(other, path, ZK_EPHEMERAL, NULL, 0)),
 		   "a node");
-	zklock_client_status(other, &status);
+	status = look_at(other);
 	kill(status.program_pid, SIGSTOP);
 	do
-		zklock_client_status(other, &lost);
+		lost = look_at(other);
 	while (lost.state != ZK_CLIENT_LOST && wait_for_news(began + PATIENCE_MS));
 	is_int(ZK_LOSS_PROGRAM, lost.loss, "a program that stands still is lost");
 	ok(protocol_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
@@ -835,7 +846,7 @@ test_full_socket(ZkClient *client)
 	int			program;
 
 	make_parent(client, parent, sizeof(parent), "full");
-	zklock_client_status(other, &status);
+	status = look_at(other);
 	program = status.program_pid;
 	snprintf(path, sizeof(path), "%s/%01000d", parent, 0);
 	kill(program, SIGSTOP);
@@ -856,7 +867,7 @@ test_full_socket(ZkClient *client)
 		zklock_client_delete(other, path);
 	ok(protocol_now() - began < 5000,
 	   "a program that does not read is not waited for for long");
-	zklock_client_status(other, &status);
+	status = look_at(other);
 	is_int(ZK_LOSS_PROGRAM, status.loss, "it is given up");
 	kill(program, SIGCONT);
 	close_client(other);
@@ -880,7 +891,7 @@ test_manners(void)
 
 	sigaction(SIGCHLD, NULL, &handler);
 	ok((handler.sa_flags & SA_RESTART) != 0, "a call that SIGCHLD interrupts goes on");
-	zklock_client_status(other, &status);
+	status = look_at(other);
 	zklock_client_interrupt_on_loss(other, true);
 	nsignals = 0;
 	child = fork();
@@ -908,7 +919,7 @@ test_manners(void)
 
 	/* somebody has taken the handler away when it dies */
 	other = open_connected();
-	zklock_client_status(other, &status);
+	status = look_at(other);
 	handler.sa_handler = SIG_DFL;
 	sigaction(SIGCHLD, &handler, NULL);
 	kill(status.program_pid, SIGKILL);
@@ -1046,7 +1057,7 @@ await_undone(ZkClient *client)
 	ZkClientStatus status;
 
 	do
-		zklock_client_status(client, &status);
+		status = look_at(client);
 	while ((!zklock_client_is_undone(client) || status.npending > 0 || status.nrefused > 0) &&
 		   status.state == ZK_CLIENT_CONNECTED && wait_for_news(deadline));
 	return zklock_client_is_undone(client) && status.npending == 0 && status.nrefused == 0 &&
@@ -1197,7 +1208,7 @@ test_short_connections(void)
 	{
 		ask_at(client, &server);
 		poll(NULL, 0, 20);
-		zklock_client_status(client, &status);
+		status = look_at(client);
 	}
 	while (protocol_now() - began < 3500 && status.state == ZK_CLIENT_CONNECTED);
 	is_int(ZK_CLIENT_CONNECTED, status.state, "the session stays");
@@ -1263,7 +1274,7 @@ test_lost_answer(void)
 	char	   *end = list + sizeof(count);
 
 	zklock_client_withdraw(begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got));
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	is_int(1, status.nconnects, "it was connected once");
 	ok(fake_grant(&server, SESSION_TIMEOUT_MS), "and again");
 	got = fake_await(&server, FAKE_LIST);
@@ -1283,7 +1294,7 @@ test_lost_answer(void)
 		fake_answer(&server, &got, 0, NULL, 0);
 	}
 	ok(await_undone(client), "then it is over");
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	is_int(2, status.nconnects, "two connections were made");
 	end_with(client, &server);
 }
@@ -1329,7 +1340,7 @@ test_refused_delete(void)
 		if (i > 0)
 			continue;
 		do
-			zklock_client_status(client, &status);
+			status = look_at(client);
 		while (status.nrefused == 0 && wait_for_news(deadline));
 		is_int(1, status.nrefused, "it counts as refused");
 		is_int(1, status.npending, "and as under way");
@@ -1387,7 +1398,7 @@ test_two_answers(void)
 	send(server.fd, bytes, (size_t) (fake_put(fake_put(bytes, &asked, FAKE_NO_NODE, NULL, 0),
 											  &got, FAKE_NO_NODE, NULL, 0) - bytes), MSG_NOSIGNAL);
 	await_reply(get);
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	is_int(ZK_CLIENT_CONNECTED, status.state, "two answers at once are told before there is other news");
 	end_with(client, &server);
 }
@@ -1408,7 +1419,7 @@ test_way_out(void)
 		FakeRequest got;
 		ZkClientStatus status;
 
-		zklock_client_status(client, &status);
+		status = look_at(client);
 		zklock_client_read(client, ZK_GET, "/a");
 		zklock_client_flush(client);
 		got = fake_await(&server, FAKE_GET);

@@ -1063,6 +1063,14 @@ ignore_signal(int number)
 	(void) number;
 }
 
+/* Look at the session: what is asked after that is answered by what was there. */
+static ZkClientStatus
+look_at(ZkClient *client)
+{
+	zklock_client_look(client);
+	return *zklock_client_status(client);
+}
+
 /* Everything that a client can do, with that program for a session. */
 static int64_t
 use_client(const char *program, int number)
@@ -1094,8 +1102,7 @@ use_client(const char *program, int number)
 
 		poll(&readable, 1, 5);
 		zklock_client_receive(client);
-		zklock_client_status(client, &status);
-		zklock_client_watch_news(client);
+		status = look_at(client);
 		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
 		for (int i = 0; i < 12; i++)
 		{
@@ -1271,9 +1278,13 @@ await_words(ZkClient *client, const char *before)
 {
 	int64_t		deadline = protocol_now() + PATIENCE_MS;
 
+	look_at(client);
 	while (strcmp(zklock_client_last_error(client), before) == 0 &&
 		   protocol_now() < deadline)
+	{
 		poll(&(struct pollfd) {zklock_client_fd(client), POLLIN, 0}, 1, 50);
+		look_at(client);
+	}
 	return zklock_client_last_error(client);
 }
 
@@ -1319,7 +1330,7 @@ test_watch_news(void)
 		zklock_client_flush(client);
 		is_str(rows[i].end, await_words(client, "played"), "and of the watch the program knows");
 		reply = zklock_client_reply(watched);
-		zklock_client_status(client, &status);
+		status = look_at(client);
 		ok(reply->proof.boot_ms <= status.now && reply->nbelow == 0 &&
 		   reply->proof.wall_ms <= protocol_moment().wall_ms,
 		   "no proof is from the future, and less than no children are none");
@@ -1365,12 +1376,12 @@ test_start_and_end(void)
 		int			pid;
 
 		client = open_telling(i == 0 ? "x" : "y");
-		zklock_client_status(client, &status);
+		status = look_at(client);
 		pid = status.program_pid;
 		await_words(client, "");
 		deadline = protocol_now() + PATIENCE_MS;
 		do
-			zklock_client_status(client, &status);
+			status = look_at(client);
 		while (status.state != ZK_CLIENT_LOST && protocol_now() < deadline && poll(NULL, 0, 5) == 0);
 		is_int(i == 0 ? ZK_LOSS_EXPIRED : ZK_LOSS_PROGRAM, status.loss, "a loss that only the page tells");
 		while (kill(pid, 0) == 0 && protocol_now() < deadline)
@@ -1393,7 +1404,7 @@ test_start_and_end(void)
 	poll(&(struct pollfd) {zklock_client_fd(client), POLLHUP, 0}, 1, PATIENCE_MS);
 	poll(&(struct pollfd) {zklock_client_fd(client), 0, 0}, 1, PATIENCE_MS);
 	zklock_client_flush(client);
-	zklock_client_status(client, &status);
+	status = look_at(client);
 	is_int(ZK_LOSS_RESOLVE, status.loss, "what it has said before it ended is heard by who sends something");
 	zklock_client_close(client, PATIENCE_MS);
 	unlink(program_path());

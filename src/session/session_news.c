@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_news.c
+ *	  What is told of this backend's session as it changes: to the board, to the
+ *	  counters, and to the server's log.
+ *
+ * A backend looks at its session while it waits and at the end of its
+ * statements.  So an idle backend reports late what has happened.
+ *
+ * The one rule: nothing here raises or waits, for it is called at the end of
+ * transactions, too.  A message would look for interrupts, so these are held.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "session_private.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "board.h"
+#include "stat.h"
+
+/* What was told last, of the current session. */
+typedef struct Told
+{
+	ZkClientState state;
+	TimestampTz since;			/* of that; 0: nothing was told yet */
+	int			nconnects;
+	int			nrefused;
+	int			nmoves;
+} Told;
+
+static Told told;
+
+static void count_news(const ZkSession *session, const Told *before);
+static TimestampTz state_since(const ZkClientStatus *status);
+static void log_notes(const ZkClientStatus *status, ZkClient *client);
+static void log_refusal(const ZkClientStatus *status, const char *error);
+static void log_move(const ZkClientStatus *status, const char *said);
+static void log_news(const ZkSession *session, const Told *before,
+					 const char *error);
+static void log_reconnect(const ZkClientStatus *status, const Told *before,
+						  const char *error);
+
+void
+session_news_begin(void)
+{
+	told = (Told) {0};
+}
+
+void
+session_news_tell(const ZkSession *session, ZkClient *client)
+{
+	const ZkClientStatus *status = &session->client;
+	Told		before = told;
+
+	told.nrefused = status->nrefused;
+	told.nmoves = status->nmoves;
+	HOLD_INTERRUPTS();
+	log_notes(status, client);
+	if (status->nmoves != before.nmoves && zklock_board_is_concerned())
+		log_move(status, zklock_client_said_of_move(client));
+	if (status->nmoves != before.nmoves)
+		elog(DEBUG1, "zklock: session 0x%llx: other servers were set, outcome %d",
+			 (unsigned long long) status->session_id, (int) status->move);
+	if (status->nrefused > 0 && before.nrefused == 0)
+		log_refusal(status, zklock_client_last_error(client));
+	if (before.since == 0 || before.state != status->state ||
+		before.nconnects != status->nconnects)
+	{
+		told.state = status->state;
+		told.nconnects = status->nconnects;
+		told.since = state_since(status);
+		zklock_board_put_session(session->number, status, told.since);
+		count_news(session, &before);
+		if (session_state_is_granted(session) &&
+			(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
+			log_news(session, &before, zklock_client_last_error(client));
+	}
+	RESUME_INTERRUPTS();
+}
+
+static void
+count_news(const ZkSession *session, const Told *before)
+{
+	int			nconnects = session->client.nconnects;
+
+	if (before->nconnects == 0 && nconnects > 0)
+		zklock_stat_count(ZK_STAT_SESSION);
+	if (nconnects > Max(before->nconnects, 1))
+		zklock_stat_add(ZK_STAT_RECONNECT,
+						nconnects - Max(before->nconnects, 1));
+	if (session_state_is_loss(session) && before->state != ZK_CLIENT_LOST)
+		zklock_stat_count(ZK_STAT_LOSS);
+}
+
+/* Since when it is in its state, as far as that is known. */
+static TimestampTz
+state_since(const ZkClientStatus *status)
+{
+	int64		now = protocol_now();
+	int64		since = now;
+
+	if (status->state == ZK_CLIENT_SUSPENDED)
+		since = status->suspended_at;
+	else if (status->state == ZK_CLIENT_LOST)
+		since = status->lost_at;
+	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), since - now);
+}
+
+/* ---------------------------------------------------------------------
+ * The log, for the person on call.  To the log alone: a client may not read,
+ * and whoever waits for that may be letting go of locks.
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Something that is released blocks others all the same: a line for the first
+ * one, until all are gone.
+ */
+static void
+log_refusal(const ZkClientStatus *status, const char *error)
+{
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("ZooKeeper refuses to let go of what session 0x%llx has released",
+					(unsigned long long) status->session_id),
+			 errdetail("%s.", error),
+			 errhint("It is repeated until it is done; when all else is released, the session is ended after its timeout, and its znodes go with it. See the ACL of the znode above."),
+			 errhidestmt(true), errhidecontext(true)));
+}
+
+/*
+ * Other servers were set, and the session cannot use them: whoever turns off
+ * the ones of before would end it.
+ */
+static void
+log_move(const ZkClientStatus *status, const char *said)
+{
+	unsigned long long id = status->session_id;
+
+	switch (status->move)
+	{
+		case ZK_MOVE_UNKNOWN:
+			ereport(LOG_SERVER_ONLY,
+					(errmsg("the servers in \"zklock.servers\" do not know ZooKeeper session 0x%llx, which stays with those of before",
+							id),
+					 errdetail("Server \"%s\" says so: it is of another ensemble.", said),
+					 errhint("Until it has released its locks the session needs the servers of before. New sessions use the new ones."),
+					 errhidestmt(true), errhidecontext(true)));
+			break;
+		case ZK_MOVE_TLS:
+			ereport(LOG_SERVER_ONLY,
+					(errmsg("ZooKeeper session 0x%llx stays with the servers and the TLS of before",
+							id),
+					 errdetail("TLS cannot be had as the settings say now: %s.", said),
+					 errhint("Correct the settings \"zklock.ssl...\" or their files, and reload."),
+					 errhidestmt(true), errhidecontext(true)));
+			break;
+		case ZK_MOVE_SILENT:
+			ereport(LOG_SERVER_ONLY,
+					(errmsg("ZooKeeper session 0x%llx stays with the servers of before until one of those in \"zklock.servers\" answers",
+							id),
+					 errdetail("%s.", said),
+					 errhint("They are tried again and again. Check the setting, and run zk_check(false)."),
+					 errhidestmt(true), errhidecontext(true)));
+			break;
+		case ZK_MOVE_NONE:
+		case ZK_MOVE_DONE:
+			break;
+	}
+}
+
+/* A line about a session on which locks hang. */
+static void
+log_news(const ZkSession *session, const Told *before, const char *error)
+{
+	const ZkClientStatus *status = &session->client;
+	unsigned long long id = status->session_id;
+
+	if (status->state == ZK_CLIENT_SUSPENDED)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
+						id, status->server),
+				 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (session_state_is_loss(session))
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
+						id),
+				 errdetail("%s", session_loss_text()),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (status->state == ZK_CLIENT_CONNECTED &&
+			 status->nconnects > Max(before->nconnects, 1))
+		log_reconnect(status, before, error);
+}
+
+static void
+log_reconnect(const ZkClientStatus *status, const Told *before,
+			  const char *error)
+{
+	bool		was_suspended = before->state == ZK_CLIENT_SUSPENDED;
+	bool		lacks_file = strstr(error, "Could not load file") != NULL;
+
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
+					(unsigned long long) status->session_id, status->server),
+			 was_suspended ?
+			 errdetail("It had no connection since %s.",
+					   timestamptz_to_str(before->since)) :
+			 errdetail("Its locks are kept."),
+			 lacks_file ?
+			 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
+			 errhidestmt(true), errhidecontext(true)));
+}
+
+/* ---------------------------------------------------------------------
+ * For developers
+ * ---------------------------------------------------------------------
+ */
+
+/* What the session's program has said for the log since the last look. */
+static void
+log_notes(const ZkClientStatus *status, ZkClient *client)
+{
+	const char *note;
+
+	while ((note = zklock_client_take_note(client)) != NULL)
+		ereport(DEBUG1,
+				(errmsg_internal("zklock: program of session 0x%llx: %s",
+								 (unsigned long long) status->session_id, note),
+				 errhidestmt(true), errhidecontext(true)));
+}
+
+void
+session_news_trace(const ZkSession *session, ZkClient *client,
+				   ZkSessionState before)
+{
+	const ZkClientStatus *status = &session->client;
+	char		why[640] = "";
+
+	if (!message_level_is_interesting(DEBUG1))
+		return;
+	switch (session->state)
+	{
+		case SESSION_OPENING:
+			snprintf(why, sizeof(why), ": asked for, with a session timeout of %d ms",
+					 session_settings.session_timeout);
+			break;
+		case SESSION_CONNECTED:
+			snprintf(why, sizeof(why), ": to server \"%s\", with a session timeout of %d ms",
+					 status->server, status->session_timeout_ms);
+			break;
+		case SESSION_SUSPENDED:
+			snprintf(why, sizeof(why), ": no connection to server \"%s\" for %lld ms",
+					 status->server,
+					 (long long) (status->now - status->suspended_at));
+			break;
+		case SESSION_LOST:
+			snprintf(why, sizeof(why), ": reason %d, %s", (int) status->loss,
+					 session_loss_text());
+			break;
+		case SESSION_FAILED:
+			snprintf(why, sizeof(why), ": reason %d, %s", (int) status->loss,
+					 zklock_client_last_error(client));
+			break;
+		case SESSION_GIVEN_UP:
+		case SESSION_NONE:
+			break;
+	}
+	HOLD_INTERRUPTS();
+	ereport(DEBUG1,
+			(errmsg_internal("zklock: session %llu, 0x%llx, from state \"%s\" to \"%s\"%s",
+							 (unsigned long long) session->number,
+							 (unsigned long long) session_state_id(session),
+							 session_state_name(before),
+							 session_state_name(session->state), why),
+			 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
+}
