@@ -194,17 +194,21 @@ OBJS = \
 PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
 	src/program/program_main.o \
+	src/program/program_ask.o \
+	src/program/program_command.o \
+	src/program/program_move.o \
+	src/program/program_pulse.o \
+	src/program/program_idle.o \
+	src/program/program_follow.o \
+	src/program/program_step.o \
+	src/program/program_library.o \
+	src/program/program_request.o \
 	src/program/program_session.o \
+	src/program/program_code.o \
+	src/program/program_names.o \
+	src/program/program_tls.o \
 	src/program/program_backend.o \
 	src/program/program_time.o \
-	src/program/program_names.o \
-	src/program/program_request.o \
-	src/program/program_step.o \
-	src/program/program_code.o \
-	src/program/program_move.o \
-	src/program/program_follow.o \
-	src/program/program_ask.o \
-	src/program/program_tls.o \
 	src/common/settings_page.o \
 	src/common/protocol.o \
 	src/common/answer.o \

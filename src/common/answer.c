@@ -33,7 +33,7 @@ typedef enum AnswerColumn
  * The results.
  *
  * NOT_EXECUTED is not told before the request was asked again for a session
- * timeout (request_put_off()).
+ * timeout (put_off() of program_step.c).
  *
  * A create that FAILED is not believed: errors that we do not know are FAILED,
  * too.  A create that is given up or withdrawn as NOT_EXECUTED is not believed

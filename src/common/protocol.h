@@ -93,7 +93,7 @@ typedef enum FrameKind
 #define NOTES_MAX 32
 
 /*
- * What is asked of the server: the rows of the table in program_step.c.  A
+ * What is asked of the server: the rows of the table in program_library.c.  A
  * SET, DELETE or LEAVE without a number (id 0) is one whose reply nobody waits
  * for: it is repeated until it is confirmed (answer.h).  So is a LEAVE with a
  * number, whose reply says whether the node was there when it was left.

@@ -7,26 +7,36 @@
  * single-threaded client: one loop, one thread, no lock.  It ends with its
  * backend, and the session with it.
  *
+ * Each of its modules calls only those below it (test/lib/circles.pl):
+ *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
- *	program_backend.c	the program's end of the channel
- *	program_time.c		when something is to be done next
  *	program_ask.c		the other mode, without a session: asking servers
+ *	program_command.c	what the backend asks for, frame by frame
+ *	program_move.c		other servers, while the session lives
+ *	program_pulse.c		heartbeats, and what else it asks by itself
+ *	program_idle.c		does anything depend on the session?
+ *	program_follow.c	what is watched: for the wait, and for kept locks
+ *	program_step.c		the steps of requests, and what follows (program_request.h)
+ *	program_library.c	a step in the library's terms
+ *	program_request.c	the requests, and where each stands
+ *	program_session.c	the handle and the states of the session
+ *	program_code.c		what ZooKeeper's codes mean
+ *	program_names.c		look-ups of the servers' names (program_names.h)
  *	program_tls.c		connections, with TLS or without (program_tls.h)
  *	program_openssl.c	TLS itself, a module that is loaded when it is wanted
- *	program_session.c	the handle and the states of the session
- *	program_names.c		look-ups of the servers' names (program_names.h)
- *	program_request.c	requests: sending, answers, undoing
- *	program_step.c		the steps of requests
- *	program_code.c		what ZooKeeper's codes mean
- *	program_follow.c	the wait, and kept locks: what is watched for them
- *	program_move.c		other servers, while the session lives
+ *	program_backend.c	the program's end of the channel
+ *	program_time.c		when something is to be done next
+ *
+ * The library calls back: completions come with the request that they are for,
+ * which has the function that goes on (answered); events of watched paths go to
+ * the function that the session has for them (watcher).
  *
  * No module of another family calls the ZooKeeper library.  Its traps, found by
  * experiment with release 3.8.0, have numbers that the comments refer to:
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)
  *	R4	no close with requests outstanding: the server may never see the close
- *	R6	transactions of several operations (send_move(), send_delete_guarded())
+ *	R6	transactions of several operations (send_several())
  *		only of a session that is not over, with paths that are checked: if
  *		zoo_amulti() itself refuses any of them but the last, it frees memory
  *		that is not its own.  None creates a container: the reply is not
@@ -47,6 +57,7 @@
 #ifndef ZKLOCK_PROGRAM_H
 #define ZKLOCK_PROGRAM_H
 
+#include <assert.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,13 +74,21 @@ typedef struct Request Request;
 typedef struct Keep Keep;
 typedef struct Move Move;
 
+/* Which watch a read sets, or a request removes. */
+typedef enum WatchOf
+{
+	WATCH_NONE,
+	WATCH_DATA,
+	WATCH_CHILDREN
+} WatchOf;
+
 /* What the backend waits for: the one path that is watched for that. */
 typedef struct Wait
 {
 	char	   *path;			/* NULL: it waits for nothing */
 	uint64_t	id;				/* its request; this and the rest are valid if
 								 * there is a path */
-	bool		is_of_list;		/* the children are watched, not the data */
+	WatchOf		watch;			/* not NONE */
 	bool		is_set;			/* the watch surely is there, until the event */
 } Wait;
 
@@ -124,7 +143,7 @@ typedef struct Link
 								 * are any */
 } Link;
 
-/* Does the backend stand still?  program_session.c. */
+/* Does the backend stand still?  program_idle.c. */
 typedef struct Standstill
 {
 	int64_t		since;			/* when the backend was first seen to stand
@@ -133,7 +152,7 @@ typedef struct Standstill
 	int64_t		next_check_at;	/* of that */
 } Standstill;
 
-/* Is the session of no use?  program_session.c. */
+/* Is the session of no use?  program_idle.c. */
 typedef struct Idleness
 {
 	int64_t		since;			/* when it was first seen to be idle; 0: it is
@@ -197,9 +216,12 @@ typedef struct Session
 	Traffic		traffic;
 	int64_t		seen_zxid;		/* the latest change that the session has seen,
 								 * as the library knows it; 0: none */
+	watcher_fn	watcher;		/* gets the events of watched paths */
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
 	Wait		wait;			/* program_follow.c */
+	bool		is_watch_over;	/* nothing is to be watched any more, and
+								 * follow_tick() is to see to that */
 	Move	   *move;			/* NULL before it is opened; program_move.c */
 } Session;
 
@@ -305,7 +327,7 @@ extern void session_adopt(Session *session, Names *names);
 
 /*
  * Do what is due by now, and say what is due next, here and below: declare a
- * session lost that was suspended for too long, or whose backend stands still.
+ * session lost that was suspended for too long, or is not answered.
  */
 extern void session_tick(Session *session, int64_t now);
 
@@ -353,6 +375,9 @@ extern void session_shorten(Session *session, int timeout_ms, int64_t since);
  */
 extern void session_end(Session *session, ZkClientLoss loss);
 
+/* The same where that is no reason. */
+extern void session_lose(Session *session, ZkClientLoss loss);
+
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);
 
@@ -366,13 +391,31 @@ extern void session_note_end(Session *session, int code);
 extern void session_set_error(Session *session, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
-/* ---- program_request.c ---- */
+/* ---- program_code.c ---- */
+
+/* What that code of ZooKeeper's means for the request that it answers. */
+extern ZkResult code_result(int code);
+
+/* If a server says it: what it ends the session with; ZK_LOSS_NONE: nothing. */
+extern ZkClientLoss code_loss(int code);
+
+/* Is it in the table? */
+extern bool code_is_known(int code);
+
+/* The words for it, which are valid until the next call. */
+extern const char *code_words(int code);
+
+/* ---- program_command.c ---- */
 
 /* Do what a frame of the backend's asks for.  false if it makes no sense. */
-extern bool request_take(Session *session, const FrameTaken *taken);
+extern bool command_take(Session *session, const FrameTaken *taken);
+
+/* ---- program_pulse.c ---- */
 
 /* Send a heartbeat, a pulse or a nudge (R10) if one is due. */
-extern void request_tick(Session *session, int64_t now);
+extern void pulse_tick(Session *session, int64_t now);
+
+/* ---- program_idle.c ---- */
 
 /*
  * Does nothing depend on the session?  The backend holds, awaits and keeps
@@ -380,9 +423,33 @@ extern void request_tick(Session *session, int64_t now);
  * late does not count while it waits for the next connection: with the end of
  * the session its object is gone, too.
  */
-extern bool request_is_idle(const Session *session);
+extern bool idle_is(const Session *session);
+
+/* End a session that was idle for long, or whose backend stands still. */
+extern void idle_tick(Session *session, int64_t now);
 
 /* ---- program_follow.c ---- */
+
+/* The library's watcher for all that is followed. */
+extern void follow_event(zhandle_t *zh, int type, int state,
+						 const char *path, void *context);
+
+/* See to it that nothing is watched, once the session has ended. */
+extern void follow_tick(Session *session);
+
+/* From now on the backend waits for what that watched request reads. */
+extern void wait_begin(Session *session, Request *request);
+
+/* The backend does not wait any more: the watch goes. */
+extern void wait_end(Session *session);
+
+/* The same where the watch is gone already. */
+static inline void
+wait_forget(Wait *wait)
+{
+	free(wait->path);
+	wait->path = NULL;
+}
 
 /* Do what a FRAME_KEEP asks for. */
 extern void keep_take(Session *session, const FrameTaken *taken);
@@ -393,10 +460,10 @@ extern void keep_tick(Session *session, int64_t now);
 /* Is any lock kept, or held so that it may be? */
 extern bool keep_is_any(const Session *session);
 
-/*
- * Repeat nothing any more, and have nothing watched after the next connect.
- */
-extern void follow_give_up(Session *session);
+/* ---- program_step.c ---- */
+
+/* Send the requests that are due, and say when the next one is. */
+extern void step_tick(Session *session, int64_t now);
 
 /* ---- program_move.c ---- */
 

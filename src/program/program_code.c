@@ -11,7 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "program_request.h"
+#include "program.h"
 
 #include <stdio.h>
 #include <string.h>

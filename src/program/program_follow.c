@@ -11,8 +11,8 @@
  * backend does at that moment (keep_word.h).  What is held will not be kept,
  * and the data of the node tells whoever has come: it is held, and not merely
  * kept.  And the place of each lock is followed that is held for more than a
- * moment: if it is gone, and it was not we who deleted it, the backend is
- * interrupted.
+ * moment (program_step.c): if it is gone, and it was not we who deleted it, the
+ * backend is interrupted.
  *
  * The library keeps a watch per path, callback and context.  There is but one
  * callback with one context, so that watches of waits that were given up do
@@ -48,12 +48,6 @@
  */
 #define STRANGERS_MAX 64
 
-/*
- * From when on a place is watched.  Who has held a lock for so long can pay
- * for one read more; who takes many a second pays for none.
- */
-#define MOMENT_MS 1000
-
 /* A lock that is kept, or that is held and may be. */
 struct Keep
 {
@@ -74,6 +68,7 @@ static Keep *next_keep(const Session *session, Keep *keep);
 static void look_at_time(Session *session, Keep *keep, int64_t now);
 static void give_way(Session *session, Keep *keep);
 static void list_queue(Session *session, Keep *keep);
+static void note_listed(Request *list);
 static void say_held(Session *session, const Keep *keep);
 static void judge_list(Session *session, Keep *keep, const Request *list);
 
@@ -112,8 +107,8 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 			give_way(session, keep);
 	}
 	held = request_find_held(session, path);
-	if (held != NULL && !held->is_pending)
-		request_submit(held);
+	if (held != NULL && held->state != REQUEST_SENT)
+		step_submit(held);
 	if (wait->path != NULL && strcmp(wait->path, path) == 0)
 		tell_waiter(session, type);
 }
@@ -128,21 +123,22 @@ is_queue_of_keep(const Session *session, const char *path)
 	return false;
 }
 
+/*
+ * Once the session has come to its end nothing is to be watched after the next
+ * connect: that may be the reason of its end, and must not be in the way of the
+ * close.
+ */
 void
-follow_remove_here(const Session *session, const char *path, bool is_of_list)
+follow_tick(Session *session)
 {
-	zoo_aremove_all_watches(session->zh, path, is_of_list ?
-							ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA, 1, NULL, NULL);
-}
-
-void
-follow_give_up(Session *session)
-{
+	if (!session->is_watch_over)
+		return;
+	session->is_watch_over = false;
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
-		follow_remove_here(session, keep->lock, true);
+		library_forget_watch(session, keep->lock, WATCH_CHILDREN);
 	for (Request *held = session->traffic.all; held != NULL; held = held->next)
-		if (held->kind == REQUEST_HELD)
-			follow_remove_here(session, held->path, true);
+		if (held->step == REQUEST_HELD)
+			library_forget_watch(session, held->path, WATCH_CHILDREN);
 	wait_end(session);
 }
 
@@ -155,16 +151,15 @@ void
 wait_begin(Session *session, Request *request)
 {
 	Wait	   *wait = &session->wait;
-	bool		is_of_list = request->kind == REQUEST_LIST;
 
-	if (wait->path == NULL || wait->is_of_list != is_of_list ||
+	if (wait->path == NULL || wait->watch != request->watch ||
 		strcmp(wait->path, request->path) != 0)
 	{
 		wait_end(session);
 		wait->path = program_need(strdup(request->path));
 	}
 	wait->id = request->id;
-	wait->is_of_list = is_of_list;
+	wait->watch = request->watch;
 	wait->is_set = false;
 }
 
@@ -180,99 +175,28 @@ wait_end(Session *session)
 
 	session->wait.path = NULL;
 	if (ended.path != NULL &&
-		(!ended.is_of_list || !is_queue_of_keep(session, ended.path)))
+		(ended.watch == WATCH_DATA || !is_queue_of_keep(session, ended.path)))
 	{
 		removal = request_new_silent(session, REQUEST_UNWATCH, ended.path);
-		removal->is_of_list = ended.is_of_list;
-		request_submit(removal);
+		removal->watch = ended.watch;
+		step_submit(removal);
 	}
 	free(ended.path);
-}
-
-void
-wait_forget(Session *session)
-{
-	free(session->wait.path);
-	session->wait.path = NULL;
 }
 
 static void
 tell_waiter(Session *session, int type)
 {
-	const Frame frame = {
+	Frame		frame = {
 		.kind = FRAME_WATCH,.id = session->wait.id,
-		.u.watch_news = type == ZOO_CHANGED_EVENT ?
-		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN
+		.u.watch_news = ZK_WATCH_LOOK_AGAIN
 	};
 
+	if (type == ZOO_CHANGED_EVENT)
+		frame.u.watch_news = ZK_WATCH_SET;
 	backend_put(session, &frame, NULL, true);
 	if (session->wait.is_set)
-		wait_forget(session);	/* it is used up */
-}
-
-/* ---------------------------------------------------------------------
- * Held locks
- * ---------------------------------------------------------------------
- */
-
-void
-held_begin(Request *request)
-{
-	char	   *prefix = request->path;
-	bool		is_create = request->kind == REQUEST_CREATE &&
-		request->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
-
-	if (request->answer.reply.result != ZK_OK ||
-		(!is_create && request->kind != REQUEST_REPLACE_CHECK))
-		return;
-	if (is_create)
-	{
-		request->path = request->answer.path;
-		request->answer.path = prefix;
-	}
-	request->kind = REQUEST_HELD;
-	request->is_watched = true;
-	request->retry.due_at = protocol_now() + MOMENT_MS;
-	if (request->retry.due_at < request->session->traffic.retry_at)
-		request->session->traffic.retry_at = request->retry.due_at;
-}
-
-/*
- * The answer also proves that the session lives, whose end deletes the place,
- * too, and is told otherwise.
- */
-bool
-held_listed(Request *held)
-{
-	Session    *session = held->session;
-	const Frame frame = {
-		.kind = FRAME_REPLY,.id = held->id,.u.reply.result = ZK_NO_NODE
-	};
-
-	if (held->is_unwanted || held->answer.reply.result != ZK_NO_NODE ||
-		held_is_queued(held))
-		return !held->is_unwanted &&
-			held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
-	backend_put(session, &frame, NULL, true);
-	backend_flush(session);
-	if (!session->is_out_urgent)	/* it can read why */
-		backend_interrupt(session);
-	return false;
-}
-
-/* It waits for somebody there, or for any change. */
-bool
-held_is_queued(const Request *request)
-{
-	const char *wait = request->session->wait.path;
-	size_t		length;
-
-	if (request->kind != REQUEST_HELD || wait == NULL)
-		return false;
-	length = (size_t) (strrchr(request->path, '/') - request->path);
-	return strncmp(wait, request->path, length) == 0 &&
-		(wait[length] == '\0' ||
-		 (wait[length] == '/' && strchr(wait + length + 1, '/') == NULL));
+		wait_forget(&session->wait);	/* it is used up */
 }
 
 /* ---------------------------------------------------------------------
@@ -319,29 +243,6 @@ keep_is_any(const Session *session)
 	return next_keep(session, NULL) != NULL;
 }
 
-/*
- * A reply that was lost with the connection is asked for again before this, and
- * the watch with it.  A queue that we may not read, or that is not there, is no
- * place to keep anything.
- */
-bool
-keep_listed(Request *request)
-{
-	Session    *session = request->session;
-	Keep	   *keep = NULL;
-
-	while ((keep = next_keep(session, keep)) != NULL && keep->list != request)
-		;
-	if (keep == NULL)
-		return false;
-	keep->list = NULL;
-	if (request->answer.reply.result == ZK_OK)
-		judge_list(session, keep, request);
-	else if (request->answer.reply.result != ZK_SESSION_LOST)
-		give_way(session, keep);
-	return false;
-}
-
 static void
 end_keep(Keep *keep)
 {
@@ -380,7 +281,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 		return;
 	if (keep_word_change(shared, keep->generation, KEEP_KEPT, KEEP_FREE))
 	{
-		request_submit_delete(session, keep->node);
+		step_submit_delete(session, keep->node);
 		end_keep(keep);
 	}
 	else
@@ -398,7 +299,7 @@ give_way(Session *session, Keep *keep)
 
 	/* in any other state the backend has ended it */
 	if (state == KEEP_GIVEN_UP)
-		request_submit_delete(session, keep->node);
+		step_submit_delete(session, keep->node);
 	else if (state == KEEP_HELD_WANTED)
 		say_held(session, keep);
 	end_keep(keep);
@@ -409,8 +310,31 @@ static void
 list_queue(Session *session, Keep *keep)
 {
 	keep->list = request_new_silent(session, REQUEST_LIST, keep->lock);
-	keep->list->is_watched = true;
-	request_submit(keep->list);
+	keep->list->watch = WATCH_CHILDREN;
+	keep->list->listed = note_listed;
+	step_submit(keep->list);
+}
+
+/*
+ * A reply that was lost with the connection is asked for again before this, and
+ * the watch with it.  A queue that we may not read, or that is not there, is no
+ * place to keep anything.
+ */
+static void
+note_listed(Request *list)
+{
+	Session    *session = list->session;
+	Keep	   *keep = NULL;
+
+	while ((keep = next_keep(session, keep)) != NULL && keep->list != list)
+		;
+	if (keep == NULL)
+		return;
+	keep->list = NULL;
+	if (list->answer.reply.result == ZK_OK)
+		judge_list(session, keep, list);
+	else if (list->answer.reply.result != ZK_SESSION_LOST)
+		give_way(session, keep);
 }
 
 /* Say in the data of the node that it is held and will not be kept. */
@@ -419,13 +343,13 @@ say_held(Session *session, const Keep *keep)
 {
 	Request    *request = request_new_silent(session, REQUEST_SET,
 											 keep->node);
-	int			length = asprintf(&request->data, "%.*s,\"kept\":false}",
+	int			length = asprintf(&request->content.data, "%.*s,\"kept\":false}",
 								  (int) strlen(keep->data) - 1, keep->data);
 
 	if (length < 0)
 		exit(1);				/* the end of the session removes it */
-	request->data_length = length;
-	request_submit(request);
+	request->content.length = length;
+	step_submit(request);
 }
 
 /* Does anybody else stand in the queue?  Our own node has to. */

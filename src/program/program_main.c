@@ -119,7 +119,9 @@ static void show_session(const Session *session);
 int
 main(int argc, char **argv)
 {
-	Session		session = {.link.fd = -1, .traffic.retry_at = INT64_MAX};
+	Session		session = {
+		.link.fd = -1, .traffic.retry_at = INT64_MAX, .watcher = follow_event
+	};
 
 	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
 	{
@@ -235,7 +237,10 @@ serve(Session *session, int64_t now)
 		program_wake_at(session,
 						now + prepare_library(session, now, &polled[1]));
 	session_tick(session, now);
-	request_tick(session, now);
+	idle_tick(session, now);
+	follow_tick(session);
+	step_tick(session, now);
+	pulse_tick(session, now);
 	keep_tick(session, now);
 	move_tick(session, now);
 	session_report(session);
@@ -539,8 +544,11 @@ take_frames(Session *session)
 		if ((session->open.backend_pid == 0) != (taken.frame.kind == FRAME_OPEN))
 			exit(1);
 		if (session->open.backend_pid == 0)
+		{
+			move_begin(session, &taken);
 			session_open(session, &taken);
-		else if (!request_take(session, &taken))
+		}
+		else if (!command_take(session, &taken))
 			exit(1);
 		frame_buffer_consume(in, 0);
 	}

@@ -1,12 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * program_request.h
- *	  A request of the session's program, for the modules that bring it forward.
+ *	  A request of the session's program, and the modules that bring it forward.
  *
- *	program_request.c	from the frame to the reply: sending, answers, undoing
- *	program_step.c		the table of steps: what is sent, what follows
- *	program_code.c		the table of ZooKeeper's codes
- *	program_follow.c	the wait, held and kept locks: what is watched for them
+ * A request has a step: what is asked of the ensemble now, a RequestKind.  It
+ * begins with the kind that the backend has asked for, or that the program asks
+ * for by itself, and may go on to others (may_follow[] in program_request.c).
+ * And it has a state, which says where it stands: is it with the library, is it
+ * to be sent again, does it stay for the backend?
+ *
+ * Each of these modules calls those below it, and is called by none of them:
+ *
+ *	program_step.c		sends a step, and decides what follows from its answer
+ *	program_library.c	a step in the library's terms: how it is sent, and what
+ *						its answer brings
+ *	program_request.c	the requests of a session: made, found, freed; their
+ *						states; what the backend is told of them
+ *
+ * Who owns what: a request is in the list of its session and freed with its
+ * last step, save for those that the backend may still undo or listen to:
+ * these wait for its word.  The library has the pointer of a request from the
+ * sending to the answer, and gives exactly one, with the end of the
+ * connection at the latest.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +30,45 @@
 
 #include "answer.h"
 #include "program.h"
+
+/*
+ * How long a request may stay unanswered before a nudge goes out behind it: a
+ * server 3.6.0 to 3.8.0 may forget to answer until something else happens
+ * (R10, ZOOKEEPER-4537).  The next one goes out when it has taken twice as
+ * long: behind a network that was silent for half a session timeout, and then
+ * delivered all that 2,000 sessions had sent, those of a fixed pace were most
+ * of it (make bench SCALE=1 STORMS=silence).
+ */
+#define NUDGE_MS 300
+
+/* Where a request stands; request_set_state() alone moves it. */
+typedef enum RequestState
+{
+	REQUEST_NEW,				/* not sent yet */
+	REQUEST_SENT,				/* the library has it */
+	REQUEST_ANSWERED,			/* what follows is being decided; or nothing
+								 * does, and it stays for the backend, or
+								 * because a watch may have news of it */
+	REQUEST_DUE,				/* to be sent at due_at */
+	REQUEST_AWAITS_CONNECTION	/* to be sent with the next connection */
+} RequestState;
+
+/* What the backend wants of it. */
+typedef enum RequestWish
+{
+	WISH_HEAR,					/* it hears of the reply, and may come back to
+								 * the request */
+	WISH_DO,					/* it is to be done, and nobody hears of it */
+	WISH_UNDO					/* what it has made is to go */
+} RequestWish;
+
+/* What is counted in the page when it is over. */
+typedef enum RequestOwed
+{
+	OWED_FINISHED = 1,			/* one more that is over: SharedPage.nfinished */
+	OWED_UNDONE = 2				/* one more that is undone, or a LEAVE that is
+								 * awaited: SharedPage.nundone */
+} RequestOwed;
 
 /* What a server has said, as it goes to the backend. */
 typedef struct Answer
@@ -28,7 +82,28 @@ typedef struct Answer
 	size_t		children_size;
 } Answer;
 
-/* A CHECK. */
+/* It was refused, and is repeated. */
+typedef struct Refusal
+{
+	int64_t		since;			/* 0: it was not */
+	int			pause_ms;		/* the last one between two attempts */
+} Refusal;
+
+/* It was not executed, or is behind one that was not, and is asked again. */
+typedef struct PutOff
+{
+	int64_t		since;			/* 0: it is not */
+	int			count;			/* how often since */
+} PutOff;
+
+/* CREATE, REPLACE, CREATE_GUARDED, MOVE, SET: what is written. */
+typedef struct Content
+{
+	char	   *data;
+	int			length;
+} Content;
+
+/* CHECK, REPLACE, LEAVE_CHECK; of an ERASE the write ahead of its look. */
 typedef struct CheckStep
 {
 	int64_t		czxid;			/* that the node must have; 0: any */
@@ -37,25 +112,38 @@ typedef struct CheckStep
 	zoo_op_result_t result;
 } CheckStep;
 
-/* Of a retry: with the next connection. */
-#define DUE_WITH_CONNECTION INT64_MAX
-
-/* When a request that was refused, or put off, is sent again. */
-typedef struct Retry
+/* REPLACE and its steps: path is the new node. */
+typedef struct Replacing
 {
-	int			delay_ms;		/* the last one between two attempts of one
-								 * that was refused */
-	int64_t		due_at;			/* of the next attempt; 0: not set */
-	int64_t		refused_at;		/* for the first time; 0: never */
-	int64_t		put_off_at;		/* for the first time; 0: it is not */
-	int			nput_off;		/* how often since */
-} Retry;
+	char	   *old_node;		/* which goes */
+	bool		is_old_left;	/* both were there at one time, and the old one
+								 * is being deleted */
+	ZkResult	told;			/* why it was undone; ZK_OK: it was not */
+} Replacing;
 
-/*
- * Of an ERASE: what the next look finds was made before the session went on
- * over another connection.  It is as the backend will find it, and stays.
- */
-#define MADE_IN_TIME (-1)
+/* LEAVE, LEAVE_CHECK, and the DELETE that a LEAVE has become. */
+typedef struct Leaving
+{
+	char	   *lock;			/* the name of the lock */
+	int64_t		czxid;			/* the fencing token; with a number the node's
+								 * own */
+	bool		is_in_doubt;	/* an attempt, or the end of a REPLACE that was
+								 * withdrawn, may have deleted the node */
+} Leaving;
+
+/* DELETE_GUARDED, CREATE_GUARDED, MOVE: one transaction. */
+typedef struct Several
+{
+	int			guard_version;	/* that the guard must have */
+	char	   *guard;			/* CREATE_GUARDED; of a DELETE_GUARDED it is
+								 * path, which is set */
+	char	   *old_node;		/* MOVE: the node that goes */
+	char	   *nodes;			/* DELETE_GUARDED: those that go, one behind the
+								 * other, with their NULs */
+	int			nodes_length;
+	int			node_version;	/* that each of them must have; -1: any */
+	zoo_op_result_t *results;	/* must outlive the call */
+} Several;
 
 /* May a node come of it after its last answer, and is that looked for? */
 typedef enum Lateness
@@ -66,6 +154,23 @@ typedef enum Lateness
 								 * that goes out with each new connection */
 } Lateness;
 
+/*
+ * What the next look finds was made before the session went on over another
+ * connection.  It is as the backend will find it, and stays.
+ */
+#define MADE_IN_TIME (-1)
+
+/* CREATE, REPLACE, and the ERASE and DELETE of what they have made. */
+typedef struct Search
+{
+	Lateness	lateness;
+	char	   *prefix;			/* ERASE of a sequential node: its name without
+								 * the number, and path is its parent.  NULL:
+								 * path is the node */
+	int64_t		spared;			/* without a prefix: the czxid of the node that
+								 * is to stay; 0: none, or MADE_IN_TIME */
+} Search;
+
 struct Request
 {
 	uint64_t	id;				/* the backend's number; 0: it has none */
@@ -73,195 +178,148 @@ struct Request
 	Session    *session;
 	Request    *next;			/* in the session's list, and the one before */
 	Request    *previous;
-	RequestKind kind;			/* changes as it goes from step to step */
-	bool		is_pending;		/* the library has it */
-	bool		is_counted;		/* finished as far as the backend counts */
-	bool		is_unwanted;	/* nobody waits for a reply */
-	bool		is_withdrawn;	/* unwanted, and its node is to be removed; or
-								 * a LEAVE that is awaited */
+
+	RequestKind step;			/* what is asked; request_go_on() changes it */
+	char	   *path;			/* the znode that the step reads, makes, sets,
+								 * or deletes */
 	bool		is_repeated;	/* SET, DELETE, LEAVE: until it is confirmed */
-	bool		is_in_doubt;	/* LEAVE: an attempt, or the end of a REPLACE
-								 * that was withdrawn, may have been the one */
-	bool		has_replaced;	/* REPLACE: its old node was there, and goes */
-	bool		is_watched;		/* LIST and GET */
-	bool		is_of_list;		/* UNWATCH: of children, not of data */
-	ZkNodeKind	node_kind;		/* of both CREATEs, REPLACE and MOVE */
-	int			version;		/* SET and DELETE: that the node must have;
-								 * both GUARDED: the guard; -1: any */
-	int			node_version;	/* DELETE_GUARDED: that of the nodes; -1: any */
+
+	RequestState state;
+	int64_t		due_at;			/* valid if it is DUE */
+	Refusal		refusal;
+	PutOff		put_off;
+
+	RequestWish wish;
+	unsigned	owed;			/* of RequestOwed */
+
+	/* valid from the first sending on */
 	Moment		sent_at;		/* the last attempt */
 	unsigned	sent_over;		/* the number of its connection */
-	Lateness	lateness;
-	Retry		retry;
-	char	   *path;			/* node; for LIST, and ERASE with a prefix, the
-								 * parent */
-	char	   *other_path;		/* ERASE: prefix of the child, or NULL;
-								 * CREATE_GUARDED: the guard; REPLACE and MOVE:
-								 * the node to go */
-	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
-								 * the nodes' paths; LEAVE: the lock's name */
-	int			data_length;
-	CheckStep	check;			/* its czxid: of a LEAVE the token; of an ERASE
-								 * without a prefix that of the node that is to
-								 * stay, 0: none, or MADE_IN_TIME */
-	zoo_op_result_t *op_results;	/* both GUARDED, MOVE: must outlive the call */
+	void		(*answered) (Request *request); /* called when it is */
+	Answer		answer;			/* the last one; valid once there was any */
 
-	ZkResult	told;			/* of a REPLACE that was undone: why, other
-								 * than ZK_OK */
-	Answer		answer;			/* the last one */
+	/* of some kinds and steps: their comments say of which */
+	ZkNodeKind	node_kind;		/* both CREATEs, REPLACE, MOVE: what is made */
+	int			version;		/* SET and DELETE: that the node must have; -1:
+								 * any */
+	WatchOf		watch;			/* LIST, GET, HELD: is set; UNWATCH: is removed */
+	void		(*listed) (Request *request);	/* a LIST of the program's own:
+												 * it is answered */
+	Content		content;
+	CheckStep	check;
+	Replacing	replacing;
+	Leaving		leaving;
+	Several		several;
+	Search		search;
 };
 
 /* ---- program_request.c ---- */
 
-/*
- * Hand a request to the library.  A refusal by the library itself is
- * completed here, like an answer.
- */
-extern void request_submit(Request *request);
-
-/* Note what every answer tells. */
-extern void request_note_answer(Request *request, int rc);
-
-/* Decide what follows from an answer, and do it. */
-extern void request_complete(Request *request);
-
-/*
- * It was refused: to be sent again, after a delay that doubles each time.
- * false if it is over, for the session is, or has been ended for that.
- */
-extern bool request_defer(Request *request);
-
-/*
- * Was it not executed, or is it a read of the backend's behind one that was not?
- * Then it is sent again after a pause that grows each time, for at most a session
- * timeout: true.  A read relies on what was sent ahead of it: the list of a
- * queue on the create, or on the delete of what was released.
- */
-extern bool request_put_off(Request *request);
-
-/* One that has that number of the backend's, not counted as finished. */
-extern Request *request_new(Session *session, uint64_t id, RequestKind kind,
+/* One that has that number of the backend's, and counts as under way. */
+extern Request *request_new(Session *session, uint64_t id, RequestKind step,
 							const char *path);
 
 /* One of our own, of which the backend knows nothing and hears nothing. */
-extern Request *request_new_silent(Session *session, RequestKind kind,
+extern Request *request_new_silent(Session *session, RequestKind step,
 								   const char *path);
 
-/*
- * Delete a node, until it is confirmed; nobody hears of it.  If it is HELD,
- * that is over.
- */
-extern void request_submit_delete(Session *session, const char *path);
+/* It must not be with the library. */
+extern void request_free(Request *request);
 
-/* The one that is HELD, of that node; or NULL. */
+/* May the backend come back to it after it was answered? */
+extern bool request_is_kept(const Request *request);
+
+/*
+ * The one that is kept for the backend, of that number; the one that is HELD, of
+ * that node; or NULL.
+ */
+extern Request *request_find(const Session *session, uint64_t id);
 extern Request *request_find_held(const Session *session, const char *path);
 
-/*
- * Turn an answered create or replace into the request that removes what it
- * made. false if there is nothing to remove.
- */
-extern bool request_undo(Request *request);
+extern Request *request_find_oldest(const Session *session);
+
+/* The search for the node at that path, or NULL. */
+extern Request *request_find_search(const Session *session, const char *path);
+
+extern void request_set_state(Request *request, RequestState state);
+
+/* It is to be sent at that time, or a moment later. */
+extern void request_set_due(Request *request, int64_t at);
 
 /*
- * Turn it into the delete of request->path, which is repeated until it is
- * confirmed.  true: it is to be sent.
+ * The next step of an answered request; path, which belongs to the request from
+ * then on, is that step's, and NULL the same as before.
  */
-extern bool request_become_delete(Request *request);
+extern void request_go_on(Request *request, RequestKind step, char *path);
+
+/* It is refused no more, or nobody asks for it any more. */
+extern void request_end_refusal(Request *request);
+
+/* It was executed, or is not asked for any more. */
+extern void request_end_putting_off(Request *request);
+
+/* It is a search now.  If there are too many the oldest one is forgotten. */
+extern void request_begin_search(Request *request);
+
+/* Count it in the page, if that is owed. */
+extern void request_count_finished(Request *request);
+extern void request_count_undone(Request *request);
+
+/* One that was withdrawn is undone. */
+extern void request_tell_undone(Session *session);
+
+/* Send the backend its answer. */
+extern void request_reply(Request *request);
+
+/* ---- program_library.c ---- */
 
 /*
- * A LEAVE is refused, and a number of the backend's is on it: find out for the
- * backend whether the node is there.  The LEAVE itself goes on without the
- * number.
+ * Hand the step to the library: the code of the library.  If that is ZOK, the
+ * answer is noted in the request some time later, and request->answered is
+ * called.  Else neither happens.
  */
-extern void request_check_left(Request *leave);
+extern int	library_send(Request *request);
 
-/*
- * Turn an answered ERASE into the delete of what it has found. false if that
- * is nothing.
- */
-extern bool request_become_delete_of_found(Request *request);
-
-/*
- * An ERASE, or its DELETE, has no more to do over this connection: it goes out
- * again with the next one, as an ERASE.
- */
-extern void request_search_on(Request *request);
-
-/* ---- program_step.c ---- */
-
-/* Send what the request asks for; the library's code. */
-extern int	step_send(Request *request);
-
-/*
- * Does the answer lead to another step?  Then the request is changed as need
- * be, and is to be sent once more.
- */
-extern bool step_after(Request *request);
+/* The library, or nobody but us, has answered with that code. */
+extern void library_note_answer(Request *request, int code);
 
 /*
  * Has the leader to answer it, and not our server from what it remembers?
  * That tells that both are in touch.
  */
-extern bool step_is_led(RequestKind kind);
+extern bool library_is_led(RequestKind step);
 
 /* What it does, as a verb for the log. */
-extern const char *step_word(RequestKind kind);
-
-/* What its last answer means. */
-extern AnswerMeaning step_meaning(const Request *request);
-
-/* The completion of a request whose answer is a code. */
-extern void step_void_done(int rc, const void *data);
-
-/* ---- program_code.c ---- */
-
-/* What that code of ZooKeeper's means for the request that it answers. */
-extern ZkResult code_result(int code);
-
-/* If a server says it: what it ends the session with; ZK_LOSS_NONE: nothing. */
-extern ZkClientLoss code_loss(int code);
-
-/* Is it in the table? */
-extern bool code_is_known(int code);
-
-/* The words for it, which are valid until the next call. */
-extern const char *code_words(int code);
-
-/* ---- program_follow.c ---- */
-
-/* The library's watcher for all that is followed. */
-extern void follow_event(zhandle_t *zh, int type, int state,
-						 const char *path, void *context);
+extern const char *library_word(RequestKind step);
 
 /* Remove the watches of a path, in the library's memory alone. */
-extern void follow_remove_here(const Session *session, const char *path,
-							   bool is_of_list);
+extern void library_forget_watch(const Session *session, const char *path,
+								 WatchOf watch);
 
-/* From now on the backend waits for what that request reads. */
-extern void wait_begin(Session *session, Request *request);
-
-/* The backend does not wait any more: the watch goes. */
-extern void wait_end(Session *session);
-
-/* The same where the watch is gone already. */
-extern void wait_forget(Session *session);
+/* ---- program_step.c ---- */
 
 /*
- * A create or replace is answered, and stays for the backend.  If it has made
- * a place in a queue, it is HELD from now on.
+ * Send the step.  A refusal by the library itself is completed here, like an
+ * answer.
  */
-extern void held_begin(Request *request);
+extern void step_submit(Request *request);
+
+/*
+ * Delete a node, until it is confirmed; nobody hears of it.  If it is HELD,
+ * that is over.
+ */
+extern void step_submit_delete(Session *session, const char *path);
+
+/* The backend does not come back to it any more.  NULL is fine. */
+extern void step_let_go(Request *request);
+
+/*
+ * The backend undoes it: a create or a replace.  false: there is nothing to
+ * undo, or it was withdrawn before.
+ */
+extern bool step_withdraw(Request *request);
 
 /* Is it HELD, and does the backend still wait in that queue? */
-extern bool held_is_queued(const Request *request);
-
-/*
- * It is watched, or gone; then the backend is told, and interrupted.  Is it to
- * be sent once more?
- */
-extern bool held_listed(Request *held);
-
-/* The list of a kept lock's queue is answered.  Is it to be sent once more? */
-extern bool keep_listed(Request *request);
+extern bool step_is_queued(const Request *request);
 
 #endif							/* ZKLOCK_PROGRAM_REQUEST_H */

@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "program_request.h"
+#include "program.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -62,12 +62,6 @@
 /* Nobody's address: see R13. */
 #define STAND_IN "255.255.255.255:1"
 
-/*
- * How often it is looked at least whether a transaction still uses a session
- * that is otherwise idle.
- */
-#define USE_LOOK_MS 100
-
 /* The words of a reason of loss, for the log. */
 static const char *const loss_words[] = {
 	[ZK_LOSS_NONE] = "none",
@@ -114,10 +108,6 @@ static void note_silence(Session *session);
 static bool has_demanded(const Link *link);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
-static void look_if_idle(Session *session, int64_t now);
-static bool is_to_run(const Session *session);
-static void check_backend(Session *session, int64_t now);
-static bool is_stopped(pid_t pid, long long *switches);
 
 /* ---------------------------------------------------------------------
  * Opening
@@ -135,7 +125,6 @@ session_open(Session *session, const FrameTaken *opening)
 	session->open = opening->frame.u.open;
 	session->status.ticket = session->open.ticket;
 	session->has_auth = opening->blobs[1] != NULL;
-	move_begin(session, opening);
 
 	/* the server takes a certificate's subject by itself */
 	if (opening->blobs[1] != NULL && opening->blobs[2] != NULL &&
@@ -416,16 +405,10 @@ session_tick(Session *session, int64_t now)
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	else if (is_unanswered(session, now))
 		session_end(session, ZK_LOSS_UNANSWERED);
-	else if (is_to_run(session) && now >= session->standstill.next_check_at)
-		check_backend(session, now);
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
 		program_wake_at(session, lost_deadline(session));
-	if (is_to_run(session))
-		program_wake_at(session, session->standstill.next_check_at);
 	if (session->link.is_up && session->traffic.npending > 0)
 		program_wake_at(session, session->traffic.pending_since + timeout);
-	if (!session_is_ending(session))
-		look_if_idle(session, now);
 }
 
 /* The session's state changed: watcher function of the library. */
@@ -577,8 +560,14 @@ session_note_end(Session *session, int code)
 void
 session_end(Session *session, ZkClientLoss loss)
 {
+	session_lose(session, loss);
+	session->is_watch_over = true;
+}
+
+void
+session_lose(Session *session, ZkClientLoss loss)
+{
 	move_to(session, ZK_CLIENT_LOST, loss);
-	follow_give_up(session);
 }
 
 /* The interrupt may be wanted only since the connection was lost. */
@@ -946,111 +935,4 @@ last_contact(const Session *session)
 	contact_at = protocol_now() - info.tcpi_last_data_recv -
 		(suspended_ms() - session->link.suspended_ms);
 	return contact_at < received_at ? contact_at : received_at;
-}
-
-/* ---------------------------------------------------------------------
- * The backend
- * ---------------------------------------------------------------------
- */
-
-/*
- * End a session on which nothing has depended for zklock.idle_timeout: its
- * backend sleeps, and will open another one by need.  The backend says in the
- * page that it uses the session before it sends anything, and that it does not
- * any more when all is sent.  So a session whose channel is empty, and which
- * has not been used since before that was looked at, is ended without any
- * request on its way to it.
- */
-static void
-look_if_idle(Session *session, int64_t now)
-{
-	Idleness   *idleness = &session->idleness;
-	uint64_t	use = atomic_load(&session->page->use);
-	int32_t		idle_ms = atomic_load(&session->page->idle_ms);
-
-	if (!request_is_idle(session))
-	{
-		idleness->since = 0;
-		return;
-	}
-	if (idleness->since == 0 || idleness->use != use)
-		*idleness = (Idleness) {now, use};
-	if (idle_ms <= 0 || session->status.state != ZK_CLIENT_CONNECTED)
-		return;
-	if (now - idleness->since < idle_ms)
-		program_wake_at(session, idleness->since + idle_ms);
-	else if (backend_is_told_nothing(session) &&
-			 use_finish(session->page, use))
-		session_end(session, ZK_LOSS_IDLE);
-	else
-	{
-		/* a transaction uses it: nobody tells when that is over */
-		idleness->since = now;
-		program_wake_at(session, now + (idle_ms > USE_LOOK_MS ? idle_ms :
-										USE_LOOK_MS));
-	}
-}
-
-/* Does it have anything that it must not keep while it stands still? */
-static bool
-is_to_run(const Session *session)
-{
-	return session->status.was_connected && !request_is_idle(session);
-}
-
-/*
- * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks
- * for ever, only because its session has a program of its own.  It is looked
- * at as often as the library pings; seen so for two thirds of the session
- * timeout, without having run in between, it has stood still for up to a
- * whole one.
- */
-static void
-check_backend(Session *session, int64_t now)
-{
-	int			timeout = session->status.session_timeout_ms;
-	long long	switches;
-
-	session->standstill.next_check_at = now + timeout / 3;
-	if (!is_stopped(session->open.backend_pid, &switches))
-		session->standstill.since = 0;
-	else if (session->standstill.since == 0 ||
-			 switches != session->standstill.switches)
-	{
-		session->standstill.since = now;
-		session->standstill.switches = switches;
-	}
-	else if (now - session->standstill.since >= timeout * 2 / 3 - timeout / 20)
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL);
-}
-
-/*
- * Does it stand still, and how often has it been switched to or from until
- * now? See proc(5), /proc/PID/status.  Where that cannot be read nobody
- * stands still.
- */
-static bool
-is_stopped(pid_t pid, long long *switches)
-{
-	char		line[256];
-	FILE	   *file;
-	bool		is_stopped = false;
-	long long	count;
-	char		state;
-
-	*switches = 0;
-	snprintf(line, sizeof(line), "/proc/%d/status", (int) pid);
-	file = fopen(line, "re");
-	if (file == NULL)
-		return false;
-	while (fgets(line, sizeof(line), file) != NULL)
-	{
-		if (sscanf(line, "State: %c", &state) == 1)
-			is_stopped = state == 'T' || state == 't';
-		else if (sscanf(line, "voluntary_ctxt_switches: %lld", &count) == 1 ||
-				 sscanf(line, "nonvoluntary_ctxt_switches: %lld", &count) == 1)
-			*switches += count;
-	}
-	fclose(file);
-	return is_stopped;
 }

@@ -1,341 +1,295 @@
 /*-------------------------------------------------------------------------
  *
  * program_step.c
- *	  The session's program: the steps of requests.  For each there is a row in
- *	  the table: what to send, and what follows from the answer.
+ *	  The session's program: the steps of requests.  A step is sent, and what
+ *	  follows from its answer is decided: another step, the same once more, or
+ *	  the end.
+ *
+ * What is to be repeated or undone is so without the backend, which may be
+ * busy or idle for hours.
  *
  *-------------------------------------------------------------------------
  */
 #include "program_request.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-static int	send_create(Request *request);
-static int	send_list(Request *request);
-static int	send_get(Request *request);
-static int	send_sync(Request *request);
-static int	send_check(Request *request);
-static int	send_set(Request *request);
-static int	send_delete(Request *request);
-static int	send_delete_guarded(Request *request);
-static int	send_create_guarded(Request *request);
-static int	send_move(Request *request);
-static int	send_several(Request *request, const zoo_op_t *ops, int count);
-static int	send_erase(Request *request);
-static int	send_get_acl(Request *request);
-static int	send_unwatch(Request *request);
-static bool after_list(Request *request);
-static bool after_get(Request *request);
+#include "recipe.h"
+
+/*
+ * How long after a refusal a request is sent again, at first; at most a
+ * quarter of the session timeout.
+ */
+#define RETRY_MIN_MS 100
+
+/*
+ * How long after it was not executed a request is sent again, at first.  The
+ * greatest pause is a part of the session timeout: a sixtieth is the pace at
+ * which the library connects, and this is the least frequent of ours.
+ */
+#define PUT_OFF_MIN_MS 20
+#define PUT_OFF_PART 15
+
+/*
+ * From when on a place is watched.  Who has held a lock for so long can pay
+ * for one read more; who takes many a second pays for none.
+ */
+#define MOMENT_MS 1000
+
+static void step_answered(Request *request);
+static void end_request(Request *request);
+static bool is_more_to_do(Request *request);
+static AnswerMeaning meaning_of(const Request *request);
+static bool is_leaving(const Request *request);
+static bool follow_up(Request *request);
+static bool after_read(Request *request);
 static bool after_delete(Request *request);
 static bool after_leave(Request *request);
 static bool tell_left(Request *request);
+static void check_left(Request *leave);
 static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
 static bool undo_replace(Request *request);
 static bool after_unwatch(Request *request);
-static void note_answer(Request *request, int rc, const struct Stat *stat);
-static void create_done(int rc, const char *value, const struct Stat *stat,
-						const void *data);
-static void list_done(int rc, const struct String_vector *strings,
-					  const void *data);
-static void copy_children(Request *request,
-						  const struct String_vector *strings);
-static void get_done(int rc, const char *value, int length,
-					 const struct Stat *stat, const void *data);
-static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
-					 const void *data);
-static void check_done(int rc, const void *data);
-static void look_done(int rc, const struct Stat *stat, const void *data);
-static void erase_write_done(int rc, const void *data);
-static void note_look(Request *request);
-static void stat_done(int rc, const struct Stat *stat, const void *data);
-static void string_done(int rc, const char *value, const void *data);
-static int	flags_of(ZkNodeKind kind);
-static const struct ACL_vector *acl_for(const Session *session,
-										ZkNodeKind kind);
-static bool is_open(const struct ACL_vector *acl);
-static bool is_path(const char *path);
+static void hold(Request *request);
+static bool after_held(Request *held);
+static void send_if_due(Request *request, int64_t now);
+static bool defer(Request *request);
+static void begin_refusal(Request *request, int64_t now);
+static const char *undone_word(RequestKind step);
+static bool blocks_others(const Request *request);
+static bool is_unused(const Session *session);
+static bool put_off(Request *request);
+static bool is_of_interest(const Request *request);
+static const Request *find_ahead(const Request *request);
+static bool undo(Request *request);
+static bool go_on_to_delete(Request *request, char *path);
+static bool delete_found(Request *request);
+static bool is_sequential(const Request *request);
+static void note_lateness(Request *request);
+static void search(Request *made);
+static void search_on(Request *request);
 
-/*
- * A verb for the log, how a step is sent, what follows from its answer (NULL: nothing), and
- * whether the leader has to answer it: see the functions below.
+/* ---------------------------------------------------------------------
+ * Sending, and the answer
+ * ---------------------------------------------------------------------
  */
-static const struct
-{
-	const char *word;
-	int			(*send) (Request *request);
-	bool		(*after) (Request *request);
-	bool		is_led;
-}			steps[] =
 
+void
+step_submit(Request *request)
 {
-	[REQUEST_CREATE] = {"create", send_create, NULL, true},
-	[REQUEST_LIST] = {"list", send_list, after_list, false},
-	[REQUEST_GET] = {"read", send_get, after_get, false},
-	[REQUEST_GET_ACL] = {"read the ACL of", send_get_acl, NULL, false},
-	[REQUEST_CHECK] = {"check", send_check, NULL, true},
-	[REQUEST_SET] = {"set", send_set, NULL, true},
-	[REQUEST_DELETE] = {"delete", send_delete, after_delete, true},
-	[REQUEST_LEAVE] = {"delete", send_delete, after_leave, true},
-	[REQUEST_LEAVE_CHECK] = {"check", send_check, tell_left, true},
-	[REQUEST_HELD] = {"list", send_list, held_listed, false},
-	[REQUEST_DELETE_GUARDED] = {"delete nodes guarded by", send_delete_guarded, NULL, true},
-	[REQUEST_CREATE_GUARDED] = {"create", send_create_guarded, NULL, true},
-	[REQUEST_MOVE] = {"create", send_move, NULL, true},
-	[REQUEST_REPLACE] = {"create", send_create, after_replace, true},
-	[REQUEST_REPLACE_FIND] = {"read", send_get, after_replace_find, false},
-	[REQUEST_REPLACE_CHECK] = {"check the node that is replaced by", send_check, after_replace_check, true},
-	[REQUEST_ERASE] = {"look for", send_erase, after_erase, false},
-	[REQUEST_UNWATCH] = {"remove the watch of", send_unwatch, after_unwatch, false},
-	[REQUEST_HEARTBEAT] = {"sync", send_sync, NULL, true},
-	[REQUEST_NUDGE] = {"read", send_get, NULL, false},
-};
+	Traffic    *traffic = &request->session->traffic;
+	int			rc;
 
-int
-step_send(Request *request)
-{
-	return steps[request->kind].send(request);
+	request_set_state(request, REQUEST_SENT);
+	request->answered = step_answered;
+	if (traffic->npending++ == 0)
+	{
+		traffic->pending_since = protocol_now();
+		traffic->nudge_at = traffic->pending_since + NUDGE_MS;
+	}
+	rc = library_send(request);
+	if (rc != ZOK)
+	{
+		library_note_answer(request, rc);
+		step_answered(request);
+	}
 }
 
-AnswerMeaning
-step_meaning(const Request *request)
+void
+step_submit_delete(Session *session, const char *path)
 {
-	return answer_meaning(request->kind, request->is_repeated,
+	Request    *request = request_new_silent(session, REQUEST_DELETE, path);
+
+	step_let_go(request_find_held(session, path));
+	step_submit(request);
+}
+
+void
+step_let_go(Request *request)
+{
+	if (request == NULL)
+		return;
+	if (request->wish == WISH_HEAR)
+		request->wish = WISH_DO;
+	if (request->state != REQUEST_SENT)
+		request_free(request);
+}
+
+/*
+ * If it is not answered yet, its answer does that.  A replace names its node,
+ * so that the delete can go out at once: what this session asks next will not
+ * find the node any more.
+ */
+bool
+step_withdraw(Request *request)
+{
+	Session    *session = request->session;
+
+	if (request->wish == WISH_UNDO)
+		return false;
+	request->wish = WISH_UNDO;
+	request_end_putting_off(request);
+	if (request->state == REQUEST_SENT)
+	{
+		request->owed |= OWED_UNDONE;
+		if (request->step != REQUEST_CREATE)
+			step_submit_delete(session, request->path);
+	}
+	else if (undo(request))
+	{
+		request->owed |= OWED_UNDONE;
+		step_submit(request);
+	}
+	else
+	{
+		request_free(request);
+		return false;
+	}
+	return true;
+}
+
+/* What the library, or nobody but us, has said is in the request. */
+static void
+step_answered(Request *request)
+{
+	Session    *session = request->session;
+	Traffic    *traffic = &session->traffic;
+	bool		is_over;
+
+	assert(traffic->npending > 0);
+	traffic->npending--;
+	traffic->pending_since = protocol_now();
+	traffic->nudge_at = traffic->pending_since + NUDGE_MS;
+	request_set_state(request, REQUEST_ANSWERED);
+	note_lateness(request);
+	is_over = !is_more_to_do(request) || session->status.state == ZK_CLIENT_LOST;
+	if (is_over)
+		end_request(request);
+	else if (request->state == REQUEST_ANSWERED)
+		step_submit(request);
+}
+
+/*
+ * Nothing more is to be done for now: tell the backend.  What becomes of
+ * requests of a lost session goes without saying.
+ */
+static void
+end_request(Request *request)
+{
+	Session    *session = request->session;
+
+	request_count_finished(request);
+	if (request->replacing.told != ZK_OK)
+		request->answer.reply.result = request->replacing.told;
+	if (request->wish == WISH_HEAR && session->status.state != ZK_CLIENT_LOST &&
+		answer_told(request->step) == ANSWER_TO_CALLER)
+		request_reply(request);
+	if (request->search.lateness == LATE_PERHAPS)
+		search(request);
+	request_count_undone(request);
+	if (request->state == REQUEST_AWAITS_CONNECTION)
+		return;
+	if (request->wish != WISH_HEAR || !request_is_kept(request))
+		request_free(request);
+	else
+		hold(request);
+}
+
+/* What its last answer means. */
+static AnswerMeaning
+meaning_of(const Request *request)
+{
+	return answer_meaning(request->step, request->is_repeated,
 						  request->answer.reply.result);
 }
 
 /*
- * What a backend waits for is not repeated here, but where it has several
- * steps.
+ * Is the request to be sent once more: now, or, if it is DUE, later?  It has
+ * been changed for that as need be.  What a backend waits for is not repeated
+ * here, but where it has several steps.
  */
-bool
-step_after(Request *request)
+static bool
+is_more_to_do(Request *request)
 {
 	bool		is_ours = request->is_repeated ||
-		request->kind >= REQUEST_REPLACE;
-	AnswerMeaning meaning = step_meaning(request);
+		request->step >= REQUEST_REPLACE;
+	AnswerMeaning meaning = meaning_of(request);
 
-	if (request_put_off(request))
+	if (put_off(request))
 		return true;
-	request->is_in_doubt |= meaning == ANSWER_UNKNOWN;
-	if (request->is_withdrawn && request_undo(request))
+	if (meaning == ANSWER_UNKNOWN && is_leaving(request))
+		request->leaving.is_in_doubt = true;
+	if (request->wish == WISH_UNDO && undo(request))
 		return true;
-	if (meaning == ANSWER_REPEAT && request->kind == REQUEST_LEAVE &&
-		!request->is_unwanted)
-		request_check_left(request);
-	if (meaning == ANSWER_REPEAT ||
-		(meaning == ANSWER_UNKNOWN && is_ours && request->session->link.is_up))
-		return request_defer(request);
+	if (meaning == ANSWER_REPEAT && is_leaving(request) &&
+		request->wish == WISH_HEAR)
+		check_left(request);
+	if (meaning == ANSWER_REPEAT)
+		return defer(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
 	{
+		if (request->session->link.is_up)
+			return defer(request);
+
 		/* it goes out with the next connection */
 		backend_note(request->session, "asks again with the next connection to %s \"%s\": %s",
-					 steps[request->kind].word, request->path,
+					 library_word(request->step), request->path,
 					 code_words(request->answer.code));
 		return true;
 	}
-	return steps[request->kind].after != NULL &&
-		steps[request->kind].after(request);
+	return follow_up(request);
 }
 
-const char *
-step_word(RequestKind kind)
+static bool
+is_leaving(const Request *request)
 {
-	return steps[kind].word;
+	return request->step == REQUEST_LEAVE ||
+		request->step == REQUEST_LEAVE_CHECK;
 }
 
-bool
-step_is_led(RequestKind kind)
+/* Does the answer lead to another step?  All of them are here. */
+static bool
+follow_up(Request *request)
 {
-	return steps[kind].is_led;
-}
-
-/* ---------------------------------------------------------------------
- * Sending
- * ---------------------------------------------------------------------
- */
-
-static int
-send_create(Request *request)
-{
-	return zoo_acreate2(request->session->zh, request->path, request->data,
-						request->data_length,
-						acl_for(request->session, request->node_kind),
-						flags_of(request->node_kind), create_done, request);
-}
-
-static int
-send_list(Request *request)
-{
-	return zoo_awget_children(request->session->zh, request->path,
-							  request->is_watched ? follow_event : NULL,
-							  request->session, list_done, request);
-}
-
-static int
-send_get(Request *request)
-{
-	return zoo_awget(request->session->zh, request->path,
-					 request->is_watched ? follow_event : NULL,
-					 request->session, get_done, request);
-}
-
-static int
-send_sync(Request *request)
-{
-	return zoo_async(request->session->zh, request->path, string_done, request);
-}
-
-/*
- * The check tells that there is a node of that name, and whose it is a look
- * right behind it: our server knows by then what the check has met.  A node
- * that somebody has deleted and made anew has another czxid, and he cannot
- * choose it.
- */
-static int
-send_check(Request *request)
-{
-	zhandle_t  *zh = request->session->zh;
-	const char *path = request->kind == REQUEST_REPLACE_CHECK ?
-		request->other_path : request->path;
-	int			rc;
-
-	request->check.is_looked_at = false;
-	zoo_check_op_init(&request->check.op, path, -1);
-	rc = zoo_amulti(zh, 1, &request->check.op, &request->check.result,
-					check_done, request);	/* R6 */
-	if (rc == ZOK && request->check.czxid != 0)
-		request->check.is_looked_at = zoo_aexists(zh, path, 0, look_done,
-											request) == ZOK;
-	return rc;
-}
-
-static int
-send_set(Request *request)
-{
-	return zoo_aset(request->session->zh, request->path,
-					request->data != NULL ? request->data : "",
-					request->data_length, request->version, stat_done, request);
-}
-
-static int
-send_delete(Request *request)
-{
-	return zoo_adelete(request->session->zh, request->path, request->version,
-					   step_void_done, request);
-}
-
-/* The guard goes first: if that is refused, nothing else is looked at. */
-static int
-send_delete_guarded(Request *request)
-{
-	const char *path = request->data;
-	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
-	int			count = 0;
-
-	if (!is_path(request->path))
-		return ZBADARGUMENTS;
-	zoo_set_op_init(&ops[count++], request->path, "", 0, request->version, NULL);
-	for (; path < request->data + request->data_length;
-		 path += strlen(path) + 1)
+	switch (request->step)
 	{
-		if (!is_path(path))
-			return ZBADARGUMENTS;
-		zoo_delete_op_init(&ops[count++], path, request->node_version);
+		case REQUEST_LIST:
+		case REQUEST_GET:
+			return after_read(request);
+		case REQUEST_DELETE:
+			return after_delete(request);
+		case REQUEST_LEAVE:
+			return after_leave(request);
+		case REQUEST_LEAVE_CHECK:
+			return tell_left(request);
+		case REQUEST_HELD:
+			return after_held(request);
+		case REQUEST_REPLACE:
+			return after_replace(request);
+		case REQUEST_REPLACE_FIND:
+			return after_replace_find(request);
+		case REQUEST_REPLACE_CHECK:
+			return after_replace_check(request);
+		case REQUEST_ERASE:
+			return after_erase(request);
+		case REQUEST_UNWATCH:
+			return after_unwatch(request);
+		case REQUEST_CREATE:
+		case REQUEST_GET_ACL:
+		case REQUEST_CHECK:
+		case REQUEST_SET:
+		case REQUEST_DELETE_GUARDED:
+		case REQUEST_CREATE_GUARDED:
+		case REQUEST_MOVE:
+		case REQUEST_HEARTBEAT:
+		case REQUEST_NUDGE:
+			break;
 	}
-	return send_several(request, ops, count);
-}
-
-/* That it is there already comes ahead of what the guard says. */
-static int
-send_create_guarded(Request *request)
-{
-	zoo_op_t	ops[2];
-
-	if (!is_path(request->path) || !is_path(request->other_path))
-		return ZBADARGUMENTS;
-	zoo_create_op_init(&ops[0], request->path, request->data,
-					   request->data_length,
-					   acl_for(request->session, request->node_kind),
-					   flags_of(request->node_kind), NULL, 0);
-	zoo_check_op_init(&ops[1], request->other_path, request->version);
-	return send_several(request, ops, 2);
-}
-
-/* The node that goes is checked first: if it is gone that is the answer. */
-static int
-send_move(Request *request)
-{
-	zoo_op_t	ops[2];
-
-	if (!is_path(request->other_path) || !is_path(request->path))
-		return ZBADARGUMENTS;
-	zoo_delete_op_init(&ops[0], request->other_path, -1);
-	zoo_create_op_init(&ops[1], request->path, request->data,
-					   request->data_length,
-					   acl_for(request->session, request->node_kind),
-					   flags_of(request->node_kind), NULL, 0);
-	return send_several(request, ops, 2);
-}
-
-static int
-send_several(Request *request, const zoo_op_t *ops, int count)
-{
-	if (is_unrecoverable(request->session->zh))
-		return ZINVALIDSTATE;	/* R6 */
-	request->op_results = calloc((size_t) count, sizeof(*request->op_results));
-	if (request->op_results == NULL)
-		return ZMARSHALLINGERROR;
-	return zoo_amulti(request->session->zh, count, ops, request->op_results,
-					  step_void_done, request);
-}
-
-/*
- * The server that we are connected to now may not have heard of the node yet:
- * a write goes first, whatever comes of it, since the look is not older than
- * what the quorum agreed on then.  (A sync may be answered by a leader that
- * has been deposed and does not know it.)  Both go out together; nobody waits
- * for the write.
- */
-static int
-send_erase(Request *request)
-{
-	zoo_check_op_init(&request->check.op, request->path, -1);
-	zoo_amulti(request->session->zh, 1, &request->check.op,
-			   &request->check.result, erase_write_done, request->session);
-	return request->other_path != NULL ? send_list(request) :
-		send_get(request);
-}
-
-static int
-send_get_acl(Request *request)
-{
-	return zoo_aget_acl(request->session->zh, request->path, acl_done, request);
-}
-
-/*
- * Not zoo_aremove_watches(), which only asks the server whether there is a
- * watch.  The completion's type is a mistake in the library's header: it
- * takes the function itself.
- *
- * Without a connection the watch must not be among those that the library
- * asks for after the next one; but the request that sets it may be in its
- * queue.
- */
-static int
-send_unwatch(Request *request)
-{
-	if (!request->session->link.is_up)
-		follow_remove_here(request->session, request->path,
-						   request->is_of_list);
-	return zoo_aremove_all_watches(request->session->zh, request->path,
-								   request->is_of_list ? ZWATCHTYPE_CHILD :
-								   ZWATCHTYPE_DATA, 0,
-								   (void_completion_t *) step_void_done,
-								   request);
+	return false;
 }
 
 /* ---------------------------------------------------------------------
@@ -343,25 +297,20 @@ send_unwatch(Request *request)
  * ---------------------------------------------------------------------
  */
 
+/* Of a watched one: without an answer, or a node, there is no watch. */
 static bool
-after_list(Request *request)
+after_read(Request *request)
 {
-	return request->is_watched &&
-		(request->id != 0 ? after_get(request) : keep_listed(request));
-}
+	Wait	   *wait = &request->session->wait;
 
-/* Without an answer, or a node, there is no watch. */
-static bool
-after_get(Request *request)
-{
-	Session    *session = request->session;
-
-	if (!request->is_watched || session->wait.path == NULL ||
-		session->wait.id != request->id)
+	if (request->listed != NULL)
+		request->listed(request);
+	if (request->watch == WATCH_NONE || request->id == 0 ||
+		wait->path == NULL || wait->id != request->id)
 		return false;
-	session->wait.is_set = request->answer.reply.result == ZK_OK;
-	if (!session->wait.is_set)
-		wait_forget(session);
+	wait->is_set = request->answer.reply.result == ZK_OK;
+	if (!wait->is_set)
+		wait_forget(wait);
 	return false;
 }
 
@@ -372,17 +321,18 @@ after_get(Request *request)
 static bool
 after_leave(Request *request)
 {
+	const Leaving *leaving = &request->leaving;
 	const Frame frame = {
 		.kind = FRAME_REPLY,
-		.u.reply = {.czxid = request->check.czxid,.nchildren = 1}
+		.u.reply = {.czxid = leaving->czxid,.nchildren = 1}
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(request->path), {0}, frame_text(request->data)
+		frame_text(request->path), {0}, frame_text(leaving->lock)
 	};
 
-	if (!request->is_unwanted)
+	if (request->wish == WISH_HEAR)
 		return tell_left(request);
-	if (request->answer.reply.result == ZK_NO_NODE && !request->is_in_doubt)
+	if (request->answer.reply.result == ZK_NO_NODE && !leaving->is_in_doubt)
 		backend_put(request->session, &frame, blobs, true);
 	return false;
 }
@@ -391,22 +341,43 @@ after_leave(Request *request)
 static bool
 tell_left(Request *request)
 {
-	ZkResult	result = request->answer.reply.result;
+	FrameReply *reply = &request->answer.reply;
 
-	if (result != ZK_OK && (result != ZK_NO_NODE || request->is_in_doubt))
-		request->told = ZK_UNKNOWN_OUTCOME;
+	if (reply->result != ZK_OK &&
+		(reply->result != ZK_NO_NODE || request->leaving.is_in_doubt))
+		reply->result = ZK_UNKNOWN_OUTCOME;
 	return false;
+}
+
+/*
+ * A LEAVE is refused, and a number of the backend's is on it: find out for the
+ * backend whether the node is there.  The check goes out right behind the
+ * attempt that was refused, and well ahead of the next one.  The LEAVE itself
+ * goes on without the number.
+ */
+static void
+check_left(Request *leave)
+{
+	Request    *check = request_new(leave->session, leave->id,
+									REQUEST_LEAVE_CHECK, leave->path);
+
+	check->owed = 0;
+	check->check.czxid = leave->leaving.czxid;
+	check->leaving.is_in_doubt = leave->leaving.is_in_doubt;
+	leave->id = 0;
+	leave->wish = WISH_DO;
+	request_go_on(leave, REQUEST_DELETE, NULL);
+	step_submit(check);
 }
 
 /* Not there: if it may be made late, look again with the next connection. */
 static bool
 after_erase(Request *request)
 {
-	if (request->answer.reply.result == ZK_OK &&
-		request_become_delete_of_found(request))
+	if (request->answer.reply.result == ZK_OK && delete_found(request))
 		return true;
-	if (request->lateness == LATE_SEARCH)
-		request_search_on(request);
+	if (request->search.lateness == LATE_SEARCH)
+		search_on(request);
 	return false;
 }
 
@@ -417,18 +388,22 @@ after_erase(Request *request)
 static bool
 after_delete(Request *request)
 {
-	if (request->lateness == LATE_SEARCH && request->other_path == NULL)
-		request_search_on(request);
+	if (request->search.lateness == LATE_SEARCH &&
+		request->search.prefix == NULL)
+		search_on(request);
 	return false;
 }
 
 static bool
 after_replace(Request *request)
 {
-	if (step_meaning(request) != ANSWER_DONE)
+	RequestKind next = REQUEST_REPLACE_FIND;
+
+	if (meaning_of(request) != ANSWER_DONE)
 		return false;
-	request->kind = request->answer.reply.result == ZK_OK ?
-		REQUEST_REPLACE_CHECK : REQUEST_REPLACE_FIND;
+	if (request->answer.reply.result == ZK_OK)
+		next = REQUEST_REPLACE_CHECK;
+	request_go_on(request, next, NULL);
 	return true;
 }
 
@@ -442,12 +417,12 @@ after_replace_find(Request *request)
 	FrameReply *reply = &request->answer.reply;
 
 	if (reply->result == ZK_NO_AUTH ||	/* ours can be read */
-		(step_meaning(request) == ANSWER_DONE && reply->ephemeral_owner !=
+		(meaning_of(request) == ANSWER_DONE && reply->ephemeral_owner !=
 		 request->session->status.ticket.session_id))
 		reply->result = ZK_NO_NODE;
-	if (step_meaning(request) != ANSWER_DONE)
+	if (meaning_of(request) != ANSWER_DONE)
 		return undo_replace(request);
-	request->kind = REQUEST_REPLACE_CHECK;
+	request_go_on(request, REQUEST_REPLACE_CHECK, NULL);
 	return true;
 }
 
@@ -459,10 +434,10 @@ after_replace_find(Request *request)
 static bool
 after_replace_check(Request *request)
 {
-	if (step_meaning(request) != ANSWER_DONE)
+	if (meaning_of(request) != ANSWER_DONE)
 		return undo_replace(request);
-	request_submit_delete(request->session, request->other_path);
-	request->has_replaced = true;
+	step_submit_delete(request->session, request->replacing.old_node);
+	request->replacing.is_old_left = true;
 	return false;
 }
 
@@ -470,10 +445,10 @@ after_replace_check(Request *request)
 static bool
 undo_replace(Request *request)
 {
-	if (step_meaning(request) == ANSWER_OVER)
+	if (meaning_of(request) == ANSWER_OVER)
 		return false;
-	request->told = request->answer.reply.result;
-	return request_become_delete(request);
+	request->replacing.told = request->answer.reply.result;
+	return go_on_to_delete(request, NULL);
 }
 
 /*
@@ -485,273 +460,529 @@ static bool
 after_unwatch(Request *request)
 {
 	if (request->answer.reply.result != ZK_OK)
-		follow_remove_here(request->session, request->path,
-						   request->is_of_list);
+		library_forget_watch(request->session, request->path, request->watch);
 	return false;
 }
 
 /* ---------------------------------------------------------------------
- * Completions of the library
+ * Held locks
  * ---------------------------------------------------------------------
  */
 
+/*
+ * A create or replace is answered, and stays for the backend.  If it has made
+ * a place in a queue, it is HELD from now on.
+ */
 static void
-note_answer(Request *request, int rc, const struct Stat *stat)
+hold(Request *request)
 {
-	FrameReply *reply = &request->answer.reply;
+	char	   *node = NULL;
 
-	request_note_answer(request, rc);
-	if (rc != ZOK || stat == NULL)
+	if (request->answer.reply.result != ZK_OK)
 		return;
-	reply->czxid = stat->czxid;
-	reply->ephemeral_owner = stat->ephemeralOwner;
-	reply->ctime_ms = stat->ctime;
-	reply->mtime_ms = stat->mtime;
-	reply->version = stat->version;
-	reply->nbelow = stat->numChildren;
-	reply->nchanges = stat->cversion;
-}
-
-static void
-create_done(int rc, const char *value, const struct Stat *stat,
-			const void *data)
-{
-	Request    *request = (Request *) data;
-
-	note_answer(request, rc, stat);
-	if (rc == ZOK && protocol_is_made(request->path, value))
-		request->answer.path = strdup(value);
-	if (rc == ZOK && request->answer.path == NULL)
-		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
-	request_complete(request);
-}
-
-static void
-list_done(int rc, const struct String_vector *strings, const void *data)
-{
-	Request    *request = (Request *) data;
-
-	request_note_answer(request, rc);
-	if (rc == ZOK)
-		copy_children(request, strings);
-	note_look(request);
-	request_complete(request);
+	if (request->step == REQUEST_CREATE &&
+		request->node_kind == ZK_EPHEMERAL_SEQUENTIAL)
+	{
+		node = request->answer.path;
+		request->answer.path = NULL;
+	}
+	else if (request->step != REQUEST_REPLACE_CHECK)
+		return;
+	request_go_on(request, REQUEST_HELD, node);
+	request->watch = WATCH_CHILDREN;
+	request_set_due(request, protocol_now() + MOMENT_MS);
 }
 
 /*
- * A server can say that there are strings and send none, or say that one has
- * a negative length: the library hands on NULL then.
+ * It is watched, or gone; then the backend is told, and interrupted.  The answer
+ * also proves that the session lives, whose end deletes the place, too, and is
+ * told otherwise.
  */
-static void
-copy_children(Request *request, const struct String_vector *strings)
+static bool
+after_held(Request *held)
 {
-	int			count = strings != NULL && strings->data != NULL ?
-		strings->count : 0;
-	size_t		size = 0;
-	char	   *next;
-
-	for (int i = 0; i < count; i++)
-		size += strings->data[i] != NULL ? strlen(strings->data[i]) + 1 : 1;
-	free(request->answer.children);
-	request->answer.children = next = malloc(size + 1);
-	request->answer.children_size = next != NULL ? size : 0;
-	request->answer.reply.nchildren = next != NULL && count > 0 ? count : 0;
-	if (next == NULL)
-		request->answer.reply.result = ZK_NO_MEMORY;
-	for (int i = 0; next != NULL && i < count; i++)
-		next = stpcpy(next, strings->data[i] != NULL ? strings->data[i] : "") +
-			1;
-}
-
-static void
-get_done(int rc, const char *value, int length, const struct Stat *stat,
-		 const void *data)
-{
-	Request    *request = (Request *) data;
-	Answer	   *answer = &request->answer;
-	bool		has_data = rc == ZOK && value != NULL && length > 0;
-
-	note_answer(request, rc, stat);
-	if (request->kind == REQUEST_ERASE && answer->reply.result == ZK_NO_AUTH)
-		answer->reply.result = ZK_NO_NODE;	/* ours can be read */
-	free(answer->data);
-	answer->data = has_data ? malloc((size_t) length) : NULL;
-	answer->data_length = answer->data != NULL ? length : 0;
-	if (answer->data != NULL)
-		memcpy(answer->data, value, (size_t) length);
-	else if (has_data)
-		answer->reply.result = ZK_NO_MEMORY;
-	note_look(request);
-	request_complete(request);
-}
-
-static void
-acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
-{
-	Request    *request = (Request *) data;
-
-	request_note_answer(request, rc);
-	request->answer.reply.is_open = rc == ZOK && is_open(acl);
-	request_complete(request);
-}
-
-/* The answer of the quorum, which dates the proof; look_done() is to come. */
-static void
-check_done(int rc, const void *data)
-{
-	Request    *request = (Request *) data;
-
-	request_note_answer(request, rc);
-	if (request->check.is_looked_at)
-		return;
-	if (rc == ZOK && request->check.czxid != 0)
-		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* it could not be sent */
-	request_complete(request);
-}
-
-static void
-look_done(int rc, const struct Stat *stat, const void *data)
-{
-	Request    *request = (Request *) data;
-
-	if (request->answer.reply.result == ZK_OK && rc != ZOK)
-		request->answer.reply.result = code_result(rc);
-	else if (request->answer.reply.result == ZK_OK &&
-			 (stat == NULL || stat->czxid != request->check.czxid))
-		request->answer.reply.result = ZK_NO_NODE;
-	request_complete(request);
-}
-
-static void
-stat_done(int rc, const struct Stat *stat, const void *data)
-{
-	Request    *request = (Request *) data;
-
-	note_answer(request, rc, stat);
-	request_complete(request);
-}
-
-static void
-string_done(int rc, const char *value, const void *data)
-{
-	step_void_done(rc, data);
-}
-
-void
-step_void_done(int rc, const void *data)
-{
-	request_note_answer((Request *) data, rc);
-	request_complete((Request *) data);
-}
-
-/*
- * For the write that an ERASE sends ahead of its look nobody waits.  But if it
- * was not executed, the look, whose answer is the next one of an ERASE, may be
- * as old as ever.
- */
-static void
-erase_write_done(int rc, const void *data)
-{
-	((Session *) data)->traffic.is_write_put_off =
-		code_result(rc) == ZK_NOT_EXECUTED;
-}
-
-/* A look was answered, whatever it brought. */
-static void
-note_look(Request *request)
-{
-	if (request->kind == REQUEST_ERASE &&
-		request->session->traffic.is_write_put_off &&
-		request->answer.reply.result != ZK_SESSION_LOST)
-		request->answer.reply.result = ZK_NOT_EXECUTED;
-}
-
-/* ---------------------------------------------------------------------
- * The library's terms
- * ---------------------------------------------------------------------
- */
-
-static int
-flags_of(ZkNodeKind kind)
-{
-	const int	flags[] = {
-		[ZK_CONTAINER] = ZOO_CONTAINER,
-		[ZK_EPHEMERAL] = ZOO_EPHEMERAL,
-		[ZK_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
-		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL
+	Session    *session = held->session;
+	const Frame frame = {
+		.kind = FRAME_REPLY,.id = held->id,.u.reply.result = ZK_NO_NODE
 	};
 
-	return flags[kind];
-}
-
-/*
- * The ACL of a node that is to be created.  Everybody may read it, which other
- * clients of the recipe need to wait behind us; the rest is for whoever has
- * the credentials that this session has presented ("auth").  If these are its
- * own alone, they are to keep others from writing to its nodes, and parents
- * and leases are everybody's, as with every other client.
- */
-static const struct ACL_vector *
-acl_for(const Session *session, ZkNodeKind kind)
-{
-	static struct ACL entries[2];
-	static const struct ACL_vector ours = {2, entries};
-	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_CONTAINER ||
-		kind == ZK_PERSISTENT_SEQUENTIAL;
-
-	if (!session->has_auth ||
-		(session->open.is_auth_private && is_shared))
-		return &ZOO_OPEN_ACL_UNSAFE;
-	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
-	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
-	return &ours;
-}
-
-/*
- * May everybody create or delete something in a node with that ACL?  It may be
- * what a hostile server has sent: without entries, or with one that has no
- * scheme or id.
- */
-static bool
-is_open(const struct ACL_vector *acl)
-{
-	for (int i = 0; acl != NULL && acl->data != NULL && i < acl->count; i++)
-	{
-		const struct ACL *entry = &acl->data[i];
-
-		if ((entry->perms & (ZOO_PERM_CREATE | ZOO_PERM_DELETE |
-							 ZOO_PERM_ADMIN)) != 0 &&
-			entry->id.scheme != NULL && entry->id.id != NULL &&
-			strcmp(entry->id.scheme, ZOO_ANYONE_ID_UNSAFE.scheme) == 0 &&
-			strcmp(entry->id.id, ZOO_ANYONE_ID_UNSAFE.id) == 0)
-			return true;
-	}
+	if (held->wish != WISH_HEAR)
+		return false;
+	if (held->answer.reply.result != ZK_NO_NODE || step_is_queued(held))
+		return held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
+	backend_put(session, &frame, NULL, true);
+	backend_flush(session);
+	if (!session->is_out_urgent)	/* it can read why */
+		backend_interrupt(session);
 	return false;
 }
 
+/* It waits for somebody there, or for any change. */
+bool
+step_is_queued(const Request *request)
+{
+	const char *wait = request->session->wait.path;
+	size_t		length;
+
+	if (request->step != REQUEST_HELD || wait == NULL)
+		return false;
+	length = (size_t) (strrchr(request->path, '/') - request->path);
+	return strncmp(wait, request->path, length) == 0 &&
+		(wait[length] == '\0' ||
+		 (wait[length] == '/' && strchr(wait + length + 1, '/') == NULL));
+}
+
+/* ---------------------------------------------------------------------
+ * Once more
+ * ---------------------------------------------------------------------
+ */
+
+/* The oldest first. */
+void
+step_tick(Session *session, int64_t now)
+{
+	Traffic    *traffic = &session->traffic;
+	Request    *next;
+
+	if (now < traffic->retry_at)
+	{
+		program_wake_at(session, traffic->retry_at);
+		return;
+	}
+	traffic->retry_at = INT64_MAX;
+	for (Request *request = request_find_oldest(session); request != NULL;
+		 request = next)
+	{
+		next = request->previous;
+		send_if_due(request, now);
+	}
+	program_wake_at(session, traffic->retry_at);
+}
+
 /*
- * Does the library take that path?  Its parts may be names that a server has
- * listed, which can be anything.  NULL is none.
+ * Send it if it is due; else see to it that the loop comes back in time.  What
+ * was put off goes out with the next connection at the latest, and not without
+ * one: its outcome is known.  A place that waits for its lock is not HELD yet:
+ * look again with the next heartbeat.
+ */
+static void
+send_if_due(Request *request, int64_t now)
+{
+	Session    *session = request->session;
+	bool		is_put_off = request->put_off.since != 0;
+	bool		is_other_connection = request->sent_over != session->link.number;
+	bool		is_due;
+
+	if (is_put_off && !session->link.is_up)
+		return;
+	if (request->state == REQUEST_AWAITS_CONNECTION)
+		is_due = is_other_connection;
+	else if (request->state == REQUEST_DUE)
+		is_due = now >= request->due_at || (is_put_off && is_other_connection);
+	else
+		return;
+	if (is_due && step_is_queued(request))
+		request_set_due(request, now +
+						contact_heartbeat_ms(session->status.session_timeout_ms));
+	else if (is_due)
+		step_submit(request);
+	else if (request->state == REQUEST_DUE)
+		request_set_due(request, request->due_at);
+}
+
+/* ---------------------------------------------------------------------
+ * Refused
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * It was refused: to be sent again, after a delay that doubles each time.
+ * false if it is over, for the session is, or has been ended for that.
  */
 static bool
-is_path(const char *path)
+defer(Request *request)
 {
-	if (path == NULL)
-		return false;
-	do
-	{
-		size_t		length;
+	Session    *session = request->session;
+	Refusal    *refusal = &request->refusal;
+	int			timeout = session->status.session_timeout_ms;
+	int64_t		now = protocol_now();
 
-		if (*path++ != '/')
-			return false;
-		length = strcspn(path, "/");
-		if (length == 0 || (length == 1 && path[0] == '.') ||
-			(length == 2 && path[0] == '.' && path[1] == '.'))
-			return false;
-		for (size_t i = 0; i < length; i++)
-			if ((unsigned char) path[i] < ' ')
-				return false;
-		path += length;
-	} while (*path != '\0');
+	if (session->status.state == ZK_CLIENT_LOST)
+		return false;
+	if (request->wish == WISH_HEAR)
+	{
+		/* whoever waits for this one must not wait for hours */
+		step_submit_delete(session, request->path);
+		return false;
+	}
+	if (refusal->since == 0)
+		begin_refusal(request, now);
+	else if (now - refusal->since >= timeout && blocks_others(request) &&
+			 is_unused(session))
+	{
+		session_end(session, ZK_LOSS_REFUSED);
+		return false;
+	}
+	refusal->pause_ms *= 2;
+	if (refusal->pause_ms == 0)
+		refusal->pause_ms = RETRY_MIN_MS;
+	if (refusal->pause_ms > timeout / 4)
+		refusal->pause_ms = timeout / 4;
+	request_set_due(request, now + refusal->pause_ms);
+	backend_note(session, "asks again in %d ms to %s \"%s\": %s",
+				 refusal->pause_ms, library_word(request->step), request->path,
+				 code_words(request->answer.code));
 	return true;
+}
+
+/*
+ * It is refused for the first time.  Whoever waits for it to be undone waits
+ * no more; it is under way again for who counts; and a lock that was released
+ * is handed over.  The backend may not look for hours.
+ */
+static void
+begin_refusal(Request *request, int64_t now)
+{
+	Session    *session = request->session;
+	bool		was_counted = (request->owed & OWED_FINISHED) == 0;
+
+	request->refusal.since = now;
+	session->status.nrefused++;
+	session_set_error(session, "Znode \"%s\" cannot be %s: %s", request->path,
+					  undone_word(request->step),
+					  code_words(request->answer.code));
+	session->is_status_news = true;
+	request_count_undone(request);
+	if (was_counted)
+		atomic_fetch_sub(&session->page->nfinished, 1);
+	request->owed |= OWED_FINISHED;
+	if (!was_counted && request->id == 0 && request->step != REQUEST_SET &&
+		blocks_others(request))
+		step_submit(request_new_silent(session, REQUEST_SET, request->path));
+}
+
+/* What cannot be done. */
+static const char *
+undone_word(RequestKind step)
+{
+	if (step == REQUEST_ERASE)
+		return "listed";
+	if (step == REQUEST_SET)
+		return "set";
+	return "deleted";
+}
+
+/* Does it remove a queue node that would go with the session? */
+static bool
+blocks_others(const Request *request)
+{
+	const char *child = strrchr(request->path, '/') + 1;
+
+	return request->step == REQUEST_ERASE ||
+		((request->step == REQUEST_DELETE || request->step == REQUEST_LEAVE) &&
+		 recipe_parse_node(child).style != RECIPE_STYLE_NONE &&
+		 !recipe_is_lasting(child));
+}
+
+/* Does the backend hold nothing, and wait for nothing? */
+static bool
+is_unused(const Session *session)
+{
+	if (atomic_load(&session->page->is_in_use) != 0 ||
+		session->wait.path != NULL)
+		return false;
+	for (Request *request = session->traffic.all; request != NULL;
+		 request = request->next)
+		if (request_is_kept(request) && request->step != REQUEST_HELD &&
+			request->wish == WISH_HEAR)
+			return false;
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * Not executed
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Was it not executed, or is it a read of the backend's behind one that was not?
+ * Then it is sent again after a pause that grows each time, for at most a session
+ * timeout: true.  A read relies on what was sent ahead of it: the list of a
+ * queue on the create, or on the delete of what was released.
+ */
+static bool
+put_off(Request *request)
+{
+	Session    *session = request->session;
+	PutOff	   *put_off = &request->put_off;
+	const Request *ahead = find_ahead(request);
+	bool		is_executed = request->answer.reply.result != ZK_NOT_EXECUTED;
+	int			timeout = session->status.session_timeout_ms;
+	int64_t		now = protocol_now();
+	int64_t		until;
+	int64_t		due_at;
+
+	if ((is_executed && ahead == NULL) ||
+		session->status.state == ZK_CLIENT_LOST || !is_of_interest(request))
+	{
+		request_end_putting_off(request);
+		return false;
+	}
+	if (put_off->since == 0)
+	{
+		backend_note(session, "asks again to %s \"%s\": %s",
+					 library_word(request->step), request->path,
+					 is_executed ? "what was asked before was not executed" :
+					 code_words(request->answer.code));
+		put_off->since = now;
+		session->is_status_news |= session->status.nput_off++ == 0;
+	}
+	until = put_off->since + timeout;
+	if (now >= until && request->step != REQUEST_HELD)
+	{
+		request_end_putting_off(request);
+		return false;
+	}
+	if (!is_executed)
+		session_set_error(session, "Server \"%s\" has not executed a request: %s",
+						  session->server, code_words(request->answer.code));
+	due_at = now + program_pause_ms(PUT_OFF_MIN_MS, put_off->count++,
+									timeout / PUT_OFF_PART);
+	if (ahead != NULL && due_at < ahead->due_at)
+		due_at = ahead->due_at;
+	if (now < until && due_at > until)
+		due_at = until;
+	request_set_due(request, due_at);
+	return true;
+}
+
+/*
+ * Is it to be done yet?  Not heartbeats and the like, for which there will be
+ * others; what the backend has withdrawn; or a wait that it has ended.
+ */
+static bool
+is_of_interest(const Request *request)
+{
+	const Wait *wait = &request->session->wait;
+
+	if (answer_is_ignored(request->step))
+		return false;
+	if (request_is_kept(request) && request->wish != WISH_HEAR)
+		return false;
+	return request->watch == WATCH_NONE || request->id == 0 ||
+		(wait->path != NULL && wait->id == request->id);
+}
+
+/*
+ * If it is a read of the backend's: a request that was made before, and that was
+ * put off.  The read is to see what that one does: a create, or the delete of
+ * what was released.
+ */
+static const Request *
+find_ahead(const Request *request)
+{
+	const Session *session = request->session;
+
+	if (session->status.nput_off == 0 || request->id == 0 ||
+		request->step > REQUEST_LAST_OF_BACKEND ||
+		answer_late(request->step, request->node_kind) !=
+		ANSWER_CHANGES_NOTHING)
+		return NULL;
+	for (const Request *other = session->traffic.all; other != NULL;
+		 other = other->next)
+		if (other->put_off.since != 0 && other->step != REQUEST_HELD &&
+			other->order < request->order && other->state != REQUEST_SENT)
+			return other;
+	return NULL;
+}
+
+/* ---------------------------------------------------------------------
+ * Undoing
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Turn an answered create or replace into the request that removes what it
+ * made. false if there is nothing to remove.
+ *
+ * After a lost reply the node may exist or not, and we do not know its
+ * number: look for its GUID.  A create that the server executes later still,
+ * when it wakes up, is ahead of our look: both belong to one session, and
+ * reconnecting closed the connection that brought the create.  If that was
+ * another server, the leader refuses what comes from there
+ * (SessionTrackerImpl.checkSession), but not if the session goes back to it
+ * (AnswerLate).  So it is looked for again with each new connection.
+ */
+static bool
+undo(Request *request)
+{
+	AnswerMeaning meaning = meaning_of(request);
+	char	   *node;
+	char	   *parent = NULL;
+	char	   *slash;
+
+	if (meaning == ANSWER_OVER || !request_is_kept(request))
+		return false;
+	if (request->step != REQUEST_CREATE)
+		return go_on_to_delete(request, NULL);	/* of the new node */
+	if (meaning == ANSWER_DONE)
+	{
+		node = request->answer.path;
+		request->answer.path = NULL;
+		return go_on_to_delete(request, node);
+	}
+	slash = strrchr(request->path, '/');
+	if (meaning != ANSWER_UNKNOWN || slash == NULL || slash == request->path)
+		return false;
+	if (is_sequential(request))
+	{
+		request->search.prefix = program_need(strdup(slash + 1));
+		parent = program_need(strndup(request->path,
+									  (size_t) (slash - request->path)));
+	}
+	request_go_on(request, REQUEST_ERASE, parent);
+	if (request->search.lateness == LATE_PERHAPS)
+		request_begin_search(request);
+	return true;
+}
+
+/*
+ * It is the delete of that node from now on (NULL: of the same as before), which
+ * is repeated until it is confirmed.
+ */
+static bool
+go_on_to_delete(Request *request, char *path)
+{
+	request_go_on(request, REQUEST_DELETE, path);
+
+	/* a lease may have been found and renewed by another call of its owner */
+	request->version = request->node_kind == ZK_PERSISTENT_SEQUENTIAL ? 0 : -1;
+	request->is_repeated = true;
+	return true;
+}
+
+/*
+ * Turn an answered ERASE into the delete of what it has found. false if that
+ * is nothing.
+ *
+ * With a prefix it is the child that carries it.  If there are several,
+ * somebody has made the others up: they go, too, for there is no telling which
+ * one is ours.  Without a prefix it is the node of that path, unless it is
+ * somebody else's, or the one that was made in time.
+ */
+static bool
+delete_found(Request *request)
+{
+	Search	   *search = &request->search;
+	const FrameReply *reply = &request->answer.reply;
+	const char *child = request->answer.children;
+	const char *end = child + request->answer.children_size;
+	char	   *found = NULL;
+
+	if (search->prefix == NULL)
+	{
+		if (search->spared == MADE_IN_TIME)
+			search->spared = reply->czxid;
+		return reply->czxid != search->spared &&
+			reply->ephemeral_owner ==
+			request->session->status.ticket.session_id &&
+			go_on_to_delete(request, NULL);
+	}
+	for (; child < end; child += strlen(child) + 1)
+	{
+		char	   *path;
+
+		if (strncmp(child, search->prefix, strlen(search->prefix)) != 0)
+			continue;
+		if (asprintf(&path, "%s/%s", request->path, child) < 0)
+			exit(1);			/* the end of the session removes it */
+		if (found != NULL)
+			step_submit_delete(request->session, found);
+		free(found);
+		found = path;
+	}
+	return found != NULL && go_on_to_delete(request, found);
+}
+
+/* ---------------------------------------------------------------------
+ * Requests that are executed late
+ * ---------------------------------------------------------------------
+ */
+
+/* Is the node's name known only when it is made? */
+static bool
+is_sequential(const Request *request)
+{
+	return request->node_kind == ZK_EPHEMERAL_SEQUENTIAL ||
+		request->node_kind == ZK_PERSISTENT_SEQUENTIAL;
+}
+
+/*
+ * An answer: was it lost with its connection, so that the request may be
+ * executed yet?  If it has made a node at a path where one is looked for, that
+ * one is to stay.
+ */
+static void
+note_lateness(Request *request)
+{
+	const FrameReply *reply = &request->answer.reply;
+	Request    *searching;
+
+	if (answer_late(request->step, request->node_kind) != ANSWER_SOUGHT)
+		return;
+	if (reply->result == ZK_UNKNOWN_OUTCOME &&
+		request->search.lateness == LATE_NEVER)
+		request->search.lateness = LATE_PERHAPS;
+	if (reply->result == ZK_OK && !is_sequential(request))
+	{
+		searching = request_find_search(request->session, request->path);
+		if (searching != NULL)
+			searching->search.spared = reply->czxid;
+	}
+}
+
+/*
+ * That request is over, and an attempt of it may be executed yet: from now on
+ * look for the node at its path, if it is another one than the backend knows
+ * of.  The name of a sequential one is not known: that is looked for if the
+ * create is withdrawn (undo()).
+ */
+static void
+search(Request *made)
+{
+	Session    *session = made->session;
+	Request    *searching;
+
+	if (is_sequential(made))
+		return;
+	made->search.lateness = LATE_NEVER;
+	searching = request_find_search(session, made->path);
+	if (searching == NULL)
+	{
+		searching = request_new_silent(session, REQUEST_ERASE, made->path);
+		searching->node_kind = ZK_EPHEMERAL;
+		searching->sent_over = session->link.number;
+		request_set_state(searching, REQUEST_AWAITS_CONNECTION);
+		request_begin_search(searching);
+	}
+	searching->search.spared = 0;
+	if (made->step == REQUEST_CREATE)
+		searching->search.spared = MADE_IN_TIME;
+	else if (made->step != REQUEST_DELETE &&
+			 made->answer.reply.result == ZK_OK)
+		searching->search.spared = made->answer.reply.czxid;
+}
+
+/*
+ * An ERASE, or its DELETE, has no more to do over this connection: it goes out
+ * again with the next one, as an ERASE.
+ */
+static void
+search_on(Request *request)
+{
+	request_end_refusal(request);
+	if (request->search.spared == MADE_IN_TIME)
+		request->search.spared = 0; /* there was none */
+	request_go_on(request, REQUEST_ERASE, NULL);
+	request_set_state(request, REQUEST_AWAITS_CONNECTION);
 }

@@ -11,7 +11,7 @@ use List::Util qw(uniq);
 my $top = shift;
 
 # Circles that are still to be opened, by what the names of their files begin with.
-my @known = qw(program/program);
+my @known = qw();
 
 # The code of each file, without comments and texts, and who defines what.
 my (%code, %definer);

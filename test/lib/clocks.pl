@@ -88,7 +88,7 @@ write_bound.c zklock_write_bound_reset since when, in a view
 
 # members that are handed on
 expiry.c zklock_expiry_take the date of the last renewal, for a view
-program_step.c note_answer the dates of znodes, as the server says them
+program_library.c note_answer the dates of znodes, as the server says them
 
 # which statement it is, and no time
 lock.c zklock_check_scope one warning a statement

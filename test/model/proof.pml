@@ -2,7 +2,7 @@
  * proof.pml: for how long does an acknowledged write prove a session?
  *
  * A model in discrete time of one session: its program (program_session.c,
- * program_request.c), the backend with its commit guard (lock.c), the follower
+ * program_pulse.c), the backend with its commit guard (lock.c), the follower
  * that they are connected to, and the leader, which alone ends sessions.
  * README.md says what is left out; test/model/run checks it.
  *

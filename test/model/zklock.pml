@@ -1,7 +1,7 @@
 /*
  * zklock.pml: the lock recipe, its faults, and the commit that it guards.
  *
- * A model of src/lock/contender*.c with those parts of src/program/program_request.c (withdraw, undo,
+ * A model of src/lock/contender*.c with those parts of src/program/program_step.c (withdraw, undo,
  * erase, delete), src/lock/lock.c (acquire, commit guard, release) and the SQL
  * function zk_fence() that safety rests on.  README.md says what is left out;
  * test/model/run checks it.
@@ -118,7 +118,7 @@
 mtype:answer = { UNSENT, SENT, MADE, KNOWN, LATE, LOST };
 mtype:removal = { IDLE, WITHDRAWN, ERASE, SET, DELETE };
 
-/* A create request (program_request.c) with its GUID, and the queue node it makes. */
+/* A create request (program_step.c) with its GUID, and the queue node it makes. */
 typedef Node
 {
 	byte number;				/* sequence number; 0: does not exist */
@@ -264,7 +264,7 @@ inline forget(g) {
 	n[g].create = UNSENT; n[g].job = IDLE; n[g].client = 0; n[g].session = 0
 }
 
-/* ---- A create and its undoing: after_create() and undo() in program_request.c ---- */
+/* ---- A create and its undoing: end_request() and undo() in program_step.c ---- */
 
 /* undo(), where there is a reply or will be none. */
 inline undo(g) {

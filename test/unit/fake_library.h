@@ -580,7 +580,9 @@ begin_session(void)
 	backend_end = channel[1];
 
 	session = &sessions[nsessions];
-	*session = (Session) {.link.fd = -1,.traffic.retry_at = INT64_MAX,.wake_at = INT64_MAX};
+	*session = (Session) {
+		.link.fd = -1,.traffic.retry_at = INT64_MAX,.wake_at = INT64_MAX,.watcher = follow_event
+	};
 	session->page = &pages[nsessions++];
 	memset(&library, 0, sizeof(library));
 	library.state = ZOO_CONNECTING_STATE;
@@ -611,13 +613,38 @@ opening_of(const char *servers)
 
 #define THREE "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
 
+/* As the loop does with the first frame. */
+HELPER void
+open_with(const FrameTaken *opening)
+{
+	move_begin(session, opening);
+	session_open(session, opening);
+}
+
 HELPER void
 open_session(const char *servers)
 {
 	FrameTaken	opening = opening_of(servers);
 
 	begin_session();
-	session_open(session, &opening);
+	open_with(&opening);
+}
+
+/* What the loop does when it goes round: with requests, and with the session. */
+HELPER void
+tick_requests(int64_t now)
+{
+	follow_tick(session);
+	step_tick(session, now);
+	pulse_tick(session, now);
+}
+
+HELPER void
+tick_session(int64_t now)
+{
+	session_tick(session, now);
+	idle_tick(session, now);
+	follow_tick(session);
 }
 
 /* The library says that it is connected now. */

@@ -39,7 +39,7 @@ give(const char *servers, const char *tls)
 {
 	FrameTaken	taken = {.frame.kind = FRAME_SERVERS,.blobs = {servers, tls}};
 
-	ok(request_take(session, &taken), "given %s", servers);
+	ok(command_take(session, &taken), "given %s", servers);
 }
 
 /* What is due, and what has happened to the connection. */

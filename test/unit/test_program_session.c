@@ -37,7 +37,7 @@ test_opening(void)
 
 	begin_session();
 	opening.frame.u.open.first_server = 1;
-	session_open(session, &opening);
+	open_with(&opening);
 	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "opened");
 	is_str("127.0.0.1:2,127.0.0.1:3,127.0.0.1:4,127.0.0.1:1,127.0.0.1:1", library.hosts,
 		   "the servers, from the one that is to be the first");
@@ -55,7 +55,7 @@ test_opening(void)
 	begin_session();
 	opening.frame.u.open.ticket.session_id = 99;
 	memcpy(opening.frame.u.open.ticket.password, "fedcba987654321", 16);
-	session_open(session, &opening);
+	open_with(&opening);
 	ok(library.has_id && library.asked_id.client_id == 99 &&
 	   memcmp(library.asked_id.passwd, "fedcba987654321", 16) == 0, "a session that is taken over");
 	ok(session_may_live(session), "for somebody has to do that");
@@ -65,13 +65,13 @@ test_opening(void)
 	begin_session();
 	opening.blobs[1] = "digest";
 	opening.blobs[2] = "user:secret";
-	session_open(session, &opening);
+	open_with(&opening);
 	is_str("digest user:secret", library.auth, "credentials are presented");
 	ok(session->has_auth, "so that nodes can be theirs");
 
 	begin_session();
 	opening.blobs[1] = PROTOCOL_CERTIFICATE;
-	session_open(session, &opening);
+	open_with(&opening);
 	is_str("", library.auth, "a certificate need not be");
 	ok(session->has_auth, "it counts as credentials");
 }
@@ -85,7 +85,7 @@ test_refused_opening(void)
 
 	begin_session();
 	opening = opening_of("zk1:0");
-	session_open(session, &opening);
+	open_with(&opening);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "a list that makes no sense");
 	ok(strstr(session->last_error, "Port \"0\"") != NULL, "and why: %s", session->last_error);
 	is_int(ZK_LOSS_RESOLVE, atomic_load(&session->page->lost), "also in the page");
@@ -100,7 +100,7 @@ test_refused_opening(void)
 	opening = opening_of("[::ffff:127.0.0.1]:1");
 	opening.blobs[3] = "files";
 	around.bad_files = "There is no such file";
-	session_open(session, &opening);
+	open_with(&opening);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_TLS, "no TLS");
 	is_str("There is no such file", session->last_error, "and why");
 	is_str("", library.hosts, "the library is not started");
@@ -108,7 +108,7 @@ test_refused_opening(void)
 	begin_session();
 	opening = opening_of("127.0.0.1:1");
 	library.has_no_room = true;
-	session_open(session, &opening);
+	open_with(&opening);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOURCES, "the library does not start");
 	ok(strstr(session->last_error, strerror(ENOMEM)) != NULL, "and why");
 }
@@ -124,7 +124,7 @@ open_by_names(const char *servers, const char *found)
 	begin_session();
 	around.parent = getpid();
 	around.found = found;
-	session_open(session, &opening);
+	open_with(&opening);
 }
 
 /* All but slow.test are looked up in milliseconds. */
@@ -222,7 +222,7 @@ test_names_without_room(void)
 
 	begin_session();
 	around.cannot_fork = true;
-	session_open(session, &opening);
+	open_with(&opening);
 	ok(!names_is_awaited(session->names, 0), "a name that cannot be looked up");
 	is_str("Host \"quick.test\" could not be looked up: Resource temporarily unavailable", session->last_error,
 		   "that is told");
@@ -568,18 +568,18 @@ test_deadlines(void)
 		/* up to the deadline, and then */
 		session->wake_at = INT64_MAX;
 		session->standstill.next_check_at = INT64_MAX;
-		session_tick(session, boot_ms + cases[i].lost - 1);
+		tick_session(boot_ms + cases[i].lost - 1);
 		is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, what);
 		is_int(cases[i].lost, session->wake_at - boot_ms, "%s: the loop wakes up for it", what);
 		if (!cases[i].is_wanted)
 		{
 			interrupt_want(session->page);
 			session->wake_at = INT64_MAX;
-			session_tick(session, boot_ms);
+			tick_session(boot_ms);
 			is_int(cases[i].early, session->wake_at - boot_ms, "%s: earlier if the loss interrupts since", what);
 			interrupt_refuse(session->page);
 		}
-		session_tick(session, boot_ms + cases[i].lost);
+		tick_session(boot_ms + cases[i].lost);
 		is_state(ZK_CLIENT_LOST, ZK_LOSS_SILENCE, what);
 		is_int(cases[i].suspended, session->status.suspended_at - boot_ms, "%s: suspended as before", what);
 		ok(session_is_ending(session), "%s: it ends", what);
@@ -624,7 +624,7 @@ test_late_connections(void)
 	while (next_frame().frame.kind != 0)
 		;
 	before = atomic_load(&session->page->nflushed);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_int(1, around.nkilled, "the backend is interrupted");
 	is_int(ZK_LOSS_SILENCE, around.told_loss, "it can see why by then");
 	is_int(before + 1, around.told_frames, "and read it");
@@ -642,7 +642,7 @@ test_late_connections(void)
 	log_end(-4, "x");
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, NULL, session);
 	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "what was never connected is not suspended");
-	session_tick(session, boot_ms + 1000000);
+	tick_session(boot_ms + 1000000);
 	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "nor lost for silence");
 
 	/* another attempt fails: the deadlines are those of the connection */
@@ -888,7 +888,7 @@ test_unanswered(void)
 		session->traffic.pending_since = boot_ms - cases[i].pending_ms;
 		session->wake_at = INT64_MAX;
 		session->wait.path = strdup("/a/b");
-		session_tick(session, boot_ms);
+		tick_session(boot_ms);
 		is_state(cases[i].is_lost ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTED,
 				 cases[i].is_lost ? ZK_LOSS_UNANSWERED : ZK_LOSS_NONE, cases[i].what);
 		is_int(cases[i].is_lost, count_calls("unwatch", "/a/b"), "%s: does the watch go?", cases[i].what);
@@ -910,7 +910,9 @@ test_unanswered(void)
 	/* what is watched is not asked for again after a loss */
 	open_and_connect(THREE);
 	session->wait.path = strdup("/a/b");
+	session->wait.watch = WATCH_DATA;
 	session_end(session, ZK_LOSS_UNANSWERED);
+	follow_tick(session);
 	ok(session->wait.path == NULL, "the wait of a session that ends is over");
 	is_int(1, count_calls("unwatch", "/a/b"), "its watch goes");
 
@@ -918,7 +920,7 @@ test_unanswered(void)
 	session->orphaned_at = boot_ms;
 	session->traffic.npending = 1;
 	session->traffic.pending_since = boot_ms - 99999;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "without a backend nobody is told");
 	ok(session_is_ending(session), "for it is ending");
 }
@@ -971,7 +973,7 @@ test_standstill(void)
 	session->open.backend_pid = child;
 	stop(child);
 	session->wake_at = INT64_MAX;
-	session_tick(session, boot_ms + 4000);
+	tick_session(boot_ms + 4000);
 	is_int(0, session->standstill.since, "nobody is looked at who has nothing to keep");
 	is_int(INT64_MAX, session->wake_at, "nor does the loop wake up for that");
 	kill(child, SIGCONT);
@@ -981,37 +983,37 @@ test_standstill(void)
 	session->open.backend_pid = child;
 	boot_ms += 3999;
 	stop(child);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_int(0, session->standstill.since, "nobody is looked at early");
 	is_int(1, session->wake_at - boot_ms, "the loop wakes up for it");
 	boot_ms += 1;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_int(1004000, session->standstill.since, "it stands still");
 	is_int(1008000, session->standstill.next_check_at, "the next look is a third of the timeout later");
-	session_tick(session, 1008000);
+	tick_session(1008000);
 	is_int(1004000, session->standstill.since, "it still does");
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is not long enough");
 	session->standstill.next_check_at = 0;
-	session_tick(session, 1004000 + 8000 - 600 - 1);
+	tick_session(1004000 + 8000 - 600 - 1);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a millisecond is missing");
 	session->standstill.next_check_at = 0;
 	boot_ms = 1004000 + 8000 - 600;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL, "seen so for two thirds of the timeout");
 
 	open_and_connect(THREE);
 	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = child;
-	session_tick(session, 1004000);
+	tick_session(1004000);
 	wake_and_stop(child);
-	session_tick(session, 1008000);
+	tick_session(1008000);
 	is_int(1008000, session->standstill.since, "it has run in between, and stands still anew");
-	session_tick(session, 1012000);
+	tick_session(1012000);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "that counts from there");
 	kill(child, SIGCONT);
 	for (int status; waitpid(child, &status, WCONTINUED) != child;)
 		;
-	session_tick(session, 1016000);
+	tick_session(1016000);
 	is_int(0, session->standstill.since, "it runs");
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "and keeps its session");
 
@@ -1020,7 +1022,7 @@ test_standstill(void)
 	session->open.backend_pid = child;
 	disconnect_now(-4);
 	stop(child);
-	session_tick(session, 1004000);
+	tick_session(1004000);
 	is_int(1004000, session->standstill.since, "it is looked at without a connection, too");
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -1028,10 +1030,10 @@ test_standstill(void)
 	open_and_connect(THREE);
 	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = 999999999;
-	session_tick(session, 1004000);
+	tick_session(1004000);
 	is_int(0, session->standstill.since, "who is not there does not stand still");
 	open_session(THREE);
-	session_tick(session, 1004000);
+	tick_session(1004000);
 	is_int(INT64_MAX, session->wake_at, "before the first connection nobody is looked at");
 }
 
@@ -1131,7 +1133,7 @@ test_hearing(void)
 		;
 	disconnect_now(-4);
 	boot_ms += 12000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_SILENCE, "a backend that does not read");
 	library.is_over = true;
 	ok(!wind_up(session, boot_ms + 399), "is waited for, though there is nothing to close");
@@ -1319,9 +1321,9 @@ test_first_question(void)
 		session->link.naddresses = cases[i].naddresses;
 		boot_ms += cases[i].idle_ms;
 		asked_at = boot_ms;
-		request_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
+		step_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
 		boot_ms += 1000;
-		request_submit(request_new_silent(session, REQUEST_DELETE, "/l/b"));
+		step_submit(request_new_silent(session, REQUEST_DELETE, "/l/b"));
 		if (cases[i].is_answered)
 			answer(last_of("delete"), ZOK);
 		is_int(cases[i].expected == 0 ? INT64_MAX : asked_at + cases[i].expected,
@@ -1334,7 +1336,7 @@ test_first_question(void)
 	library.fd = session->link.fd = pair[0];
 	library.interest_ms = 4000;
 	boot_ms += 7000;
-	request_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
+	step_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
 	boot_ms += 2999;
 	is_int(1, prepare_library(session, boot_ms, &polled), "a millisecond is left");
 	boot_ms += 1;
@@ -1361,28 +1363,28 @@ test_idle_end(void)
 	Request    *request;
 
 	open_and_connect(THREE);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	session->wake_at = INT64_MAX;
 	boot_ms += 3600000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "off");
 	is_int(INT64_MAX, session->wake_at, "nothing is to be done");
 
 	open_and_connect(THREE);
 	atomic_store(&session->page->idle_ms, 5000);
 	interrupt_want(session->page);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_int(boot_ms + 5000, session->wake_at, "the loop wakes up when its time is over");
 	boot_ms += 3000;
 	atomic_store(&session->page->is_in_use, 1);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	boot_ms += 9000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "locks hang on it");
 	atomic_store(&session->page->is_in_use, 0);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	boot_ms += 4999;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "its time begins when they do no more");
 
 	/* a use without any request that was seen */
@@ -1390,53 +1392,53 @@ test_idle_end(void)
 	use_end(session->page);
 	boot_ms += 1;
 	session->wake_at = INT64_MAX;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a use is one, also if it is over");
 	is_int(boot_ms + 5000, session->wake_at, "its time begins again");
 
 	/* a use that goes on */
 	ok(use_begin(session->page), "it is used again");
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	boot_ms += 5000;
 	session->wake_at = INT64_MAX;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "in a transaction");
 	is_int(boot_ms + 5000, session->wake_at, "that is looked at again");
 	atomic_store(&session->page->idle_ms, 1);
 	boot_ms += 1;
 	session->wake_at = INT64_MAX;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_int(boot_ms + 100, session->wake_at, "but not all the time");
 	atomic_store(&session->page->idle_ms, 5000);
 	use_end(session->page);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 
 	/* a request that has not been read */
 	boot_ms += 5000;
 	is_int(1, write(backend_end, "", 1), "the backend says something");
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is to be read");
 	is_int(1, read(PROTOCOL_CHANNEL_FD, (char[1]) {0}, 1), "it is read");
 	session->in.end = session->in.start + 1;
 	boot_ms += 5000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "or the rest of it");
 	session->in.end = session->in.start;
 
 	/* one that is under way; then a connection that is not */
 	request = request_new_silent(session, REQUEST_DELETE, "/l/a");
-	request_submit(request);
+	step_submit(request);
 	boot_ms += 5000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "something is still to be deleted");
 	answer(last_call(), ZOK);
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	disconnect_now(-4);
 	boot_ms += 5000;
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "without a connection it cannot be closed");
 	connect_now();
-	session_tick(session, boot_ms);
+	tick_session(boot_ms);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE, "its time is over");
 	is_int(ZK_LOSS_IDLE, atomic_load(&session->page->lost), "as the page says");
 	ok(atomic_load(&session->page->use) == USE_OVER, "no use of it begins");
@@ -1468,7 +1470,7 @@ test_notes(void)
 
 	begin_session();
 	opening.frame.u.open.wants_notes = true;
-	session_open(session, &opening);
+	open_with(&opening);
 	is_str("connects to " THREE, next_note(), "a session that is opened");
 	connect_now();
 	is_str("connecting -> connected: server \"127.0.0.1:1\" grants session 0x1267 a timeout of 12000 ms",

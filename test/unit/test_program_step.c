@@ -42,7 +42,7 @@ ask_bytes(FrameRequest wanted, uint64_t id, const char *path, const char *other,
 	taken.frame.blob_lengths[0] = (uint32_t) strlen(path) + 1;
 	taken.frame.blob_lengths[1] = other != NULL ? (uint32_t) strlen(other) + 1 : 0;
 	taken.frame.blob_lengths[2] = (uint32_t) length;
-	ok(request_take(session, &taken), "the request is taken");
+	ok(command_take(session, &taken), "the request is taken");
 }
 
 static void
@@ -56,14 +56,14 @@ send_frame(FrameKind kind, uint64_t id)
 {
 	const FrameTaken taken = {.frame = {.kind = kind,.id = id}};
 
-	request_take(session, &taken);
+	command_take(session, &taken);
 }
 
 static void
 start(void)
 {
 	open_and_connect(THREE);
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	count_frames(FRAME_STATUS);
 }
 
@@ -114,7 +114,7 @@ count_requests(void)
 	int			n = 0;
 
 	for (Request *request = session->traffic.all; request != NULL; request = request->next)
-		n += request->kind != REQUEST_HEARTBEAT && request->kind != REQUEST_NUDGE;
+		n += request->step != REQUEST_HEARTBEAT && request->step != REQUEST_NUDGE;
 	return n;
 }
 
@@ -145,7 +145,7 @@ test_led(void)
 
 		for (int i = 0; i < NELEMS(led); i++)
 			is_led |= led[i] == kind;
-		ok(step_is_led(kind) == is_led, "has the leader to answer a request of kind %d?", kind);
+		ok(library_is_led(kind) == is_led, "has the leader to answer a request of kind %d?", kind);
 	}
 
 	start();
@@ -224,23 +224,23 @@ static void
 test_late(void)
 {
 	is_int(1, count_requests(), "but it may come late");
-	request_tick(session, boot_ms + 1999);
+	tick_requests(boot_ms + 1999);
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(1, count_calls("list", "/l"), "which this connection has ruled out");
 	disconnect_now(-4);
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(1, count_calls("list", "/l"), "without one nobody looks");
 	boot_ms += 1000;
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(2, count_calls("list", "/l"), "the next one is asked");
 	answer_list(last_of("list"), "x");
 	is_int(1, (int) atomic_load(&session->page->nundone), "that is told once");
 	disconnect_now(-4);
 	boot_ms += 1000;
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	answer_list(last_of("list"), OWN);
 	is_call("delete", NODE, "it has come");
 	answer(last_call(), ZOK);
@@ -256,7 +256,7 @@ test_late(void)
 	boot_ms += 24 * 60 * 60 * 1000;
 	session->lost_deadline = session->early_deadline = INT64_MAX;
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(2, count_calls("list", "/l"), "after a day it is looked for");
 	answer_list(last_of("list"), "x");
 	is_int(1, count_requests(), "and not for the last time");
@@ -276,7 +276,7 @@ test_late(void)
 	answer(last_call(), ZNOAUTH);
 	is_int(1, session->status.nrefused, "a list that is refused");
 	boot_ms += 150;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	answer_list(last_of("list"), "x");
 	is_int(0, session->status.nrefused, "and then not");
 	is_int(1, count_requests(), "it is looked for all the same");
@@ -309,7 +309,7 @@ look_again(const char *path, struct Stat *found)
 	disconnect_now(-4);
 	boot_ms += 1000;
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(before + 1, count_calls("get", path), "it is looked for");
 	for (int i = 0; i < ncalls; i++)
 		if (strcmp(calls[i].what, "get") == 0 && strcmp(calls[i].path, path) == 0)
@@ -362,7 +362,7 @@ test_late_names(void)
 	send_frame(FRAME_FREE, 1);
 	disconnect_now(-4);
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(0, count_calls("get", OTHER), "all was answered");
 
 	/* one that is given up, and one that is made anew at the same path */
@@ -415,7 +415,7 @@ test_create(void)
 	is_int(1, count_finished(), "it counts as finished");
 	held = request_find_held(session, NODE);
 	ok(held != NULL && held->id == 1, "from now on it is held");
-	is_int(boot_ms + 1000, held->retry.due_at, "it is watched in a second");
+	is_int(boot_ms + 1000, held->due_at, "it is watched in a second");
 	is_int(boot_ms + 1000, session->traffic.retry_at, "the loop wakes up for that");
 
 	start();
@@ -681,7 +681,7 @@ test_repeated(void)
 	answer(last_call(), ZNOTEMPTY);
 	is_int(0, count_calls("set", NULL), "no lock is handed over by a node that is none's");
 	boot_ms += 100;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	session->is_status_news = false;
 	answer(last_call(), ZOK);
 	is_int(0, session->status.nrefused, "it is refused no more");
@@ -701,11 +701,11 @@ test_repeated(void)
 		int			delay = i < 5 ? 100 << i : 3000;
 
 		is_int(due, session->traffic.retry_at, "attempt %d: when it is due", i + 1);
-		request_tick(session, due - 1);
+		tick_requests(due - 1);
 		is_int(i + 1, count_calls("delete", NODE), "not earlier");
 		boot_ms = due;
 		session->link.asked_leader_at = boot_ms;
-		request_tick(session, boot_ms);
+		tick_requests(boot_ms);
 		is_int(i + 2, count_calls("delete", NODE), "and not later");
 		atomic_store(&session->page->is_in_use, 1);
 		answer(last_of("delete"), ZNOTEMPTY);
@@ -720,7 +720,7 @@ test_repeated(void)
 	while (boot_ms < 1000000 + 12000)
 		boot_ms += 1000;
 	session->link.asked_leader_at = boot_ms;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	answer(last_of("delete"), ZNOTEMPTY);
 	is_int(ZK_LOSS_REFUSED, session->status.loss, "nothing is held: the session ends");
 }
@@ -771,7 +771,7 @@ test_refused(void)
 		atomic_store(&session->page->is_in_use, cases[i].is_in_use);
 		boot_ms += cases[i].after_ms;
 		session->link.asked_leader_at = boot_ms;
-		request_tick(session, boot_ms);
+		tick_requests(boot_ms);
 		answer(last_of(function), ZNOTEMPTY);
 		is_int(cases[i].is_lost ? ZK_LOSS_REFUSED : ZK_LOSS_NONE, session->status.loss, "%s", cases[i].what);
 	}
@@ -792,7 +792,7 @@ test_refused(void)
 	is_int(1, session->status.nrefused, "its delete is refused");
 	is_int(1, (int) atomic_load(&session->page->nundone), "nobody waits for it any more");
 	boot_ms += 100;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(2, count_calls("delete", NODE), "it is repeated");
 	answer(last_of("delete"), ZOK);
 	is_int(1, (int) atomic_load(&session->page->nundone), "and counts once");
@@ -905,7 +905,7 @@ test_leave_asking(void)
 					cases[i].czxid != 0 ? &stat : NULL, NULL);
 		is_reply(7, cases[i].expected, cases[i].what);
 		boot_ms += 100;
-		request_tick(session, boot_ms);
+		tick_requests(boot_ms);
 		is_int(2, count_calls("delete", NODE), "and it is repeated");
 		answer(last_of("delete"), ZNONODE);
 		is_quiet("of which nobody hears");
@@ -1126,7 +1126,7 @@ test_wait(void)
 {
 	start();
 	begin_wait(1, REQUEST_GET, OTHER);
-	ok(session->wait.path != NULL && !session->wait.is_set && !session->wait.is_of_list, "a wait for a node");
+	ok(session->wait.path != NULL && !session->wait.is_set && session->wait.watch == WATCH_DATA, "a wait for a node");
 	answer(last_call(), ZOK);
 	ok(session->wait.is_set, "the watch is there");
 	is_reply(1, ZK_OK, "the read");
@@ -1151,7 +1151,7 @@ test_wait(void)
 	start();
 	begin_wait(1, REQUEST_LIST, "/l");
 	answer_list(last_call(), "a b");
-	ok(session->wait.is_set && session->wait.is_of_list, "a wait for a list");
+	ok(session->wait.is_set && session->wait.watch == WATCH_CHILDREN, "a wait for a list");
 	begin_wait(2, REQUEST_LIST, "/l");
 	is_int(0, count_calls("unwatch", NULL), "the same list once more: the watch stays");
 	is_int(2, (int) session->wait.id, "for the new request");
@@ -1215,15 +1215,15 @@ test_held(void)
 
 	interrupt_want(session->page);
 	around.parent = 999999999;
-	request_tick(session, boot_ms + 999);
+	tick_requests(boot_ms + 999);
 	is_int(1, ncalls, "a place is not watched at once");
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_call("list", NODE, "but in a second");
 	ok(last_call()->is_watched, "with a watch");
 	answer_list(last_call(), "");
 	is_quiet("it is there");
-	is_int(0, held->retry.due_at, "and is not read again");
+	is_int(REQUEST_ANSWERED, held->state, "and is not read again");
 	event(ZOO_CHILD_EVENT, OTHER);
 	is_int(2, ncalls, "the event of another node");
 	event(ZOO_DELETED_EVENT, NODE);
@@ -1238,15 +1238,15 @@ test_held(void)
 	/* released: its end is ours */
 	held = begin_held();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
-	request_submit_delete(session, NODE);
+	step_submit_delete(session, NODE);
 	ok(request_find_held(session, NODE) == NULL, "a place that we delete is not held");
 
 	held = begin_held();
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	interrupt_want(session->page);
 	around.parent = 999999999;
-	request_submit_delete(session, NODE);
+	step_submit_delete(session, NODE);
 	answer(&calls[1], ZNONODE);
 	is_quiet("a place that we delete while it is looked at");
 	is_int(0, around.nkilled, "nobody is interrupted");
@@ -1254,7 +1254,7 @@ test_held(void)
 	/* the connection is lost while it is looked at */
 	held = begin_held();
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	lose_connection(last_call(), 1);
 	is_int(3, ncalls, "it is looked at again with the next connection");
 	is_call("list", NODE, "the place");
@@ -1266,7 +1266,7 @@ test_held(void)
 	/* it begins to wait there while it is looked at */
 	held = begin_held();
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	begin_wait(2, REQUEST_GET, OTHER);
 	answer(&calls[1], ZNONODE);
 	is_quiet("who waits learns by his own read");
@@ -1274,7 +1274,7 @@ test_held(void)
 	/* a backend that does not read is not interrupted before it could see why */
 	held = begin_held();
 	boot_ms += 1000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	interrupt_want(session->page);
 	around.parent = 999999999;
 	while (send(PROTOCOL_CHANNEL_FD, &held, sizeof(held), MSG_DONTWAIT) > 0)
@@ -1303,11 +1303,11 @@ test_held_waits(void)
 
 		if (cases[i].wait != NULL)
 			begin_wait(2, REQUEST_GET, cases[i].wait);
-		ok(held_is_queued(held) == cases[i].is_queued, "it waits for \"%s\"", cases[i].wait != NULL ? cases[i].wait : "");
+		ok(step_is_queued(held) == cases[i].is_queued, "it waits for \"%s\"", cases[i].wait != NULL ? cases[i].wait : "");
 		boot_ms += 1000;
 		session->link.asked_leader_at = boot_ms;
 		ncalls = 0;
-		request_tick(session, boot_ms);
+		tick_requests(boot_ms);
 		is_int(cases[i].is_queued ? 0 : 1, count_calls("list", NODE), "is it looked at?");
 		if (cases[i].is_queued)
 			is_int(boot_ms + 2000, session->traffic.retry_at, "that is put off until the next heartbeat");
@@ -1328,7 +1328,7 @@ test_delete_while_waiting(void)
 	answer(last_call(), ZNOTEMPTY);
 	begin_wait(2, REQUEST_GET, OTHER);
 	boot_ms += 100;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(2, count_calls("delete", NODE), "a delete goes out though something is waited for");
 }
 
@@ -1347,7 +1347,7 @@ take_keep(uint32_t generation, const char *node)
 		.blobs = {node, "{\"a\":1}"}
 	};
 
-	request_take(session, &taken);
+	command_take(session, &taken);
 }
 
 static KeptLock *
@@ -1416,7 +1416,7 @@ test_keep(void)
 	event(ZOO_CHILD_EVENT, "/l");
 	is_int(1, ncalls, "an event while the list is under way");
 	answer_list(last_call(), OWN);
-	ok(!request_is_idle(session), "a session with a kept lock is not idle");
+	ok(!idle_is(session), "a session with a kept lock is not idle");
 	event(ZOO_CHILD_EVENT, "/k");
 	is_int(KEEP_KEPT, state_of(kept), "the event of another queue");
 	event(ZOO_CHILD_EVENT, "/l");
@@ -1530,6 +1530,7 @@ test_wait_beside_keep(void)
 	begin_wait(6, REQUEST_GET, OTHER);
 	disconnect_now(-4);
 	session_end(session, ZK_LOSS_UNANSWERED);
+	follow_tick(session);
 	is_int(1, count_calls("unwatch", "/l"), "the watch of a kept lock goes");
 	is_int(1, count_calls("unwatch", "/m/_c_33333333-3333-3333-3333-333333333333-lock-0000000001"), "that of a place");
 	is_int(2, count_calls("unwatch", OTHER), "and that of the wait");
@@ -1545,24 +1546,24 @@ test_tick(void)
 {
 	start();
 	atomic_store(&session->page->is_in_use, 1);
-	request_tick(session, boot_ms + 1999);
+	tick_requests(boot_ms + 1999);
 	is_int(0, ncalls, "no heartbeat yet");
 	is_int(boot_ms + 2000, session->wake_at, "the loop wakes up for it");
 	boot_ms += 2000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat");
-	request_tick(session, boot_ms + 299);
+	tick_requests(boot_ms + 299);
 	is_int(1, ncalls, "which may take so long");
 	boot_ms += 300;
 	session->wake_at = INT64_MAX;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_call("get", "/", "a nudge behind it");
 	is_int(boot_ms + 300, session->wake_at, "the next one is due");
-	request_tick(session, boot_ms + 299);
+	tick_requests(boot_ms + 299);
 	is_int(2, ncalls, "not earlier");
 	boot_ms += 300;
 	session->wake_at = INT64_MAX;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(3, ncalls, "one more");
 	is_int(boot_ms + 600, session->wake_at, "and the next one later");
 	answer(&calls[0], ZOK);
@@ -1578,12 +1579,12 @@ test_tick(void)
 	disconnect_now(-4);
 	session->wake_at = INT64_MAX;
 	ncalls = 0;
-	request_tick(session, boot_ms + 99999);
+	tick_requests(boot_ms + 99999);
 	is_int(0, ncalls, "none without a connection");
 	is_int(INT64_MAX, session->wake_at, "nor is any due");
 	connect_now();
 	session_end(session, ZK_LOSS_EXPIRED);
-	request_tick(session, boot_ms + 99999);
+	tick_requests(boot_ms + 99999);
 	is_int(0, ncalls, "nor of a session that ends");
 
 	/* the library drops the connection as it is asked */
@@ -1611,61 +1612,61 @@ test_idle(void)
 
 	start();
 	connected_at = boot_ms;
-	ok(request_is_idle(session), "nothing depends on a new session");
+	ok(idle_is(session), "nothing depends on a new session");
 	session->wake_at = INT64_MAX;
-	request_tick(session, boot_ms + 2999);
+	tick_requests(boot_ms + 2999);
 	is_int(0, ncalls, "no pulse yet");
 	is_int(3000, session->wake_at - boot_ms, "the loop wakes up for it");
 	boot_ms += 3000;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_call("get", "/", "a pulse, which our server answers");
 	is_int(connected_at, session->link.asked_leader_at, "the leader is not asked");
-	ok(request_is_idle(session), "a pulse is nothing to depend on");
+	ok(idle_is(session), "a pulse is nothing to depend on");
 	boot_ms += 100;
 	answer(last_call(), ZOK);
 	is_int(1, session->link.contact.count, "its answer can date a proof");
 	is_int(1003000, session->link.contact.sent[0].boot_ms, "from when it was sent");
 	is_int(connected_at, session->link.led_at, "though it is not the leader's");
 	session->wake_at = INT64_MAX;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(1, ncalls, "one was enough");
 	is_int(1006000, session->wake_at, "the next one counts from when it was sent");
 
 	/* used: a heartbeat, and that at once */
 	boot_ms = 1005000;
 	atomic_store(&session->page->is_in_use, 1);
-	ok(!request_is_idle(session), "locks hang on it");
-	request_tick(session, boot_ms);
+	ok(!idle_is(session), "locks hang on it");
+	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat is due at once");
 	answer(last_call(), ZOK);
 	is_int(boot_ms, session->link.led_at, "which the leader answers");
 	atomic_store(&session->page->is_in_use, 0);
-	ok(request_is_idle(session), "they do no more");
+	ok(idle_is(session), "they do no more");
 
 	/* a request, a wait */
 	ask((FrameRequest) {.kind = REQUEST_CREATE, .node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/l/a-");
-	ok(!request_is_idle(session), "a request is under way");
+	ok(!idle_is(session), "a request is under way");
 	session->wake_at = INT64_MAX;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(boot_ms + 300, session->wake_at, "its nudge is next");
 	answer_with(last_call(), ZOK, "/l/a-0000000001", NULL, NULL);
-	ok(!request_is_idle(session), "a node was made in a queue");
+	ok(!idle_is(session), "a node was made in a queue");
 	session->wake_at = INT64_MAX;
 	session->traffic.retry_at = INT64_MAX;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(boot_ms + 2000, session->wake_at, "a heartbeat a sixth of the timeout after it");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET, .is_watched = true}, 1, "/l/a");
 	answer(last_call(), ZOK);
-	ok(session->traffic.all == NULL && !request_is_idle(session), "it waits");
+	ok(session->traffic.all == NULL && !idle_is(session), "it waits");
 	wait_end(session);
-	ok(request_is_idle(session), "the end of the watch is nothing to depend on");
+	ok(idle_is(session), "the end of the watch is nothing to depend on");
 
 	/* a connection over which the leader is to be asked at once */
 	start();
 	session->link.asked_leader_at = 0;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat comes first where nothing was answered before");
 }
 
@@ -1677,7 +1678,7 @@ wait_for_retry(void)
 {
 	boot_ms += 2000;
 	session->link.asked_leader_at = session->link.asked_at = boot_ms;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 }
 
 static void
@@ -1699,7 +1700,7 @@ test_put_off(void)
 	is_int(0, session->traffic.npending, "nothing is outstanding");
 	is_int(boot_ms + 20, session->traffic.retry_at, "the first pause is short");
 	boot_ms += 20;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(2, ncalls, "it is sent again");
 	answer(last_call(), ZTHROTTLEDOP);
 	is_int(boot_ms + 2 * 20, session->traffic.retry_at, "the next pause is twice as long");
@@ -1707,13 +1708,13 @@ test_put_off(void)
 	{
 		boot_ms = session->traffic.retry_at;
 		session->link.asked_leader_at = session->link.asked_at = boot_ms;
-		request_tick(session, boot_ms);
+		tick_requests(boot_ms);
 		answer(last_call(), ZTHROTTLEDOP);
 	}
 	is_int(800, session->traffic.retry_at - boot_ms, "up to the greatest one");
 	boot_ms += TIMEOUT_MS;
 	session->link.asked_leader_at = session->link.asked_at = boot_ms;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	answer(last_call(), ZTHROTTLEDOP);
 	is_reply(1, ZK_NOT_EXECUTED, "not executed for a session timeout");
 	is_int(0, session->status.nput_off, "that is over");
@@ -1769,7 +1770,7 @@ test_put_off(void)
 	answer(last_call(), ZTHROTTLEDOP);
 	boot_ms += TIMEOUT_MS;
 	session->link.asked_leader_at = session->link.asked_at = boot_ms;
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	answer(last_of("delete"), ZTHROTTLEDOP);
 	is_int(1, session->status.nrefused, "it is refused");
 	is_int(0, session->status.nput_off, "and not put off");
@@ -1782,7 +1783,7 @@ test_put_off(void)
 	wait_for_retry();
 	is_int(1, ncalls, "nothing is sent without a connection");
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(1, count_calls("get", "/l") - 1, "it is sent with the next one");
 
 	/* what nobody wants any more */
@@ -1816,7 +1817,7 @@ test_put_off(void)
 
 	/* heartbeats, and a place that is held */
 	start();
-	request_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
+	step_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
 	answer(last_call(), ZTHROTTLEDOP);
 	is_int(0, session->status.nput_off, "a heartbeat is not sent again");
 }
@@ -1860,7 +1861,7 @@ test_end_codes(void)
 	is_int(2, session->status.nput_off, "both are asked again");
 	disconnect_now(-4);
 	connect_now();
-	request_tick(session, boot_ms);
+	tick_requests(boot_ms);
 	is_int(1, session->link.ndemands, "the next one");
 	answer_with(last_of("create"), ZOK, "/l", NULL, NULL);
 	is_reply(1, ZK_OK, "does not");

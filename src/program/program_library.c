@@ -1,0 +1,655 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_library.c
+ *	  The session's program: a step of a request in the terms of the ZooKeeper
+ *	  library: how it is sent, and what its answer brings.
+ *
+ * No other module sends anything to the ensemble through the library.  What
+ * follows from an answer is not decided here: request->answered is called.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_request.h"
+
+#include <string.h>
+
+static int	send_create(Request *request);
+static int	send_list(Request *request);
+static int	send_get(Request *request);
+static int	send_sync(Request *request);
+static int	send_check(Request *request);
+static int	send_set(Request *request);
+static int	send_delete(Request *request);
+static int	send_delete_guarded(Request *request);
+static int	send_create_guarded(Request *request);
+static int	send_move(Request *request);
+static int	send_several(Request *request, const zoo_op_t *ops, int count);
+static int	send_erase(Request *request);
+static int	send_get_acl(Request *request);
+static int	send_unwatch(Request *request);
+static watcher_fn watcher_of(const Request *request);
+static bool dates_proofs(RequestKind step);
+static void note_answer(Request *request, int rc, const struct Stat *stat);
+static void create_done(int rc, const char *value, const struct Stat *stat,
+						const void *data);
+static void list_done(int rc, const struct String_vector *strings,
+					  const void *data);
+static void copy_children(Request *request,
+						  const struct String_vector *strings);
+static void get_done(int rc, const char *value, int length,
+					 const struct Stat *stat, const void *data);
+static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
+					 const void *data);
+static void check_done(int rc, const void *data);
+static void look_done(int rc, const struct Stat *stat, const void *data);
+static void erase_write_done(int rc, const void *data);
+static void note_look(Request *request);
+static void stat_done(int rc, const struct Stat *stat, const void *data);
+static void string_done(int rc, const char *value, const void *data);
+static void void_done(int rc, const void *data);
+static int	flags_of(ZkNodeKind kind);
+static const struct ACL_vector *acl_for(const Session *session,
+										ZkNodeKind kind);
+static bool is_open(const struct ACL_vector *acl);
+static bool is_path(const char *path);
+
+/*
+ * A verb for the log, how the step is sent, and whether the leader has to
+ * answer it: see the functions below.
+ */
+typedef struct LibraryStep
+{
+	const char *word;
+	int			(*send) (Request *request);
+	bool		is_led;
+} LibraryStep;
+
+static const LibraryStep library_steps[] = {
+	[REQUEST_CREATE] = {"create", send_create, true},
+	[REQUEST_LIST] = {"list", send_list, false},
+	[REQUEST_GET] = {"read", send_get, false},
+	[REQUEST_GET_ACL] = {"read the ACL of", send_get_acl, false},
+	[REQUEST_CHECK] = {"check", send_check, true},
+	[REQUEST_SET] = {"set", send_set, true},
+	[REQUEST_DELETE] = {"delete", send_delete, true},
+	[REQUEST_LEAVE] = {"delete", send_delete, true},
+	[REQUEST_LEAVE_CHECK] = {"check", send_check, true},
+	[REQUEST_HELD] = {"list", send_list, false},
+	[REQUEST_DELETE_GUARDED] = {"delete nodes guarded by", send_delete_guarded, true},
+	[REQUEST_CREATE_GUARDED] = {"create", send_create_guarded, true},
+	[REQUEST_MOVE] = {"create", send_move, true},
+	[REQUEST_REPLACE] = {"create", send_create, true},
+	[REQUEST_REPLACE_FIND] = {"read", send_get, false},
+	[REQUEST_REPLACE_CHECK] = {"check the node that is replaced by", send_check, true},
+	[REQUEST_ERASE] = {"look for", send_erase, false},
+	[REQUEST_UNWATCH] = {"remove the watch of", send_unwatch, false},
+	[REQUEST_HEARTBEAT] = {"sync", send_sync, true},
+	[REQUEST_NUDGE] = {"read", send_get, false},
+};
+_Static_assert(sizeof(library_steps) / sizeof(library_steps[0]) == REQUEST_LAST + 1,
+			   "each step is sent in some way");
+
+bool
+library_is_led(RequestKind step)
+{
+	return library_steps[step].is_led;
+}
+
+const char *
+library_word(RequestKind step)
+{
+	return library_steps[step].word;
+}
+
+/* Is an answer to it noted in the contact log? */
+static bool
+dates_proofs(RequestKind step)
+{
+	return library_is_led(step) || step == REQUEST_NUDGE;
+}
+
+int
+library_send(Request *request)
+{
+	Session    *session = request->session;
+	Link	   *link = &session->link;
+	int			rc;
+
+	assert(request->state == REQUEST_SENT && request->answered != NULL);
+	request->sent_at = protocol_moment();
+	request->sent_over = link->number;
+	if (library_is_led(request->step))
+	{
+		link->asked_leader_at = request->sent_at.boot_ms;
+		if (link->unled_at == 0)
+			link->unled_at = request->sent_at.boot_ms;
+	}
+	if (dates_proofs(request->step))
+		link->asked_at = request->sent_at.boot_ms;
+	if (session->zh == NULL)
+		return ZINVALIDSTATE;
+	rc = library_steps[request->step].send(request);
+
+	/* what zoo_amulti() says on a handle that is over */
+	if (rc == ZMARSHALLINGERROR && is_unrecoverable(session->zh))
+		rc = ZINVALIDSTATE;
+	session_check_connection(session);
+	return rc;
+}
+
+/* ---------------------------------------------------------------------
+ * Sending
+ * ---------------------------------------------------------------------
+ */
+
+static int
+send_create(Request *request)
+{
+	return zoo_acreate2(request->session->zh, request->path,
+						request->content.data, request->content.length,
+						acl_for(request->session, request->node_kind),
+						flags_of(request->node_kind), create_done, request);
+}
+
+static int
+send_list(Request *request)
+{
+	return zoo_awget_children(request->session->zh, request->path,
+							  watcher_of(request),
+							  request->session, list_done, request);
+}
+
+static int
+send_get(Request *request)
+{
+	return zoo_awget(request->session->zh, request->path,
+					 watcher_of(request),
+					 request->session, get_done, request);
+}
+
+static int
+send_sync(Request *request)
+{
+	return zoo_async(request->session->zh, request->path, string_done, request);
+}
+
+/*
+ * The check tells that there is a node of that name, and whose it is a look
+ * right behind it: our server knows by then what the check has met.  A node
+ * that somebody has deleted and made anew has another czxid, and he cannot
+ * choose it.
+ */
+static int
+send_check(Request *request)
+{
+	zhandle_t  *zh = request->session->zh;
+	const char *path = request->path;
+	int			rc;
+
+	if (request->step == REQUEST_REPLACE_CHECK)
+		path = request->replacing.old_node;
+	request->check.is_looked_at = false;
+	zoo_check_op_init(&request->check.op, path, -1);
+	rc = zoo_amulti(zh, 1, &request->check.op, &request->check.result,
+					check_done, request);	/* R6 */
+	if (rc == ZOK && request->check.czxid != 0)
+		request->check.is_looked_at = zoo_aexists(zh, path, 0, look_done,
+											request) == ZOK;
+	return rc;
+}
+
+static int
+send_set(Request *request)
+{
+	return zoo_aset(request->session->zh, request->path,
+					request->content.data != NULL ? request->content.data : "",
+					request->content.length, request->version, stat_done,
+					request);
+}
+
+static int
+send_delete(Request *request)
+{
+	return zoo_adelete(request->session->zh, request->path, request->version,
+					   void_done, request);
+}
+
+/* The guard goes first: if that is refused, nothing else is looked at. */
+static int
+send_delete_guarded(Request *request)
+{
+	const Several *several = &request->several;
+	const char *path = several->nodes;
+	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
+	int			count = 0;
+
+	if (!is_path(request->path))
+		return ZBADARGUMENTS;
+	zoo_set_op_init(&ops[count++], request->path, "", 0,
+					several->guard_version, NULL);
+	for (; path < several->nodes + several->nodes_length;
+		 path += strlen(path) + 1)
+	{
+		if (!is_path(path))
+			return ZBADARGUMENTS;
+		zoo_delete_op_init(&ops[count++], path, several->node_version);
+	}
+	return send_several(request, ops, count);
+}
+
+/* That it is there already comes ahead of what the guard says. */
+static int
+send_create_guarded(Request *request)
+{
+	zoo_op_t	ops[2];
+
+	if (!is_path(request->path) || !is_path(request->several.guard))
+		return ZBADARGUMENTS;
+	zoo_create_op_init(&ops[0], request->path,
+					   request->content.data, request->content.length,
+					   acl_for(request->session, request->node_kind),
+					   flags_of(request->node_kind), NULL, 0);
+	zoo_check_op_init(&ops[1], request->several.guard,
+					  request->several.guard_version);
+	return send_several(request, ops, 2);
+}
+
+/* The node that goes is checked first: if it is gone that is the answer. */
+static int
+send_move(Request *request)
+{
+	zoo_op_t	ops[2];
+
+	if (!is_path(request->several.old_node) || !is_path(request->path))
+		return ZBADARGUMENTS;
+	zoo_delete_op_init(&ops[0], request->several.old_node, -1);
+	zoo_create_op_init(&ops[1], request->path,
+					   request->content.data, request->content.length,
+					   acl_for(request->session, request->node_kind),
+					   flags_of(request->node_kind), NULL, 0);
+	return send_several(request, ops, 2);
+}
+
+static int
+send_several(Request *request, const zoo_op_t *ops, int count)
+{
+	if (is_unrecoverable(request->session->zh))
+		return ZINVALIDSTATE;	/* R6 */
+	free(request->several.results);
+	request->several.results = calloc((size_t) count,
+									  sizeof(*request->several.results));
+	if (request->several.results == NULL)
+		return ZMARSHALLINGERROR;
+	return zoo_amulti(request->session->zh, count, ops,
+					  request->several.results, void_done, request);
+}
+
+/*
+ * The server that we are connected to now may not have heard of the node yet:
+ * a write goes first, whatever comes of it, since the look is not older than
+ * what the quorum agreed on then.  (A sync may be answered by a leader that
+ * has been deposed and does not know it.)  Both go out together; nobody waits
+ * for the write.
+ */
+static int
+send_erase(Request *request)
+{
+	zoo_check_op_init(&request->check.op, request->path, -1);
+	zoo_amulti(request->session->zh, 1, &request->check.op,
+			   &request->check.result, erase_write_done, request->session);
+	if (request->search.prefix != NULL)
+		return send_list(request);
+	return send_get(request);
+}
+
+static int
+send_get_acl(Request *request)
+{
+	return zoo_aget_acl(request->session->zh, request->path, acl_done, request);
+}
+
+/*
+ * Not zoo_aremove_watches(), which only asks the server whether there is a
+ * watch.  The completion's type is a mistake in the library's header: it
+ * takes the function itself.
+ *
+ * Without a connection the watch must not be among those that the library
+ * asks for after the next one; but the request that sets it may be in its
+ * queue.
+ */
+static int
+send_unwatch(Request *request)
+{
+	ZooWatcherType type = request->watch == WATCH_CHILDREN ? ZWATCHTYPE_CHILD :
+		ZWATCHTYPE_DATA;
+
+	if (!request->session->link.is_up)
+		library_forget_watch(request->session, request->path, request->watch);
+	return zoo_aremove_all_watches(request->session->zh, request->path, type, 0,
+								   (void_completion_t *) void_done, request);
+}
+
+void
+library_forget_watch(const Session *session, const char *path, WatchOf watch)
+{
+	ZooWatcherType type = watch == WATCH_CHILDREN ? ZWATCHTYPE_CHILD :
+		ZWATCHTYPE_DATA;
+
+	zoo_aremove_all_watches(session->zh, path, type, 1, NULL, NULL);
+}
+
+/* The watcher of a read: NULL if nothing is watched. */
+static watcher_fn
+watcher_of(const Request *request)
+{
+	return request->watch != WATCH_NONE ? request->session->watcher : NULL;
+}
+
+/* ---------------------------------------------------------------------
+ * Completions of the library
+ * ---------------------------------------------------------------------
+ */
+
+/* Note what every answer tells. */
+void
+library_note_answer(Request *request, int code)
+{
+	Session    *session = request->session;
+	Link	   *link = &session->link;
+	FrameReply *reply = &request->answer.reply;
+	int			timeout = session->status.session_timeout_ms;
+	bool		is_said = link->is_up &&
+		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
+
+	request->answer.code = code;
+	reply->result = code_result(code);
+	if (is_said && code_loss(code) != ZK_LOSS_NONE)
+	{
+		session_note_end(session, code);
+		if (session->status.state == ZK_CLIENT_LOST)
+			reply->result = ZK_SESSION_LOST;
+		return;
+	}
+
+	/* a server said that, and will say it again: nobody is to ask at once */
+	if (reply->result == ZK_UNKNOWN_OUTCOME && is_said)
+		reply->result = ZK_FAILED;
+	if ((code != ZOK && code > ZAPIERROR) || reply->result == ZK_SESSION_LOST)
+		return;					/* no server has said that */
+	link->nunanswered = link->ndemands = 0;
+	link->nrounds = 0;
+	if (reply->result == ZK_NOT_EXECUTED)
+		return;					/* the leader may not have heard of it */
+	reply->proof = contact_date(&link->contact, request->sent_at, timeout);
+	if (dates_proofs(request->step))
+		contact_note(&link->contact, request->sent_at, protocol_moment(),
+					 timeout);
+	if (library_is_led(request->step))
+	{
+		link->led_at = protocol_now();
+		link->unled_at = 0;
+	}
+}
+
+static void
+note_answer(Request *request, int rc, const struct Stat *stat)
+{
+	FrameReply *reply = &request->answer.reply;
+
+	library_note_answer(request, rc);
+	if (rc != ZOK || stat == NULL)
+		return;
+	reply->czxid = stat->czxid;
+	reply->ephemeral_owner = stat->ephemeralOwner;
+	reply->ctime_ms = stat->ctime;
+	reply->mtime_ms = stat->mtime;
+	reply->version = stat->version;
+	reply->nbelow = stat->numChildren;
+	reply->nchanges = stat->cversion;
+}
+
+static void
+create_done(int rc, const char *value, const struct Stat *stat,
+			const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc, stat);
+	if (rc == ZOK && protocol_is_made(request->path, value))
+		request->answer.path = strdup(value);
+	if (rc == ZOK && request->answer.path == NULL)
+		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
+	request->answered(request);
+}
+
+static void
+list_done(int rc, const struct String_vector *strings, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	library_note_answer(request, rc);
+	if (rc == ZOK)
+		copy_children(request, strings);
+	note_look(request);
+	request->answered(request);
+}
+
+/*
+ * A server can say that there are strings and send none, or say that one has
+ * a negative length: the library hands on NULL then.
+ */
+static void
+copy_children(Request *request, const struct String_vector *strings)
+{
+	int			count = strings != NULL && strings->data != NULL ?
+		strings->count : 0;
+	size_t		size = 0;
+	char	   *next;
+
+	for (int i = 0; i < count; i++)
+		size += strings->data[i] != NULL ? strlen(strings->data[i]) + 1 : 1;
+	free(request->answer.children);
+	request->answer.children = next = malloc(size + 1);
+	request->answer.children_size = next != NULL ? size : 0;
+	request->answer.reply.nchildren = next != NULL && count > 0 ? count : 0;
+	if (next == NULL)
+		request->answer.reply.result = ZK_NO_MEMORY;
+	for (int i = 0; next != NULL && i < count; i++)
+		next = stpcpy(next, strings->data[i] != NULL ? strings->data[i] : "") +
+			1;
+}
+
+static void
+get_done(int rc, const char *value, int length, const struct Stat *stat,
+		 const void *data)
+{
+	Request    *request = (Request *) data;
+	Answer	   *answer = &request->answer;
+	bool		has_data = rc == ZOK && value != NULL && length > 0;
+
+	note_answer(request, rc, stat);
+	if (request->step == REQUEST_ERASE && answer->reply.result == ZK_NO_AUTH)
+		answer->reply.result = ZK_NO_NODE;	/* ours can be read */
+	free(answer->data);
+	answer->data = has_data ? malloc((size_t) length) : NULL;
+	answer->data_length = answer->data != NULL ? length : 0;
+	if (answer->data != NULL)
+		memcpy(answer->data, value, (size_t) length);
+	else if (has_data)
+		answer->reply.result = ZK_NO_MEMORY;
+	note_look(request);
+	request->answered(request);
+}
+
+static void
+acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	library_note_answer(request, rc);
+	request->answer.reply.is_open = rc == ZOK && is_open(acl);
+	request->answered(request);
+}
+
+/* The answer of the quorum, which dates the proof; look_done() is to come. */
+static void
+check_done(int rc, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	library_note_answer(request, rc);
+	if (request->check.is_looked_at)
+		return;
+	if (rc == ZOK && request->check.czxid != 0)
+		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* it could not be sent */
+	request->answered(request);
+}
+
+static void
+look_done(int rc, const struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	if (request->answer.reply.result == ZK_OK && rc != ZOK)
+		request->answer.reply.result = code_result(rc);
+	else if (request->answer.reply.result == ZK_OK &&
+			 (stat == NULL || stat->czxid != request->check.czxid))
+		request->answer.reply.result = ZK_NO_NODE;
+	request->answered(request);
+}
+
+static void
+stat_done(int rc, const struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc, stat);
+	request->answered(request);
+}
+
+static void
+string_done(int rc, const char *value, const void *data)
+{
+	void_done(rc, data);
+}
+
+static void
+void_done(int rc, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	library_note_answer(request, rc);
+	request->answered(request);
+}
+
+/*
+ * For the write that an ERASE sends ahead of its look nobody waits.  But if it
+ * was not executed, the look, whose answer is the next one of an ERASE, may be
+ * as old as ever.
+ */
+static void
+erase_write_done(int rc, const void *data)
+{
+	((Session *) data)->traffic.is_write_put_off =
+		code_result(rc) == ZK_NOT_EXECUTED;
+}
+
+/* A look was answered, whatever it brought. */
+static void
+note_look(Request *request)
+{
+	if (request->step == REQUEST_ERASE &&
+		request->session->traffic.is_write_put_off &&
+		request->answer.reply.result != ZK_SESSION_LOST)
+		request->answer.reply.result = ZK_NOT_EXECUTED;
+}
+
+/* ---------------------------------------------------------------------
+ * The library's terms
+ * ---------------------------------------------------------------------
+ */
+
+static int
+flags_of(ZkNodeKind kind)
+{
+	const int	flags[] = {
+		[ZK_CONTAINER] = ZOO_CONTAINER,
+		[ZK_EPHEMERAL] = ZOO_EPHEMERAL,
+		[ZK_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
+		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL
+	};
+
+	return flags[kind];
+}
+
+/*
+ * The ACL of a node that is to be created.  Everybody may read it, which other
+ * clients of the recipe need to wait behind us; the rest is for whoever has
+ * the credentials that this session has presented ("auth").  If these are its
+ * own alone, they are to keep others from writing to its nodes, and parents
+ * and leases are everybody's, as with every other client.
+ */
+static const struct ACL_vector *
+acl_for(const Session *session, ZkNodeKind kind)
+{
+	static struct ACL entries[2];
+	static const struct ACL_vector ours = {2, entries};
+	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_CONTAINER ||
+		kind == ZK_PERSISTENT_SEQUENTIAL;
+
+	if (!session->has_auth ||
+		(session->open.is_auth_private && is_shared))
+		return &ZOO_OPEN_ACL_UNSAFE;
+	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
+	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
+	return &ours;
+}
+
+/*
+ * May everybody create or delete something in a node with that ACL?  It may be
+ * what a hostile server has sent: without entries, or with one that has no
+ * scheme or id.
+ */
+static bool
+is_open(const struct ACL_vector *acl)
+{
+	for (int i = 0; acl != NULL && acl->data != NULL && i < acl->count; i++)
+	{
+		const struct ACL *entry = &acl->data[i];
+
+		if ((entry->perms & (ZOO_PERM_CREATE | ZOO_PERM_DELETE |
+							 ZOO_PERM_ADMIN)) != 0 &&
+			entry->id.scheme != NULL && entry->id.id != NULL &&
+			strcmp(entry->id.scheme, ZOO_ANYONE_ID_UNSAFE.scheme) == 0 &&
+			strcmp(entry->id.id, ZOO_ANYONE_ID_UNSAFE.id) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does the library take that path?  Its parts may be names that a server has
+ * listed, which can be anything.  NULL is none.
+ */
+static bool
+is_path(const char *path)
+{
+	if (path == NULL)
+		return false;
+	do
+	{
+		size_t		length;
+
+		if (*path++ != '/')
+			return false;
+		length = strcspn(path, "/");
+		if (length == 0 || (length == 1 && path[0] == '.') ||
+			(length == 2 && path[0] == '.' && path[1] == '.'))
+			return false;
+		for (size_t i = 0; i < length; i++)
+			if ((unsigned char) path[i] < ' ')
+				return false;
+		path += length;
+	} while (*path != '\0');
+	return true;
+}
