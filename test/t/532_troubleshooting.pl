@@ -113,7 +113,13 @@ sub messages_of_source
 	push @found, map { 'detail: ' . literal(s/^[^,]*,//r) }
 	  grep { !/const char/ } calls($text, '(?:session_)?set_error');
 
-	# Words that are made for an ereport() elsewhere.
+	# Words that are made for an ereport() elsewhere: those of a function that returns an errmsg()
+	# are for locks that could not be obtained.
+	foreach my $message (map { calls($_, 'errmsg') } $text =~ /\breturn (errmsg\(.*?\));/gs)
+	{
+		$was_read{$file}++;
+		push @found, '55P03: ' . literal($message);
+	}
 	push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_CHANNEL_\w+\] = ("(?:[^"\\]|\\.)*")/g;
 	push @found, map { /^(ERRCODE_\w+),(.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
 	  calls($text, 'refuse_to_end');
