@@ -1324,9 +1324,8 @@ BEGIN ATOMIC
 			('8', 8, 'idle'),
 			('9', 9, 'serving'),
 			('10', NULL, 'settings'),
-			('11', NULL, 'counters'),
-			('12', NULL, 'encrypted'),
-			('13', NULL, 'requests'))
+			('11', NULL, 'encrypted'),
+			('12', NULL, 'requests'))
 			AS w(number, quality, fact) ON w.number = f.fact AND starts_with(f.item, 'server ');
 END;
 

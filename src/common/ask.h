@@ -45,7 +45,6 @@ typedef enum AskVerdict
 	ASK_IDLE,					/* a ZooKeeper that serves nobody: no quorum */
 	ASK_SERVING,				/* (its reply to "srvr") */
 	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
-	ASK_COUNTERS,				/* likewise (some of its reply to "mntr") */
 	ASK_ENCRYPTED,				/* over TLS (tls_describe()) */
 	ASK_REQUESTS				/* of one that serves: how long a request it
 								 * takes (bytes) */

@@ -37,8 +37,8 @@
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* Most answers: one of the program, five of each address. */
-#define ANSWERS_MAX (1 + 5 * ASK_ALL_MAX)
+/* Most answers: one of the program, four of each address. */
+#define ANSWERS_MAX (1 + 4 * ASK_ALL_MAX)
 
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160

@@ -4,9 +4,9 @@
  *	  The program in its other mode: it asks servers how they are, and ends.
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
- * "srvr", which no server can be forbidden to answer, and "conf" and "mntr",
- * which they answer if somebody has allowed it.  No session, and the
- * ZooKeeper library has no part in it.
+ * "srvr", which no server can be forbidden to answer, and "conf", which they
+ * answer if somebody has allowed it.  No session, and the ZooKeeper library has
+ * no part in it.
  *
  * No word tells jute.maxbuffer, the longest request that a server takes.  So
  * it is tried, if that is asked: with a request to go on with a session that
@@ -44,7 +44,7 @@ static const struct
 	const char *text;
 	AskVerdict	verdict;
 }			words[] = {
-	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"mntr", ASK_COUNTERS},
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS},
 	{NULL, ASK_REQUESTS}		/* no word, but a long request */
 };
 #define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
@@ -105,7 +105,6 @@ static void end_asking(Asked *one);
 static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict verdict_of_end(const Asked *one, const char *error_of_tls);
-static const char *pick_counters(const char *reply);
 static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
@@ -381,7 +380,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 			strncmp(one->reply, version, strlen(version)) != 0)
 			verdict = strstr(one->reply, "not currently serving requests") != NULL ?
 				ASK_IDLE : ASK_STRANGER;
-		text = verdict == ASK_COUNTERS ? pick_counters(one->reply) : one->reply;
+		text = one->reply;
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
@@ -423,23 +422,6 @@ try_next(Asked *one, bool is_taken)
 	}
 	one->request_bytes /= 2;
 	return one->taken_bytes == 0 && one->request_bytes >= ASK_REQUEST_MIN;
-}
-
-/*
- * How many changes the leader has sent it, and how late they were: its clock
- * when it applied them less the leader's when it made them.  All else is left
- * out: there is much of it.
- */
-static const char *
-pick_counters(const char *reply)
-{
-	static char text[700];
-	const char *number = strstr(reply, "zk_learner_commit_received_count");
-	const char *latency = strstr(reply, "zk_avg_propagation_latency");
-
-	snprintf(text, sizeof(text), "%.60s\n%.600s", number != NULL ? number : "",
-			 latency != NULL ? latency : "");
-	return text;
 }
 
 static int64_t
