@@ -112,6 +112,8 @@ OBJS = \
 	src/functions/loss_notice.o \
 	src/functions/worker.o \
 	src/functions/recall_ask.o \
+	src/functions/grant.o \
+	src/functions/grant_trigger.o \
 	src/functions/check.o \
 	src/functions/check_servers.o \
 	src/functions/check_session.o \
@@ -143,7 +145,7 @@ OBJS = \
 	src/lock/keep.o \
 	src/lock/place.o \
 	src/lock/loss.o \
-	src/ensemble/grant.o \
+	src/ensemble/grant_table.o \
 	src/ensemble/queue.o \
 	src/ensemble/recall.o \
 	src/ensemble/expiry.o \

@@ -13,7 +13,7 @@
  * names are closed.
  *
  * A backend reads the tables when it needs the rows for the first time, and
- * again after a change.  Triggers (grant.c) have the change told by
+ * again after a change.  Triggers (grant_trigger.c) have the change told by
  * PostgreSQL's own messages about relations: to everybody at commit; to the
  * backend itself at once, and again when it is rolled back.  So it is heeded
  * when what GRANT changes is.

@@ -41,7 +41,7 @@ extern bool zklock_privilege_is_closed(FunctionCallInfo fcinfo,
 									   const char *name, const char **prefix);
 
 /*
- * Do privileges that a dump has say that zk_closed had rows (grant.c)?  schema is
+ * Do privileges that a dump has say that zk_closed had rows (grant_trigger.c)?  schema is
  * that of the extension.  If it has none, they were lost.
  */
 extern bool zklock_privilege_is_marked(Oid schema);

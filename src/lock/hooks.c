@@ -37,7 +37,7 @@
 #include "cancel.h"
 #include "compat.h"
 #include "durable.h"
-#include "grant.h"
+#include "grant_table.h"
 #include "lease_guard.h"
 #include "lock.h"
 #include "lock_proof.h"
