@@ -151,6 +151,10 @@ OBJS = \
 	src/ensemble/expiry.o \
 	src/ensemble/lease_roots.o \
 	src/ensemble/nested.o \
+	src/ensemble/parents.o \
+	src/ensemble/ephemeral.o \
+	src/ensemble/sample.o \
+	src/ensemble/removal.o \
 	src/ensemble/roundtrip.o \
 	src/ensemble/bounds.o \
 	src/ensemble/write.o \

@@ -18,6 +18,7 @@
 
 #include "miscadmin.h"
 
+#include "ephemeral.h"
 #include "expiry.h"
 #include "name.h"
 #include "nested.h"
@@ -220,8 +221,8 @@ read_stranger(ZkRoundTrip *trip, Reading *reading)
 	if (reading->path_of != zklock_name_path || reading->is_first)
 		return true;
 	pfree(zklock_name_path(reading->name, &root_length));
-	if (!zklock_roundtrip_find_ephemeral(trip, reading->path, root_length,
-										 &reply, &found))
+	if (!zklock_ephemeral_find(trip, reading->path, root_length,
+							   &reply, &found))
 		return false;
 	if (reply == NULL)
 		return true;

@@ -19,6 +19,7 @@
 #include "nodedata.h"
 #include "recipe.h"
 #include "roundtrip.h"
+#include "sample.h"
 #include "session.h"
 #include "text.h"
 #include "write.h"
@@ -235,7 +236,7 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
 /*
  * What zklock has made beside the root, and beside each znode above it: data
  * of ours are in roots and what is above them (see
- * zklock_roundtrip_make_parents()), and in queue nodes.
+ * zklock_parents_make()), and in queue nodes.
  */
 static void
 put_siblings(ZkRoundTrip *trip, const Check *check, const char *root)
@@ -244,13 +245,13 @@ put_siblings(ZkRoundTrip *trip, const Check *check, const char *root)
 		 slash = strchr(slash + 1, '/'))
 	{
 		const ZkSample *sample =
-			zklock_roundtrip_begin_sample(trip,
-										  pnstrdup(root, Max(slash - root, 1)),
-										  (int) (check->deadline - protocol_now()));
+			zklock_sample_begin(trip,
+								pnstrdup(root, Max(slash - root, 1)),
+								(int) (check->deadline - protocol_now()));
 
 		for (int i = 0; i < sample->nnodes; i++)
 		{
-			const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+			const ZkReply *reply = zklock_sample_await(sample, i);
 			const char *path = sample->paths[i];
 			const char *name = strrchr(path, '/') + 1;
 			size_t		length = strlen(path);
@@ -311,13 +312,13 @@ find_unused(ZkRoundTrip *trip, const Check *check, const char *parent,
 			List **unused, List **used)
 {
 	const ZkSample *sample =
-		zklock_roundtrip_begin_sample(trip, parent,
-									  (int) (check->deadline - protocol_now()));
+		zklock_sample_begin(trip, parent,
+							(int) (check->deadline - protocol_now()));
 	int			nfound = 0;
 
 	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+		const ZkReply *reply = zklock_sample_await(sample, i);
 		const char *path = sample->paths[i];
 		const char *name = strrchr(path, '/') + 1;
 		List	  **list;
@@ -340,9 +341,9 @@ static void
 put_leases(ZkRoundTrip *trip, const Check *check, const char *root)
 {
 	ZkSample   *sample =
-		zklock_roundtrip_begin_sample(trip,
-									  psprintf("%s/" ZK_LEASES_NAME, root),
-									  (int) (check->deadline - protocol_now()));
+		zklock_sample_begin(trip,
+							psprintf("%s/" ZK_LEASES_NAME, root),
+							(int) (check->deadline - protocol_now()));
 
 	for (int i = 0; i < sample->nnodes; i++)
 	{

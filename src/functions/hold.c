@@ -54,6 +54,7 @@
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
+#include "removal.h"
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
@@ -452,5 +453,5 @@ remove_hold(ZkRoundTrip *trip, void *argument)
 	if (!removing->is_stranger)
 		removing->removal.path = psprintf("%s/%s", removing->removal.path,
 										  removing->node);
-	return zklock_roundtrip_remove(trip, &removing->removal);
+	return zklock_removal_do(trip, &removing->removal);
 }

@@ -15,7 +15,7 @@
  * When the holder has gone its request is removed: by the holder if it has
  * read it (recall.c); by the session that made it if the holder left
  * meanwhile; otherwise later, in samples, by those who ask other holders
- * (zklock_roundtrip_begin_sample()).  A name of a queue node never comes
+ * (zklock_sample_begin()).  A name of a queue node never comes
  * again, so a request without its queue node is outdated for good.  If there
  * are REQUESTS_MAX requests nobody is asked.
  *
@@ -29,12 +29,15 @@
 #include "utils/builtins.h"
 
 #include "args.h"
+#include "ephemeral.h"
 #include "name.h"
 #include "nodedata.h"
+#include "parents.h"
 #include "queue.h"
 #include "recall.h"
 #include "recipe.h"
 #include "roundtrip.h"
+#include "sample.h"
 #include "session.h"
 #include "text.h"
 #include "write.h"
@@ -167,16 +170,16 @@ count_requests(ZkRoundTrip *trip, void *argument)
 
 	root[root_length] = '\0';
 	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
-	zklock_write_need(zklock_roundtrip_count_parents(parent) + 4);
+	zklock_write_need(zklock_parents_count(parent) + 4);
 	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "read requests to release a lock", parent);
 	asking->nrequests = reply->result == ZK_OK ? reply->nbelow : 0;
-	if (zklock_roundtrip_should_sample(asking->nrequests))
+	if (zklock_sample_is_due(asking->nrequests))
 		asking->nrequests -=
-			remove_outdated(zklock_roundtrip_begin_sample(trip, parent, SWEEP_MS),
+			remove_outdated(zklock_sample_begin(trip, parent, SWEEP_MS),
 							root);
 	return true;
 }
@@ -207,11 +210,11 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 						   asking->nrequests,
 						   zklock_text_quotable(pnstrdup(path, strrchr(path, '/') - path))),
 				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
-	zklock_write_need(zklock_roundtrip_count_parents(path) + 2);
+	zklock_write_need(zklock_parents_count(path) + 2);
 	do
 	{
-		reply = zklock_roundtrip_create(trip, path, root_length,
-										ZK_PERSISTENT, asking->data);
+		reply = zklock_parents_create(trip, path, root_length,
+									  ZK_PERSISTENT, asking->data);
 		if (reply->result == ZK_NODE_EXISTS)
 			reply = zklock_roundtrip_ask(trip,
 										 zklock_write_set(ZK_WRITE_BOUNDED,
@@ -221,7 +224,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)
 	{
-		zklock_roundtrip_refuse_ephemeral(reply, path);
+		zklock_ephemeral_refuse(reply, path);
 		zklock_session_raise(reply, "request the release of a lock", path);
 	}
 
@@ -256,7 +259,7 @@ remove_outdated(ZkSample *sample, const char *root)
 
 	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+		const ZkReply *reply = zklock_sample_await(sample, i);
 
 		if (reply != NULL && reply->result == ZK_OK)
 			holders[i] = holder_path(root, sample->paths[i], reply);

@@ -59,10 +59,14 @@
 
 #include "args.h"
 #include "compat.h"
+#include "ephemeral.h"
 #include "name.h"
 #include "nodedata.h"
+#include "parents.h"
 #include "queue.h"
+#include "removal.h"
 #include "roundtrip.h"
+#include "sample.h"
 #include "session.h"
 #include "text.h"
 #include "write.h"
@@ -253,7 +257,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 
 	name_record(claim);
 	path = claim->record.path;
-	zklock_write_need(zklock_roundtrip_count_parents(path) + 3);
+	zklock_write_need(zklock_parents_count(path) + 3);
 	data = begin_claim(claim);
 	for (int attempts = 0;; attempts++)
 	{
@@ -303,7 +307,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 				}
 				pg_fallthrough;
 			default:
-				zklock_roundtrip_refuse_ephemeral(made, path);
+				zklock_ephemeral_refuse(made, path);
 				zklock_session_raise(made, "record a run", path);
 		}
 	}
@@ -332,7 +336,7 @@ read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
 	else if (guard->result != ZK_OK)
 		zklock_session_raise(guard, "record a run", claim->record.guard);
 	else if (guard->version == ZK_ANY_VERSION)
-		zklock_roundtrip_advance(claim->record.guard);
+		zklock_removal_advance(claim->record.guard);
 	else
 		*version = guard->version;
 	return true;
@@ -344,11 +348,11 @@ make_directory(ZkRoundTrip *trip, const Claim *claim)
 {
 	const char *path = claim->record.path;
 	const ZkReply *refused =
-		zklock_roundtrip_make_parents(trip, path, strlen(claim->record.guard));
+		zklock_parents_make(trip, path, strlen(claim->record.guard));
 
 	if (refused != NULL)
 	{
-		zklock_roundtrip_refuse_ephemeral(refused, path);
+		zklock_ephemeral_refuse(refused, path);
 		zklock_session_raise(refused, "record a run", path);
 	}
 }
@@ -387,11 +391,11 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	int			nothers = Max(claim->nrecords - was_there, 0);
 
 	claim->record.czxid = record->czxid;
-	if (zklock_roundtrip_should_sample(nothers))
+	if (zklock_sample_is_due(nothers))
 		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
-	if (!zklock_roundtrip_remove(trip, &claim->record))
+	if (!zklock_removal_do(trip, &claim->record))
 		return false;
 	claim->may_be_there = false;
 	ereport(ERROR,
@@ -422,9 +426,9 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	int			nold = 0;
 
 	zklock_roundtrip_get_ahead(trip, claim->record.guard);
-	sample = zklock_roundtrip_begin_sample(trip,
-										   directory_of(claim->record.path),
-										   PRUNE_MS);
+	sample = zklock_sample_begin(trip,
+								 directory_of(claim->record.path),
+								 PRUNE_MS);
 	for (int i = 0; i < sample->nnodes; i++)
 		if (is_old(sample, i, claim->record.path, now_ms))
 			old[nold++] = sample->paths[i];
@@ -432,7 +436,7 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
-		zklock_roundtrip_advance(claim->record.guard);
+		zklock_removal_advance(claim->record.guard);
 	else
 		zklock_client_free(zklock_write_remove_guarded(claim->record.guard,
 													   reply->version,
@@ -448,7 +452,7 @@ static bool
 is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
 {
 	const char *path = sample->paths[index];
-	const ZkReply *reply = zklock_roundtrip_await_sample(sample, index);
+	const ZkReply *reply = zklock_sample_await(sample, index);
 	ZkNodeData	record;
 
 	/* one with children would spoil the transaction for all */
@@ -493,7 +497,7 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 				(errmsg("%s deletes the record of a %s",
 						zklock_nodedata_caller(), claim->run)));
 	}
-	return zklock_roundtrip_remove(trip, removal);
+	return zklock_removal_do(trip, removal);
 }
 
 /* ---------------------------------------------------------------------

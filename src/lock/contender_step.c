@@ -15,10 +15,12 @@
 
 #include "storage/lock.h"
 
+#include "ephemeral.h"
 #include "expiry.h"
 #include "keep.h"
 #include "loss.h"
 #include "nodedata.h"
+#include "parents.h"
 #include "text.h"
 #include "write.h"
 
@@ -98,7 +100,7 @@ send_create(Contender *contender, ZkWriteTerms terms)
 	if (node->ncreates++ == 0)
 	{
 		/* its parents, and once more the node, if they are not there */
-		zklock_write_need(zklock_roundtrip_count_parents(place->lock_path) + 3);
+		zklock_write_need(zklock_parents_count(place->lock_path) + 3);
 		node->data = zklock_nodedata_build(0, NULL);
 		node->mark = mark_for(contender);
 	}
@@ -169,7 +171,7 @@ contender_take_node(Contender *contender)
 			(void) zklock_session_await_undone(contender->order->bounds.deadline);
 			return false;
 		default:
-			zklock_roundtrip_refuse_ephemeral(reply, place->lock_path);
+			zklock_ephemeral_refuse(reply, place->lock_path);
 			zklock_session_raise(reply, "join a lock's queue",
 								 place->lock_path);
 	}
@@ -231,13 +233,13 @@ static void
 make_parents_carefully(Contender *contender)
 {
 	const ZkPlace *place = contender->place;
-	const ZkReply *refusal = zklock_roundtrip_make_parents(&contender->trip,
-														   place->node,
-														   place->root_length);
+	const ZkReply *refusal = zklock_parents_make(&contender->trip,
+												 place->node,
+												 place->root_length);
 
 	if (refusal == NULL)
 		return;
-	zklock_roundtrip_refuse_ephemeral(refusal, place->lock_path);
+	zklock_ephemeral_refuse(refusal, place->lock_path);
 	zklock_session_raise(refusal, "create a lock's znode", place->lock_path);
 }
 
@@ -251,7 +253,7 @@ send_parents(Contender *contender)
 	const char *end = place->node;
 	char		parent[RECIPE_PATH_SIZE];
 
-	zklock_write_claim(zklock_roundtrip_count_parents(place->node) + 1);
+	zklock_write_claim(zklock_parents_count(place->node) + 1);
 	zklock_client_begin_many(client);
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{

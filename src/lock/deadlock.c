@@ -69,6 +69,7 @@
 
 #include "board.h"
 #include "lock_table.h"
+#include "parents.h"
 #include "stat.h"
 #include "text.h"
 #include "write.h"
@@ -402,10 +403,10 @@ static bool
 claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 {
 	char	   *path = deadlock_claim_path(place, cycle->newest);
-	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, path,
-												   place->root_length,
-												   ZK_EPHEMERAL,
-												   zklock_nodedata_build(0, NULL));
+	const ZkReply *reply = zklock_parents_create(&detector->trip, path,
+												 place->root_length,
+												 ZK_EPHEMERAL,
+												 zklock_nodedata_build(0, NULL));
 	bool		is_our_claim;
 
 	if (reply != NULL && reply->result == ZK_NODE_EXISTS)

@@ -30,6 +30,7 @@
 #include "utils/memutils.h"
 
 #include "name.h"
+#include "parents.h"
 #include "text.h"
 #include "write.h"
 
@@ -174,9 +175,9 @@ say_fact(ZkDetector *detector, const ZkPlace *place, int64 session,
 static bool
 make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 {
-	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, fact->path,
-												   place->root_length,
-												   ZK_EPHEMERAL, fact->data);
+	const ZkReply *reply = zklock_parents_create(&detector->trip, fact->path,
+												 place->root_length,
+												 ZK_EPHEMERAL, fact->data);
 	const char *reason;
 
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||

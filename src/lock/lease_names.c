@@ -24,8 +24,11 @@
 #include "utils/hsearch.h"
 
 #include "compat.h"
+#include "ephemeral.h"
 #include "lease_roots.h"
 #include "name.h"
+#include "parents.h"
+#include "removal.h"
 #include "session.h"
 #include "write.h"
 
@@ -82,11 +85,11 @@ zklock_lease_names_note(ZkRoundTrip *trip, const ZkLockName *name,
 
 	if (reply != NULL && reply->result == ZK_NO_NODE)
 	{
-		reply = zklock_roundtrip_create(trip, pointer,
-										strrchr(pointer, '/') - pointer,
-										ZK_PERSISTENT, name->name);
+		reply = zklock_parents_create(trip, pointer,
+									  strrchr(pointer, '/') - pointer,
+									  ZK_PERSISTENT, name->name);
 		if (reply != NULL)
-			zklock_roundtrip_refuse_ephemeral(reply, pointer);
+			zklock_ephemeral_refuse(reply, pointer);
 	}
 	if (reply != NULL && reply->result == ZK_OK)
 		zklock_lease_roots_wake();
@@ -127,7 +130,7 @@ zklock_lease_names_drop(ZkRoundTrip *trip, const char *root, const List *idle)
 			continue;
 		if (version == ZK_ANY_VERSION)
 		{
-			zklock_roundtrip_advance(guard);
+			zklock_removal_advance(guard);
 			break;
 		}
 		drop_name(guard, version++, path, reply);

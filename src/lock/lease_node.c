@@ -22,6 +22,7 @@
 
 #include "compat.h"
 #include "contender.h"
+#include "ephemeral.h"
 #include "lease_binding.h"
 #include "lease_known.h"
 #include "name.h"
@@ -409,7 +410,7 @@ zklock_lease_check(const ZkLeasing *leasing, const ZkReply *reply)
 		case ZK_SESSION_LOST:
 			return ZK_LEASE_SESSION_LOST;
 		default:
-			zklock_roundtrip_refuse_ephemeral(reply, leasing->view.lock_path);
+			zklock_ephemeral_refuse(reply, leasing->view.lock_path);
 			zklock_session_raise(reply, "use a lease", leasing->view.lock_path);
 	}
 }

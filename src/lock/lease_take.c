@@ -19,6 +19,7 @@
 #include "lease_known.h"
 #include "lease_names.h"
 #include "name.h"
+#include "parents.h"
 #include "recipe.h"
 #include "session.h"
 #include "stat.h"
@@ -418,15 +419,15 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 
 	/* the name, twice if its parents are not there; the node */
 	if (!has_parent)
-		nparents = zklock_roundtrip_count_parents(leasing->view.lock_path) + 1;
-	zklock_write_need(nparents + zklock_roundtrip_count_parents(name.pointer) +
+		nparents = zklock_parents_count(leasing->view.lock_path) + 1;
+	zklock_write_need(nparents + zklock_parents_count(name.pointer) +
 					  4);
 	zklock_write_claim(has_parent ? 2 : 1);
 	data = new_data(taking);
 	path = node_path(taking);
 	if (!has_parent)
 	{
-		reply = zklock_roundtrip_make_parents(trip, path, name.root_length);
+		reply = zklock_parents_make(trip, path, name.root_length);
 		if (reply != NULL)
 			return zklock_lease_check(leasing, reply);
 	}

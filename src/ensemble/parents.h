@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * parents.h
+ *	  The znodes above what is to be made: their creation.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PARENTS_H
+#define ZKLOCK_PARENTS_H
+
+#include "postgres.h"
+
+#include "roundtrip.h"
+
+/*
+ * How often parents are made anew when they vanish between their creation and
+ * that of what is to be in them: the server removes empty containers at any
+ * time.
+ */
+#define PARENT_ATTEMPTS 10
+
+/* How many znodes are above the one of that path. */
+extern int	zklock_parents_count(const char *path);
+
+/*
+ * Create what is above the znode of that path: its first root_length bytes
+ * for good, with our name as data (see zk_check_facts()), the rest as
+ * containers, of which the server removes those that are empty.  The reply to
+ * one that is refused, else NULL: whether all are there the next create tells.
+ * All of them, whether they are there or not, and what is to be made in them,
+ * which is ZK_WRITE_PAID then, count on the trip's terms.
+ */
+extern const ZkReply *zklock_parents_make(ZkRoundTrip *trip,
+										  const char *path,
+										  int root_length);
+
+/*
+ * Create a znode, and what is above it if need be, as
+ * zklock_parents_make().  The reply to the last create of any: after
+ * ZK_UNKNOWN_OUTCOME the znode may be there, or be made yet; who creates it
+ * again learns by ZK_NODE_EXISTS that it is there, but not who made it.
+ */
+extern const ZkReply *zklock_parents_create(ZkRoundTrip *trip,
+											const char *path,
+											int root_length,
+											ZkNodeKind kind,
+											const char *data);
+
+#endif							/* ZKLOCK_PARENTS_H */

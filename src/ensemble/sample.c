@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * sample.c
+ *	  Some znodes below a parent, read at random.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sample.h"
+
+#include "common/pg_prng.h"
+
+#include "session.h"
+
+/*
+ * A list of n znodes costs n names.  So up to LISTED_ALWAYS they are listed
+ * each time, and beyond that once in LISTED_SELDOM times.  If one in k is
+ * outdated, whoever makes one znode deletes on average ZK_SAMPLE_MAX / k,
+ * beyond LISTED_ALWAYS ZK_SAMPLE_MAX / LISTED_SELDOM / k = 8 / k.  So old ones
+ * go faster than new ones come as long as more than one in eight is outdated.
+ */
+#define LISTED_ALWAYS 256
+#define LISTED_SELDOM 4
+
+bool
+zklock_sample_is_due(int nchildren)
+{
+	return nchildren > 0 &&
+		(nchildren <= LISTED_ALWAYS ||
+		 pg_prng_uint64_range(&pg_global_prng_state, 1, LISTED_SELDOM) == 1);
+}
+
+ZkSample *
+zklock_sample_begin(ZkRoundTrip *trip, const char *parent,
+					int wait_ms)
+{
+	ZkSample   *sample = palloc0(sizeof(*sample));
+	const ZkReply *list;
+	int			first;
+
+	if (trip->inner != NULL)
+		zklock_roundtrip_end(trip->inner);
+	trip->inner = &sample->trip;
+	sample->trip.deadline = Min(trip->deadline, protocol_now() + wait_ms);
+	list = zklock_roundtrip_read(&sample->trip, ZK_LIST, parent);
+	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
+		return sample;
+	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
+	for (int i = 0; i < Min(list->nchildren, ZK_SAMPLE_MAX); i++)
+	{
+		sample->paths[i] =
+			psprintf("%s/%s", parent[1] == '\0' ? "" : parent,
+					 list->children[(first + i) % list->nchildren]);
+
+		/* asked for: zklock_sample_await() has the reply */
+		(void) zklock_roundtrip_look(&sample->trip, ZK_GET, sample->paths[i]);
+		sample->nnodes++;
+	}
+	return sample;
+}
+
+const ZkReply *
+zklock_sample_await(const ZkSample *sample, int index)
+{
+	return zklock_roundtrip_await_look(&sample->trip, ZK_GET,
+									   sample->paths[index]);
+}
