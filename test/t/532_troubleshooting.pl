@@ -126,11 +126,13 @@ sub messages_of_source
 	push @found, map { '40001: ' . literal($_) }
 	  $text =~ /snprintf\(\w+->message,\s*sizeof\(\w+->message\),(.*?)\);/gs;
 	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
-	push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,(.*?)\);/gs
-	  if basename($file) eq 'session_error.c';
+	if (basename($file) eq 'session_loss.c')
+	{
+		push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,\s*(".*?)\);/gs;
+		push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g;
+	}
 	if (basename($file) eq 'session_error.c')
 	{
-		push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g;
 		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: " . literal($2 =~ s/^[^"]*//r) : () }
 		  $text =~ /[{\t](ERRCODE_\w+,\s*"(?:[^"\\]|\\.)*")/g;
 		push @found, map { /^(ZK_\w+)(.*)/s ? "$sqlstate_of_result{$1}: could not …: " . literal($2 =~ s/^[^"]*//r) : () }
