@@ -31,6 +31,7 @@
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 
 #include "handover.h"
 #include "nodedata.h"
@@ -402,7 +403,10 @@ zklock_place_await_downgrade(ZkPlace *place, int64 deadline)
 void
 zklock_place_free(ZkPlace *place)
 {
-	Assert(place->state == ZK_PLACE_NONE && place->keep == NULL);
+	/* a FATAL stops a contender on its way: its node goes with the session */
+	Assert(place->state == ZK_PLACE_NONE ||
+		   (place->state == ZK_PLACE_WANTED && proc_exit_inprogress));
+	Assert(place->keep == NULL);
 	free_text(&place->downgrade.data);
 	free_text(&place->downgrade.node);
 }
