@@ -82,6 +82,29 @@ typedef struct Holding
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
 } Holding;
 
+/* What a maker that gives up could do about a hold that may be there. */
+typedef enum HoldUndone
+{
+	HOLD_UNDONE,				/* its deletion was sent */
+	HOLD_UNDONE_UNSENT,			/* there was no connection to send it over */
+	HOLD_UNDONE_NO_MEMORY		/* nor memory to ask for it */
+} HoldUndone;
+
+/* Which contenders with a token are to go. */
+typedef enum RemovalOf
+{
+	REMOVAL_OF_HOLDS,			/* those that zk_hold() has made */
+	REMOVAL_OF_ALL				/* an eviction */
+} RemovalOf;
+
+/* What came of that. */
+typedef enum RemovalEnd
+{
+	REMOVAL_FOUND_NONE,			/* there is no such contender */
+	REMOVAL_FOUND_OTHER,		/* there is one, but zk_hold() has not made it */
+	REMOVAL_DONE
+} RemovalEnd;
+
 /* The removal of one node of a contender. */
 typedef struct Removing
 {
@@ -104,11 +127,15 @@ static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult check(const Holding *holding, const char *path,
 					  const ZkReply *reply);
 static void give_up(int code, Datum arg);
-static bool remove_contenders(const char *name, int64 token, bool is_eviction,
-							  bool *is_other);
-static bool remove_hold(ZkRoundTrip *trip, void *argument);
+static HoldUndone undo_hold(const Holding *holding);
+static void warn_of_hold(const Holding *holding, HoldUndone undone);
+static RemovalEnd remove_contenders(const char *name, int64 token,
+									RemovalOf which);
+static bool remove_contender(const char *name, const ZkQueueEntry *entry,
+							 RemovalOf which, const ZkBounds *bounds);
+static bool remove_queue_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
-						bool is_eviction);
+						RemovalOf which);
 
 /* ---------------------------------------------------------------------
  * SQL functions
@@ -132,14 +159,15 @@ Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
-	bool		is_other;
+	RemovalEnd	end = remove_contenders(name, zklock_args_token(fcinfo, 1),
+										REMOVAL_OF_HOLDS);
 
-	if (remove_contenders(name, zklock_args_token(fcinfo, 1), false, &is_other))
+	if (end == REMOVAL_DONE)
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no permanent hold of lock \"%s\" with that token", name),
-			 is_other ?
+			 end == REMOVAL_FOUND_OTHER ?
 			 errhint("It is that of a contender which zk_hold() has not made: zk_evict() removes it.") : 0));
 	PG_RETURN_BOOL(false);
 }
@@ -149,9 +177,8 @@ zk_evict(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
 
-	bool		is_other;
-
-	if (remove_contenders(name, zklock_args_token(fcinfo, 1), true, &is_other))
+	if (remove_contenders(name, zklock_args_token(fcinfo, 1),
+						  REMOVAL_OF_ALL) == REMOVAL_DONE)
 	{
 		zklock_stat_count(ZK_STAT_EVICTION);
 		PG_RETURN_BOOL(true);
@@ -171,9 +198,9 @@ zk_evict(PG_FUNCTION_ARGS)
 /*
  * Take a lock exclusively, and leave it to a persistent queue node that
  * belongs to nobody.  Result: its fencing token.  Raises 55000 if this
- * session holds the lock, 57000 if somebody removed
- * one of the nodes meanwhile, and as zklock_acquire().  If it raises there is
- * no hold, or a WARNING says that there may be one.
+ * session holds the lock, 57000 if somebody removed one of the nodes meanwhile,
+ * and as zklock_acquire().  If it raises there is no hold, or a WARNING says
+ * that there may be one.
  */
 static int64
 make(Holding *holding)
@@ -218,7 +245,7 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 	Holding    *holding = argument;
 	ZkResult	found = ZK_NO_NODE;
 
-	trip->by = ZK_BY_CALLER;	/* see check() */
+	trip->by = ZK_BY_CALLER;	/* silence is told in the order's words */
 	zklock_refuse_if_lost();
 	if (holding->stage == HOLD_SENT)
 		found = settle_lost(trip, holding);
@@ -254,6 +281,7 @@ static bool
 make_hold(ZkRoundTrip *trip, Holding *holding)
 {
 	const ZkPlace *twin = &holding->twin;
+	const char *name = strrchr(twin->node, '/') + 1;
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
@@ -261,26 +289,27 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark(guid, RECIPE_MARK_HOLD);
-	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	recipe_node_prefix(prefix, holding->order.style, twin->mode, twin->permits,
+					   guid);
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
-			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
+			 prefix, recipe_parse_node(name).sequence);
 	data = zklock_nodedata_build(twin->token, "reason",
 								 zklock_text_to_utf8(holding->reason), NULL);
 
 	zklock_write_claim(1);
 	holding->stage = HOLD_SENT;
 	do
+	{
+		ZkRequest  *move = zklock_write_move(ZK_WRITE_PAID, twin->node,
+											 holding->hold, data);
+
 		result = check(holding, holding->hold,
-					   zklock_roundtrip_ask(trip,
-											zklock_write_move(ZK_WRITE_PAID,
-															  twin->node, holding->hold,
-															  data)));
-	while (result == ZK_UNKNOWN_OUTCOME);
+					   zklock_roundtrip_ask(trip, move));
+	} while (result == ZK_UNKNOWN_OUTCOME);
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
-		zklock_loss_raise_waiter(holding->order.name,
-								 strrchr(twin->node, '/') + 1, twin->token);
+		zklock_loss_raise_waiter(holding->order.name, name, twin->token);
 	return result == ZK_OK;
 }
 
@@ -295,12 +324,15 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding)
 	ZkResult	result;
 
 	do
-		result = check(holding, twin,
-					   zklock_roundtrip_ask(trip,
-											zklock_client_remove(zklock_session_client(),
-																 twin, ZK_ANY_VERSION)));
-	while (result == ZK_UNKNOWN_OUTCOME);
-	return result == ZK_SESSION_LOST ? result : look_for_hold(trip, holding);
+	{
+		ZkRequest  *removal = zklock_client_remove(zklock_session_client(),
+												   twin, ZK_ANY_VERSION);
+
+		result = check(holding, twin, zklock_roundtrip_ask(trip, removal));
+	} while (result == ZK_UNKNOWN_OUTCOME);
+	if (result == ZK_SESSION_LOST)
+		return result;
+	return look_for_hold(trip, holding);
 }
 
 /* The twin is gone: is the hold there?  ZK_OK, ZK_NO_NODE or ZK_SESSION_LOST. */
@@ -327,49 +359,63 @@ check(const Holding *holding, const char *path, const ZkReply *reply)
 	return reply->result;
 }
 
-/*
- * An error, or the end of the backend: delete what is there.  With the session
- * gone there is nothing to delete the hold with.  Nobody waits for it.
- */
+/* An error, or the end of the backend: delete what is there. */
 static void
 give_up(int code, Datum arg)
 {
 	Holding    *holding = (Holding *) DatumGetPointer(arg);
-	bool		is_alive;
-	bool		is_connected;
-	bool		is_undone = true;
+	HoldUndone	undone;
 
 	if (holding->stage == HOLD_NOTHING)
 		return;
 	zklock_session_attend();
-	is_alive = zklock_session_live() == holding->twin.grant.session;
-	if (is_alive)
-	{
-		bool		is_sent = zklock_client_delete(zklock_session_client(),
-												   holding->twin.node);
+	undone = undo_hold(holding);
+	if (holding->stage == HOLD_SENT && undone != HOLD_UNDONE)
+		warn_of_hold(holding, undone);
+}
 
-		if (holding->stage == HOLD_SENT)
-			is_undone = zklock_client_delete(zklock_session_client(),
-											 holding->hold);
-		if (!is_sent)
-			ereport(WARNING,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-							holding->order.name),
-					 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
-	}
-	is_connected = is_alive && zklock_session_is_connected();
-	if (holding->stage == HOLD_SENT && !(is_connected && is_undone))
+/*
+ * Delete the twin, and the hold if that may be there.  With the session gone
+ * there is nothing to delete the hold with.  Nobody waits for it.
+ */
+static HoldUndone
+undo_hold(const Holding *holding)
+{
+	ZkClient   *client = zklock_session_client();
+	HoldUndone	undone = HOLD_UNDONE_UNSENT;
+	bool		is_twin_asked;
+
+	if (zklock_session_live() != holding->twin.grant.session)
+		return HOLD_UNDONE_UNSENT;
+	if (zklock_session_is_connected())
+		undone = HOLD_UNDONE;
+	is_twin_asked = zklock_client_delete(client, holding->twin.node);
+	if (holding->stage == HOLD_SENT &&
+		!zklock_client_delete(client, holding->hold))
+		undone = HOLD_UNDONE_NO_MEMORY;
+	if (!is_twin_asked)
 		ereport(WARNING,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("there may be a hold of lock \"%s\" now",
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 						holding->order.name),
-				 is_undone ?
-				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
-						   holding->twin.token) :
-				 errdetail("There was no memory to undo it. Its token is " INT64_FORMAT ".",
-						   holding->twin.token),
-				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
+				 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
+	return undone;
+}
+
+/* It may be there, and nobody was told its token. */
+static void
+warn_of_hold(const Holding *holding, HoldUndone undone)
+{
+	ereport(WARNING,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("there may be a hold of lock \"%s\" now",
+					holding->order.name),
+			 undone == HOLD_UNDONE_NO_MEMORY ?
+			 errdetail("There was no memory to undo it. Its token is " INT64_FORMAT ".",
+					   holding->twin.token) :
+			 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
+					   holding->twin.token),
+			 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
 }
 
 /* ---------------------------------------------------------------------
@@ -378,22 +424,19 @@ give_up(int code, Datum arg)
  */
 
 /*
- * Remove the contenders with that token, whoever made them, and await the
- * confirmation: all, or with is_eviction false only holds.  false if there is
- * none.  *is_other: is there one with that token which is no hold?  Says so in the server's log beforehand.  Raises 42602 for a bad
+ * Remove those contenders with that token, whoever made them, and await the
+ * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a bad
  * name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the session
  * does.
  */
-static bool
-remove_contenders(const char *name, int64 token, bool is_eviction,
-				  bool *is_other)
+static RemovalEnd
+remove_contenders(const char *name, int64 token, RemovalOf which)
 {
+	ZkBounds	bounds = zklock_bounds_of_task();
+	RemovalEnd	end = REMOVAL_FOUND_NONE;
 	ZkQueueEntry *entries;
 	int			nentries;
-	bool		is_removed = false;
-	ZkBounds	bounds = zklock_bounds_of_task();
 
-	*is_other = false;
 	zklock_known_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
@@ -402,31 +445,48 @@ remove_contenders(const char *name, int64 token, bool is_eviction,
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
-		Removing	removing = {.name = name,.node = entry->node};
-		bool		is_hold = recipe_read_mark(entry->node) == RECIPE_MARK_HOLD;
 
 		if (entry->position == 0 || entry->token != token)
 			continue;
-		removing.is_stranger = entry->is_stranger;
-		*is_other |= !is_hold;
-		if (!is_eviction && !is_hold)
-			continue;
-		log_removal(name, entry, is_eviction);
-		if (recipe_is_lasting(entry->node))
-			zklock_durable_flush_commits();
-		removing.removal.doing = is_eviction ? "evict a contender" :
-			"release a hold";
-		removing.removal.czxid = entry->czxid;
-		zklock_roundtrip_run_within(&bounds, remove_hold, NULL, &removing);
-		is_removed |= removing.removal.is_removed;
+		if (which == REMOVAL_OF_ALL ||
+			recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
+		{
+			if (remove_contender(name, entry, which, &bounds))
+				end = REMOVAL_DONE;
+		}
+		else if (end == REMOVAL_FOUND_NONE)
+			end = REMOVAL_FOUND_OTHER;
 	}
-	return is_removed;
+	return end;
+}
+
+/* false: it has gone by itself. */
+static bool
+remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
+				 const ZkBounds *bounds)
+{
+	Removing	removing = {
+		.name = name,
+		.node = entry->node,
+		.is_stranger = entry->is_stranger,
+		.removal.doing = "release a hold",
+		.removal.czxid = entry->czxid
+	};
+
+	if (which == REMOVAL_OF_ALL)
+		removing.removal.doing = "evict a contender";
+	log_removal(name, entry, which);
+	if (recipe_is_lasting(entry->node))
+		zklock_durable_flush_commits();
+	zklock_roundtrip_run_within(bounds, remove_queue_node, NULL, &removing);
+	return removing.removal.is_removed;
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */
 static void
-log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
+log_removal(const char *name, const ZkQueueEntry *entry, RemovalOf which)
 {
+	bool		is_eviction = which == REMOVAL_OF_ALL;
 	const char *caller = zklock_nodedata_caller();
 	const char *quoted = zklock_text_quotable_own(name);
 
@@ -444,7 +504,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 
 /* Remove one node of a contender. */
 static bool
-remove_hold(ZkRoundTrip *trip, void *argument)
+remove_queue_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 

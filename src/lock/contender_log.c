@@ -66,8 +66,8 @@ contender_refuse(Contender *contender, bool is_known)
 	if (order->is_try)
 		return;
 	if (zklock_nodedata_may_be_shown())
-		zklock_order_raise_timeout(order, ahead, ahead);
-	zklock_order_raise_timeout(order, describe_ahead(contender, NULL), ahead);
+		zklock_order_raise_busy(order, ahead, ahead);
+	zklock_order_raise_busy(order, describe_ahead(contender, NULL), ahead);
 }
 
 void

@@ -346,7 +346,9 @@ contender_judge(Contender *contender, const ZkReply *list,
 	{
 		list_free_deep(ahead->leases);
 		ahead->leases = zklock_expiry_nodes(list->children, list->nchildren);
-		ahead->lease_at = ahead->leases != NIL ? 0 : ZK_NO_DEADLINE;
+		ahead->lease_at = ZK_NO_DEADLINE;
+		if (ahead->leases != NIL)
+			ahead->lease_at = 0;
 	}
 	if (ahead->next != NULL)
 		pfree(ahead->next);

@@ -77,16 +77,15 @@ zklock_order_lease(const char *name, ZkBounds bounds)
 }
 
 void
-zklock_order_raise_timeout(const ZkOrder *order, const char *ahead,
-						   const char *ahead_log)
+zklock_order_raise_busy(const ZkOrder *order, const char *ahead,
+						const char *ahead_log)
 {
 	zklock_stat_count(ZK_STAT_TIMEOUT);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 timeout_message(order, ahead != NULL),
-			 ahead != NULL ? errdetail("%s", ahead) :
-			 zklock_session_explain_silence(),
-			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
+			 timeout_message(order, true),
+			 errdetail("%s", ahead),
+			 errdetail_log("%s", ahead_log),
 			 errcontext("while waiting for ZooKeeper lock \"%s\"",
 						order->name)));
 }
@@ -96,7 +95,13 @@ zklock_order_raise_silence(const ZkOrder *order)
 {
 	if (order->is_try)
 		zklock_session_raise_silence(order->name);
-	zklock_order_raise_timeout(order, NULL, NULL);
+	zklock_stat_count(ZK_STAT_TIMEOUT);
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 timeout_message(order, false),
+			 zklock_session_explain_silence(),
+			 errcontext("while waiting for ZooKeeper lock \"%s\"",
+						order->name)));
 }
 
 /*

@@ -80,17 +80,17 @@ extern ZkOrder zklock_order_hold(const char *name, int64 timeout_ms);
 extern ZkOrder zklock_order_lease(const char *name, ZkBounds bounds);
 
 /*
- * The time of the order is over: raise 55P03.  ahead: who holds the lock and
- * how many are ahead, for the client and for the log.  Both are NULL if
- * ZooKeeper has not answered.
+ * The time of the order is over, and others have the lock: raise 55P03.
+ * ahead: who holds the lock and how many are ahead, for the client and for the
+ * log.
  */
-pg_noreturn extern void zklock_order_raise_timeout(const ZkOrder *order,
-												   const char *ahead,
-												   const char *ahead_log);
+pg_noreturn extern void zklock_order_raise_busy(const ZkOrder *order,
+												const char *ahead,
+												const char *ahead_log);
 
 /*
- * Likewise, and ZooKeeper has not said whether the lock is to be had: raise
- * 08001 for a try, 55P03 for a wait.
+ * The time of the order is over, and ZooKeeper has not said whether the lock is
+ * to be had: raise 08001 for a try, 55P03 for a wait.
  */
 pg_noreturn extern void zklock_order_raise_silence(const ZkOrder *order);
 
