@@ -26,14 +26,18 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. timeout and lock_timeout bound the wait (55P03). With permits > 1 it is a counting semaphore. Counted: call zk_unlock() as often. ROLLBACK does not release it.';
+'Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. '
+'timeout and lock_timeout bound the wait (55P03). With permits > 1 it is a counting semaphore. '
+'Counted: call zk_unlock() as often. ROLLBACK does not release it.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
-'Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
+'Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the '
+'lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release '
+'with zk_unlock_shared().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -43,7 +47,9 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
-'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE TRANSACTION is refused meanwhile.';
+'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at '
+'rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE '
+'TRANSACTION is refused meanwhile.';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -60,7 +66,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. Otherwise false, and nothing is left behind. Raises 08001 if ZooKeeper does not answer in time.';
+'Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. '
+'Otherwise false, and nothing is left behind. Raises 08001 if ZooKeeper does not answer in time.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -94,7 +101,9 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
-'Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot be released before. Raises 0A000 in a background worker.';
+'Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, '
+'or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot '
+'be released before. Raises 0A000 in a background worker.';
 
 CREATE FUNCTION zk_try_call_lock(
 	name text,
@@ -116,7 +125,9 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Takes several locks of session scope, all or none. It takes them in the byte order of their names, so two such calls never deadlock. modes: exclusive or shared, for each name. timeout and lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
+'Takes several locks of session scope, all or none. It takes them in the byte order of their '
+'names, so two such calls never deadlock. modes: exclusive or shared, for each name. timeout and '
+'lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],
@@ -153,7 +164,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were held. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
+'Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were '
+'held. Otherwise false, with a warning for each that was not held or had been lost; the others '
+'are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -165,7 +178,9 @@ CREATE PROCEDURE zk_commit_and_lock(
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
-'Like zk_lock(), for long waits. Commits the transaction, then waits in a new one without snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
+'Like zk_lock(), for long waits. Commits the transaction, then waits in a new one without '
+'snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; '
+'zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
 
 -- Paths. The name itself comes first, so that an error names it and not an ancestor;
 -- and one that has too many components is refused for its own sake.
@@ -207,7 +222,10 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path.name, zk_lock_path.mode)))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval, text) IS
-'Takes a lock and its ancestors, all or none: for a/b/c that is a and a/b shared, and a/b/c in the mode given. So an exclusive holder of a keeps others from all names below it; a shared one keeps no writers out. timeout and lock_timeout bound the whole call. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
+'Takes a lock and its ancestors, all or none: for a/b/c that is a and a/b shared, and a/b/c in '
+'the mode given. So an exclusive holder of a keeps others from all names below it; a shared one '
+'keeps no writers out. timeout and lock_timeout bound the whole call. Returns the fencing token '
+'of the lock itself. Release with zk_unlock_path().';
 
 CREATE FUNCTION zk_xact_lock_path(
 	name text,
@@ -259,14 +277,17 @@ RETURN zk_unlock(
 	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
 
 COMMENT ON FUNCTION zk_unlock_path(text, text) IS
-'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode: true. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
+'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode: '
+'true. Otherwise false, with a warning for each that was not held or had been lost; the others '
+'are released.';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be lost: false and a warning.';
+'Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be '
+'lost: false and a warning.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
@@ -287,21 +308,26 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new one. Raises 55000 while locks of transaction or call scope are held.';
+'Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new '
+'one. Raises 55000 while locks of transaction or call scope are held.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, in any database or client, has a greater one. No other grant has a token that was asked for: the lock is not kept after its release (zklock.keep).';
+'The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, '
+'in any database or client, has a greater one. No other grant has a token that was asked for: the '
+'lock is not kept after its release (zklock.keep).';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Asks ZooKeeper whether this session still holds the lock. If true, the session lives for at least another third of its timeout. Waits while the connection is down. After a pause of the process the answer can take 3/10 of the timeout (4.5 s). Raises 08006 if answers are too slow.';
+'Asks ZooKeeper whether this session still holds the lock. If true, the session lives for at '
+'least another third of its timeout. Waits while the connection is down. After a pause of the '
+'process the answer can take 3/10 of the timeout (4.5 s). Raises 08006 if answers are too slow.';
 
 -- Fencing. Two words: a token is a lock's, and rises with every grant
 -- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
@@ -317,10 +343,12 @@ CREATE TABLE zk_fences (
 );
 
 COMMENT ON TABLE zk_fences IS
-'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
+'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. '
+'Part of a dump. Changed only through zk_fence().';
 
 COMMENT ON COLUMN zk_fences.root IS
-'Chroot of zklock.servers, and zklock.root, with escapes for characters that are not ASCII. The same name below another root is another resource.';
+'Chroot of zklock.servers, and zklock.root, with escapes for characters that are not ASCII. The '
+'same name below another root is another resource.';
 COMMENT ON COLUMN zk_fences.name IS
 'The resource, named like the lock.';
 COMMENT ON COLUMN zk_fences.token IS
@@ -356,7 +384,8 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fences_applied() IS
-'Part of zk_fences: of a row that is there and one that a subscription applies, the greater token stays.';
+'Part of zk_fences: of a row that is there and one that a subscription applies, the greater token '
+'stays.';
 
 CREATE TRIGGER applied BEFORE INSERT OR UPDATE ON zk_fences
 	FOR EACH ROW EXECUTE FUNCTION _zk_fences_applied();
@@ -402,14 +431,16 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token, 22023 for a token that the ensemble cannot have come to yet.';
+'Part of zk_fence(): raises 40001 if newest is greater than token, 22023 for a token that the '
+'ensemble cannot have come to yet.';
 
 CREATE FUNCTION _zk_fence_own_lock(name text, OUT root text, OUT resource text, OUT token bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_fence_own_lock' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_fence_own_lock(text) IS
-'Part of zk_fence(): zk_fencing_token(), with root and name of the lock as they were when it was taken. Raises 55000 if the lock is not held here exclusively, or is a semaphore.';
+'Part of zk_fence(): zk_fencing_token(), with root and name of the lock as they were when it was '
+'taken. Raises 55000 if the lock is not held here exclusively, or is a semaphore.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
@@ -448,7 +479,9 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence_claim' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other calls for that name below this root wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
+'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. '
+'Other calls for that name below this root wait until this transaction ends. Not for everybody: a '
+'token that is too great refuses all holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
@@ -459,7 +492,9 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock exclusively, or holds a semaphore.';
+'Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this '
+'database. Call it first in each transaction that changes what the lock guards. Raises 55000 if '
+'this session does not hold the lock exclusively, or holds a semaphore.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,
@@ -487,14 +522,18 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position. An ephemeral znode in the place of the queue is a holder. Of a lease: who renewed it last, its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed.';
+'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. '
+'Other children of its znode come last, with a NULL position. An ephemeral znode in the place of '
+'the queue is a holder. Of a lease: who renewed it last, its owner and data, and when its term is '
+'over, by ZooKeeper''s clock, unless it is renewed.';
 
 CREATE FUNCTION zk_escape(name text)
 RETURNS text
 AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_escape(text) IS
-'A name as it may be printed: with characters that nobody sees, or that turn text round, as <U+200B>. The name itself is in the views, where it can be compared and given to functions.';
+'A name as it may be printed: with characters that nobody sees, or that turn text round, as '
+'<U+200B>. The name itself is in the views, where it can be compared and given to functions.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -528,7 +567,9 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner and how long it lasts, another client its ZooKeeper session, or that it has none.';
+'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location '
+'(cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner '
+'and how long it lasts, another client its ZooKeeper session, or that it has none.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -540,7 +581,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
-'All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one name and those below: team for team and team/nightly, not teams. Sends one request for each znode below the root. Bounded by lock_timeout.';
+'All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one '
+'name and those below: team for team and team/nightly, not teams. Sends one request for each '
+'znode below the root. Bounded by lock_timeout.';
 
 -- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
 CREATE FUNCTION _zk_waits_in_postgres(
@@ -626,7 +669,10 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Who waits for whom, below this session''s root: a row for each waiter and each holder in its way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. Sends one request for each znode below the root and for each contender; lock_timeout bounds each.';
+'Who waits for whom, below this session''s root: a row for each waiter and each holder in its '
+'way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. '
+'Sends one request for each znode below the root and for each contender; lock_timeout bounds '
+'each.';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -682,7 +728,8 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_wait_graph() IS
-'zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, dashed for PostgreSQL''s own locks.';
+'zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, '
+'dashed for PostgreSQL''s own locks.';
 
 CREATE FUNCTION zk_session_locks(
 	OUT name text,
@@ -706,14 +753,16 @@ COMMENT ON FUNCTION zk_session_locks() IS
 CREATE VIEW zk_session_locks AS SELECT * FROM zk_session_locks();
 
 COMMENT ON VIEW zk_session_locks IS
-'The locks that this session holds. For other backends of this cluster see zk_locks, for everybody zk_lock_queue() and zk_all_locks().';
+'The locks that this session holds. For other backends of this cluster see zk_locks, for '
+'everybody zk_lock_queue() and zk_all_locks().';
 
 COMMENT ON COLUMN zk_session_locks.name IS
 'Name of the lock.';
 COMMENT ON COLUMN zk_session_locks.mode IS
 'exclusive or shared. A lock held in both modes has two rows.';
 COMMENT ON COLUMN zk_session_locks.state IS
-'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As known here without asking.';
+'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As '
+'known here without asking.';
 COMMENT ON COLUMN zk_session_locks.session_acquisitions IS
 'Acquisitions of session scope in that mode.';
 COMMENT ON COLUMN zk_session_locks.call_acquisitions IS
@@ -754,7 +803,8 @@ COMMENT ON VIEW zk_session IS
 'The ZooKeeper session of this backend, always one row. Does not open a session.';
 
 COMMENT ON COLUMN zk_session.state IS
-'none, connecting, connected, suspended (no connection now; the session may live), lost (until the lost locks are released) or idle (closed after zklock.idle_timeout; nothing was lost).';
+'none, connecting, connected, suspended (no connection now; the session may live), lost (until '
+'the lost locks are released) or idle (closed after zklock.idle_timeout; nothing was lost).';
 COMMENT ON COLUMN zk_session.server IS
 'The server it is, or was, connected to.';
 COMMENT ON COLUMN zk_session.session_id IS
@@ -802,7 +852,9 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend knew last; only the state of its session is always current. Other roles'' details need pg_read_all_stats. Asks nobody.';
+'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend '
+'knew last; only the state of its session is always current. Other roles'' details need '
+'pg_read_all_stats. Asks nobody.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -829,13 +881,16 @@ COMMENT ON COLUMN zk_backends.waiting_since IS
 COMMENT ON COLUMN zk_backends.lock_count IS
 'Number of locks it holds; zk_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
-'When the ensemble last proved that it keeps the session, for one session timeout from then on. Old if no commit has asked since.';
+'When the ensemble last proved that it keeps the session, for one session timeout from then on. '
+'Old if no commit has asked since.';
 COMMENT ON COLUMN zk_backends.root IS
-'As in zk_session_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
+'As in zk_session_locks, for the lock it waited for or took last: the first 127 bytes. NULL '
+'before the first.';
 COMMENT ON COLUMN zk_backends.max_locks IS
 'zklock.max_locks, when its session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
-'zklock.max_creates, when its session was opened; 0: no bound. What the role has used of it is in zk_stat_roles.';
+'zklock.max_creates, when its session was opened; 0: no bound. What the role has used of it is in '
+'zk_stat_roles.';
 
 CREATE FUNCTION zk_locks(
 	OUT pid integer,
@@ -859,7 +914,8 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.lock_count has the number. Visibility and age of the rows are as in zk_backends.';
+'The locks that the backends of this cluster hold, at most 16 for each backend; '
+'zk_backends.lock_count has the number. Visibility and age of the rows are as in zk_backends.';
 
 COMMENT ON COLUMN zk_locks.pid IS
 'Process of the backend.';
@@ -920,7 +976,8 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose datname is NULL. Asks nobody.';
+'Counters for each database that has used locks, since the server started or zk_stat_reset(). The '
+'128th database and all later ones share the row whose datname is NULL. Asks nobody.';
 
 COMMENT ON COLUMN zk_stat.datname IS
 'The database. NULL: all that have no row of their own.';
@@ -941,7 +998,8 @@ COMMENT ON COLUMN zk_stat.tries_in_vain IS
 COMMENT ON COLUMN zk_stat.timeouts IS
 'Lock requests that timed out (55P03).';
 COMMENT ON COLUMN zk_stat.cancels IS
-'Lock requests that were canceled, or met statement_timeout. Not those of lost locks or terminated backends.';
+'Lock requests that were canceled, or met statement_timeout. Not those of lost locks or '
+'terminated backends.';
 COMMENT ON COLUMN zk_stat.deadlocks IS
 'Lock requests that ended in a deadlock (40P01).';
 COMMENT ON COLUMN zk_stat.losses IS
@@ -967,7 +1025,8 @@ COMMENT ON COLUMN zk_stat.waits IS
 COMMENT ON COLUMN zk_stat.wait_time_ms IS
 'Total time of these waits, in milliseconds.';
 COMMENT ON COLUMN zk_stat.wait_histogram IS
-'These waits by length: below 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer.';
+'These waits by length: below 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 '
+'ms, and longer.';
 COMMENT ON COLUMN zk_stat.stats_reset IS
 'Start of the server, or the last zk_stat_reset().';
 
@@ -989,12 +1048,16 @@ COMMENT ON FUNCTION zk_stat_roles() IS
 CREATE VIEW zk_stat_roles AS SELECT * FROM zk_stat_roles();
 
 COMMENT ON VIEW zk_stat_roles IS
-'What each role has written to ZooKeeper in each database, since the server started or zk_stat_reset(), and how near it is to its bound (zklock.max_creates). The role is the one that logged in. Asks nobody.';
+'What each role has written to ZooKeeper in each database, since the server started or '
+'zk_stat_reset(), and how near it is to its bound (zklock.max_creates). The role is the one that '
+'logged in. Asks nobody.';
 
 COMMENT ON COLUMN zk_stat_roles.datname IS
-'The database. NULL: none, which is the lease worker; or, if usename is NULL too, all that have no row of their own.';
+'The database. NULL: none, which is the lease worker; or, if usename is NULL too, all that have '
+'no row of their own.';
 COMMENT ON COLUMN zk_stat_roles.usename IS
-'The role. NULL: the 1001st pair of database and role, and all later ones, share this row and its bound.';
+'The role. NULL: the 1001st pair of database and role, and all later ones, share this row and its '
+'bound.';
 COMMENT ON COLUMN zk_stat_roles.writes IS
 'Writes that were counted. What only ends a znode is not: its create has paid for that.';
 COMMENT ON COLUMN zk_stat_roles.refused_writes IS
@@ -1002,7 +1065,8 @@ COMMENT ON COLUMN zk_stat_roles.refused_writes IS
 COMMENT ON COLUMN zk_stat_roles.max_creates IS
 'zklock.max_creates of the session that wrote last. 0: no bound.';
 COMMENT ON COLUMN zk_stat_roles.last_writes IS
-'Writes of about the last second, as the bound counts them: it refuses what would be more than max_creates, or than 20 where that is less. NULL without a bound.';
+'Writes of about the last second, as the bound counts them: it refuses what would be more than '
+'max_creates, or than 20 where that is less. NULL without a bound.';
 COMMENT ON COLUMN zk_stat_roles.stats_reset IS
 'Start of the server, or the last zk_stat_reset() in this database.';
 
@@ -1011,7 +1075,8 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own in zk_stat, those of the shared row.';
+'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own '
+'in zk_stat, those of the shared row.';
 
 -- Privileges by name. The type is a role's name for people, dumps and subscribers, and
 -- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
@@ -1046,7 +1111,8 @@ CREATE TYPE zk_role (
 	LIKE = bytea);
 
 COMMENT ON TYPE zk_role IS
-'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a number behind ! is that of a role that is gone; both are nobody.';
+'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a '
+'number behind ! is that of a role that is gone; both are nobody.';
 
 -- Who may use it can make operators of it, which its owner's queries of zk_privileges may
 -- find in another schema.
@@ -1124,7 +1190,8 @@ CREATE TABLE zk_closed (
 );
 
 COMMENT ON TABLE zk_closed IS
-'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
+'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives '
+'something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
 
 COMMENT ON COLUMN zk_closed.prefix IS
 'It covers the name that it is, and those below it; empty: all names.';
@@ -1149,12 +1216,14 @@ CREATE TABLE zk_privileges (
 );
 
 COMMENT ON TABLE zk_privileges IS
-'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. Part of a dump.';
+'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. '
+'Part of a dump.';
 
 COMMENT ON COLUMN zk_privileges.prefix IS
 'It covers the name that it is, and those below it; empty: all names.';
 COMMENT ON COLUMN zk_privileges.role IS
-'The role that has the privilege, and with it its members; - for everybody; ! for a role that is gone, or was unknown when the row was restored: nobody.';
+'The role that has the privilege, and with it its members; - for everybody; ! for a role that is '
+'gone, or was unknown when the row was restored: nobody.';
 COMMENT ON COLUMN zk_privileges.privilege IS
 'share, lock, look, request, run, hold, lease or evict.';
 COMMENT ON COLUMN zk_privileges.granted_by IS
@@ -1171,7 +1240,8 @@ SELECT pg_extension_config_dump('zk_closed', '');
 CREATE DOMAIN _zk_unclosed AS boolean;
 
 COMMENT ON DOMAIN _zk_unclosed IS
-'Part of zk_closed: while that has rows, PUBLIC has no USAGE of this type. If it has none then, they were lost, and all names are closed.';
+'Part of zk_closed: while that has rows, PUBLIC has no USAGE of this type. If it has none then, '
+'they were lost, and all names are closed.';
 
 GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 
@@ -1179,7 +1249,8 @@ GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 CREATE DOMAIN zk_privileges_by_name AS boolean;
 
 COMMENT ON DOMAIN zk_privileges_by_name IS
-'Part of zk_privileges: each role with rows is granted USAGE of this type, so that it cannot be dropped before DROP OWNED BY it.';
+'Part of zk_privileges: each role with rows is granted USAGE of this type, so that it cannot be '
+'dropped before DROP OWNED BY it.';
 
 SELECT pg_extension_config_dump('zk_privileges', '');
 
@@ -1188,7 +1259,8 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_adding' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_adding() IS
-'Part of zk_privileges and zk_closed: passes over rows that are there already, so that a restore does not lose those with them.';
+'Part of zk_privileges and zk_closed: passes over rows that are there already, so that a restore '
+'does not lose those with them.';
 
 CREATE FUNCTION _zk_privileges_closing()
 RETURNS trigger
@@ -1202,7 +1274,8 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did it, and PostgreSQL which roles have rows.';
+'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did '
+'it, and PostgreSQL which roles have rows.';
 
 CREATE FUNCTION _zk_privileges_emptied()
 RETURNS trigger
@@ -1239,21 +1312,27 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. privilege: share, lock, look, request, run, hold, lease, evict, several with commas, or all. It closes the prefix: only superusers, and roles to which a row gives something, may use its names. With none it only closes.';
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all '
+'names. privilege: share, lock, look, request, run, hold, lease, evict, several with commas, or '
+'all. It closes the prefix: only superusers, and roles to which a row gives something, may use '
+'its names. With none it only closes.';
 
 CREATE FUNCTION zk_revoke(privilege text, prefix text, role text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_revoke(text, text, text) IS
-'Takes away what zk_grant() gave for just that prefix and role, which may be written as zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without a row; zk_open() opens it.';
+'Takes away what zk_grant() gave for just that prefix and role, which may be written as '
+'zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without '
+'a row; zk_open() opens it.';
 
 CREATE FUNCTION zk_open(prefix text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_open(text) IS
-'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter and longer prefixes stay, and close the names that they cover.';
+'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter '
+'and longer prefixes stay, and close the names that they cover.';
 
 -- zk_check(): what is wrong here, and what helps.
 --
@@ -1280,7 +1359,8 @@ AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAF
 ROWS 30;
 
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
-'Part of zk_check(): what was found, without a judgement. If fact is error, value is the message and subject the hint.';
+'Part of zk_check(): what was found, without a judgement. If fact is error, value is the message '
+'and subject the hint.';
 
 CREATE TYPE _zk_check_fact AS (
 	nr bigint,				-- in the order in which they were found
@@ -1416,7 +1496,8 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_settings() IS
-'Part of zk_check(): the settings, and where they come from. It never reads the values of zklock.auth and zklock.ssl_passphrase_command.';
+'Part of zk_check(): the settings, and where they come from. It never reads the values of '
+'zklock.auth and zklock.ssl_passphrase_command.';
 
 -- Settings that make other locks of the same names, or locks that refuse nothing.
 CREATE FUNCTION _zk_check_other_settings()
@@ -2710,7 +2791,9 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it opens no session, makes nothing, and takes a second at most: for monitoring.';
+'Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, '
+'warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it '
+'opens no session, makes nothing, and takes a second at most: for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -2718,14 +2801,17 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'True for exactly one caller for each name and slot, in all clusters, for good. Not undone by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records older than retain are deleted; their slots can be claimed again.';
+'True for exactly one caller for each name and slot, in all clusters, for good. Not undone by '
+'ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records '
+'older than retain are deleted; their slots can be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
-'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed: true. If there is none: false and a warning. Not undone by ROLLBACK.';
+'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that '
+'failed: true. If there is none: false and a warning. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -2743,7 +2829,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
-'The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s clock), and by whom, as it said itself.';
+'The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s '
+'clock), and by whom, as it said itself.';
 
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
@@ -2751,14 +2838,18 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Asks all holders of the lock, except this session, to release it, and returns how many were asked. Does not wait. Their zk_release_requested() is then true. A warning names holders that cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
+'Asks all holders of the lock, except this session, to release it, and returns how many were '
+'asked. Does not wait. Their zk_release_requested() is then true. A warning names holders that '
+'cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'True if this session holds the lock and somebody has asked for it by zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was asked and why, once for each request.';
+'True if this session holds the lock and somebody has asked for it by zk_request_release(). Each '
+'call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was '
+'asked and why, once for each request.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -2766,7 +2857,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. If there is none: false and a warning. Always logged.';
+'Removes the holder or waiter with that fencing token from the queue, of any client, and waits '
+'until ZooKeeper has confirmed it: true. If there is none: false and a warning. Always logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -2774,14 +2866,18 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(). It outlives this session, the cluster, and restarts of ZooKeeper. It belongs to no session, not even this one. Returns the token that the release needs. Raises 55000 if this session holds the lock.';
+'Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(). It outlives this '
+'session, the cluster, and restarts of ZooKeeper. It belongs to no session, not even this one. '
+'Returns the token that the release needs. Raises 55000 if this session holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Releases the permanent hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
+'Releases the permanent hold with that token, from any session of any cluster, and waits until '
+'the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by '
+'ROLLBACK. First flushes to disk what this cluster has committed.';
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
@@ -2790,28 +2886,36 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
-'Takes an exclusive lock for an owner, or renews it: its token, or NULL while others have it, after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. With place the owner joins the queue, and stays if he calls again within ttl. data: a line for zk_leader(). bound: to the current role and this cluster. Not undone by ROLLBACK.';
+'Takes an exclusive lock for an owner, or renews it: its token, or NULL while others have it, '
+'after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. With place the '
+'owner joins the queue, and stays if he calls again within ttl. data: a line for zk_leader(). '
+'bound: to the current role and this cluster. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token for ttl from now on, or for the longest that it has had before: true. If there is none: false and a warning.';
+'Renews the lease with that token for ttl from now on, or for the longest that it has had before: '
+'true. If there is none: false and a warning.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, keep_for interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
-'Gives up the lease with that token: true. The lock is free at once, or after keep_for, in which nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
+'Gives up the lease with that token: true. The lock is free at once, or after keep_for, in which '
+'nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First '
+'flushes to disk what this cluster has committed.';
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_require_lease(text, bigint) IS
-'Renews the lease with that token, and lets this transaction commit only while it is held: otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint ends that.';
+'Renews the lease with that token, and lets this transaction commit only while it is held: '
+'otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint '
+'ends that.';
 
 CREATE FUNCTION zk_leader(
 	name text,
@@ -2826,7 +2930,10 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s clock. bound_to: the role that it is bound to. The owner of another lock is shown to members of pg_monitor.';
+'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it '
+'ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s '
+'clock. bound_to: the role that it is bound to. The owner of another lock is shown to members of '
+'pg_monitor.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
