@@ -400,8 +400,10 @@ may_see(const ZkBoardRow *row)
 static void
 put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 {
-	bool		is_waiting = row->awaited[0] != '\0';
-	bool		has_session = row->session_id != 0 && !row->is_idle;
+	bool		is_waiting = row->wait.name[0] != '\0';
+	bool		has_session = row->session.id != 0 &&
+		row->session.loss != ZK_LOSS_IDLE;
+	const char *state = "none";
 	ZkRow		columns = {0};
 
 	zklock_row_add(&columns, true, Int32GetDatum(row->pid));
@@ -409,28 +411,29 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	add_name(&columns, GetUserNameFromId(row->user, true));
 	columns.is_hidden = !may_see(row);
 	/* as zk_session has it: what is held without a session is held no more */
-	zklock_row_add_text(&columns, row->is_session_open ?
-						protocol_end_state(row->state, row->is_idle ?
-										   ZK_LOSS_IDLE : ZK_LOSS_NONE) :
-						row->nheld > 0 ? "lost" : "none");
+	if (row->session.is_open)
+		state = protocol_end_state(row->session.state, row->session.loss);
+	else if (row->nheld > 0)
+		state = "lost";
+	zklock_row_add_text(&columns, state);
 	zklock_row_add_text(&columns, !has_session ? NULL :
-						zklock_args_session_id(row->session_id));
-	zklock_row_add_text(&columns, has_session ? row->server : NULL);
-	zklock_row_add(&columns, row->state_since != 0,
-				   TimestampTzGetDatum(row->state_since));
+						zklock_args_session_id(row->session.id));
+	zklock_row_add_text(&columns, has_session ? row->session.server : NULL);
+	zklock_row_add(&columns, row->session.since != 0,
+				   TimestampTzGetDatum(row->session.since));
 	zklock_row_add_text(&columns, is_waiting ?
-						zklock_name_shown(row->awaited) : NULL);
+						zklock_name_shown(row->wait.name) : NULL);
 	zklock_row_add_text(&columns, is_waiting ?
-						zklock_args_mode(row->awaited_mode) : NULL);
-	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->awaited_permits));
+						zklock_args_mode(row->wait.mode) : NULL);
+	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->wait.permits));
 	zklock_row_add(&columns, is_waiting,
-				   TimestampTzGetDatum(row->awaited_since));
+				   TimestampTzGetDatum(row->wait.since));
 	zklock_row_add(&columns, true, Int32GetDatum(row->nheld));
 	add_date(&columns, row->proof_ms);
 	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
 						zklock_text_printable(row->root));
-	zklock_row_add(&columns, true, Int32GetDatum(row->max_locks));
-	zklock_row_add(&columns, true, Int32GetDatum(row->max_creates));
+	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_locks));
+	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_creates));
 	zklock_row_put(result, &columns);
 }
 

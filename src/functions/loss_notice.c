@@ -118,7 +118,7 @@ zklock_loss_notice_is_wanted(void)
 	for (int slot = 0; slot < zklock_board_size(); slot++)
 	{
 		if (zklock_board_read(slot, &row) && row.channel[0] != '\0' &&
-			row.servers == servers && row.nheld > 0)
+			row.session.servers == servers && row.nheld > 0)
 			return true;
 	}
 	return false;
@@ -162,7 +162,7 @@ static bool
 read_listener(int slot, ZkBoardRow *row)
 {
 	return zklock_board_read(slot, row) && row->channel[0] != '\0' &&
-		row->servers == zklock_board_servers() &&
+		row->session.servers == zklock_board_servers() &&
 		zklock_board_read_live(slot, row);
 }
 
@@ -208,7 +208,7 @@ static bool
 ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock)
 {
 	const char *root = strcmp(row->root, "/") == 0 ? "" : row->root;
-	Search		search = {.session_id = row->session_id};
+	Search		search = {.session_id = row->session.id};
 
 	search.path = psprintf("%s/%s", root, lock->name);
 	return ask_whether_gone(&search) && ask_whether_gone(&search);

@@ -120,12 +120,12 @@ local_candidates(void)
 	{
 		LocalWaiter *candidate;
 
-		if (!zklock_board_read(i, &row) || row.session_id == 0 ||
+		if (!zklock_board_read(i, &row) || row.session.id == 0 ||
 			row.nheld == 0 || row.pid == MyProcPid)
 			continue;
 		candidate = palloc(sizeof(*candidate));
 		candidate->pid = row.pid;
-		candidate->session = row.session_id;
+		candidate->session = row.session.id;
 		candidates = lappend(candidates, candidate);
 	}
 	return candidates;

@@ -67,14 +67,14 @@ static Slot *slots;
  */
 static Slot private_slot;
 
-/* This process's. */
-static Slot *own = &private_slot;
-
-/* protocol_now() of its awaited_since. */
-static int64 await_begun;
-
-/* Which lines of it are taken. */
-static uint32 taken_lines;
+/* This process's row, and what is not in it. */
+static struct
+{
+	Slot	   *slot;
+	uint32		taken_lines;	/* a bit for each line that is taken */
+	int64		await_begun;	/* protocol_now() when its wait began; valid if
+								 * it waits */
+}			own = {.slot = &private_slot};
 
 /* zklock.loss_channel: where loss_notice.c is to tell of lost locks; "": nowhere */
 static char *loss_channel;
@@ -127,79 +127,80 @@ zklock_board_enter(void)
 	uint32		servers = zklock_board_servers();
 
 	/* once: what clears it runs when proc_exit_inprogress is set */
-	if (own == &private_slot && !proc_exit_inprogress)
+	if (own.slot == &private_slot && !proc_exit_inprogress)
 	{
 		on_shmem_exit(clear_at_exit, 0);
-		own = &slots[MyProcNumber_compat()];
+		own.slot = &slots[MyProcNumber_compat()];
 	}
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	if (own->row.pid != MyProcPid)
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	if (own.slot->row.pid != MyProcPid)
 	{
-		memset(&own->row, 0, sizeof(own->row));
-		own->row.pid = MyProcPid;
-		own->row.database = MyDatabaseId;
-		own->row.user = GetAuthenticatedUserId();
-		taken_lines = 0;
+		memset(&own.slot->row, 0, sizeof(own.slot->row));
+		own.slot->row.pid = MyProcPid;
+		own.slot->row.database = MyDatabaseId;
+		own.slot->row.user = GetAuthenticatedUserId();
+		own.taken_lines = 0;
 	}
-	own->row.servers = servers;
-	own->row.max_locks = atoi(GetConfigOption("zklock.max_locks", true, false));
-	own->row.max_creates = atoi(GetConfigOption("zklock.max_creates", true, false));
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	own.slot->row.session.servers = servers;
+	own.slot->row.session.max_locks = atoi(GetConfigOption("zklock.max_locks", true, false));
+	own.slot->row.session.max_creates = atoi(GetConfigOption("zklock.max_creates", true, false));
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 void
 zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 						 TimestampTz state_since)
 {
-	ZkBoardRow *row = &own->row;
+	ZkBoardRow *row = &own.slot->row;
 
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	row->session_number = number;
-	row->is_session_open = true;
-	row->session_id = status->was_connected ? status->session_id : 0;
-	row->state = status->state;
-	row->state_since = state_since;
-	row->program_pid = status->program_pid;
-	strlcpy(row->server, status->was_connected ? status->server : "",
-			sizeof(row->server));
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	row->session.number = number;
+	row->session.is_open = true;
+	row->session.id = status->was_connected ? status->session_id : 0;
+	row->session.state = status->state;
+	row->session.since = state_since;
+	row->session.program_pid = status->program_pid;
+	strlcpy(row->session.server, status->was_connected ? status->server : "",
+			sizeof(row->session.server));
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 void
 zklock_board_put_idle_timeout(int timeout_ms)
 {
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	own->row.idle_timeout_ms = timeout_ms;
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	own.slot->row.session.idle_timeout_ms = timeout_ms;
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 void
 zklock_board_end_session(void)
 {
-	ZkBoardRow *row = &own->row;
+	ZkBoardRow *row = &own.slot->row;
 
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	if (row->state != ZK_CLIENT_LOST)
-		row->state_since = GetCurrentTimestamp();
-	row->is_session_open = false;
-	row->session_id = 0;
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	if (row->session.state != ZK_CLIENT_LOST)
+		row->session.since = GetCurrentTimestamp();
+	row->session.is_open = false;
+	row->session.id = 0;
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 void
 zklock_board_put_lock(int *line, const char *path, int root_length,
 					  const ZkBoardHeld *held)
 {
-	ZkBoardRow *row = &own->row;
+	ZkBoardRow *row = &own.slot->row;
 	bool		is_new = *line == 0;
-	int			number = *line > 0 ? *line - 1 :
-		pg_rightmost_one_pos32(~taken_lines);
+	int			number = *line - 1;
 
+	if (*line <= 0)
+		number = pg_rightmost_one_pos32(~own.taken_lines);
 	if (number >= ZK_BOARD_LOCKS)
 		number = NO_LINE;
 	if (number < 0 && !is_new)
 		return;
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
 	if (is_new)
 	{
 		row->nheld++;
@@ -213,10 +214,10 @@ zklock_board_put_lock(int *line, const char *path, int root_length,
 			row->locks[number].is_of_root = true;
 		}
 		row->locks[number].held = *held;
-		taken_lines |= (uint32) 1 << number;
+		own.taken_lines |= (uint32) 1 << number;
 	}
 	row->proof_ms = Max(row->proof_ms, held->proof_ms);
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 	*line = number >= 0 ? number + 1 : NO_LINE;
 }
 
@@ -231,24 +232,25 @@ zklock_board_is_taken(const ZkTaken *taken)
 bool
 zklock_board_is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
 {
-	return held->is_lost || !row->is_session_open ||
-		row->state == ZK_CLIENT_LOST ||
-		held->session_number != row->session_number;
+	return held->is_lost || !row->session.is_open ||
+		row->session.state == ZK_CLIENT_LOST ||
+		held->session_number != row->session.number;
 }
 
 void
 zklock_board_remove_lock(int *line)
 {
+	Assert(*line == 0 || own.slot->row.nheld > 0);
 	if (*line == 0)
 		return;
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
 	if (*line > 0)
 	{
-		own->row.locks[*line - 1].name[0] = '\0';
-		taken_lines &= ~((uint32) 1 << (*line - 1));
+		own.slot->row.locks[*line - 1].name[0] = '\0';
+		own.taken_lines &= ~((uint32) 1 << (*line - 1));
 	}
-	own->row.nheld--;
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	own.slot->row.nheld--;
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 	*line = 0;
 }
 
@@ -256,29 +258,29 @@ void
 zklock_board_await(const char *path, int root_length, RecipeMode mode,
 				   int permits)
 {
-	ZkBoardRow *row = &own->row;
+	ZkBoardRow *row = &own.slot->row;
 
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	put_name(row->awaited, path, root_length);
-	row->awaited_mode = mode;
-	row->awaited_permits = permits;
-	row->awaited_since = GetCurrentTimestamp();
-	await_begun = protocol_now();
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	put_name(row->wait.name, path, root_length);
+	row->wait.mode = mode;
+	row->wait.permits = permits;
+	row->wait.since = GetCurrentTimestamp();
+	own.await_begun = protocol_now();
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 void
 zklock_board_await_over(void)
 {
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	own->row.awaited[0] = '\0';
-	PGSTAT_END_WRITE_ACTIVITY(own);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	own.slot->row.wait.name[0] = '\0';
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 
 bool
 zklock_board_is_concerned(void)
 {
-	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
+	return own.slot->row.nheld > 0 || own.slot->row.wait.name[0] != '\0';
 }
 
 /* Put down a lock's name, of ZK_BOARD_NAME_SIZE bytes, and its root. */
@@ -290,11 +292,11 @@ put_name(char *name, const char *path, int root_length)
 	zklock_text_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
 						 PG_UTF8);
 	snprintf(root, sizeof(root), "%.*s", Max(root_length, 1), path);
-	if (strcmp(root, own->row.root) == 0)
+	if (strcmp(root, own.slot->row.root) == 0)
 		return;
-	strcpy(own->row.root, root);
+	strcpy(own.slot->row.root, root);
 	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
-		own->row.locks[i].is_of_root = false;
+		own.slot->row.locks[i].is_of_root = false;
 }
 
 /* ---------------------------------------------------------------------
@@ -343,23 +345,24 @@ zklock_board_read_live(int number, ZkBoardRow *row)
 
 	if (!zklock_board_read(number, row))
 		return false;
-	program = row->program_pid;
+	program = row->session.program_pid;
 	state = ask_program(row);
-	if (state == row->state)
+	if (state == row->session.state)
 		return true;
 
 	/* of what the backend itself has done the board knows by now */
 	if (!zklock_board_read(number, row))
 		return false;
-	if (row->is_session_open && row->program_pid == program &&
-		row->state != state && row->state != ZK_CLIENT_LOST)
+	if (row->session.is_open && row->session.program_pid == program &&
+		row->session.state != state && row->session.state != ZK_CLIENT_LOST)
 	{
-		row->state = state;
-		row->state_since = 0;
+		row->session.state = state;
+		row->session.since = 0;
 
 		/* its program has gone; a backend with nothing to lose has lost nothing */
-		row->is_idle = state == ZK_CLIENT_LOST && row->idle_timeout_ms > 0 &&
-			row->nheld == 0 && row->awaited[0] == '\0';
+		if (state == ZK_CLIENT_LOST && row->session.idle_timeout_ms > 0 &&
+			row->nheld == 0 && row->wait.name[0] == '\0')
+			row->session.loss = ZK_LOSS_IDLE;
 	}
 	return true;
 }
@@ -377,13 +380,16 @@ ask_program(const ZkBoardRow *row)
 	int			backend = 0;
 	FILE	   *file;
 
-	if (!row->is_session_open || row->program_pid == 0)
-		return row->state;
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", row->program_pid);
+	if (!row->session.is_open || row->session.program_pid == 0)
+		return row->session.state;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", row->session.program_pid);
 	file = AllocateFile(path, "r");
 	if (file == NULL)
-		return kill(row->program_pid, 0) != 0 && errno == ESRCH ?
-			ZK_CLIENT_LOST : row->state;
+	{
+		if (kill(row->session.program_pid, 0) != 0 && errno == ESRCH)
+			return ZK_CLIENT_LOST;
+		return row->session.state;
+	}
 	if (fgets(title, sizeof(title), file) != NULL)
 		sscanf(title, PROTOCOL_TITLE_READ, &backend, word);
 	FreeFile(file);
@@ -394,7 +400,7 @@ ask_program(const ZkBoardRow *row)
 	for (int state = ZK_CLIENT_CONNECTED; state <= ZK_CLIENT_LOST; state++)
 		if (strcmp(word, protocol_state((ZkClientState) state)) == 0)
 			return (ZkClientState) state;
-	return row->state;
+	return row->session.state;
 }
 
 bool
@@ -405,8 +411,8 @@ zklock_board_find(int64 session_id, ZkBoardRow *row)
 	{
 		const volatile ZkBoardRow *live = &slots[i].row;
 
-		if (live->session_id == session_id && zklock_board_read(i, row) &&
-			row->session_id == session_id)
+		if (live->session.id == session_id && zklock_board_read(i, row) &&
+			row->session.id == session_id)
 			return true;
 	}
 	return false;
@@ -447,11 +453,11 @@ zklock_board_make_memory(void)
 static void
 clear_at_exit(int code, Datum arg)
 {
-	if (own->row.awaited[0] != '\0')
-		zklock_stat_wait((protocol_now() - await_begun) * 1000);
-	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	memset(&own->row, 0, sizeof(own->row));
-	PGSTAT_END_WRITE_ACTIVITY(own);
-	own = &private_slot;
-	taken_lines = 0;
+	if (own.slot->row.wait.name[0] != '\0')
+		zklock_stat_wait((protocol_now() - own.await_begun) * 1000);
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own.slot);
+	memset(&own.slot->row, 0, sizeof(own.slot->row));
+	PGSTAT_END_WRITE_ACTIVITY(own.slot);
+	own.slot = &private_slot;
+	own.taken_lines = 0;
 }

@@ -55,42 +55,52 @@ typedef struct ZkBoardLock
 	ZkBoardHeld held;
 } ZkBoardLock;
 
+/* What a backend says of its last session. */
+typedef struct ZkBoardSession
+{
+	uint64		number;			/* 0: there has been none; the rest is valid if
+								 * there has been one */
+	bool		is_open;		/* it has not been closed since */
+	int64		id;				/* 0 until it was connected, and when closed */
+	ZkClientState state;
+	ZkClientLoss loss;			/* ZK_LOSS_IDLE, only of
+								 * zklock_board_read_live(): it is LOST, and
+								 * was ended as idle; else ZK_LOSS_NONE */
+	TimestampTz since;			/* of that state */
+	int			program_pid;	/* 0: it is over */
+	int			idle_timeout_ms;	/* zklock.idle_timeout; 0: never */
+	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
+																 * last, or "" */
+
+	/* settings, as it was opened */
+	uint32		servers;		/* zklock_board_servers() */
+	int			max_locks;
+	int			max_creates;
+} ZkBoardSession;
+
+/* What a backend waits for. */
+typedef struct ZkBoardWait
+{
+	char		name[ZK_BOARD_NAME_SIZE];	/* "": nothing; the rest is valid if
+											 * it waits */
+	RecipeMode	mode;
+	int			permits;
+	TimestampTz since;
+} ZkBoardWait;
+
 /* What one backend says. */
 typedef struct ZkBoardRow
 {
 	int			pid;			/* 0: nobody */
 	Oid			database;
 	Oid			user;			/* that has logged in */
-
-	/* of its last session */
-	uint32		servers;		/* zklock_board_servers() as it was opened */
-	int			max_locks;		/* zklock.max_locks then */
-	int			max_creates;	/* zklock.max_creates then */
-	uint64		session_number; /* 0: there has been none */
-	bool		is_session_open;	/* it has not been closed since */
-	int64		session_id;		/* 0 until it was connected, and when closed */
-	ZkClientState state;
-	TimestampTz state_since;
-	int			program_pid;	/* 0: it is over */
-	int			idle_timeout_ms;	/* zklock.idle_timeout; 0: never */
-	bool		is_idle;		/* only of zklock_board_read_live(): it is LOST,
-								 * and was ended as idle */
-	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
-																 * last, or "" */
-
-	/* what it waits for */
-	char		awaited[ZK_BOARD_NAME_SIZE];	/* "": nothing */
-	RecipeMode	awaited_mode;	/* this and the rest: valid if it waits */
-	int			awaited_permits;
-	TimestampTz awaited_since;
-
-	/* zklock.loss_channel, as it was when it took a lock last */
-	char		channel[NAMEDATALEN];
-
+	ZkBoardSession session;
+	ZkBoardWait wait;
+	char		channel[NAMEDATALEN];	/* zklock.loss_channel, as it was when
+										 * it took a lock last */
 	char		root[ZK_BOARD_NAME_SIZE];	/* chroot and root of the lock that
 											 * it took, or waits for, last; or
 											 * "" */
-
 	int			nheld;			/* locks, also those without a line */
 	int64		proof_ms;		/* latest proof of a lock, also of one that
 								 * has been let go of; 0: none */
