@@ -205,7 +205,7 @@ path_below_root(const char *utf8, int *root_length)
 bool
 zklock_name_is_root_chosen(void)
 {
-	return root_origin.is_chosen || zklock_session_is_chroot_chosen();
+	return zklock_origin_is_chosen(&root_origin) || zklock_session_is_chroot_chosen();
 }
 
 /* A name that no lock can have is refused by others. */

@@ -48,20 +48,22 @@ zklock_origin_make(const char *setting, GucSource source)
 		return NULL;
 	*origin = ORIGIN_UNKNOWN;
 	origin->source = source;
-	origin->is_chosen = !zklock_origin_is_configuration(origin);
 	if (!IsTransactionState() || InitializingParallelWorker)
 		return origin;
 	if (is_of_session(origin))
 	{
 		GetUserIdAndSecContext(&origin->role, &context);
-		origin->is_trusted = OidIsValid(origin->role) &&
-			superuser_arg(origin->role);
-		origin->is_chosen = !origin->is_trusted;
+		if (OidIsValid(origin->role) && superuser_arg(origin->role))
+			origin->choice = ORIGIN_OF_SUPERUSERS;
 	}
 	else if (is_stored(origin))
 	{
-		origin->is_trusted = is_for_superusers(setting);
-		origin->is_chosen = may_set(setting, GetSessionUserId());
+		if (may_set(setting, GetSessionUserId()))
+			origin->choice = ORIGIN_OF_USER;
+		else if (is_for_superusers(setting))
+			origin->choice = ORIGIN_OF_SUPERUSERS;
+		else
+			origin->choice = ORIGIN_OF_OTHERS;
 	}
 	return origin;
 }
@@ -79,6 +81,13 @@ zklock_origin_is_configuration(const Origin *origin)
 }
 
 bool
+zklock_origin_is_chosen(const Origin *origin)
+{
+	return !zklock_origin_is_configuration(origin) &&
+		origin->choice == ORIGIN_OF_USER;
+}
+
+bool
 zklock_origin_allows(const Origin *auth, const Origin *servers,
 					 const char *list, const char *configured)
 {
@@ -87,8 +96,8 @@ zklock_origin_allows(const Origin *auth, const Origin *servers,
 		(configured != NULL && is_part_of(list, configured)))
 		return true;
 	if (is_stored(servers))
-		return servers->is_trusted && is_stored(auth);
-	return servers->is_trusted ||
+		return servers->choice == ORIGIN_OF_SUPERUSERS && is_stored(auth);
+	return servers->choice == ORIGIN_OF_SUPERUSERS ||
 		(is_of_session(auth) && OidIsValid(auth->role) &&
 		 auth->role == servers->role);
 }
@@ -96,21 +105,22 @@ zklock_origin_allows(const Origin *auth, const Origin *servers,
 void
 zklock_origin_refuse(const Origin *auth, const Origin *servers)
 {
-	bool		is_both_stored = is_stored(auth) && is_stored(servers);
 	const char *of_auth = describe_origin(auth);
 	const char *of_servers = describe_origin(servers);
 
+	if (is_stored(auth) && is_stored(servers))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("the credentials for ZooKeeper are not sent to the servers in \"zklock.servers\""),
+				 errdetail("\"%s\" and \"%s\" are %s, and others than superusers may set the latter.",
+						   "zklock.auth", "zklock.servers", of_servers),
+				 errhint("Name the servers in postgresql.conf, or revoke SET ON PARAMETER %s from those roles.",
+						 "zklock.servers")));
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("the credentials for ZooKeeper are not sent to the servers in \"zklock.servers\""),
-			 is_both_stored ?
-			 errdetail("\"%s\" and \"%s\" are %s, and others than superusers may set the latter.",
-					   "zklock.auth", "zklock.servers", of_servers) :
 			 errdetail("\"%s\" is %s, and \"%s\" is %s.",
 					   "zklock.auth", of_auth, "zklock.servers", of_servers),
-			 is_both_stored ?
-			 errhint("Name the servers in postgresql.conf, or revoke SET ON PARAMETER %s from those roles.",
-					 "zklock.servers") :
 			 errhint("Name the servers in postgresql.conf, or set both where the servers are set. See docs/background.md, ACLs.")));
 }
 

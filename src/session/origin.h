@@ -22,21 +22,28 @@
 #include "compat.h"
 #include "utils/guc.h"
 
+/* Whose choice a value is that is not the configuration's. */
+typedef enum OriginChoice
+{
+	ORIGIN_OF_USER,				/* whoever has logged in, who is no superuser,
+								 * may have chosen it for this session */
+	ORIGIN_OF_OTHERS,			/* it is stored for a role or a database, and
+								 * may be of somebody who is no superuser */
+	ORIGIN_OF_SUPERUSERS		/* a superuser has set it in a session, or nobody
+								 * else could have stored it */
+} OriginChoice;
+
 typedef struct Origin
 {
 	GucSource	source;
+	OriginChoice choice;		/* valid unless it is of the configuration */
 	Oid			role;			/* who has set it in a session; else, and where
 								 * that is not known, InvalidOid */
-	bool		is_trusted;		/* a superuser has set it in a session; or it
-								 * is stored for a role or a database, and
-								 * nobody else could have stored it */
-	bool		is_chosen;		/* whoever has logged in, who is no superuser,
-								 * may have chosen it for this session */
 } Origin;
 
 /* With nothing else known, nothing is sent anywhere. */
 #define ORIGIN_UNKNOWN \
-	((Origin) {.source = PGC_S_SESSION,.is_chosen = true})
+	((Origin) {.source = PGC_S_SESSION,.choice = ORIGIN_OF_USER})
 
 /*
  * For a check hook of the setting of that name: the origin of the value that
@@ -52,6 +59,9 @@ extern Origin zklock_origin_read(const void *extra);
  * postgresql.conf, ALTER SYSTEM, the command line, or the default?
  */
 extern bool zklock_origin_is_configuration(const Origin *origin);
+
+/* May whoever has logged in, who is no superuser, have chosen it? */
+extern bool zklock_origin_is_chosen(const Origin *origin);
 
 /*
  * May credentials of that origin go to the servers in list, which are of the

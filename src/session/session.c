@@ -113,6 +113,7 @@ zklock_session_open(void)
 		zklock_write_claim(1);
 		start_session();
 	} while (!zklock_client_begin_use(MySession.client));
+	Assert(session_state_live(&MySession.known) != 0);
 }
 
 void
@@ -206,8 +207,8 @@ bool
 zklock_session_is_chroot_chosen(void)
 {
 	if (MySession.client == NULL)
-		return session_settings.servers_origin.is_chosen;
-	return MySession.opening.chroot_origin.is_chosen;
+		return zklock_origin_is_chosen(&session_settings.servers_origin);
+	return zklock_origin_is_chosen(&MySession.opening.chroot_origin);
 }
 
 /*
@@ -385,14 +386,14 @@ choose_auth(ZkClientOptions *options)
 						   "zklock.auth", PROTOCOL_CERTIFICATE, "zklock.ssl",
 						   "zklock.ssl_cert_file"),
 				 errhint("Turn TLS on, and name a certificate and its key; or set other credentials.")));
+	opening->credentials = SESSION_ANONYMOUS;
 	if (credentials != NULL)
 		opening->credentials = is_secret ? SESSION_SECRET : SESSION_CERTIFICATE;
-	else
+	else if (!MySession.heritage.is_identity_refused)
 	{
-		if (!MySession.heritage.is_identity_refused)
-			credentials = zklock_auth_make_identity();
-		opening->credentials = credentials != NULL ? SESSION_IDENTITY :
-			SESSION_ANONYMOUS;
+		credentials = zklock_auth_make_identity();
+		if (credentials != NULL)	/* there is randomness, as a rule */
+			opening->credentials = SESSION_IDENTITY;
 	}
 	options->is_auth_private = opening->credentials == SESSION_IDENTITY;
 	options->auth_scheme = credentials != NULL ? scheme : NULL;
@@ -515,6 +516,7 @@ zklock_session_close(int wait_ms)
 {
 	ZkClient   *closing;
 
+	Assert((MySession.client == NULL) == (MySession.known.state == SESSION_NONE));
 	if (MySession.client == NULL)
 		return;
 	if (hear_at_close != NULL && !proc_exit_inprogress)

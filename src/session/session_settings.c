@@ -160,7 +160,7 @@ session_settings_are_chosen(void)
 {
 	const Origin configuration = {.source = PGC_S_FILE};
 
-	return session_settings.servers_origin.is_chosen &&
+	return zklock_origin_is_chosen(&session_settings.servers_origin) &&
 		!session_settings_allow_secret(&configuration);
 }
 
