@@ -79,8 +79,10 @@ zklock_auth_read(char **scheme, char **credentials)
 
 	if (auth_setting[0] == '\0')
 		return;
-	line = auth_setting[0] == '@' ? read_auth_file(auth_setting + 1) :
-		pstrdup(auth_setting);
+	if (auth_setting[0] == '@')
+		line = read_auth_file(auth_setting + 1);
+	else
+		line = pstrdup(auth_setting);
 	*scheme = line;
 	*credentials = line + strlen(line);
 	if (strcmp(line, PROTOCOL_CERTIFICATE) == 0)
@@ -158,11 +160,12 @@ static void
 warn_of_readers(const char *path, const struct stat *status)
 {
 	static bool has_warned = false;
-	mode_t		others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
-		S_IRWXG | S_IRWXO;
+	mode_t		others = S_IRWXG | S_IRWXO;
 	bool		is_ours = IsTransactionState() &&
 		superuser_arg(GetSessionUserId());
 
+	if (status->st_uid == 0)
+		others = S_IWGRP | S_IXGRP | S_IRWXO;
 	if (has_warned || (status->st_mode & others) == 0)
 		return;
 	has_warned = true;

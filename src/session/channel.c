@@ -69,24 +69,29 @@ typedef struct Child
 	volatile int status;		/* what it has ended with; valid if it is */
 } Child;
 
-static Child children[CHILDREN_MAX];
-
 /*
- * What of the environment the program is to have: how it is loaded, how names
- * are looked up, what time it is, what the command of a passphrase needs, and
- * nothing else.  NULL until it is kept.
+ * The programs of this process, and the handler of SIGCHLD that waits for them.
+ * It is one thing for the process, as the handler is.
  */
-static char **environment;
+static struct
+{
+	Child		list[CHILDREN_MAX];
+	bool		is_watched;		/* is the handler installed?  Not if somebody
+								 * else has one */
+	volatile pid_t watcher;		/* the process that has installed it last */
+}			children;
 
-/*
- * Is the handler installed, and in which process?  Not if somebody else has
- * one.
- */
-static bool is_watching;
-static volatile pid_t watcher;
-
-/* The descriptor of the settings' page (settings_page.h); -1: there is none. */
-static int	settings_fd = -1;
+/* What programs inherit from this process. */
+static struct
+{
+	/*
+	 * How they are loaded, how names are looked up, what time it is, what the
+	 * command of a passphrase needs, and nothing else.  NULL until it is kept.
+	 */
+	char	  **environment;
+	int			settings_fd;	/* of the settings' page (settings_page.h); -1:
+								 * there is none */
+}			inherited = {.settings_fd = -1};
 
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
@@ -113,16 +118,16 @@ zklock_channel_keep_environment(void)
 	size_t		count = 0;
 	size_t		nchosen = 0;
 
-	if (environment != NULL)
+	if (inherited.environment != NULL)
 		return;
 	while (environ != NULL && environ[count] != NULL)
 		count++;
-	environment = calloc(count + 1, sizeof(*environment));
-	for (size_t i = 0; environment != NULL && i < count; i++)
+	inherited.environment = calloc(count + 1, sizeof(*inherited.environment));
+	for (size_t i = 0; inherited.environment != NULL && i < count; i++)
 		for (size_t j = 0; j < sizeof(prefixes) / sizeof(prefixes[0]); j++)
 			if (strncmp(environ[i], prefixes[j], strlen(prefixes[j])) == 0)
 			{
-				environment[nchosen++] = strdup(environ[i]);
+				inherited.environment[nchosen++] = strdup(environ[i]);
 				break;
 			}
 }
@@ -130,7 +135,7 @@ zklock_channel_keep_environment(void)
 void
 zklock_channel_hand_on(int fd)
 {
-	settings_fd = fd;
+	inherited.settings_fd = fd;
 }
 
 bool
@@ -160,8 +165,9 @@ zklock_channel_open(ZkChannel *channel, const char *program,
 		page_fd = raise_descriptor(page_fd);
 		fds[1] = raise_descriptor(fds[1]);
 		zklock_channel_watch();
-		error = page_fd < 0 || fds[1] < 0 ? EMFILE :
-			spawn(program, arguments, fds[1], page_fd, &opened.program);
+		error = EMFILE;
+		if (page_fd >= 0 && fds[1] >= 0)
+			error = spawn(program, arguments, fds[1], page_fd, &opened.program);
 	}
 	close(page_fd);				/* any of them may be -1 */
 	close(fds[1]);
@@ -223,7 +229,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 	nflushed = atomic_load(&channel->page->nflushed);
 	child = channel->child;
 	is_dead = child != NULL && child->is_dead;
-	if (!is_forced && nflushed == channel->nflushed && is_watching &&
+	if (!is_forced && nflushed == channel->nflushed && children.is_watched &&
 		child != NULL && !is_dead)
 		return false;
 	channel->nflushed = nflushed;
@@ -260,12 +266,12 @@ zklock_channel_take(ZkChannel *channel, FrameTaken *taken)
 	if (channel->in.start == channel->in.end)
 		return false;
 	verdict = frame_take(&channel->in, FRAME_FROM_PROGRAM, taken);
+	if (verdict == FRAME_WRONG_VERSION)
+		zklock_channel_break(channel, ZK_CHANNEL_WRONG_VERSION);
+	if (verdict == FRAME_INVALID)
+		zklock_channel_break(channel, ZK_CHANNEL_GARBLED);
 	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
-	{
-		zklock_channel_break(channel, verdict == FRAME_INVALID ?
-							 ZK_CHANNEL_GARBLED : ZK_CHANNEL_WRONG_VERSION);
 		frame_buffer_free(&channel->in);
-	}
 	return verdict == FRAME_COMPLETE;
 }
 
@@ -354,8 +360,8 @@ zklock_channel_watch(void)
 
 	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
 		sigaction(SIGCHLD, &ours, NULL);
-	watcher = getpid();
-	is_watching = sigaction(SIGCHLD, NULL, &now) == 0 &&
+	children.watcher = getpid();
+	children.is_watched = sigaction(SIGCHLD, NULL, &now) == 0 &&
 		now.sa_handler == handle_sigchld;
 	handle_sigchld(SIGCHLD);	/* what was not waited for until now */
 }
@@ -425,13 +431,13 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	const int	copied[] = {
 		[STDOUT_FILENO] = STDIN_FILENO, [STDERR_FILENO] = STDIN_FILENO,
 		[PROTOCOL_CHANNEL_FD] = channel_fd, [PROTOCOL_PAGE_FD] = page_fd,
-		[PROTOCOL_SETTINGS_FD] = settings_fd
+		[PROTOCOL_SETTINGS_FD] = inherited.settings_fd
 	};
-	const int	last = settings_fd >= 0 ? PROTOCOL_SETTINGS_FD : PROTOCOL_PAGE_FD;
+	const int	last = inherited.settings_fd >= 0 ? PROTOCOL_SETTINGS_FD : PROTOCOL_PAGE_FD;
 	int			error;
 
 	zklock_channel_keep_environment();
-	if (environment == NULL)
+	if (inherited.environment == NULL)
 		return ENOMEM;
 	posix_spawnattr_init(&attributes);
 	posix_spawn_file_actions_init(&actions);
@@ -459,7 +465,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 		error = posix_spawn_file_actions_addclosefrom_np(&actions, last + 1);
 	if (error == 0)
 		error = posix_spawn(pid, program, &actions, &attributes, arguments,
-							environment);
+							inherited.environment);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);
 	return error;
@@ -471,11 +477,11 @@ handle_sigchld(int signal)
 {
 	int			error = errno;
 
-	if (getpid() != watcher)
+	if (getpid() != children.watcher)
 		return;					/* a child that was forked without exec */
 	for (int i = 0; i < CHILDREN_MAX; i++)
 	{
-		Child	   *child = &children[i];
+		Child	   *child = &children.list[i];
 		SharedPage *page = child->page;
 		uint32_t	under_way;
 		int			status = 0;
@@ -511,8 +517,8 @@ remember(pid_t pid, SharedPage *page)
 	Child	   *child = NULL;
 
 	for (int i = 0; i < CHILDREN_MAX; i++)
-		if (children[i].page == NULL && (child == NULL || child->pid != 0))
-			child = &children[i];
+		if (children.list[i].page == NULL && (child == NULL || child->pid != 0))
+			child = &children.list[i];
 	if (child == NULL)
 		return NULL;
 	child->pid = 0;
@@ -532,11 +538,13 @@ await_end(const ZkChannel *channel, int wait_ms)
 	struct pollfd ended = {channel->fd, 0, 0};
 	int64_t		left = wait_ms;
 
-	while (poll(&ended, 1, left > 0 ? (int) left : 0) != 1)
+	while (poll(&ended, 1, (int) left) != 1)
 	{
-		if (left <= 0)
+		if (left == 0)
 			return false;
 		left = deadline - protocol_now();
+		if (left < 0)
+			left = 0;
 	}
 	return true;
 }

@@ -34,17 +34,24 @@
 
 #include "channel.h"
 
+typedef enum RequestState
+{
+	ASKED,						/* there is no reply yet */
+	ANSWERED,					/* reply is valid */
+	ANSWERED_UNASKED			/* likewise, of a LEAVE that was silent: it is
+								 * there for zklock_client_take_gone() */
+} RequestState;
+
 /* A request, until its caller frees it. */
 struct ZkRequest
 {
 	uint64_t	id;				/* its slot in the low bits */
 	ZkClient   *client;
 	RequestKind kind;
-	bool		done;			/* reply is valid */
-	bool		is_gone;		/* nobody asked: of a LEAVE that was silent */
+	RequestState state;
 	bool		is_place;		/* it makes one in a queue: that this is gone
 								 * is another reply */
-	ZkReply		reply;
+	ZkReply		reply;			/* valid unless ASKED */
 	char	   *texts;			/* what its pointers point to, one block */
 	char	   *path;			/* CREATE: what is to be made */
 };
@@ -52,6 +59,15 @@ struct ZkRequest
 #define SLOT_BITS 16
 #define NSLOTS ((uint64_t) 1 << SLOT_BITS)
 #define SLOT_MASK (NSLOTS - 1)
+
+/* The one watch that a client may have. */
+typedef struct Watch
+{
+	uint64_t	request;		/* that has asked for it; 0: none is asked for */
+	bool		is_over;		/* the server has it no more: its event was
+								 * here, or there is no node */
+	ZkWatchNews news;
+} Watch;
 
 /* A client, by mmap(). */
 struct ZkClient
@@ -68,10 +84,8 @@ struct ZkClient
 	uint64_t	nwithdrawn;		/* the same */
 	int			many_depth;		/* of zklock_client_begin_many() */
 	bool		is_flush_due;	/* at the end of that */
-	uint64_t	watch_id;		/* request of the current watch; 0: none */
-	bool		is_watch_used;	/* its event was here */
-	ZkWatchNews watch_news;		/* of it */
-	int			ngone;			/* LEAVEs for zklock_client_take_gone() */
+	Watch		watch;
+	int			nunasked;		/* requests that are ANSWERED_UNASKED */
 	char		notes[NOTES_MAX][NOTE_SIZE];	/* a ring, for
 												 * zklock_client_take_note() */
 	unsigned	nnotes;			/* that came, and */
@@ -102,8 +116,13 @@ static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
 static void take_move(ZkClient *client, const FrameTaken *taken);
 static void keep_note(ZkClient *client, const char *text);
+static bool texts_match(const char *a, const char *b);
 static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
+static void take_unasked(ZkClient *client, const FrameTaken *taken,
+						 Moment now);
+static bool is_awaited(const ZkRequest *request, int32_t result);
+static void answer(ZkRequest *request, const FrameTaken *taken, Moment now);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken,
 					   Moment now);
@@ -287,9 +306,8 @@ zklock_client_uses(const ZkClient *client, const char *servers,
 	FrameTaken	opening;
 
 	return frame_take(&buffer, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
-		strcmp(servers, opening.blobs[0]) == 0 &&
-		strcmp(tls != NULL ? tls : "",
-			   opening.blobs[3] != NULL ? opening.blobs[3] : "") == 0;
+		texts_match(servers, opening.blobs[0]) &&
+		texts_match(tls, opening.blobs[3]);
 }
 
 const char *
@@ -407,22 +425,25 @@ put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 {
 	Frame		frame = {.kind = FRAME_OPEN};
 	const char *scheme = options->auth_scheme;
-	bool		is_sent = has_auth || (scheme && strcmp(scheme, "digest") == 0);
-	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(options->servers),
-		frame_text(is_sent ? scheme : NULL),
-		frame_text(has_auth ? options->auth_credentials :
-				   is_sent ? "zklock:ends" : NULL),
-		frame_text(options->tls)
-	};
+	const char *credentials = options->auth_credentials;
 
+	if (!has_auth && scheme != NULL)
+	{
+		bool		is_digest = strcmp(scheme, "digest") == 0;
+
+		scheme = is_digest ? scheme : NULL;
+		credentials = is_digest ? "zklock:ends" : NULL;
+	}
 	frame.u.open.backend_pid = getpid();
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
 	frame.u.open.follows_page = options->follows_configuration;
 	frame.u.open.wants_notes = has_auth && options->wants_notes;
-	return frame_put(buffer, &frame, blobs);
+	return frame_put(buffer, &frame, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text(options->servers), frame_text(scheme),
+		frame_text(credentials), frame_text(options->tls)
+	});
 }
 
 /*
@@ -462,10 +483,13 @@ take_news(ZkClient *client)
 
 	if (zklock_channel_receive(&client->channel, false))
 		take_frames(client);
-	lost = page != NULL ? atomic_load(&page->lost) : ZK_LOSS_NONE;
+	if (page == NULL)
+		return;
+	lost = atomic_load(&page->lost);
+	if (lost > ZK_LOSS_LAST)
+		lost = ZK_LOSS_PROGRAM;
 	if (lost != ZK_LOSS_NONE)
-		move_to_lost(client, lost <= ZK_LOSS_LAST ? (ZkClientLoss) lost :
-					 ZK_LOSS_PROGRAM);
+		move_to_lost(client, (ZkClientLoss) lost);
 }
 
 /*
@@ -550,7 +574,7 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	if (status->state == ZK_CLIENT_LOST)
 		return;
 	if (status->state != (ZkClientState) news->state)
-		client->watch_news = ZK_WATCH_LOOK_AGAIN;
+		client->watch.news = ZK_WATCH_LOOK_AGAIN;
 	if (status->state != ZK_CLIENT_CONNECTED &&
 		(ZkClientState) news->state == ZK_CLIENT_CONNECTED)
 		status->nconnects++;
@@ -604,6 +628,15 @@ keep_note(ZkClient *client, const char *text)
 	copy_text(client->notes[client->nnotes++ % NOTES_MAX], NOTE_SIZE, text);
 }
 
+/* NULL is as good as an empty text. */
+static bool
+texts_match(const char *a, const char *b)
+{
+	if (a == NULL || b == NULL)
+		return (a == NULL || a[0] == '\0') && (b == NULL || b[0] == '\0');
+	return strcmp(a, b) == 0;
+}
+
 /*
  * This text goes to users and into the log: printable ASCII, clipped, with a
  * question mark for everything else.
@@ -620,32 +653,69 @@ copy_text(char *to, size_t size, const char *text)
 static void
 take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 {
-	ZkRequest  *request = find_request(client, taken->frame.id);
+	const FrameReply *from = &taken->frame.u.reply;
+	ZkRequest  *request;
 
 	if (taken->frame.id == 0)
-		request = new_request(client, REQUEST_LEAVE);
-	if (request != NULL && taken->frame.id == 0)
-		request->is_gone = true;
-	if (request == NULL ||
-		(request->done && (!request->is_place ||
-						   taken->frame.u.reply.result != ZK_NO_NODE)))
+	{
+		take_unasked(client, taken, now);
 		return;
-	client->ngone += request->is_gone;
-	if (request->kind == REQUEST_CREATE &&
-		taken->frame.u.reply.result == ZK_OK &&
+	}
+	request = find_request(client, taken->frame.id);
+	if (request == NULL || !is_awaited(request, from->result))
+		return;
+	if (request->kind == REQUEST_CREATE && from->result == ZK_OK &&
 		!protocol_is_made(request->path, taken->blobs[0]))
 	{
 		zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
 		return;
 	}
-	if (!copy_reply(request, taken, now))
-		request->reply.result = taken->frame.u.reply.result == ZK_OK &&
-			request->kind == REQUEST_CREATE ? ZK_UNKNOWN_OUTCOME : ZK_NO_MEMORY;
-	request->done = true;
+	answer(request, taken, now);
 
 	/* without an answer, or a node, there is no watch */
-	if (request->id == client->watch_id && request->reply.result != ZK_OK)
-		client->is_watch_used = true;
+	if (request->id == client->watch.request && request->reply.result != ZK_OK)
+		client->watch.is_over = true;
+}
+
+/*
+ * The program tells of a node that was left, and that somebody else had deleted
+ * before.  Without memory nobody learns of it.
+ */
+static void
+take_unasked(ZkClient *client, const FrameTaken *taken, Moment now)
+{
+	ZkRequest  *request = new_request(client, REQUEST_LEAVE);
+
+	if (request == NULL)
+		return;
+	answer(request, taken, now);
+	request->state = ANSWERED_UNASKED;
+	client->nunasked++;
+}
+
+/* Is that result one that the request waits for? */
+static bool
+is_awaited(const ZkRequest *request, int32_t result)
+{
+	return request->state == ASKED ||
+		(request->is_place && result == ZK_NO_NODE);
+}
+
+/*
+ * Without memory for its reply the outcome of a create is unknown: the node may
+ * be there.
+ */
+static void
+answer(ZkRequest *request, const FrameTaken *taken, Moment now)
+{
+	if (!copy_reply(request, taken, now))
+	{
+		bool		may_be_made = request->kind == REQUEST_CREATE &&
+			taken->frame.u.reply.result == ZK_OK;
+
+		request->reply.result = may_be_made ? ZK_UNKNOWN_OUTCOME : ZK_NO_MEMORY;
+	}
+	request->state = ANSWERED;
 }
 
 /*
@@ -705,13 +775,13 @@ take_watch(ZkClient *client, const FrameTaken *taken)
 {
 	ZkRequest  *request = find_request(client, taken->frame.id);
 
-	if (taken->frame.id == 0 || taken->frame.id != client->watch_id)
+	if (taken->frame.id == 0 || taken->frame.id != client->watch.request)
 		return;
 
 	/* ahead of the answer it is the event of an earlier watch of the node */
-	client->is_watch_used = request == NULL || request->done;
-	if (client->watch_news != ZK_WATCH_LOOK_AGAIN)
-		client->watch_news = taken->frame.u.watch_news;
+	client->watch.is_over = request == NULL || request->state != ASKED;
+	if (client->watch.news != ZK_WATCH_LOOK_AGAIN)
+		client->watch.news = taken->frame.u.watch_news;
 }
 
 static void
@@ -751,7 +821,7 @@ move_to_lost(ZkClient *client, ZkClientLoss loss)
 		client->status.suspended_at = client->status.lost_at;
 	client->status.state = ZK_CLIENT_LOST;
 	client->status.loss = loss;
-	client->watch_news = ZK_WATCH_LOOK_AGAIN;
+	client->watch.news = ZK_WATCH_LOOK_AGAIN;
 	zklock_channel_break(&client->channel, ZK_CHANNEL_ENDED);
 }
 
@@ -800,18 +870,18 @@ zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 ZkWatchNews
 zklock_client_watch_news(const ZkClient *client)
 {
-	return client->watch_news;
+	return client->watch.news;
 }
 
 void
 zklock_client_unwatch(ZkClient *client)
 {
-	if (client == NULL || client->watch_id == 0)
+	if (client == NULL || client->watch.request == 0)
 		return;
 	take_news(client);
-	if (!client->is_watch_used)
-		put_note(client, FRAME_UNWATCH, client->watch_id);
-	client->watch_id = 0;
+	if (!client->watch.is_over)
+		put_note(client, FRAME_UNWATCH, client->watch.request);
+	client->watch.request = 0;
 	if (client->is_flush_due)
 		flush_unless_many(client);	/* the program tells who waits from who holds */
 }
@@ -890,7 +960,7 @@ zklock_client_set(ZkClient *client, const char *path, const char *data,
 const ZkReply *
 zklock_client_reply(const ZkRequest *request)
 {
-	return request->done ? &request->reply : NULL;
+	return request->state != ASKED ? &request->reply : NULL;
 }
 
 /*
@@ -904,7 +974,7 @@ zklock_client_free(ZkRequest *request)
 		return;
 	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE)
 		put_note(request->client, FRAME_FREE, request->id);
-	if (!request->done)
+	if (request->state == ASKED)
 		flush_unless_many(request->client);
 	free_request(request);
 }
@@ -968,12 +1038,13 @@ zklock_client_take_gone(ZkClient *client)
 {
 	uint64_t	slot = 0;
 
-	if (client->ngone == 0)
+	if (client->nunasked == 0)
 		return NULL;
-	client->ngone--;
-	while (client->slots[slot] == NULL || !client->slots[slot]->is_gone)
+	client->nunasked--;
+	while (client->slots[slot] == NULL ||
+		   client->slots[slot]->state != ANSWERED_UNASKED)
 		slot++;
-	client->slots[slot]->is_gone = false;	/* taken */
+	client->slots[slot]->state = ANSWERED;
 	return client->slots[slot];
 }
 
@@ -1003,8 +1074,9 @@ zklock_client_announce(ZkClient *client, const char *path,
 KeptLock *
 zklock_client_kept(ZkClient *client)
 {
-	return client != NULL && client->channel.page != NULL ?
-		client->channel.page->kept : NULL;
+	if (client == NULL || client->channel.page == NULL)
+		return NULL;
+	return client->channel.page->kept;
 }
 
 void
@@ -1137,9 +1209,9 @@ start_request(ZkClient *client, const FrameRequest *what, const char *path,
 	}
 	if (what->is_watched)
 	{
-		client->watch_id = request->id;
-		client->watch_news = ZK_WATCH_QUIET;
-		client->is_watch_used = false;
+		client->watch.request = request->id;
+		client->watch.news = ZK_WATCH_QUIET;
+		client->watch.is_over = false;
 	}
 	return request;
 }

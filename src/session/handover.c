@@ -54,21 +54,26 @@ typedef struct Bucket
 
 #define NO_WAITER 0
 
-/*
- * In shared memory, by proc number: the czxid and the path of the node that
- * somebody waits for.  The path alone would not do: whoever may create nodes
- * can copy the name into another queue or another ensemble.  The czxid he cannot choose.  It is written last, and a
- * waiter is told only if it is the same before and after the path was read.
- */
-static pg_atomic_uint64 *awaited;
-static char (*nodes)[RECIPE_PATH_SIZE];
+/* In shared memory: who waits for whom. */
+static struct
+{
+	/*
+	 * By proc number: the czxid and the path of the node that somebody waits
+	 * for.  The path alone would not do: whoever may create nodes can copy the
+	 * name into another queue or another ensemble.  Nobody can choose a czxid.
+	 * It is written last, and a waiter is told only if it is the same before
+	 * and after the path was read.
+	 */
+	pg_atomic_uint64 *awaited;
+	char		(*nodes)[RECIPE_PATH_SIZE];
 
-/*
- * In shared memory: who waits, by hash.  A waiter enters it when its slot is
- * written, and leaves it when its slot is cleared.  So it tells only where to
- * look; what the slot says counts.
- */
-static Bucket *buckets;
+	/*
+	 * By hash of the czxid.  A waiter enters it when its slot above is written,
+	 * and leaves it when that is cleared.  So this tells only where to look;
+	 * what the slot says counts.
+	 */
+	Bucket	   *buckets;
+}			shared;
 
 /* Our own entry there; NULL: this backend does not wait for a message. */
 static pg_atomic_uint32 *own_entry;
@@ -85,23 +90,24 @@ zklock_handover_await(const char *node, int64 czxid)
 	int			own = MyProcNumber_compat();
 
 	zklock_handover_forget();
+	Assert(czxid != NOBODY && (uint64) czxid != TOLD);
 	if (strlen(node) >= RECIPE_PATH_SIZE)
 		return;
 	if (!is_registered)
 		on_shmem_exit(forget_at_exit, 0);
 	is_registered = true;
-	strcpy(nodes[own], node);
-	pg_atomic_exchange_u64(&awaited[own], czxid);
+	strcpy(shared.nodes[own], node);
+	pg_atomic_exchange_u64(&shared.awaited[own], czxid);
 	own_entry = enter_waiter(bucket_of(czxid), own);
 	if (own_entry == NULL)
-		pg_atomic_exchange_u64(&awaited[own], NOBODY);
+		pg_atomic_exchange_u64(&shared.awaited[own], NOBODY);
 }
 
 bool
 zklock_handover_has_told(void)
 {
 	return own_entry != NULL &&
-		pg_atomic_read_u64(&awaited[MyProcNumber_compat()]) == TOLD;
+		pg_atomic_read_u64(&shared.awaited[MyProcNumber_compat()]) == TOLD;
 }
 
 void
@@ -109,7 +115,7 @@ zklock_handover_forget(void)
 {
 	if (own_entry == NULL)
 		return;
-	pg_atomic_exchange_u64(&awaited[MyProcNumber_compat()], NOBODY);
+	pg_atomic_exchange_u64(&shared.awaited[MyProcNumber_compat()], NOBODY);
 	pg_atomic_write_u32(own_entry, NO_WAITER);
 	own_entry = NULL;
 }
@@ -134,6 +140,7 @@ zklock_handover_tell(const char *node, int64 czxid)
 	bool		is_told = false;
 	Bucket	   *bucket;
 
+	Assert(czxid != NOBODY);
 	if (proc_exit_inprogress)
 		return false;
 	bucket = bucket_of(czxid);
@@ -157,11 +164,11 @@ tell(int procno, const char *node, uint64 czxid)
 	uint64		expected = czxid;
 
 	pg_read_barrier();
-	if (pg_atomic_read_u64(&awaited[procno]) != czxid)
+	if (pg_atomic_read_u64(&shared.awaited[procno]) != czxid)
 		return false;
 	pg_read_barrier();
-	if (strncmp(nodes[procno], node, RECIPE_PATH_SIZE) != 0 ||
-		!pg_atomic_compare_exchange_u64(&awaited[procno], &expected, TOLD))
+	if (strncmp(shared.nodes[procno], node, RECIPE_PATH_SIZE) != 0 ||
+		!pg_atomic_compare_exchange_u64(&shared.awaited[procno], &expected, TOLD))
 		return false;
 	SetLatch(&GetPGProcByNumber(procno)->procLatch);
 	return true;
@@ -184,7 +191,7 @@ bucket_of(int64 czxid)
 {
 	uint32		hash = murmurhash32((uint32) czxid ^ (uint32) (czxid >> 32));
 
-	return &buckets[hash & (count_buckets() - 1)];
+	return &shared.buckets[hash & (count_buckets() - 1)];
 }
 
 /* Take a free entry for that backend; NULL: there is none. */
@@ -211,7 +218,7 @@ enter_waiter(Bucket *bucket, int procno)
 static Size
 memory_size(void)
 {
-	return add_size(mul_size(MaxBackends, sizeof(*awaited) + sizeof(*nodes)),
+	return add_size(mul_size(MaxBackends, sizeof(*shared.awaited) + sizeof(*shared.nodes)),
 					mul_size(count_buckets(), sizeof(Bucket)));
 }
 
@@ -226,14 +233,14 @@ zklock_handover_make_memory(void)
 {
 	bool		found;
 
-	awaited = ShmemInitStruct("zklock waiters", memory_size(), &found);
-	buckets = (Bucket *) (awaited + MaxBackends);
-	nodes = (void *) (buckets + count_buckets());
+	shared.awaited = ShmemInitStruct("zklock waiters", memory_size(), &found);
+	shared.buckets = (Bucket *) (shared.awaited + MaxBackends);
+	shared.nodes = (void *) (shared.buckets + count_buckets());
 	if (found)
 		return;
 	for (int i = 0; i < MaxBackends; i++)
-		pg_atomic_init_u64(&awaited[i], NOBODY);
+		pg_atomic_init_u64(&shared.awaited[i], NOBODY);
 	for (uint32 i = 0; i < count_buckets(); i++)
 		for (int j = 0; j < BUCKET_SIZE; j++)
-			pg_atomic_init_u32(&buckets[i].waiters[j], NO_WAITER);
+			pg_atomic_init_u32(&shared.buckets[i].waiters[j], NO_WAITER);
 }

@@ -210,18 +210,20 @@ void
 zklock_session_raise_silence(const char *name)
 {
 	const char *error = current_error();
+	const char *why = silence_text();
+	const char *what = " Whether what was asked for is done is not known.";
 
+	if (error[0] != '\0')
+		why = psprintf("%s.", error);
+	if (name != NULL)
+		what = " Whether somebody holds it is not known.";
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 name != NULL ?
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
 					name) :
 			 errmsg("ZooKeeper has not answered in the time given"),
-			 errdetail("%s%s%s", error[0] != '\0' ? error : silence_text(),
-					   error[0] != '\0' ? "." : "",
-					   name != NULL ?
-					   " Whether somebody holds it is not known." :
-					   " Whether what was asked for is done is not known."),
+			 errdetail("%s%s", why, what),
 			 connection_hint(error)));
 }
 
@@ -276,18 +278,18 @@ silence_text(void)
 static void
 raise_denied(const char *doing, const char *znode, const char *code)
 {
-	bool		has_credentials = zklock_session_has_credentials();
-
+	if (zklock_session_has_credentials())
+		ereport(ERROR,
+				(errcode(sqlstate_of(ZK_NO_AUTH)),
+				 errmsg("could not %s: ZooKeeper denied access", doing),
+				 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
+						   znode, code, "zklock.auth"),
+				 errhint("See what \"getAcl\" in ZooKeeper's shell says of both. All clients of a lock need the same credentials; who has others has made these znodes.")));
 	ereport(ERROR,
 			(errcode(sqlstate_of(ZK_NO_AUTH)),
 			 errmsg("could not %s: ZooKeeper denied access", doing),
-			 has_credentials ?
-			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
-					   znode, code, "zklock.auth") :
 			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to everybody, and this session has no credentials.",
 					   znode, code),
-			 has_credentials ?
-			 errhint("See what \"getAcl\" in ZooKeeper's shell says of both. All clients of a lock need the same credentials; who has others has made these znodes.") :
 			 errhint("Set \"%s\" to credentials that the ACL names; \"getAcl\" in ZooKeeper's shell shows it.",
 					 "zklock.auth")));
 }

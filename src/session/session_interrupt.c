@@ -57,6 +57,7 @@ void
 session_interrupt_begin_statement(void)
 {
 	session_interrupt_note();
+	Assert(Interrupts.over_at <= Interrupts.sent_at);
 	if (Interrupts.over_at == Interrupts.sent_at ||
 		(MySession.client != NULL &&
 		 zklock_client_is_interrupt_under_way(MySession.client)))

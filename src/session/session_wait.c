@@ -115,6 +115,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 	const ZkSession *session = &MySession.known;
 
 	Assert(MySession.client != NULL);
+	Assert(request == NULL || is_over == NULL);
 	zklock_client_flush(MySession.client);
 	for (;;)
 	{

@@ -99,9 +99,10 @@ zklock_write_bound_read(int number, ZkWriteRow *row)
 	row->database = (Oid) (owner >> 32);
 	row->role = (Oid) owner;
 	row->max_creates = pg_atomic_read_u32(&entry->max_creates);
-	row->level = row->max_creates == 0 ? 0 :
-		bucket_level(pg_atomic_read_u64(&entry->bucket), now_us(),
-					 row->max_creates);
+	row->level = 0;
+	if (row->max_creates > 0)
+		row->level = bucket_level(pg_atomic_read_u64(&entry->bucket), now_us(),
+								  row->max_creates);
 	row->nwrites = pg_atomic_read_u64(&entry->nwrites);
 	row->nrefused = pg_atomic_read_u64(&entry->nrefused);
 	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
