@@ -40,7 +40,9 @@
 #include "cancel.h"
 
 #include "access/parallel.h"
+#include "access/xact.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 /*
@@ -69,16 +71,17 @@ static emit_log_hook_type next_emit_log;
 static PQcommMethods methods;
 static void (*next_comm_reset) (void);
 
-/* Has the statement begun that runs?  Then at_statement_end is registered. */
-static bool is_in_statement;
-static MemoryContextCallback at_statement_end;
+/* What one message of the client does. */
+static struct
+{
+	bool		is_running;		/* it has begun, and is not over: at_end is
+								 * registered */
+	MemoryContextCallback at_end;	/* in MessageContext */
 
-/*
- * The words of the last loss that canceled a statement, if is_named: until the
- * error is reported, or another statement begins.
- */
-static ZkLoss named;
-static bool is_named;
+	/* Until the error is reported, or another statement begins. */
+	bool		is_named;		/* a loss has canceled it */
+	ZkLoss		named;			/* if so: what the error is to say */
+}			Statement;
 
 static void executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT);
 static void executor_finish(QueryDesc *query);
@@ -135,7 +138,7 @@ void
 zklock_cancel_end_transaction(void)
 {
 	if (MessageContext == NULL)
-		is_in_statement = false;
+		Statement.is_running = false;
 }
 
 /* ---------------------------------------------------------------------
@@ -148,6 +151,7 @@ executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT)
 {
 	ErrorContextCallback frame;
 
+	Assert(IsTransactionState());
 	zklock_cancel_enter(&frame);
 	next_ExecutorRun(EXECUTOR_RUN_ARGUMENTS_COMPAT);
 	zklock_cancel_leave(&frame);
@@ -159,6 +163,7 @@ executor_finish(QueryDesc *query)
 {
 	ErrorContextCallback frame;
 
+	Assert(IsTransactionState());
 	zklock_cancel_enter(&frame);
 	next_ExecutorFinish(query);
 	zklock_cancel_leave(&frame);
@@ -168,21 +173,22 @@ executor_finish(QueryDesc *query)
 static void
 begin_statement(void)
 {
-	if (is_in_statement || IsParallelWorker())
+	if (Statement.is_running || IsParallelWorker())
 		return;
-	is_in_statement = true;
-	is_named = false;
+	Statement.is_running = true;
+	Statement.is_named = false;
 	zklock_session_begin_statement();
 	if (MessageContext == NULL)
 		return;
-	at_statement_end.func = end_statement;
-	MemoryContextRegisterResetCallback(MessageContext, &at_statement_end);
+	Statement.at_end.func = end_statement;
+	MemoryContextRegisterResetCallback(MessageContext, &Statement.at_end);
 }
 
 static void
 end_statement(void *arg)
 {
-	is_in_statement = false;
+	Assert(Statement.is_running);
+	Statement.is_running = false;
 }
 
 /* ---------------------------------------------------------------------
@@ -205,8 +211,9 @@ at_report(void)
 {
 	ErrorData  *error;
 
+	Assert(next_comm_reset != NULL && InterruptHoldoffCount > 0);
 	next_comm_reset();
-	if (zklock_session_interrupt() == 0 && !is_named)
+	if (zklock_session_interrupt() == 0 && !Statement.is_named)
 		return;
 	if (geterrcode() != ERRCODE_QUERY_CANCELED)
 		return;
@@ -250,24 +257,26 @@ name_loss(void)
 	if (is_by_sigint)
 	{
 		zklock_session_read();
-		is_named = zklock_explain_cancellation(&named);
+		Statement.is_named = zklock_explain_cancellation(&Statement.named);
 	}
 	zklock_session_end_interrupt();
-	if (!is_by_sigint || !is_named)
+	if (!is_by_sigint || !Statement.is_named)
 		return;
-	errmsg_internal("%s", named.message);
-	errdetail_internal("%s", named.detail);
-	errhint("%s", named.hint);
+	errmsg_internal("%s", Statement.named.message);
+	errdetail_internal("%s", Statement.named.detail);
+	errhint("%s", Statement.named.hint);
 }
 
-/* Does the error, perhaps raised anew by a handler, say what named says? */
+/*
+ * Does the error, perhaps raised anew by a handler, have the words of the loss?
+ */
 static bool
 is_of_loss(const ErrorData *error)
 {
-	return is_named && error->elevel == ERROR &&
+	return Statement.is_named && error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
 		error->message != NULL &&
-		strstr(error->message, named.message) != NULL;
+		strstr(error->message, Statement.named.message) != NULL;
 }
 
 /* A copy of the current error, to be freed. */

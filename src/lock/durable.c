@@ -53,6 +53,7 @@ static bool is_confirmed(XLogRecPtr end);
 void
 zklock_durable_insist(void)
 {
+	Assert(IsTransactionState());
 	if (synchronous_commit < SYNCHRONOUS_COMMIT_ON)
 		(void) set_config_option("synchronous_commit", "on", PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
@@ -67,6 +68,7 @@ zklock_durable_await_standbys(int64 most_ms)
 	int64		pause_ms = LOOK_MIN_MS;
 	XLogRecPtr	end;
 
+	Assert(IsTransactionState());
 	if (RecoveryInProgress() || max_wal_senders == 0 || !is_asked_for())
 		return;
 	end = flush_all();

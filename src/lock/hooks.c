@@ -78,17 +78,24 @@ static const struct config_enum_entry commit_guard_options[] = {
  */
 #define STANDBY_TENTHS 3
 
-/*
- * When the locks were to be proved in this transaction last; 0: they were not.
- * If it has not raised they were proved then.
- */
-static int64 guarded_at;
+/* How far the current transaction has come, as far as it matters here. */
+typedef enum TransactionStage
+{
+	TRANSACTION_OPEN,			/* no guard has come yet; or there is none */
+	TRANSACTION_GUARDED,		/* one has: the locks were proved, or it has
+								 * raised */
+	TRANSACTION_OVER			/* its locks are still to be let go of, by
+								 * at_resource_release() */
+} TransactionStage;
 
-/* Has this backend had a lock, so that all callbacks are registered? */
-static bool is_following;
-
-/* Is the transaction over, and its locks still to be let go? */
-static bool is_release_due;
+static struct
+{
+	bool		is_followed;	/* this backend has had a lock, so that all
+								 * callbacks are registered: for good */
+	TransactionStage stage;
+	int64		guarded_at;		/* GUARDED: when the locks were to be proved
+								 * last */
+}			Transaction;
 
 /* The next in the chains of hooks; the latter may be NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
@@ -100,7 +107,10 @@ static void guard_prepared(const Node *statement);
 static void prove_locks(void);
 static bool has_notified(void);
 static void prove_behind_others(void);
+static bool is_proof_recent(int64 most_ms);
 static void stop_interruptions(void);
+static void refuse_to_prepare(void);
+static void finish_transaction(XactEvent event);
 static void at_transaction_event(XactEvent event, void *arg);
 static void guard_ahead(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
@@ -138,13 +148,13 @@ zklock_hooks_init(void)
 void
 zklock_hooks_follow(void)
 {
-	if (is_following)
+	if (Transaction.is_followed)
 		return;
 	zklock_cancel_follow();
 	RegisterXactCallback(guard_ahead, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(at_resource_release, NULL);
-	is_following = true;
+	Transaction.is_followed = true;
 }
 
 ZkWork
@@ -152,8 +162,9 @@ zklock_hooks_work(void)
 {
 	if (has_notified())
 		return ZK_WORK_NOTIFICATIONS;
-	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ?
-		ZK_WORK_CHANGES : ZK_WORK_NONE;
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return ZK_WORK_CHANGES;
+	return ZK_WORK_NONE;
 }
 
 bool
@@ -173,48 +184,77 @@ at_transaction_event(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			Assert(IsTransactionState());
+			Assert(Transaction.stage != TRANSACTION_OVER);
 			(void) zklock_released_tell(0); /* the guard looks for itself */
 			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			/* a prepared transaction outlives us; our queue nodes do not */
-			if (zklock_has_xact_locks())
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
-						 errhint("Use locks of session scope, or commit in one phase.")));
-			if (zklock_lease_is_used())
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that has called zk_require_lease()"),
-						 errhint("Commit in one phase.")));
+			Assert(IsTransactionState());
+			Assert(Transaction.stage != TRANSACTION_OVER);
+			refuse_to_prepare();
 			guard_commit();
 			break;
-		case XACT_EVENT_ABORT:
-			if (guarded_at != 0 && !in_error_recursion_trouble())
-			{
-				zklock_released_hear();
-				if (zklock_has_lost())
-					zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-			}
-			pg_fallthrough;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
-			guarded_at = 0;
-			zklock_cancel_end_transaction();
-			zklock_lease_end_use(InvalidSubTransactionId,
-								 InvalidSubTransactionId);
-			/* behind PREPARE only locks of session scope are left: they stay */
-			is_release_due = is_following && !in_error_recursion_trouble();
-			if (!is_release_due)
-				zklock_session_count_requests();
+			Assert(Transaction.stage != TRANSACTION_OVER);
+			finish_transaction(event);
+			break;
+		case XACT_EVENT_ABORT:
+			finish_transaction(event);
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			/* workers hold nothing */
+			Assert(!zklock_has_locks());
 			break;
 	}
+}
+
+/* A prepared transaction outlives us; our queue nodes do not. */
+static void
+refuse_to_prepare(void)
+{
+	if (zklock_has_xact_locks())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
+				 errhint("Use locks of session scope, or commit in one phase.")));
+	if (zklock_lease_is_used())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has called zk_require_lease()"),
+				 errhint("Commit in one phase.")));
+}
+
+/*
+ * The one place where what is noted of a transaction ends.  Its locks are let
+ * go of in at_resource_release(), if there have been any in this backend;
+ * behind PREPARE only locks of session scope are left, which stay.  Never
+ * raises or waits.
+ */
+static void
+finish_transaction(XactEvent event)
+{
+	bool		is_in_trouble = in_error_recursion_trouble();
+
+	Assert(InterruptHoldoffCount > 0);	/* nothing here may be interrupted */
+	if (event == XACT_EVENT_ABORT && !is_in_trouble &&
+		Transaction.stage == TRANSACTION_GUARDED)
+	{
+		zklock_released_hear();
+		if (zklock_has_lost())
+			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	}
+	Transaction.stage = TRANSACTION_OPEN;
+	Transaction.guarded_at = 0;
+	zklock_cancel_end_transaction();
+	zklock_lease_end_use(InvalidSubTransactionId, InvalidSubTransactionId);
+	if (Transaction.is_followed && !is_in_trouble)
+		Transaction.stage = TRANSACTION_OVER;
+	else
+		zklock_session_count_requests();
 }
 
 /*
@@ -224,6 +264,7 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 guard_ahead(XactEvent event, void *arg)
 {
+	Assert(Transaction.is_followed);
 	if (event != XACT_EVENT_PRE_COMMIT)
 		return;
 	zklock_released_hear();
@@ -238,10 +279,12 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 	switch (event)
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
+			Assert(parent != InvalidSubTransactionId);
 			zklock_end_subtransaction(true, mine, parent);
 			zklock_lease_end_use(mine, parent);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
+			Assert(InterruptHoldoffCount > 0);
 			if (!in_error_recursion_trouble())
 				zklock_end_subtransaction(false, mine, parent);
 			zklock_lease_end_use(mine, InvalidSubTransactionId);
@@ -262,9 +305,10 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 					bool is_top_level, void *arg)
 {
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level ||
-		!is_release_due)
+		Transaction.stage != TRANSACTION_OVER)
 		return;
-	is_release_due = false;
+	Assert(InterruptHoldoffCount > 0 && !IsTransactionState());
+	Transaction.stage = TRANSACTION_OPEN;
 	zklock_end_transaction();
 	zklock_session_count_requests();
 }
@@ -287,15 +331,19 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 				QueryEnvironment *environment, DestReceiver *dest,
 				QueryCompletion *completion)
 {
+	/* a command that ends its transaction may free its own statement */
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
-	ZkWork		work = is_discard_all ? zklock_hooks_work() : ZK_WORK_NONE;
 	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
 		IsA(pstmt->utilityStmt, NotifyStmt);
+	ZkWork		work = ZK_WORK_NONE;
 	List	   *disowned = NIL;
 	ErrorContextCallback frame;
 
+	Assert(next_ProcessUtility != NULL);
 	zklock_cancel_enter(&frame);
+	if (is_discard_all)
+		work = zklock_hooks_work();
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
 	if (IsA(pstmt->utilityStmt, DropOwnedStmt))
@@ -303,7 +351,6 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 						environment, dest, completion);
 
-	/* a command that ends its transaction may have freed its own statement */
 	Assert(!is_notify || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(work);
@@ -368,10 +415,13 @@ guard_commit(void)
 static bool
 is_to_be_guarded(void)
 {
-	return commit_guard != GUARD_OFF &&
-		(zklock_lease_is_used() ||
-		 ((zklock_has_locks() || zklock_released_matters()) &&
-		  (zklock_hooks_work() != ZK_WORK_NONE || zklock_has_xact_locks())));
+	if (commit_guard == GUARD_OFF)
+		return false;
+	if (zklock_lease_is_used())
+		return true;
+	if (!zklock_has_locks() && !zklock_released_matters())
+		return false;
+	return zklock_hooks_work() != ZK_WORK_NONE || zklock_has_xact_locks();
 }
 
 /*
@@ -381,9 +431,10 @@ is_to_be_guarded(void)
 static void
 guard_prepared(const Node *statement)
 {
-	if (!IsA(statement, TransactionStmt) ||
-		((const TransactionStmt *) statement)->kind !=
-		TRANS_STMT_COMMIT_PREPARED || !zklock_has_locks())
+	if (!IsA(statement, TransactionStmt) || !zklock_has_locks())
+		return;
+	if (((const TransactionStmt *) statement)->kind !=
+		TRANS_STMT_COMMIT_PREPARED)
 		return;
 	zklock_durable_insist();
 	if (commit_guard != GUARD_OFF)
@@ -400,13 +451,15 @@ prove_locks(void)
 {
 	bool		always_ask = zklock_hooks_asks_quorum();
 
-	guarded_at = protocol_now();
+	Assert(IsTransactionState() && Transaction.stage != TRANSACTION_OVER);
+	Transaction.stage = TRANSACTION_GUARDED;
+	Transaction.guarded_at = protocol_now();
 	zklock_session_read();
 	for (int attempts = 0; attempts < ZK_PROOF_ATTEMPTS; attempts++)
 	{
 		zklock_prove_locks(always_ask);
 		zklock_lease_prove(always_ask);
-		guarded_at = protocol_now();
+		Transaction.guarded_at = protocol_now();
 		zklock_released_hear();
 		if (!zklock_lease_is_used() ||
 			(zklock_are_proved() && zklock_lease_is_proved()))
@@ -484,12 +537,23 @@ prove_behind_others(void)
 							 AccessExclusiveLock);
 		zklock_released_hear(); /* what has come in the wait for others */
 		if (zklock_are_proved() && zklock_lease_is_proved() &&
-			(!zklock_hooks_asks_quorum() ||
-			 protocol_now() - guarded_at < most_ms))
+			is_proof_recent(most_ms))
 			return;
 		if (is_locking)
 			UnlockSharedObject(DatabaseRelationId, InvalidOid, 0,
 							   AccessExclusiveLock);
 		prove_locks();
 	}
+}
+
+/*
+ * Was the quorum asked that short a time ago?  "lease" does not want it to be.
+ */
+static bool
+is_proof_recent(int64 most_ms)
+{
+	if (!zklock_hooks_asks_quorum())
+		return true;
+	return Transaction.stage == TRANSACTION_GUARDED &&
+		protocol_now() - Transaction.guarded_at < most_ms;
 }

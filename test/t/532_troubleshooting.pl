@@ -99,7 +99,7 @@ sub messages_of_source
 		}
 	}
 	# The words of a ZkLoss, which are read below, put into an error that is there already.
-	$was_read{$file} += () = $text =~ /^\terrmsg_internal\("%s", named\.message\);/mg;
+	$was_read{$file} += () = $text =~ /^\terrmsg_internal\("%s", Statement\.named\.message\);/mg;
 	foreach my $call (calls($text, 'elog'))
 	{
 		my ($level, $words) = $call =~ /^(\w+),(.*)/s;

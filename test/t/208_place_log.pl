@@ -1,0 +1,80 @@
+
+# At debug1 the server's log tells each state of a backend's place in the queue of a lock,
+# with the node, the fencing token, and why; and each that is kept, taken back or given up.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $session = background($node, log_min_messages => 'debug1');
+
+# What the log tells of places of that lock while these statements run: state, state, why.
+# Until is a pattern of what is still on its way then, and statements that look for it.
+sub told ($name, $sql, %until)
+{
+	my $from = -s $node->logfile;
+	my $read = sub {
+		my $log = substr slurp_file($node->logfile), $from;
+		return $log =~ /DEBUG:  zklock: place "\Q@{[ lock_path($name) ]}\E(?:\/[^"]*)?", fencing token \d+: (.*)/g;
+	};
+	$session->query($sql);
+	assert_soon { $session->query($until{asking}); grep { /$until{line}/ } $read->() } "$name: $until{line}", 60
+	  if %until;
+	return $read->();
+}
+
+is_deeply([ told('plain', "SELECT zk_lock('plain'), zk_unlock('plain')") ],
+	[ 'none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: unlocked' ],
+	'a lock is taken and released');
+
+is_deeply([ told('xact', "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('xact'); ROLLBACK TO a; SELECT zk_xact_lock('xact'); COMMIT") ],
+	[ ('none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: rolled back'),
+	  ('none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: ended with its transaction or call') ],
+	'by savepoint and transaction');
+
+is_deeply([ told('down', "SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down')",
+			line => qr/^downgrading -> held: it has a shared node$/, asking => "SELECT zk_is_held('down')") ],
+	[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
+	  'held -> downgrading: held in shared mode', 'downgrading -> held: it has a shared node' ],
+	'a downgrade');
+is_deeply([ told('down', "SELECT zk_unlock_shared('down')") ], [ 'held -> none: unlocked' ], 'and its end');
+
+my $other = background($node);
+$other->query_safe("SELECT zk_lock('busy')");
+is_deeply([ told('busy', "SELECT zk_lock('busy', '1ms')") ],
+	[ 'none -> wanted: a contender sets out', 'wanted -> none: 55P03' ], 'a wait that ends in vain');
+
+subtest 'kept' => sub {
+	$session->query_safe("SET zklock.keep = '1h'");
+	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept')") ],
+		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
+		  'held -> kept: nobody waits for its lock' ],
+		'released');
+	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept')") ],
+		[ 'kept -> held: taken back', 'held -> kept: nobody waits for its lock' ], 'taken again');
+	is_deeply([ told('kept', "SET application_name = 'else'; SELECT 1") ],
+		[ 'kept -> held: taken back',
+		  'held -> none: it was kept for another caller, or for another time' ],
+		'another application');
+	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_fencing_token('kept'), zk_unlock('kept')") ],
+		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
+		  'not kept: the user was told its token', 'held -> none: unlocked' ],
+		'not kept');
+	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept'); SELECT zk_unlock_all()") ],
+		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
+		  'held -> kept: nobody waits for its lock',
+		  'kept -> held: taken back', 'held -> none: all locks are released' ],
+		'given up');
+	$session->query_safe('RESET zklock.keep');
+};
+
+subtest 'lost' => sub {
+	my $token = $session->query_safe("SELECT zk_lock('lost')");
+	$other->query_safe("SELECT zk_evict('lost', $token)");
+	like(join("\n", told('lost', 'SELECT 1', line => qr/^held -> lost: /, asking => "SELECT zk_is_held('lost')")),
+		qr/^held -> lost: (?:its node is gone|the quorum has no such node)$/, 'its node was deleted');
+	is_deeply([ told('lost', "SELECT zk_unlock('lost')") ], [ 'lost -> none: unlocked' ], 'and let go of');
+};
+
+$_->quit foreach $session, $other;
+done_testing;
