@@ -2899,12 +2899,12 @@ COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
 'Renews the lease with that token for ttl from now on, or for the longest that it has had before: '
 'true. If there is none: false and a warning.';
 
-CREATE FUNCTION zk_release_lease(name text, token bigint, keep_for interval DEFAULT '0')
+CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
-'Gives up the lease with that token: true. The lock is free at once, or after keep_for, in which '
+'Gives up the lease with that token: true. The lock is free at once, or after the delay, in which '
 'nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First '
 'flushes to disk what this cluster has committed.';
 

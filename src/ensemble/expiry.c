@@ -267,7 +267,7 @@ zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
 					zklock_text_quotable(lock_path), leased->ttl_ms),
 			 leased->who.owner == NULL ?
-			 errdetail_log("It has no owner: it was given up with \"keep_for\", or another client has written to its znode. Fencing token " INT64_FORMAT ".",
+			 errdetail_log("It has no owner: it was given up with a delay, or another client has written to its znode. Fencing token " INT64_FORMAT ".",
 						   leased->token) :
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_text_quotable(leased->who.owner),

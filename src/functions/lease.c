@@ -95,7 +95,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
-	leasing->ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
+	leasing->ttl_ms = read_term(fcinfo, 2, "delay", 0);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
 	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_release, NULL,

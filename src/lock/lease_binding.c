@@ -103,7 +103,7 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 				(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
 						zklock_text_quotable_own(name)),
-				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", keep_for " INT64_FORMAT " ms. Who has taken or renewed it last: %s.",
+				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Who has taken or renewed it last: %s.",
 							   zklock_text_quotable(leased->who.owner),
 							   leased->token, keep_ms, holder)));
 }

@@ -108,7 +108,7 @@ subtest 'who renews it keeps it' => sub {
 	is(lease($here, 'kept', 'app', "'2s'"), '', 'kept after its release, from its owner, too');
 	my $from = -s $paris->logfile;
 	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'until that time is over';
-	like(slurp_file($paris->logfile, $from), qr{znode "\S+/kept" that .* 3000 ms\n.*DETAIL:  It has no owner: it was given up with "keep_for"},
+	like(slurp_file($paris->logfile, $from), qr{znode "\S+/kept" that .* 3000 ms\n.*DETAIL:  It has no owner: it was given up with a delay},
 		'the log does not speak of an owner without a name');
 };
 

@@ -116,7 +116,7 @@ subtest 'who gives up what others have' => sub {
 
 	$token = lease($app, 'other');
 	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_release_lease('other', $token, '60s')");
-	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, keep_for 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
+	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, delay 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
 		1, 'with both roles, and who had it');
 
 	$token = lease($away, 'far');

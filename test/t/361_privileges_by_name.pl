@@ -73,7 +73,7 @@ SQL
 		my $name = 'pay/f' . ++$number;
 		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
 			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'",
-			keep_for => "keep_for => '9s'");
+			delay => "delay => '9s'");
 		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
 		$value{prefix} = "'pay'";
 		my $call = ($kind eq 'p' ? 'CALL ' : 'SELECT ') . $function =~ s/\(.*//r
