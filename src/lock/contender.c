@@ -259,12 +259,12 @@ debug_state(const Contender *contender)
 	const char *next = contender->ahead.next;
 
 	if (contender->state == CONTENDER_GRANTED)
-		elog(DEBUG1, "zklock: granted \"%s\", token " INT64_FORMAT ": %s",
+		elog(DEBUG1, "zklock: contender \"%s\", fencing token " INT64_FORMAT ": granted: %s",
 			 node, place->token, describe_way(contender->way));
 	else if (contender->state == CONTENDER_WAITING && next == NULL)
-		elog(DEBUG1, "zklock: \"%s\" waits for the first permit", node);
+		elog(DEBUG1, "zklock: contender \"%s\": waits for the first permit", node);
 	else if (contender->state == CONTENDER_WAITING)
-		elog(DEBUG1, "zklock: \"%s\" waits behind \"%s\"", node,
+		elog(DEBUG1, "zklock: contender \"%s\": waits behind \"%s\"", node,
 			 zklock_text_quotable(next));
 }
 
@@ -595,7 +595,7 @@ static void
 debug_withdrawn(const Contender *contender, const char *why)
 {
 	HOLD_INTERRUPTS();
-	elog(DEBUG1, "zklock: withdrawn from the queue with \"%s\": %s",
+	elog(DEBUG1, "zklock: contender \"%s\": withdrawn: %s",
 		 zklock_text_quotable(contender->place->node), why);
 	RESUME_INTERRUPTS();
 }

@@ -183,7 +183,7 @@ contender_take_node(Contender *contender)
 		contender_raise_evicted(place);
 	node->state = OWN_NODE_STANDS;
 	if (message_level_is_interesting(DEBUG1))
-		elog(DEBUG1, "zklock: joined the queue with \"%s\", token " INT64_FORMAT,
+		elog(DEBUG1, "zklock: contender \"%s\", fencing token " INT64_FORMAT ": in the queue",
 			 zklock_text_quotable(place->node), place->token);
 	return true;
 }

@@ -135,6 +135,8 @@ static SearchReason speak(ZkDetector *detector, const ZkPlace *place,
 static void schedule(ZkDetector *detector);
 static void search(ZkDetector *detector, const ZkPlace *place,
 				   SearchReason reason, int64 deadline);
+static void debug_search(const ZkPlace *place, SearchReason reason,
+						 const Cycle *cycle, bool is_found);
 static const char *describe_reason(SearchReason reason);
 static void settle(ZkDetector *detector, const ZkPlace *place,
 				   const Cycle *first, int64 deadline);
@@ -287,14 +289,29 @@ search(ZkDetector *detector, const ZkPlace *place, SearchReason reason,
 		is_ours(detector, &cycle);
 
 	if (message_level_is_interesting(DEBUG1))
-		elog(DEBUG1, "zklock: \"%s\" searched for a deadlock, for %s: a cycle of %d waits, %s",
-			 zklock_text_quotable(place->node), describe_reason(reason),
-			 cycle.length, is_found ? "ours to end" : "not ours to end");
+		debug_search(place, reason, &cycle, is_found);
 	note_search(detector, is_found);
 	if (!is_found || !claim(detector, place, &cycle))
 		return;
 	settle(detector, place, &cycle, deadline);
 	drop_claim(detector);
+}
+
+/* A search has come to its end: is there a cycle that is ours to end? */
+static void
+debug_search(const ZkPlace *place, SearchReason reason, const Cycle *cycle,
+			 bool is_found)
+{
+	const char *node = zklock_text_quotable(place->node);
+	const char *why = describe_reason(reason);
+
+	if (cycle->length == 0)
+		elog(DEBUG1, "zklock: contender \"%s\": no deadlock; searched for one because %s",
+			 node, why);
+	else
+		elog(DEBUG1, "zklock: contender \"%s\": a deadlock of %d waits, %s; searched for one because %s",
+			 node, cycle->length,
+			 is_found ? "ours to end" : "others' to end", why);
 }
 
 static const char *
@@ -303,7 +320,7 @@ describe_reason(SearchReason reason)
 	switch (reason)
 	{
 		case SEARCH_NEWS:
-			return "there is news";
+			return "a wait was published";
 		case SEARCH_TIMER:
 			return "deadlock_timeout is over";
 		case SEARCH_PAUSE:
@@ -418,9 +435,10 @@ claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 	}
 	is_our_claim = reply->ephemeral_owner == zklock_session_id();
 	if (message_level_is_interesting(DEBUG1))
-		elog(DEBUG1, "zklock: claim \"%s\" on a deadlock is of session 0x%llx",
-			 zklock_text_quotable(path),
-			 (unsigned long long) reply->ephemeral_owner);
+		elog(DEBUG1, "zklock: contender \"%s\": session 0x%llx has claimed the deadlock with \"%s\"",
+			 zklock_text_quotable(place->node),
+			 (unsigned long long) reply->ephemeral_owner,
+			 zklock_text_quotable(path));
 	if (is_our_claim)
 		detector->claim = MemoryContextStrdup(detector->context, path);
 	if (is_our_claim || !is_stuck(cycle->graph, reply->ephemeral_owner))

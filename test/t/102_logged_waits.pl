@@ -76,6 +76,36 @@ subtest 'a semaphore' => sub {
 	assert_released($zk, 'permits', $holder, $waiter);
 };
 
+# Each change of a contender's state is a line for whoever asks for DEBUG1.
+subtest 'the way through the queue' => sub {
+	my $waiter = background($node, log_min_messages => 'debug1', deadlock_timeout => '50ms');
+	my $node_of = sub ($name) { return qr/"\Q@{[lock_path($name)]}\E\/[^"]+"/; };
+	my $offset = -s $node->logfile;
+	$waiter->query_safe("SELECT zk_lock('free')");
+	my $contender = qr/zklock: contender @{[$node_of->('free')]}, fencing token \d+/;
+	like(log_since($offset, qr/$contender: granted/), qr/$contender: in the queue\n.*$contender: granted: nobody was ahead\n/s,
+		'in the queue, and granted the lock');
+
+	$holder->query_safe("SELECT zk_lock('awaited')");
+	$offset = -s $node->logfile;
+	$waiter->start_query("SELECT zk_lock('awaited')");
+	$contender = qr/zklock: contender @{[$node_of->('awaited')]}/;
+	like(log_since($offset, qr/$contender: no deadlock/),
+		qr/$contender: waits behind "[^"\/]+"\n.*$contender: no deadlock; searched for one because/s,
+		'it waits behind another one, and searches for a deadlock');
+	assert_passes('awaited', $holder, $waiter, 'granted');
+	like(log_since($offset, qr/$contender.*: granted/),
+		qr/$contender, fencing token \d+: granted: (?:handed over|nobody is ahead any more)/, 'granted it, and how');
+
+	$holder->query_safe("SELECT zk_lock('in vain')");
+	$offset = -s $node->logfile;
+	is($waiter->query("SELECT zk_lock('in vain', '100ms')"), '', 'no lock');
+	$contender = qr/zklock: contender @{[$node_of->('in vain')]}/;
+	like(log_since($offset, qr/$contender: withdrawn/), qr/$contender: withdrawn: 55P03\n/, 'withdrawn, and why');
+	$holder->query_safe("SELECT zk_unlock('in vain')");
+	$waiter->query_safe('SELECT zk_unlock_all()');
+};
+
 # PostgreSQL 18 and later.
 subtest 'log_lock_failures' => sub {
 	plan skip_all => 'there is no log_lock_failures before PostgreSQL 18'
