@@ -104,6 +104,7 @@ OBJS = \
 	src/functions/zklock.o \
 	src/functions/lock_set.o \
 	src/functions/inspect.o \
+	src/functions/monitor.o \
 	src/functions/run_once.o \
 	src/functions/hold.o \
 	src/functions/lease.o \
@@ -146,6 +147,7 @@ OBJS = \
 	src/lock/place.o \
 	src/lock/loss.o \
 	src/ensemble/grant_table.o \
+	src/ensemble/tree.o \
 	src/ensemble/queue.o \
 	src/ensemble/recall.o \
 	src/ensemble/expiry.o \
@@ -162,6 +164,7 @@ OBJS = \
 	src/ensemble/privilege.o \
 	src/ensemble/role.o \
 	src/ensemble/name.o \
+	src/ensemble/name_spelling.o \
 	src/ensemble/nodedata.o \
 	src/session/session.o \
 	src/session/session_interrupt.o \

@@ -16,6 +16,7 @@
 #include "utils/tuplestore.h"
 
 #include "name.h"
+#include "name_spelling.h"
 #include "session.h"
 
 char *
@@ -117,8 +118,17 @@ zklock_row_add(ZkRow *row, bool is_known, Datum value)
 void
 zklock_row_add_text(ZkRow *row, const char *text)
 {
-	zklock_row_add(row, text != NULL,
-				   text != NULL ? CStringGetTextDatum(text) : (Datum) 0);
+	if (text != NULL)
+		zklock_row_add(row, true, CStringGetTextDatum(text));
+	else
+		zklock_row_add(row, false, (Datum) 0);
+}
+
+void
+zklock_row_add_session(ZkRow *row, int64 session_id)
+{
+	zklock_row_add_text(row, session_id != 0 ?
+						zklock_args_session_id(session_id) : NULL);
 }
 
 void

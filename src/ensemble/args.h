@@ -89,6 +89,9 @@ extern void zklock_row_add(ZkRow *row, bool is_known, Datum value);
 /* Likewise with a text, which may be NULL. */
 extern void zklock_row_add_text(ZkRow *row, const char *text);
 
+/* Likewise the id of a ZooKeeper session; 0: a NULL. */
+extern void zklock_row_add_session(ZkRow *row, int64 session_id);
+
 /* cluster, database, username, application, pid and host, so far as known. */
 extern void zklock_row_add_who(ZkRow *row, const ZkNodeData *who);
 

@@ -3,23 +3,21 @@
  * name.c
  *	  Lock names as users write them, and the znode paths that they stand for.
  *
- * What a name may be is decided in recipe_name.c; here are the setting, the
- * encodings and the words of the errors.
+ * What a name may be is decided in recipe_name.c; encodings are
+ * name_spelling.c's; here are the settings and the words of the errors.
  *
  *-------------------------------------------------------------------------
  */
 #include "name.h"
 
-#include "catalog/namespace.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
 
-#include "nodedata.h"
 #include "foreign.h"
+#include "name_spelling.h"
 #include "origin.h"
 #include "session.h"
-#include "text.h"
 
 /*
  * zklock.root: znode below which the names live.  Read at each call; a lock
@@ -44,17 +42,11 @@ static const struct config_enum_entry node_style_options[] = {
 	{NULL, 0, false}
 };
 
-static int	encoding_of_names(void);
-static bool has_control_characters(const char *utf8);
-static bool client_has(const char *text);
 static char *path_below_root(const char *utf8, int *root_length);
-static char *recode(const char *text, int from, int to);
 static char *name_to_utf8(const char *what, const char *name);
 static char *to_server(const char *utf8);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
-pg_noreturn static void raise_no_utf8(const char *what);
-static const char *noun_of(const char *what);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
 									   const char *utf8, RecipeNameError error,
 									   size_t offset);
@@ -84,70 +76,6 @@ RecipeStyle
 zklock_name_style(void)
 {
 	return node_style;
-}
-
-char *
-zklock_name_spell(const char *what, const char *text)
-{
-	char	   *spelled = zklock_name_try_spell(text);
-
-	if (spelled == NULL)
-		raise_no_utf8(what);
-	return spelled;
-}
-
-/* Of an encoding with one byte a character no two bytes are the same. */
-char *
-zklock_name_try_spell(const char *text)
-{
-	int			encoding = encoding_of_names();
-	char	   *utf8;
-
-	if (encoding == PG_UTF8 || pg_encoding_max_length(encoding) == 1 ||
-		strlen(text) > RECIPE_NAME_MAX)
-		return pstrdup(text);
-	utf8 = recode(text, encoding, PG_UTF8);
-	return utf8 != NULL ? zklock_name_of_utf8(utf8) : NULL;
-}
-
-/* Without the way back it would be the name of another znode. */
-char *
-zklock_name_of_utf8(const char *utf8)
-{
-	int			encoding = encoding_of_names();
-	char	   *name;
-	char	   *back;
-
-	if (!pg_verify_mbstr(PG_UTF8, utf8, strlen(utf8), true))
-		return NULL;
-	name = recode(utf8, PG_UTF8, encoding);
-	back = name != NULL ? recode(name, encoding, PG_UTF8) : NULL;
-	return back != NULL && strcmp(back, utf8) == 0 ? name : NULL;
-}
-
-char *
-zklock_name_part_of_utf8(const char *utf8)
-{
-	char	   *part = pstrdup(utf8);
-	char	   *name;
-
-	while ((name = zklock_name_of_utf8(part)) == NULL)
-	{
-		char	   *slash = strrchr(part, '/');
-
-		*(slash != NULL ? slash : part) = '\0';
-	}
-	return name;
-}
-
-char *
-zklock_name_shown(const char *utf8)
-{
-	char	   *name = utf8 != NULL && !has_control_characters(utf8) ?
-		zklock_name_of_utf8(utf8) : NULL;
-
-	return name != NULL && client_has(name) ? name :
-		zklock_text_printable(utf8);
 }
 
 char *
@@ -212,12 +140,14 @@ zklock_name_is_root_chosen(void)
 List *
 zklock_name_others(const char *name)
 {
-	char	   *utf8 = strlen(name) > RECIPE_NAME_MAX ? NULL :
-		recode(name, encoding_of_names(), PG_UTF8);
 	List	   *others = NIL;
+	char	   *utf8;
 	const char *path;
 	int			root_length;
 
+	if (strlen(name) > RECIPE_NAME_MAX)
+		return NIL;
+	utf8 = zklock_name_utf8(name);
 	if (utf8 == NULL || strlen(utf8) > RECIPE_NAME_MAX)
 		return NIL;
 	path = path_below_root(utf8, &root_length);
@@ -303,8 +233,14 @@ zklock_name_lease_path(const char *name, int *root_length)
 	initStringInfo(&pointer);
 	appendStringInfo(&pointer, "%.*s/" ZK_LEASES_NAME "/", *root_length, path);
 	for (const char *c = path + *root_length + 1; *c != '\0'; c++)
-		appendStringInfo(&pointer, *c == '/' ? "%%2F" : *c == '%' ? "%%25" :
-						 "%c", *c);
+	{
+		if (*c == '/')
+			appendStringInfoString(&pointer, "%2F");
+		else if (*c == '%')
+			appendStringInfoString(&pointer, "%25");
+		else
+			appendStringInfoChar(&pointer, *c);
+	}
 	return pointer.data;
 }
 
@@ -316,10 +252,18 @@ zklock_name_leased_path(const char *root, const char *child)
 	size_t		offset;
 
 	initStringInfo(&name);
-	for (; *child != '\0'; child += *child == '%' && strlen(child) > 2 ? 3 : 1)
-		appendStringInfoChar(&name, strncmp(child, "%2F", 3) == 0 ? '/' : *child);
-	return recipe_check_name(name.data, &offset) == RECIPE_NAME_OK &&
-		recipe_lock_path(path, root, name.data) ? path : NULL;
+	while (*child != '\0')
+	{
+		bool		is_escape = *child == '%' && strlen(child) > 2;
+		bool		is_slash = strncmp(child, "%2F", 3) == 0;
+
+		appendStringInfoChar(&name, is_slash ? '/' : *child);
+		child += is_escape ? 3 : 1;
+	}
+	if (recipe_check_name(name.data, &offset) != RECIPE_NAME_OK ||
+		!recipe_lock_path(path, root, name.data))
+		return NULL;
+	return path;
 }
 
 bool
@@ -383,76 +327,6 @@ slot_to_utf8(const char *slot)
 }
 
 /*
- * The encoding of this database.  One without an encoding has names of UTF-8,
- * whose bytes it takes as they are.
- */
-static int
-encoding_of_names(void)
-{
-	return GetDatabaseEncoding() == PG_SQL_ASCII ? PG_UTF8 :
-		GetDatabaseEncoding();
-}
-
-static bool
-has_control_characters(const char *utf8)
-{
-	size_t		length = strlen(utf8);
-	size_t		nbytes;
-
-	for (; length > 0; utf8 += nbytes, length -= nbytes)
-	{
-		uint32		number;
-
-		nbytes = foreign_take(utf8, length, &number);
-		if (number < 0x20 || (number >= 0x7F && number < 0xA0))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Can the client have this text of the database?  One without an encoding takes
- * all; a database without one sends bytes as they are, if they are characters
- * of the client's.
- */
-static bool
-client_has(const char *text)
-{
-	int			server = GetDatabaseEncoding();
-	int			client = pg_get_client_encoding();
-
-	if (client == server || client == PG_SQL_ASCII)
-		return true;
-	if (server == PG_SQL_ASCII)
-		return pg_verify_mbstr(client, text, strlen(text), true);
-	return recode(text, server, client) != NULL;
-}
-
-/*
- * The text in another encoding, palloc'ed; NULL if a character is not in it.
- * All encodings that a database can have are ASCII so far as they have it.
- */
-static char *
-recode(const char *text, int from, int to)
-{
-	int			length = strlen(text);
-	int			size = length * MAX_CONVERSION_GROWTH + 1;
-	char	   *result;
-	Oid			procedure;
-
-	if (from == to || pg_is_ascii(text))
-		return pstrdup(text);
-	procedure = FindDefaultConversionProc(from, to);
-	if (!OidIsValid(procedure))
-		return NULL;
-	result = palloc(size);
-	return pg_do_encoding_conversion_buf(procedure, from, to,
-										 (unsigned char *) unconstify(char *, text),
-										 length, (unsigned char *) result,
-										 size, true) == length ? result : NULL;
-}
-
-/*
  * The name in UTF-8, as ZooKeeper wants it, checked, palloc'ed.  Raises at once
  * if it is too long, for it may have megabytes.
  */
@@ -465,9 +339,9 @@ name_to_utf8(const char *what, const char *name)
 
 	if (strlen(name) > RECIPE_NAME_MAX)
 		raise_bad_name(what, name, "", recipe_check_name(name, &offset), 0);
-	utf8 = recode(name, encoding_of_names(), PG_UTF8);
+	utf8 = zklock_name_utf8(name);
 	if (utf8 == NULL)
-		raise_no_utf8(what);
+		zklock_name_raise_no_utf8(what);
 	error = recipe_check_name(utf8, &offset);
 	if (error != RECIPE_NAME_OK)
 		raise_bad_name(what, name, utf8, error, offset);
@@ -481,28 +355,12 @@ to_server(const char *utf8)
 	return pg_any_to_server(utf8, strlen(utf8), PG_UTF8);
 }
 
-static void
-raise_no_utf8(const char *what)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_NAME),
-			 errmsg("invalid %s", what),
-			 errdetail("The %s has a character of encoding \"%s\" that has no equivalent in UTF-8, or none that leads back to it.",
-					   noun_of(what), GetDatabaseEncodingName())));
-}
-
-static const char *
-noun_of(const char *what)
-{
-	return strcmp(what, "slot") == 0 ? "slot" : "name";
-}
-
 /* what is "lock name" or "slot". */
 static void
 raise_bad_name(const char *what, const char *name, const char *utf8,
 			   RecipeNameError error, size_t offset)
 {
-	const char *noun = noun_of(what);
+	const char *noun = zklock_name_noun(what);
 	const char *part = utf8 + offset;
 	const char *detail = "";
 	const char *hint = NULL;

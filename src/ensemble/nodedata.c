@@ -93,7 +93,7 @@ static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
 static void append_json(StringInfo json, const char *key, const char *value);
-static int64 read_count(const char *text);
+static int64 read_count(const char *text, JsonTokenType type);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
 
 void
@@ -172,19 +172,23 @@ zklock_nodedata_caller_as(Oid acting)
 	const char *database = get_database_name(MyDatabaseId);
 	SockAddr	address = MyBEEntry->st_clientaddr;
 	char		host[NI_MAXHOST] = "";
+	StringInfoData caller;
 
 	/* a background worker has none */
 	if (address.salen > 0)
 		pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
 						   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
-	return psprintf("process %d of user \"%s\"%s in database \"%s\"%s%s",
-					MyProcPid,
-					zklock_text_quotable_own(user != NULL ? user : ""),
-					acting == GetSessionUserId() || role == NULL ? "" :
-					psprintf(" as role \"%s\"",
-							 zklock_text_quotable_own(role)),
-					zklock_text_quotable_own(database != NULL ? database : ""),
-					host[0] != '\0' ? " from " : "", host);
+	initStringInfo(&caller);
+	appendStringInfo(&caller, "process %d of user \"%s\"", MyProcPid,
+					 zklock_text_quotable_own(user != NULL ? user : ""));
+	if (acting != GetSessionUserId() && role != NULL)
+		appendStringInfo(&caller, " as role \"%s\"",
+						 zklock_text_quotable_own(role));
+	appendStringInfo(&caller, " in database \"%s\"",
+					 zklock_text_quotable_own(database != NULL ? database : ""));
+	if (host[0] != '\0')
+		appendStringInfo(&caller, " from %s", host);
+	return caller.data;
 }
 
 /* Everybody reads it, on one line. */
@@ -225,20 +229,22 @@ zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1])
 void
 zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 {
+	ZkNodeData	stranger = {.retain_ms = -1,.claimed_ms = -1,.ttl_ms = -1};
 	bool		is_json;
 
-	*who = (ZkNodeData) {.retain_ms = -1,.claimed_ms = -1,.ttl_ms = -1};
+	*who = stranger;
 	if (length <= 0)
 		return;
 	is_json = parse_json(data, length, who);
 	if (is_json && who->client != NULL && strcmp(who->client, "zklock") == 0)
 		return;
-	*who = (ZkNodeData) {
-		.retain_ms = is_json ? who->retain_ms : -1,
-		.claimed_ms = is_json ? who->claimed_ms : -1,
-		.ttl_ms = -1,
-		.text = zklock_text_printable_bytes(data, Min(length, TEXT_SHOWN_MAX))
-	};
+
+	/* a stranger's; a record of a run may be anybody's */
+	if (is_json)
+		stranger = (ZkNodeData) {.retain_ms = who->retain_ms,.claimed_ms = who->claimed_ms,.ttl_ms = -1};
+	stranger.text = zklock_text_printable_bytes(data,
+												Min(length, TEXT_SHOWN_MAX));
+	*who = stranger;
 }
 
 void
@@ -307,7 +313,9 @@ zklock_nodedata_may_be_shown(void)
 static bool
 is_same_text(const char *a, const char *b)
 {
-	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+	if (a == NULL || b == NULL)
+		return a == b;
+	return strcmp(a, b) == 0;
 }
 
 /*
@@ -409,25 +417,28 @@ take_value(void *state, char *token, JsonTokenType type)
 	else if (strcmp(key, ZK_BOUND_ROLE) == 0 && type == JSON_TOKEN_STRING)
 		who->bound_role = pstrdup(token);
 	else if (strcmp(key, "ttl") == 0)
-		who->ttl_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
+		who->ttl_ms = read_count(token, type);
 	else if (strcmp(key, "retain") == 0)
-		who->retain_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
+		who->retain_ms = read_count(token, type);
 	else if (strcmp(key, "claimed") == 0)
-		who->claimed_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
+		who->claimed_ms = read_count(token, type);
 	JSON_ACTION_RETURN;
 }
 
-/* A decimal number and nothing else; -1 if it is something else. */
+/* A string with a decimal number and nothing else; -1 if it is something else. */
 static int64
-read_count(const char *text)
+read_count(const char *text, JsonTokenType type)
 {
 	char	   *end;
 	int64		count;
 
+	if (type != JSON_TOKEN_STRING || *text < '0' || *text > '9')
+		return -1;
 	errno = 0;
 	count = strtoll(text, &end, 10);
-	return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 ?
-		count : -1;
+	if (*end != '\0' || errno != 0)
+		return -1;
+	return count;
 }
 
 /*

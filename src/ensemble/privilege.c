@@ -40,6 +40,7 @@
 
 #include "compat.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "recipe.h"
 #include "role.h"
 

@@ -65,23 +65,6 @@ extern ZkQueueEntry *zklock_read_queue(const ZkBounds *bounds,
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);
 
-/* A lock in use. */
-typedef struct ZkLockCount
-{
-	const char *name;			/* UTF-8 */
-	int			nholders;
-	int			nwaiters;
-} ZkLockCount;
-
-/*
- * Read the queues of the lock of that name and of all names below it, or with
- * "" of all names there are.  Result: ZkLockCount, sorted by name, palloc'ed.
- * Each queue is read at a time of its own.  WARNING if ZooKeeper denies to
- * list some, or has too many names there.  Raises 42602 for a bad name, 55P03 at lock_timeout, and as the
- * session does.
- */
-extern List *zklock_count_locks(const char *name);
-
 /*
  * Warn, and return true, if a contender with such a node may not wait for
  * nodes of the style `ours`.  Other backends do: zklock counts every style.

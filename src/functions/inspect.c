@@ -1,44 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * inspect.c
- *	  SQL functions that show something: the queue of a lock, all locks, who
- *	  waits, what this session holds, the session itself; all backends of this
- *	  cluster, and counters.
+ *	  SQL functions that show something of the ensemble and of this session: the
+ *	  queue of a lock, all locks, who waits, the session itself.
  *
- * Those about all backends, and the counters, open no session and do not ask
- * the ensemble.  What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
+ * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <signal.h>
 
-#include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "storage/fd.h"
-#include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
-#include "board.h"
 #include "compat.h"
 #include "deadlock.h"
 #include "lock_proof.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "nodedata.h"
 #include "protocol.h"
 #include "queue.h"
 #include "session.h"
-#include "stat.h"
 #include "text.h"
-#include "write_bound.h"
+#include "tree.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_all_locks);
@@ -47,21 +37,11 @@ PG_FUNCTION_INFO_V1(zk_escape);
 PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_session_locks);
 PG_FUNCTION_INFO_V1(zk_session);
-PG_FUNCTION_INFO_V1(zk_backends);
-PG_FUNCTION_INFO_V1(zk_locks);
-PG_FUNCTION_INFO_V1(zk_stat);
-PG_FUNCTION_INFO_V1(zk_stat_reset);
-PG_FUNCTION_INFO_V1(zk_stat_roles);
 
 static bool may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock);
 static void put_contenders(ReturnSetInfo *result, const ZkLockCount *lock,
 						   int number);
 static const char *state_of(const ZkQueueEntry *entry);
-static bool may_see(const ZkBoardRow *row);
-static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
-static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
-static void add_name(ZkRow *columns, const char *name);
-static void add_date(ZkRow *columns, int64 unix_ms);
 
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
@@ -84,8 +64,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 							zklock_args_mode(entry->parsed.mode));
 		zklock_row_add_text(&row, recipe_style_name(entry->parsed.style));
 		zklock_row_add_text(&row, zklock_text_printable(entry->node));
-		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
-							zklock_args_session_id(entry->session_id));
+		zklock_row_add_session(&row, entry->session_id);
 		zklock_row_add_text(&row, entry->who.client);
 		zklock_row_add_who(&row, &entry->who);
 		zklock_row_add(&row, entry->token != 0,
@@ -221,8 +200,7 @@ zk_session(PG_FUNCTION_ARGS)
 		state = "none";
 	zklock_row_add_text(&row, state);
 	zklock_row_add_text(&row, is_granted ? status->server : NULL);
-	zklock_row_add_text(&row, !is_granted ? NULL :
-						zklock_args_session_id(status->session_id));
+	zklock_row_add_session(&row, is_granted ? status->session_id : 0);
 	zklock_row_add(&row, is_granted, Int32GetDatum(status->session_timeout_ms));
 	zklock_row_add(&row, true, Int32GetDatum(status->npending));
 	zklock_row_add_text(&row, exists && status->library[0] != '\0' ?
@@ -233,110 +211,6 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_add_text(&row, has_tls ? version : NULL);
 	zklock_row_add_text(&row, has_tls ? status->tls + subject : NULL);
 	return zklock_row_datum(fcinfo, &row);
-}
-
-Datum
-zk_backends(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ZkBoardRow	row;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read_live(i, &row))
-			put_backend(result, &row);
-	return (Datum) 0;
-}
-
-Datum
-zk_locks(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ZkBoardRow	row;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read_live(i, &row) && may_see(&row))
-			put_locks(result, &row);
-	return (Datum) 0;
-}
-
-/* In the order of its columns. */
-Datum
-zk_stat(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ZkStatRow	row;
-
-	for (int number = 0; number < zklock_stat_size(); number++)
-	{
-		const char *database;
-		Datum		waits[ZK_STAT_WAITS];
-		int64		nwaits = 0;
-		ZkRow		counters = {0};
-
-		if (!zklock_stat_read(number, &row))
-			continue;
-		database = get_database_name(row.database);
-		if (database == NULL && row.database != InvalidOid)
-			continue;			/* it was dropped */
-		for (int i = 0; i < ZK_STAT_WAITS; i++)
-		{
-			nwaits += row.counts[ZK_STAT_WAIT + i];
-			waits[i] = Int64GetDatum(row.counts[ZK_STAT_WAIT + i]);
-		}
-		add_name(&counters, database);
-		for (int i = 0; i <= ZK_STAT_REQUEST; i++)
-			zklock_row_add(&counters, true, Int64GetDatum(row.counts[i]));
-		zklock_row_add(&counters, true, Int64GetDatum(nwaits));
-		zklock_row_add(&counters, true,
-					   Float8GetDatum(row.counts[ZK_STAT_WAIT_US] / 1000.0));
-		zklock_row_add(&counters, true,
-					   PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
-													   INT8OID, sizeof(int64),
-													   FLOAT8PASSBYVAL,
-													   TYPALIGN_DOUBLE)));
-		zklock_row_add(&counters, true, TimestampTzGetDatum(row.since));
-		zklock_row_put(result, &counters);
-	}
-	return (Datum) 0;
-}
-
-Datum
-zk_stat_reset(PG_FUNCTION_ARGS)
-{
-	zklock_stat_reset();
-	zklock_write_bound_reset();
-	PG_RETURN_VOID();
-}
-
-Datum
-zk_stat_roles(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-
-	for (int number = 0; number < zklock_write_bound_size(); number++)
-	{
-		ZkWriteRow	row;
-		const char *database;
-		const char *role;
-		ZkRow		columns = {0};
-
-		if (!zklock_write_bound_read(number, &row))
-			continue;
-		database = get_database_name(row.database);
-		role = row.role != InvalidOid ? GetUserNameFromId(row.role, true) : NULL;
-		if ((database == NULL && row.database != InvalidOid) ||
-			(role == NULL && row.role != InvalidOid))
-			continue;			/* it was dropped */
-		add_name(&columns, database);
-		add_name(&columns, role);
-		zklock_row_add(&columns, true, Int64GetDatum(row.nwrites));
-		zklock_row_add(&columns, true, Int64GetDatum(row.nrefused));
-		zklock_row_add(&columns, true, Int32GetDatum(row.max_creates));
-		zklock_row_add(&columns, row.max_creates > 0, Int32GetDatum(row.level));
-		zklock_row_add(&columns, true, TimestampTzGetDatum(row.since));
-		zklock_row_put(result, &columns);
-	}
-	return (Datum) 0;
 }
 
 /* Is the role to see this lock? */
@@ -368,8 +242,7 @@ put_contenders(ReturnSetInfo *result, const ZkLockCount *lock, int number)
 		zklock_row_add_text(&row, zklock_args_mode(entry->parsed.mode));
 		zklock_row_add(&row, entry->token != 0,
 					   TimestampTzGetDatum(entry->since));
-		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
-							zklock_args_session_id(entry->session_id));
+		zklock_row_add_session(&row, entry->session_id);
 		zklock_row_add_text(&row, entry->who.client != NULL ? entry->who.client :
 							recipe_style_name(entry->parsed.style));
 		zklock_row_add_who(&row, &entry->who);
@@ -386,100 +259,4 @@ state_of(const ZkQueueEntry *entry)
 	if (entry->is_releasing)
 		return "releasing";
 	return entry->is_holder ? "held" : "waiting";
-}
-
-/* By the rules of pg_stat_activity. */
-static bool
-may_see(const ZkBoardRow *row)
-{
-	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
-		has_privs_of_role(GetUserId(), row->user);
-}
-
-/* Put one row of zk_backends(). */
-static void
-put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
-{
-	bool		is_waiting = row->wait.name[0] != '\0';
-	bool		has_session = row->session.id != 0 &&
-		row->session.loss != ZK_LOSS_IDLE;
-	const char *state = "none";
-	ZkRow		columns = {0};
-
-	zklock_row_add(&columns, true, Int32GetDatum(row->pid));
-	add_name(&columns, get_database_name(row->database));
-	add_name(&columns, GetUserNameFromId(row->user, true));
-	columns.is_hidden = !may_see(row);
-	/* as zk_session has it: what is held without a session is held no more */
-	if (row->session.is_open)
-		state = protocol_end_state(row->session.state, row->session.loss);
-	else if (row->nheld > 0)
-		state = "lost";
-	zklock_row_add_text(&columns, state);
-	zklock_row_add_text(&columns, !has_session ? NULL :
-						zklock_args_session_id(row->session.id));
-	zklock_row_add_text(&columns, has_session ? row->session.server : NULL);
-	zklock_row_add(&columns, row->session.since != 0,
-				   TimestampTzGetDatum(row->session.since));
-	zklock_row_add_text(&columns, is_waiting ?
-						zklock_name_shown(row->wait.name) : NULL);
-	zklock_row_add_text(&columns, is_waiting ?
-						zklock_args_mode(row->wait.mode) : NULL);
-	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->wait.permits));
-	zklock_row_add(&columns, is_waiting,
-				   TimestampTzGetDatum(row->wait.since));
-	zklock_row_add(&columns, true, Int32GetDatum(row->nheld));
-	add_date(&columns, row->proof_ms);
-	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
-						zklock_text_printable(row->root));
-	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_locks));
-	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_creates));
-	zklock_row_put(result, &columns);
-}
-
-/* Put the rows of zk_locks() for one backend. */
-static void
-put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
-{
-	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
-	{
-		const ZkBoardLock *lock = &row->locks[i];
-		const ZkBoardHeld *held = &lock->held;
-		const char *state = zklock_board_is_lost(row, held) ? "lost" : "held";
-
-		if (lock->name[0] == '\0')
-			continue;
-		for (int mode = 0; mode < (int) lengthof(held->taken); mode++)
-		{
-			const ZkTaken *taken = &held->taken[mode];
-			ZkRow		columns = {0};
-
-			if (!zklock_board_is_taken(taken))
-				continue;
-			zklock_row_add(&columns, true, Int32GetDatum(row->pid));
-			zklock_row_add_taken(&columns,
-								 zklock_name_shown(lock->name),
-								 (RecipeMode) mode, state, taken, held->token);
-			zklock_row_add(&columns, true, TimestampTzGetDatum(taken->since));
-			zklock_row_add(&columns, true, Int32GetDatum(held->permits));
-			add_date(&columns, held->proof_ms);
-			zklock_row_put(result, &columns);
-		}
-	}
-}
-
-/* NULL: it was dropped meanwhile. */
-static void
-add_name(ZkRow *columns, const char *name)
-{
-	zklock_row_add(columns, name != NULL, name == NULL ? (Datum) 0 :
-				   DirectFunctionCall1(namein, CStringGetDatum(name)));
-}
-
-/* Milliseconds of the Unix epoch; 0: a NULL. */
-static void
-add_date(ZkRow *columns, int64 unix_ms)
-{
-	zklock_row_add(columns, unix_ms != 0,
-				   TimestampTzGetDatum(zklock_nodedata_date(unix_ms)));
 }

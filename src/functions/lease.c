@@ -24,6 +24,7 @@
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "queue.h"
 #include "session.h"
 #include "stat.h"

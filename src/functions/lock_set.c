@@ -27,6 +27,7 @@
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "session.h"
 
 /*

@@ -35,6 +35,7 @@
 #include "board.h"
 #include "compat.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "nodedata.h"
 #include "queue.h"
 #include "roundtrip.h"

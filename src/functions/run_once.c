@@ -61,6 +61,7 @@
 #include "compat.h"
 #include "ephemeral.h"
 #include "name.h"
+#include "name_spelling.h"
 #include "nodedata.h"
 #include "parents.h"
 #include "queue.h"

@@ -95,9 +95,10 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 						 int64 keep_ms)
 {
 	Hand		hand = whose(&leased->who);
-	const char *holder = hand == HAND_UNKNOWN ? "unknown" :
-		zklock_nodedata_describe(&leased->who);
+	const char *holder = "unknown";
 
+	if (hand != HAND_UNKNOWN)
+		holder = zklock_nodedata_describe(&leased->who);
 	if (hand != HAND_OURS)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",

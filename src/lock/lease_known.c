@@ -235,7 +235,9 @@ keep_text(char **text, const char *value)
 
 	if (former == value)
 		return;
-	*text = value != NULL ? MemoryContextStrdup(Known.context, value) : NULL;
+	*text = NULL;
+	if (value != NULL)
+		*text = MemoryContextStrdup(Known.context, value);
 	if (former != NULL)
 		pfree(former);
 }
