@@ -30,11 +30,22 @@ typedef struct Told
 	int			nmoves;
 } Told;
 
+/* It is of one session at a time, as the session is. */
 static Told told;
+
+/* What has become of other servers, for developers. */
+static const char *const move_texts[] = {
+	[ZK_MOVE_NONE] = "none were set",
+	[ZK_MOVE_DONE] = "they are used",
+	[ZK_MOVE_SILENT] = "none of them has answered so far",
+	[ZK_MOVE_UNKNOWN] = "one of them does not know the session",
+	[ZK_MOVE_TLS] = "TLS cannot be had as it is wanted with them"
+};
 
 static void count_news(const ZkSession *session, const Told *before);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_notes(const ZkClientStatus *status, ZkClient *client);
+static void trace(const ZkSession *session, const char *what, const char *why);
 static void log_refusal(const ZkClientStatus *status, const char *error);
 static void log_move(const ZkClientStatus *status, const char *said);
 static void log_news(const ZkSession *session, const Told *before,
@@ -61,8 +72,7 @@ session_news_tell(const ZkSession *session, ZkClient *client)
 	if (status->nmoves != before.nmoves && zklock_board_is_concerned())
 		log_move(status, zklock_client_said_of_move(client));
 	if (status->nmoves != before.nmoves)
-		elog(DEBUG1, "zklock: session 0x%llx: other servers were set, outcome %d",
-			 (unsigned long long) status->session_id, (int) status->move);
+		trace(session, "other servers", move_texts[status->move]);
 	if (status->nrefused > 0 && before.nrefused == 0)
 		log_refusal(status, zklock_client_last_error(client));
 	if (before.since == 0 || before.state != status->state ||
@@ -236,6 +246,7 @@ session_news_trace(const ZkSession *session, ZkClient *client,
 				   ZkSessionState before)
 {
 	const ZkClientStatus *status = &session->client;
+	char		move[64];
 	char		why[640] = "";
 
 	if (!message_level_is_interesting(DEBUG1))
@@ -243,37 +254,49 @@ session_news_trace(const ZkSession *session, ZkClient *client,
 	switch (session->state)
 	{
 		case SESSION_OPENING:
-			snprintf(why, sizeof(why), ": asked for, with a session timeout of %d ms",
+			snprintf(why, sizeof(why), "asked for, with a session timeout of %d ms",
 					 session_settings.session_timeout);
 			break;
 		case SESSION_CONNECTED:
-			snprintf(why, sizeof(why), ": to server \"%s\", with a session timeout of %d ms",
+			snprintf(why, sizeof(why), "server \"%s\", session timeout %d ms",
 					 status->server, status->session_timeout_ms);
 			break;
 		case SESSION_SUSPENDED:
-			snprintf(why, sizeof(why), ": no connection to server \"%s\" for %lld ms",
+			snprintf(why, sizeof(why), "no connection to server \"%s\" for %lld ms",
 					 status->server,
 					 (long long) (status->now - status->suspended_at));
 			break;
 		case SESSION_LOST:
-			snprintf(why, sizeof(why), ": reason %d, %s", (int) status->loss,
-					 session_loss_text());
+			if (session_state_is_loss(session))
+				strlcpy(why, session_loss_text(), sizeof(why));
+			else
+				strlcpy(why, "it was idle", sizeof(why));
 			break;
 		case SESSION_FAILED:
-			snprintf(why, sizeof(why), ": reason %d, %s", (int) status->loss,
-					 zklock_client_last_error(client));
+			strlcpy(why, zklock_client_last_error(client), sizeof(why));
 			break;
 		case SESSION_GIVEN_UP:
+			strlcpy(why, "it is not used any more", sizeof(why));
+			break;
 		case SESSION_NONE:
+			strlcpy(why, "closed", sizeof(why));
 			break;
 	}
+	snprintf(move, sizeof(move), "%s -> %s", session_state_name(before),
+			 session_state_name(session->state));
+	trace(session, move, why);
+}
+
+/* A line for whoever reads the log to find out what has happened. */
+static void
+trace(const ZkSession *session, const char *what, const char *why)
+{
 	HOLD_INTERRUPTS();
 	ereport(DEBUG1,
-			(errmsg_internal("zklock: session %llu, 0x%llx, from state \"%s\" to \"%s\"%s",
+			(errmsg_internal("zklock: session %llu, 0x%llx: %s: %s",
 							 (unsigned long long) session->number,
-							 (unsigned long long) session_state_id(session),
-							 session_state_name(before),
-							 session_state_name(session->state), why),
+							 (unsigned long long) session->client.session_id,
+							 what, why),
 			 errhidestmt(true), errhidecontext(true)));
 	RESUME_INTERRUPTS();
 }

@@ -1,0 +1,58 @@
+
+# What the server's log has of a session, with log_min_messages at debug1: a line for each
+# change of its state, from where the state is changed, with its number here, its id, and why.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $node = cluster('berlin', $zk, servers => $proxy->address,
+	'zklock.session_timeout' => '30s');
+my $address = $proxy->address;
+
+# The lines of that session: after its number and id.
+sub lines ($number)
+{
+	my @lines = slurp_file($node->logfile) =~ /DEBUG:  zklock: session $number, (0x[0-9a-f]+: .*)/g;
+	return @lines;
+}
+
+# Wait for a line; the session looks now and then, as only its own process writes the log.
+sub wait_for_line ($session, $pattern, $what)
+{
+	assert_soon { $session->query('SELECT * FROM zk_session'); grep { /$pattern/ } lines(1) } $what, 60;
+	return;
+}
+
+my $session = background($node);
+$session->query_safe('SET log_min_messages = debug1');
+
+subtest 'from its beginning to its loss' => sub {
+	$session->query_safe("SELECT zk_lock('told')");
+	my @lines = lines(1);
+	is($lines[0], '0x0: none -> opening: asked for, with a session timeout of 30000 ms', 'it is asked for');
+	like($lines[1], qr/^0x[0-9a-f]{6,}: opening -> connected: server "\Q$address\E", session timeout 30000 ms$/,
+		'it is granted, with which id, for how long');
+	is(scalar @lines, 2, 'no more is told of it while nothing changes');
+	$proxy->go_away;
+	wait_for_line($session, qr/: connected -> suspended: no connection to server "\Q$address\E" for \d+ ms$/,
+		'it is suspended');
+	$proxy->heal;
+	wait_for_line($session, qr/: suspended -> connected: server "\Q$address\E"/, 'it is connected again');
+	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	wait_for_line($session, qr/: (?:connected|suspended) -> lost: The program of the session, process \d+, has ended\.$/,
+		'it is lost, and why');
+};
+
+subtest 'the next one' => sub {
+	$session->query('SELECT zk_unlock_all()');
+	$session->query_safe("SELECT zk_lock('told')");
+	like((lines(1))[-1], qr/: lost -> none: closed$/, 'the first one is closed');
+	like((lines(2))[-1], qr/: opening -> connected: /, 'the second one is granted');
+	$session->query_safe('SELECT zk_disconnect()');
+	like((lines(2))[-1], qr/: connected -> none: closed$/, 'and closed');
+};
+$session->quit;
+
+done_testing();
