@@ -36,8 +36,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
 'Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the '
-'lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release '
-'with zk_unlock_shared().';
+'lock exclusively, it is granted at once, and stays held when the exclusive acquisition is '
+'released. Release with zk_unlock_shared().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -164,9 +164,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were '
-'held. Otherwise false, with a warning for each that was not held or had been lost; the others '
-'are released.';
+'Releases one acquisition of session scope of each lock; modes as in zk_lock(text[]). True if all '
+'were held. Otherwise false, with a warning for each that was not held or had been lost; the '
+'others are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -286,39 +286,39 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be '
-'lost: false and a warning.';
+'Releases one exclusive acquisition of session scope: true. If there is none, or the lock is known '
+'to be lost: false and a warning.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
-'Like zk_unlock(), for one shared hold.';
+'Like zk_unlock(), for one shared acquisition.';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'Releases all holds of session scope, also those of lost locks.';
+'Releases all acquisitions of session scope, also those of lost locks.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new '
-'one. Raises 55000 while locks of transaction or call scope are held.';
+'Releases all acquisitions of session scope and closes the ZooKeeper session. The next lock opens '
+'a new one. Raises 55000 while locks of transaction or call scope are held.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, '
-'in any database or client, has a greater one. No other grant has a token that was asked for: the '
-'lock is not kept after its release (zklock.keep).';
+'The fencing token of a lock that this session holds; NULL if it does not hold it. Each later '
+'holder, in any database or client, has a greater one. Once the token was asked for, no other '
+'grant has the same: zklock.keep does not keep the lock after its release.';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
@@ -568,8 +568,8 @@ END;
 
 COMMENT ON FUNCTION zk_who(text) IS
 'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location '
-'(cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner '
-'and how long it lasts, another client its ZooKeeper session, or that it has none.';
+'(cluster/database@host), cut to 20 and 24 characters. A permanent hold shows its reason, a lease '
+'its owner and how long it lasts, another client its ZooKeeper session, or that it has none.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -701,7 +701,7 @@ BEGIN ATOMIC
 		SELECT DISTINCT ON (b.box) b.box,
 			CASE WHEN b.pid IS NOT NULL THEN concat('process ', b.pid)
 				WHEN b.session_id IS NOT NULL THEN concat('session ', b.session_id)
-				ELSE concat('hold of ', zk_escape(b.name)) END AS who,
+				ELSE concat('permanent hold of ', zk_escape(b.name)) END AS who,
 			CASE WHEN b.cluster IS NULL AND b.datname IS NULL THEN b.client
 				ELSE concat_ws(', ', b.cluster, b.datname) END AS location
 		FROM waits AS w
@@ -2110,7 +2110,7 @@ BEGIN ATOMIC
 			(1, c.token > c.zxid, 'error',
 				format('the ensemble has lost its data, or is another one: it has come to %s, and '
 					'zk_fences to token %s', c.zxid, c.token),
-				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing '
+				'Permanent holds are gone, and slots of jobs run again. See docs/operations.md, Fencing '
 				'tokens and a new ensemble.'),
 			(2, v.servers IS NOT NULL, 'warning',
 				'servers keep their data where a restart of the machine deletes it: ' || v.servers,
@@ -2860,7 +2860,7 @@ COMMENT ON FUNCTION zk_evict(text, bigint) IS
 'Removes the holder or waiter with that fencing token from the queue, of any client, and waits '
 'until ZooKeeper has confirmed it: true. If there is none: false and a warning. Always logged.';
 
--- Holds that outlive their maker
+-- Permanent holds, which outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -2886,10 +2886,10 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
-'Takes an exclusive lock for an owner, or renews it: its token, or NULL while others have it, '
-'after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. With place the '
-'owner joins the queue, and stays if he calls again within ttl. data: a line for zk_leader(). '
-'bound: to the current role and this cluster. Not undone by ROLLBACK.';
+'Takes a lease of the lock for an owner, or renews it. Returns its token, or NULL if others have '
+'the lock after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. place: '
+'the owner joins the queue, and stays if it calls again within ttl. data: a line for zk_leader(). '
+'bound: to this role and cluster. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean

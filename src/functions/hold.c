@@ -148,7 +148,7 @@ zk_hold(PG_FUNCTION_ARGS)
 	const char *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
 	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
-	zklock_nodedata_check_line(holding.reason, "reason", "a hold",
+	zklock_nodedata_check_line(holding.reason, "reason", "a permanent hold",
 							   "Say in one line why the lock is held, for whoever waits for it.");
 	holding.order = zklock_order_hold(name,
 									  zklock_args_timeout(fcinfo, 2, false));
@@ -215,7 +215,7 @@ make(Holding *holding)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("lock \"%s\" is held by this session",
 							holding->order.name),
-					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
+					 errdetail("A permanent hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
 		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
 									NULL, holding);
@@ -228,7 +228,7 @@ make(Holding *holding)
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
 	ereport(ZK_LOG_DEED,
-			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
+			(errmsg("%s made a permanent hold of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(),
 					zklock_text_quotable_own(holding->order.name)),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
@@ -355,7 +355,7 @@ check(const Holding *holding, const char *path, const ZkReply *reply)
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST &&
 		reply->result != ZK_UNKNOWN_OUTCOME)
-		zklock_session_raise(reply, "make a hold", path);
+		zklock_session_raise(reply, "make a permanent hold", path);
 	return reply->result;
 }
 
@@ -408,7 +408,7 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 {
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("there may be a hold of lock \"%s\" now",
+			 errmsg("there may be a permanent hold of lock \"%s\" now",
 					holding->order.name),
 			 undone == HOLD_UNDONE_NO_MEMORY ?
 			 errdetail("There was no memory to undo it. Its token is " INT64_FORMAT ".",
@@ -469,7 +469,7 @@ remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
 		.name = name,
 		.node = entry->node,
 		.is_stranger = entry->is_stranger,
-		.removal.doing = "release a hold",
+		.removal.doing = "release a permanent hold",
 		.removal.czxid = entry->czxid
 	};
 
@@ -494,7 +494,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, RemovalOf which)
 			(is_eviction ?
 			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
 					caller, quoted) :
-			 errmsg("%s releases a hold of ZooKeeper lock \"%s\"",
+			 errmsg("%s releases a permanent hold of ZooKeeper lock \"%s\"",
 					caller, quoted),
 			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_nodedata_describe(&entry->who),

@@ -327,7 +327,7 @@ add_unasked(StringInfo names, int nunasked, const ZkQueueEntry *entry)
 	if (nunasked == NAMED_MAX)
 		appendStringInfoString(names, "...");
 	else if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
-		appendStringInfo(names, "the hold with token " INT64_FORMAT " of %s",
+		appendStringInfo(names, "the permanent hold with token " INT64_FORMAT " of %s",
 						 entry->token, who);
 	else
 		appendStringInfo(names, "%s, style \"%s\", session 0x%llx", who,
@@ -347,5 +347,5 @@ warn_of_unasked(const char *name, int nunasked, const char *names)
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("Not asked: %s.", names) :
 			 errdetail_log("Not asked: %s.", names),
-			 errhint("Only sessions of zklock can be asked. A hold of zk_hold() ends with zk_release_hold(). zk_evict() removes a holder by force.")));
+			 errhint("Only sessions of zklock can be asked. A permanent hold ends with zk_release_hold(). zk_evict() removes a holder by force.")));
 }

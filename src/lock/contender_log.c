@@ -176,7 +176,7 @@ describe_holder(Contender *contender, int64 deadline)
 						zklock_text_quotable(who.owner), who.ttl_ms,
 						zklock_nodedata_describe(&who));
 	if (mark == RECIPE_MARK_HOLD)
-		return psprintf("A hold, made by %s; zk_release_hold() ends it. ",
+		return psprintf("A permanent hold, made by %s; zk_release_hold() ends it. ",
 						zklock_nodedata_describe(&who));
 	return psprintf("Held by %s. ", zklock_nodedata_describe(&who));
 }

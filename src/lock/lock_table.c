@@ -223,8 +223,8 @@ zklock_lock_reserve(Lock *lock, RecipeMode mode, ZkScope scope)
 	if (lock->taken[mode].counts[scope] == INT_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many holds of lock \"%s\"", lock->name),
-				 errdetail("This session holds it %d times.", INT_MAX),
+				 errmsg("too many acquisitions of lock \"%s\"", lock->name),
+				 errdetail("This session has taken it %d times.", INT_MAX),
 				 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
 	if (scope == ZK_SCOPE_TRANSACTION &&
 		(*xact == NULL || (*xact)->subid != subid))

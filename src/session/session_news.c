@@ -217,7 +217,7 @@ log_reconnect(const ZkClientStatus *status, const Told *before,
 			 was_suspended ?
 			 errdetail("It had no connection since %s.",
 					   timestamptz_to_str(before->since)) :
-			 errdetail("Its locks are kept."),
+			 errdetail("Its locks are still held."),
 			 lacks_file ?
 			 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
 			 errhidestmt(true), errhidecontext(true)));

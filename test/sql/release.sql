@@ -11,7 +11,7 @@ SELECT zk_lock_shared('release shared') > 0 AS locked;
 SELECT zk_request_release('release shared'), zk_release_requested('release shared');
 SELECT zk_unlock_all();
 
--- A hold of zk_hold() cannot hear it.
+-- A permanent hold cannot hear it.
 SELECT zk_hold('release', 'until further notice') AS token \gset
 \set VERBOSITY sqlstate
 SELECT zk_request_release('release');

@@ -334,7 +334,7 @@ subtest 'a cancel without a connection' => sub {
 	poll_until { slurp_file("/proc/$program/cmdline") !~ /connected/ } 'it to notice', 30;
 	$maker->cancel;
 	assert_ends($maker, '57014', 'canceled');
-	like($maker->error, qr/WARNING:  there may be a hold of lock "warned" now\nDETAIL:  .* Its token is \d+\./, 'with a warning');
+	like($maker->error, qr/WARNING:  there may be a permanent hold of lock "warned" now\nDETAIL:  .* Its token is \d+\./, 'with a warning');
 	$proxy->come_back;
 	$maker->quit;
 	is_free($admin, 'warned', 'there is none');

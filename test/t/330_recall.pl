@@ -156,7 +156,7 @@ subtest 'a durable hold' => sub {
 	my $token = $other->query_safe("SELECT zk_hold('durable', 'for good')");
 	is($holder->query_safe("SELECT zk_request_release('durable')"), 0, 'cannot be asked');
 	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/, 'which is said');
-	like($holder->error, qr/DETAIL:  Not asked: the hold with token $token of process .*"for good"/, 'of whom');
+	like($holder->error, qr/DETAIL:  Not asked: the permanent hold with token $token of process .*"for good"/, 'of whom');
 	like($holder->error, qr/HINT: .*zk_release_hold/, 'and what to do');
 	$other->query_safe("SELECT zk_release_hold('durable', $token)");
 };

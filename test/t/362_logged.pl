@@ -47,9 +47,9 @@ logged("SELECT zk_request_release('busy')",
 	qr/requests the release of ZooKeeper lock "busy"/, qr/1 holder is asked\./);
 not_logged("SELECT zk_request_release('free')");
 my $hold = logged("SELECT zk_hold('door', 'new locks')",
-	qr/made a hold of ZooKeeper lock "door"/, qr/Fencing token \d+, reason "new locks"\./);
+	qr/made a permanent hold of ZooKeeper lock "door"/, qr/Fencing token \d+, reason "new locks"\./);
 logged("SELECT zk_release_hold('door', $hold)",
-	qr/releases a hold of ZooKeeper lock "door"/, qr/It is .*token $hold\./);
+	qr/releases a permanent hold of ZooKeeper lock "door"/, qr/It is .*token $hold\./);
 not_logged("SET client_min_messages = error; SELECT zk_release_hold('door', $hold)");
 logged("SELECT zk_evict('busy', $token)", qr/evicts .* from ZooKeeper lock "busy"/,
 	qr/.*token $token\./);
@@ -63,8 +63,8 @@ logged("SELECT zk_run_once($hostile, $hostile)",
 logged("SELECT zk_forget_run($hostile, $hostile)",
 	qr/deletes the record of a run of slot "$shown" of ZooKeeper job "$shown"/);
 $hold = logged("SELECT zk_hold($hostile, $hostile)",
-	qr/made a hold of ZooKeeper lock "$shown"/, qr/Fencing token \d+, reason "$shown"\./);
-logged("SELECT zk_release_hold($hostile, $hold)", qr/releases a hold of ZooKeeper lock "$shown"/);
+	qr/made a permanent hold of ZooKeeper lock "$shown"/, qr/Fencing token \d+, reason "$shown"\./);
+logged("SELECT zk_release_hold($hostile, $hold)", qr/releases a permanent hold of ZooKeeper lock "$shown"/);
 # It may know by now that it was evicted.
 $holder->query('SELECT zk_unlock_all()');
 $token = $holder->query_safe("SELECT zk_lock($hostile)");
@@ -100,7 +100,7 @@ is($anna->query_safe("SELECT zk_forget_run('job', 'late')"), 't', 'it was');
 $anna->query_safe("SELECT zk_run_once('job', 'late')");
 logged_of_cancelled(14, 2, "SELECT zk_forget_run('job', 'late')", qr/deletes the record of a run of slot "late"/);
 $hold = $anna->query_safe("SELECT zk_hold('door', 'new locks')");
-logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a hold/);
+logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a permanent hold/);
 my $second = background($node, holds => 'busy');
 logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
 

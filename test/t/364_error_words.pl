@@ -132,7 +132,7 @@ my $token;
 $table->run('a hold', { maker => connected(), session => connected() },
 	sub { my (%session) = @_; $token = $session{maker}->query_safe("SELECT zk_hold('words/kept', 'new disks')"); },
 	told(session => "SELECT zk_lock('words/kept', '1s')",
-		qr/DETAIL:  A hold, made by process \d+ of user "\w+" .* \("new disks"\); zk_release_hold\(\) ends it\. 1 contender is ahead\./),
+		qr/DETAIL:  A permanent hold, made by process \d+ of user "\w+" .* \("new disks"\); zk_release_hold\(\) ends it\. 1 contender is ahead\./),
 	sub { my (%session) = @_; $session{maker}->query_safe("SELECT zk_release_hold('words/kept', $token)"); });
 
 $table->run('nothing is left but containers', { holder => $holder }, [ 'quit' ], [ gone => 'words' ]);

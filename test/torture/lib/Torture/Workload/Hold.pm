@@ -72,7 +72,7 @@ sub _hold ($worker)
 		1;
 	  };
 	my $failure = $@;
-	$plan->{may_be_undone} = grep { /may be a hold/ } @warnings;
+	$plan->{may_be_undone} = grep { /may be a permanent hold/ } @warnings;
 	$plan->{is_unsettled} = $failure->is_lost || $plan->{may_be_undone};
 	die $failure;
 }
