@@ -3,29 +3,31 @@
  * keep.c
  *	  Places that are kept after the last release of their lock.
  *
- * With zklock.keep the queue node stays when its lock is released, and the
- * next time this backend wants the lock it takes the place back and asks
- * nobody.  Everybody else finds a node that stands ahead of him, and is let
- * in by the session's program: that watches the queue and deletes the node as
- * soon as anybody comes (program_follow.c).  Which of the two it is, the state
- * decides that both change by compare-and-swap (keep_word.h).
+ * With zklock.keep the queue node stays when its lock is released.  The next
+ * time this backend wants the lock it takes the place back, and asks nobody.
+ * Another contender finds the node ahead of its own; the session's program, which
+ * watches the queue, deletes the node as soon as one comes (program_follow.c).
+ * Whether the backend or the program is first is decided by a state that both
+ * change by compare-and-swap (keep_word.h).
  *
- * What was taken back is as good as what was granted: the node has been there
- * all the time, so nobody else was let in.  A fresh proof, the one that the
- * commit guard relies on, too, says that it is still there; without one it is
- * left, and the lock is contended for as if it had not been kept.  So is a
- * lock that is wanted by another user or application than it was granted to:
- * the node's data, which others see, is the former one's.  The token
- * is that of the node.  Behind a pooler those who hold the lock one after the
- * other can be told apart by it all the same: a place whose token was asked
- * for (zklock_tell_token()) is not kept, so what is taken back has a token
- * that nobody was told in this way.
+ * A lock that is taken back is as good as one that was granted: its node has been
+ * there all the time, so nobody else was let in.  A fresh proof says that the
+ * node is still there, the same proof on which the commit guard relies.  Without
+ * one the place is left, and the lock is contended for as if it had not been
+ * kept.  So it is if the lock is wanted for another user or application than it
+ * was granted to: the data of the node, which others read, names the former one.
+ *
+ * The token is that of the node.  Behind a pooler the clients that hold the lock
+ * one after the other can be told apart by it all the same: a place whose token
+ * was asked for (zklock_tell_token()) is not kept, so that the token of a lock
+ * that is taken back was told to nobody.
  *
  * A lock that is kept is held by nobody: no commit is guarded for it, no loss
  * is told of, and no statement is canceled for it.
  *
  * Where others take the lock in between, keeping it makes them wait for the
- * program.  So whoever meets a rival for a lock does not keep it for a while.
+ * program.  So a backend that has met a rival for a lock does not keep that lock
+ * for a while.
  *
  * The one rule: nothing here raises or waits; much of it is called at the end
  * of transactions.  A place that is kept stays where it is, in lock.c's table:

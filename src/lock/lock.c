@@ -50,7 +50,10 @@ static int	max_locks_setting;
  */
 static int	max_lock_bytes_setting;
 
-/* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
+/*
+ * zklock.snapshot_warning: is there a warning when a lock is taken by a
+ * transaction that has its snapshot already?
+ */
 static bool snapshot_warning;
 
 /* zklock.session_scope: may locks of session scope be taken? */
@@ -74,14 +77,15 @@ static const struct config_enum_entry session_scope_options[] = {
  */
 static int	session_scope = SESSION_SCOPE_ALLOW;
 
-/* Of the client's calls, as far as they have taken locks of call scope. */
+/* Whether locks of call scope are held, and when they end. */
 typedef enum CallState
 {
-	CALL_NONE,					/* none has, or all those locks have ended */
-	CALL_RUNS,					/* the present one has: at_end is registered */
-	CALL_OVER					/* all those are over, but their transaction
-								 * is not.  A later call in it that takes a
-								 * lock, too, puts the end off for all */
+	CALL_NONE,					/* there are none */
+	CALL_RUNS,					/* the present call has taken some, and perhaps
+								 * former calls of its transaction have, too:
+								 * at_end is registered */
+	CALL_OVER					/* the calls that took them are over, but their
+								 * transaction goes on: they end with it */
 } CallState;
 
 static struct
@@ -91,10 +95,11 @@ static struct
 }			Call;
 
 /*
- * Who releases a lock that was held for AWAITED_MS or longer waits for the
- * answer, for the lock may have been taken away: for as long as it was held at
- * most, and for RELEASE_MS.  In a shorter cycle the wait would be too large a
- * part.
+ * The release of a lock that was held for AWAITED_MS or longer waits for the
+ * answer, which tells whether the lock had been taken away.  The wait is bounded
+ * by the time for which the lock was held, and by RELEASE_MS.  A lock that was
+ * held for less is released without: the wait would be too large a part of the
+ * whole.
  */
 #define AWAITED_MS 5
 #define RELEASE_MS 1000
@@ -203,7 +208,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 
 		zklock_session_attend();
 		zklock_refuse_if_lost();
-		(void) zklock_released_tell(0); /* of others, most likely */
+		(void) zklock_released_tell(0); /* it matters to no lock of now */
 		zklock_session_renew(is_again);
 		lock = zklock_lock_enter(order->name);
 		if (order->scope == ZK_SCOPE_CALL)
@@ -214,7 +219,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		zklock_lock_log_holder(lock);
 		warn_of_snapshot();
 
-		/* true: nothing may raise until it is counted */
+		/* if it is taken back, nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
 			zklock_keep_take(&lock->place))
 			return grant(order, lock, taken);
@@ -386,9 +391,9 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
  */
 
 /*
- * Raise 53400 if one more lock is past zklock.max_locks or
- * zklock.max_lock_bytes, with what is merely kept given up as far as it has
- * to.
+ * Raise 53400 if one more lock would be past zklock.max_locks or
+ * zklock.max_lock_bytes.  Kept locks count, too, and are given up to make
+ * room.
  */
 static void
 make_room(const Lock *lock)
@@ -418,14 +423,14 @@ make_room(const Lock *lock)
 }
 
 /*
- * In REPEATABLE READ and above the transaction block reads what was committed
- * before the lock was granted: the work of the holder before us is invisible.
- * One warning a statement will do.
+ * In REPEATABLE READ and above a transaction block reads what was committed
+ * before its snapshot, which is older than the grant: the work of the previous
+ * holder is invisible.  There is one warning a statement.
  */
 static void
 warn_of_snapshot(void)
 {
-	static TimestampTz warned_in;
+	static TimestampTz warned_in;	/* this statement has its warning */
 
 	if (!snapshot_warning || !IsolationUsesXactSnapshot() ||
 		!IsTransactionBlock() ||
@@ -440,9 +445,9 @@ warn_of_snapshot(void)
 }
 
 /*
- * The lock is held, in whatever mode: it needs no place of its own.  Shared
- * while we hold exclusive is granted at once, on the exclusive node; see
- * place.c.
+ * Take a lock that is held already, in whatever mode, on the place that it has.
+ * Shared mode besides exclusive mode is granted at once, on the exclusive node;
+ * see place.c.
  */
 static int64
 take_again(const ZkOrder *order, Lock *lock, Lock **taken)
@@ -474,9 +479,9 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 }
 
 /*
- * Is the lock, of which there is no fresh proof, still held?  The next look
- * tells.  Raises if there is no answer within the bounds of the call, as it
- * does for a lock that is not held.
+ * Ask whether the lock is still held, of which there is no fresh proof; what
+ * comes of that is for zklock_refuse_if_lost().  Without an answer within the
+ * bounds of the order, raise as for a lock that was not held before.
  */
 static void
 confirm_own(const ZkOrder *order, Lock *lock)
@@ -518,7 +523,7 @@ win_place(const ZkOrder *order, Lock *lock)
 {
 	ZkWaitEnd	end;
 
-	/* we do not stand in our own way */
+	/* the node of the kept lock would be ahead of the new one */
 	zklock_keep_drop(&lock->place, "its lock is wanted anew");
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
@@ -535,10 +540,10 @@ win_place(const ZkOrder *order, Lock *lock)
  */
 
 /*
- * The counts of these scopes end, and with them the places that nothing else
- * holds.  work: see zklock_release(); how, for the log.  Whoever releases locks
- * of session scope waits for their answers, for RELEASE_MS.  Never raises or
- * waits.
+ * The counts of these scopes end, and with them the places of locks that have
+ * no other counts.  work: see zklock_release().  how: for the log.  Answers to
+ * the release of session scope are for the caller to wait for, all together.
+ * Never raises or waits.
  */
 static void
 end_scopes(unsigned scopes, ZkWork work, const char *how)
@@ -575,8 +580,8 @@ end_scopes(unsigned scopes, ZkWork work, const char *how)
 }
 
 /*
- * What the transaction has to commit by now, but for notifications: those of a
- * savepoint that is rolled back go with it.
+ * What the transaction has to commit by now, without notifications: a savepoint
+ * that is rolled back takes back those that were made since.
  */
 static ZkWork
 work_of_changes(void)
@@ -587,8 +592,9 @@ work_of_changes(void)
 }
 
 /*
- * The last count of a mode is gone.  Counts of the other left?  Of the shared
- * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
+ * The last count of that mode is gone.  If the lock is still held in shared
+ * mode, its place is downgraded; if it is held no more, its place is kept or
+ * left.  Never raises or waits.
  */
 static void
 end_mode(Lock *lock, RecipeMode mode, const Ending *ending)
@@ -611,9 +617,10 @@ end_mode(Lock *lock, RecipeMode mode, const Ending *ending)
 }
 
 /*
- * Keep the place or leave it.  If what this transaction wrote relies on it,
- * its commit has to know whether it had been lost; so it is not kept, for
- * nobody is asked then.  Never raises or waits.
+ * Keep the place or leave it.  If the transaction has written while it held the
+ * lock, its commit has to know whether the lock had been lost by now.  The answer
+ * to the delete of the node tells that, so such a place is not kept.  Never
+ * raises or waits.
  */
 static void
 leave(Lock *lock, const Ending *ending)
@@ -647,8 +654,8 @@ held_ms(const ZkPlace *place)
 }
 
 /*
- * How long its release, which is to come, is waited for; 0: not at all, as
- * without a connection, and behind one that is not answered yet.
+ * How long to wait for the answer to its release, which is to come.  0: not at
+ * all, as without a connection, and while an earlier release is not answered.
  */
 static int64
 patience_of(const ZkPlace *place)
@@ -677,8 +684,8 @@ patience_of(const ZkPlace *place)
  */
 
 /*
- * A lock of call scope is about to be taken: see to its end.  Raises 0A000
- * where there are no calls.
+ * A lock of call scope is about to be taken: follow the call to its end.  Raises
+ * 0A000 where there are no calls.
  */
 static void
 follow_call(void)
@@ -697,10 +704,10 @@ follow_call(void)
 }
 
 /*
- * In a transaction that is still good, the locks are left to its end
- * (zklock_end_transaction()).  A failed one is as good as over, but not one
- * of which a subtransaction has failed: ROLLBACK TO makes it go on.  Runs
- * outside of any transaction; never raises, never waits.
+ * The call is over.  If its transaction goes on, its locks end with that
+ * (zklock_end_transaction()).  A transaction that has failed does not go on,
+ * unless it is a subtransaction that has failed: then ROLLBACK TO may come.
+ * Never raises, never waits.
  */
 static void
 end_call(void *arg)

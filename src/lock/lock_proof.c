@@ -19,12 +19,14 @@
 #include "text.h"
 
 /*
- * A lock that was lost, and let go of before the interrupt for that took
- * effect, as an error would say it.
+ * The loss of a lock that was released before the interrupt for the loss took
+ * effect: the table does not have it any more, and the interrupt is still to be
+ * explained.
  */
 static struct
 {
-	int64		interrupt;		/* zklock_session_interrupt(); 0: there is none */
+	int64		interrupt;		/* zklock_session_interrupt(); 0: there was no
+								 * such loss */
 	ZkLoss		loss;
 }			LateLoss;
 
@@ -114,18 +116,18 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 {
 	const ZkTaken *taken = &lock->taken[mode];
 	const ZkPlace *place = &lock->place;
+	TimestampTz since = place->grant.at;
+	char	   *root = pnstrdup(lock->path, Max(place->root_length, 1));
 	ZkRow		row = {0};
 
+	if (zklock_board_is_taken(taken))
+		since = taken->since;
 	zklock_row_add_taken(&row, lock->name, mode, state, taken, place->token);
 	/* the root in it may be of another encoding than the name */
 	zklock_row_add_text(&row, zklock_text_printable(place->node));
-	zklock_row_add(&row, true, TimestampTzGetDatum(zklock_board_is_taken(taken) ?
-												   taken->since :
-												   place->grant.at));
+	zklock_row_add(&row, true, TimestampTzGetDatum(since));
 	zklock_row_add(&row, true, Int32GetDatum(place->permits));
-	zklock_row_add_text(&row,
-						zklock_text_printable(pnstrdup(lock->path,
-														   Max(place->root_length, 1))));
+	zklock_row_add_text(&row, zklock_text_printable(root));
 	zklock_row_put(result, &row);
 }
 
@@ -194,9 +196,9 @@ zklock_refuse_if_lost(void)
 	describe(lock, &loss);
 
 	/*
-	 * The interrupt for the loss may be on its way: we may have seen first
-	 * what the session's program has written down.  It must not come to who
-	 * has caught this error and goes on.
+	 * The interrupt for the loss may be on its way: the session's program
+	 * writes the loss down first.  A handler that catches this error and goes
+	 * on must not be interrupted for it again.
 	 */
 	zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
@@ -301,9 +303,9 @@ describe(const Lock *lock, ZkLoss *loss)
 }
 
 /*
- * The end of an exclusive hold above a shared one may meet a node that
- * somebody had deleted before.  Without the answer the proof of the place will
- * do if it is fresh; if not, prove() waits for both.
+ * Wait for the answers to downgrades: a downgrade finds out if somebody had
+ * deleted the node.  After the deadline a fresh proof of the place will do
+ * instead; without one prove() waits for the answer and for a proof.
  */
 static void
 await_downgrades(void)
@@ -324,9 +326,9 @@ await_downgrades(void)
 }
 
 /*
- * Ask for proofs until the lock, or with NULL each one that is held here, has
- * a fresh one, or one is lost: true.  false at the deadline.  always_ask: as
- * zklock_prove_locks().
+ * Ask for proofs of that lock, or with NULL of all locks that are held, until
+ * each has a fresh one, or one is lost: true.  false at the deadline.
+ * always_ask: as zklock_prove_locks().
  */
 static bool
 prove(const Lock *only, bool always_ask, int64 deadline)
@@ -356,7 +358,7 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 	return is_answered;
 }
 
-/* Is it held, and asked about: that one, or with NULL any? */
+/* Is the lock held, and the only one that is asked about, or with NULL any? */
 static bool
 is_asked(const Lock *lock, const Lock *only)
 {
@@ -386,8 +388,8 @@ find_lost(const Lock *only)
 }
 
 /*
- * Collect the places asked about that have no proof from after that time,
- * unless places is NULL.  Result: how many.
+ * Count the locks asked about that have no proof from after that time, and
+ * collect their places unless places is NULL.
  */
 static int
 find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
@@ -408,10 +410,10 @@ find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
 }
 
 /*
- * If the place was granted on somebody's word alone, which happens only if
- * the quorum was not to be asked yet: look whether whoever was ahead of it has
- * really let go.  If not, it is lost.  Waits, for a session timeout at most, and
- * leaves it open at the deadline; raises on interrupts.
+ * If the place was granted on the word of the client just ahead, ask whether
+ * the clients further ahead have really let go.  If not, it is lost.  Waits for a
+ * session timeout at most; at the deadline it stays unconfirmed.  Raises on
+ * interrupts.
  */
 static void
 confirm_grant(ZkPlace *place, int64 deadline)

@@ -38,6 +38,7 @@ static struct
 }			Table;
 
 static void make_table(void);
+static bool is_placed(const Lock *lock) pg_attribute_unused();
 static void drop_xact_counts(XactCount **list);
 static void post(Lock *lock);
 
@@ -171,9 +172,11 @@ zklock_lock_forget_if_empty(Lock *lock)
 {
 	if (zklock_lock_is_held(lock))
 	{
+		Assert(is_placed(lock));
 		post(lock);
 		return;
 	}
+	Assert(!is_placed(lock));
 	foreach_mode(mode)
 		drop_xact_counts(&lock->xact[mode]);
 	if (zklock_keep_is_kept(&lock->place))
@@ -184,6 +187,24 @@ zklock_lock_forget_if_empty(Lock *lock)
 	if (lock->holder != NULL)
 		pfree(lock->holder);
 	hash_search(Table.entries, lock->path, HASH_REMOVE, NULL);
+}
+
+/* Has it a place, on which acquisitions of the lock can stand? */
+static bool
+is_placed(const Lock *lock)
+{
+	switch (lock->place.state)
+	{
+		case ZK_PLACE_HELD:
+		case ZK_PLACE_DOWNGRADING:
+		case ZK_PLACE_LOST:
+			return true;
+		case ZK_PLACE_NONE:
+		case ZK_PLACE_WANTED:
+		case ZK_PLACE_KEPT:
+			break;
+	}
+	return false;
 }
 
 MemoryContext
@@ -243,6 +264,7 @@ zklock_lock_count(Lock *lock, RecipeMode mode, ZkScope scope)
 {
 	ZkTaken    *taken = &lock->taken[mode];
 
+	Assert(is_placed(lock) && lock->place.state != ZK_PLACE_LOST);
 	if (!zklock_lock_is_held(lock))
 	{
 		Table.held_bytes += lock->nbytes;

@@ -285,11 +285,11 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 }
 
 /*
- * Where a downgrade is under way, the session's program must learn in one piece
- * that the old node is left and that the downgrade is withdrawn: it knows which
- * came first, the downgrade's end or this.  If the downgrade has ended, the
- * program leaves the new node instead.  So the withdrawal, which deletes the new
- * node, too, goes behind: the answer is to be that of the first delete.
+ * While a downgrade is under way, the session's program is told in one flush that
+ * the old node is left and that the downgrade is withdrawn.  The program knows
+ * whether the downgrade had ended by then; if so, it leaves the new node instead
+ * of the old one.  The withdrawal deletes the new node, too, and goes second: the
+ * answer that is asked for is that of the first delete.
  */
 ZkRequest *
 zklock_place_leave(ZkPlace *place, ZkSessionNumber live,

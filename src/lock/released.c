@@ -8,24 +8,24 @@
  * deleted its queue node.  If the lock is still held at the commit, the guard
  * finds that out.  If it was released before, by zk_unlock() or its kin, by
  * ROLLBACK TO SAVEPOINT, or by the end of an exclusive hold above a shared one,
- * nothing is left to look at but the answer to the delete of the node: it was
- * there, or it had gone before.  So that answer is asked for, the transaction
- * remembers it, and its commit is refused if a lock that it relied on had been
- * lost when it was released.
+ * all that is left is the answer to the delete of the node: the node was there,
+ * or it had gone before.  So the transaction remembers the request, and its
+ * commit is refused if a lock that it relied on had been lost when it was
+ * released.
  *
- * It relied on the lock if it has written while it held it.  What it wrote
- * before it took the lock, and after it let go of it, is not the lock's.
+ * A transaction relied on a lock if it has written while it held the lock.  What
+ * it wrote before the grant or after the release does not count.
  *
- * The answer may never come: with the session, or with memory, that is gone.
- * It may also tell nothing: the reply to a delete was lost with its connection,
- * and the next attempt finds no node, which is as it must be if the first one
- * was executed.  Nobody can find out then.  That is no loss, but no proof
- * either.  So it is judged as a lock is that is still held: with commit_guard
- * "lease" the proof will do that the place had when it was released if that was
- * fresh; otherwise the commit is refused.
+ * The answer may never come: the session is lost, or there was no memory for the
+ * request.  It may also tell nothing: the reply to the delete was lost with its
+ * connection, and the next attempt finds no node, as it must if the first one
+ * was executed.  Then nobody can find out whether the lock had been lost, and it
+ * is judged as a lock is that is still held: with commit_guard "lease" the proof
+ * will do that the place had when it was released, if that was fresh; otherwise
+ * the commit is refused.
  *
- * The one rule: every answer is heard, also when its session is closed, and
- * after the transaction whose release it is about; then it is merely told.
+ * The one rule: every answer is heard, also when its session is closed.  One that
+ * comes after the transaction is merely told.
  *
  * Entries live in TopMemoryContext, and are made without raising: this is
  * called at the end of subtransactions.
@@ -275,10 +275,10 @@ zklock_released_has_lost(void)
 }
 
 /*
- * All that waits has the same time, and the guard comes twice: what it has
- * accepted without an answer is not waited for again.  A session that does not
- * answer for a session timeout is lost, so that bound is met only where answers
- * get lost again and again, with connections that break.
+ * All answers are waited for until the same time.  The guard comes twice: an
+ * answer without which it has been content before is not waited for again.  A
+ * session that does not answer for a session timeout is lost; so that bound is
+ * met only where connections break again and again, and answers with them.
  */
 void
 zklock_released_prove(bool always_ask)
@@ -292,9 +292,15 @@ zklock_released_prove(bool always_ask)
 
 	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
-		if (is_relied_on(released))
-			await_one(released, is_good_enough(released, always_ask) ?
-					  proved_until : asked_until, ZK_WAITING_TO_COMMIT);
+	{
+		int64		until = asked_until;
+
+		if (!is_relied_on(released))
+			continue;
+		if (is_good_enough(released, always_ask))
+			until = proved_until;
+		await_one(released, until, ZK_WAITING_TO_COMMIT);
+	}
 	(void) zklock_released_tell(0); /* which is looked at here */
 	for (Released *released = Notes.all; released != NULL;
 		 released = released->next)
