@@ -255,6 +255,11 @@ endif
 # PostgreSQL's headers as system headers: our warnings are not meant for them.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror)
+# assert() of the session's program is looked at where the server's Assert() is, and in
+# the builds of the tests (WERROR).
+ifeq (,$(WERROR)$(shell grep -s '^.define USE_ASSERT_CHECKING 1' '$(shell $(PG_CONFIG) --includedir-server)/pg_config.h'))
+PG_CPPFLAGS += -DNDEBUG
+endif
 # The same bytes wherever they are built; here may be the source tree, or leads there.
 PG_CFLAGS += '-ffile-prefix-map=$(abspath $(here))=.' '-ffile-prefix-map=$(CURDIR)=.'
 # Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.

@@ -69,6 +69,7 @@
 #include "program_names.h"
 #include "protocol.h"
 #include "servers.h"
+#include "settings_page.h"
 
 typedef struct Request Request;
 typedef struct Keep Keep;
@@ -188,6 +189,11 @@ typedef struct Session
 	int64_t		wake_at;		/* when something is to be done next, if
 								 * nothing happens before */
 	SharedPage *page;
+	const SettingsPage *settings;	/* of the configuration; NULL: the postmaster
+									 * could not make it */
+	char	   *title;			/* where ps shows the state of the session
+								 * (PROTOCOL_TITLE); NULL: nowhere */
+	int32_t		shown_state;	/* there; ZkClientState */
 	FrameOpen	open;			/* what it asked for; all zero before that */
 	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
 								 * it is there */
@@ -291,7 +297,7 @@ extern void backend_note(Session *session, const char *format,...)
 /* ---- program_ask.c ---- */
 
 /* Ask the servers of a list how they are, as that FRAME_ASK says. */
-extern void program_ask(const FrameTaken *asking);
+extern void program_ask(const FrameTaken *frame);
 
 /* ---- program_session.c ---- */
 
@@ -468,7 +474,7 @@ extern void step_tick(Session *session, int64_t now);
 /* ---- program_move.c ---- */
 
 /* Find the page with the settings, if this process was given one. */
-extern void move_map_settings(void);
+extern void move_map_settings(Session *session);
 
 /* The session is being opened with the servers of that frame. */
 extern void move_begin(Session *session, const FrameTaken *opening);

@@ -69,6 +69,7 @@ static const unsigned char request_head[] = {
 /* An address that is asked one word after the other. */
 typedef struct Asked
 {
+	const struct Asking *asking;
 	ServerAddress address;
 	int			word;			/* the current one */
 	int			fd;				/* -1: there is nothing to wait for */
@@ -81,27 +82,32 @@ typedef struct Asked
 	char		reply[REPLY_MAX + 1];
 } Asked;
 
-static ServerList list;
-static Names *names;
-static int64_t deadline;		/* protocol_now() */
-static bool is_begun[SERVERS_MAX];	/* its host is known, or that it has no
-									 * address */
-static ServerAddress addresses[ASK_ALL_MAX];
-static int32_t request_bytes;	/* as in FrameAsk */
-static bool are_first_words_over;		/* only who has answered is asked on */
-static Asked asked[ASK_ALL_MAX];	/* at these */
-static int	nasked;
+/* All that is asked, for one FRAME_ASK. */
+typedef struct Asking
+{
+	ServerList	list;
+	Names	   *names;
+	int64_t		deadline;		/* protocol_now() */
+	bool		is_begun[SERVERS_MAX];	/* its host is known, or that it has no
+										 * address */
+	ServerAddress addresses[ASK_ALL_MAX];
+	int32_t		request_bytes;	/* as in FrameAsk */
+	bool		are_first_words_over;	/* only who has answered is asked on */
+	int			nasked;			/* so many of the addresses are */
+	Asked		asked[ASK_ALL_MAX];
+} Asking;
 
-static void begin_servers(void);
-static void begin_asking(int server);
-static void end_first_words(void);
+static void begin_servers(Asking *asking);
+static void begin_asking(Asking *asking, int server);
+static void end_first_words(Asking *asking);
 static void start(Asked *one);
-static void serve_answers(void);
+static void serve_answers(Asking *asking);
 static void go_on_asking(Asked *one);
 static bool is_sending(const Asked *one);
 static bool send_more(Asked *one);
 static bool try_next(Asked *one, bool is_taken);
 static void end_asking(Asked *one);
+static AskVerdict verdict_of_time(const Asked *one);
 static AskVerdict verdict_of_failure(int error);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict verdict_of_end(const Asked *one, const char *error_of_tls);
@@ -110,67 +116,77 @@ static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
 
 void
-program_ask(const FrameTaken *asking)
+program_ask(const FrameTaken *frame)
 {
-	const char *tls = asking->blobs[1];
+	const FrameAsk *wanted = &frame->frame.u.ask;
+	const char *tls = frame->blobs[1];
+	Asking	   *asking;
 	char		text[TLS_WHY_SIZE];
 
 	/* nobody else is there to whom it matters */
 	backend_end_with_it();
-	deadline = asking->frame.u.ask.until;
-	request_bytes = asking->frame.u.ask.request_bytes;
+	asking = program_need(calloc(1, sizeof(*asking)));
+	asking->deadline = wanted->until;
+	asking->request_bytes = wanted->request_bytes;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
-	if (protocol_now() >= deadline ||	/* it was a long way here */
-		!servers_parse(asking->blobs[0], &list, text))
+	if (protocol_now() >= asking->deadline ||	/* it was a long way here */
+		!servers_parse(frame->blobs[0], &asking->list, text))
 		return;
-	names = names_begin(&list);
-	names_look_up(names);
+	asking->names = names_begin(&asking->list);
+	names_look_up(asking->names);
 	if (tls != NULL && !tls_begin(tls, text))
 	{
-		for (int i = 0; i < list.nservers; i++)
+		for (int i = 0; i < asking->list.nservers; i++)
 			say(i, ASK_UNTRUSTED, "", 0, text);
-		names_end(names);
+		names_end(asking->names);
 		return;
 	}
-	begin_servers();
-	serve_answers();
-	end_first_words();
-	deadline = asking->frame.u.ask.answered_until;
-	serve_answers();
-	names_end(names);
+	begin_servers(asking);
+	serve_answers(asking);
+	end_first_words(asking);
+	asking->deadline = wanted->answered_until;
+	serve_answers(asking);
+	names_end(asking->names);
 }
 
 /* The time for names and first words is over; who has answered is asked on. */
 static void
-end_first_words(void)
+end_first_words(Asking *asking)
 {
-	are_first_words_over = true;
-	for (int i = 0; i < nasked; i++)
-		if (asked[i].fd >= 0 && asked[i].word == 0)
-			finish(&asked[i], !asked[i].is_connected ||
-				   tls_error(asked[i].fd)[0] != '\0' ? ASK_NO_CONNECTION :
-				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
+	asking->are_first_words_over = true;
+	for (int i = 0; i < asking->nasked; i++)
+		if (asking->asked[i].fd >= 0 && asking->asked[i].word == 0)
+			finish(&asking->asked[i], verdict_of_time(&asking->asked[i]), "");
+}
+
+/* What is known of a server that has not finished its answer in time. */
+static AskVerdict
+verdict_of_time(const Asked *one)
+{
+	if (!one->is_connected || tls_error(one->fd)[0] != '\0')
+		return ASK_NO_CONNECTION;
+	return one->length == 0 ? ASK_SILENT : ASK_SERVING;
 }
 
 /* Ask all whose host has been looked up, each of them once. */
 static void
-begin_servers(void)
+begin_servers(Asking *asking)
 {
-	for (int i = 0; i < list.nservers; i++)
-		if (!is_begun[i] && !names_is_awaited(names, i))
-			begin_asking(i);
+	for (int i = 0; i < asking->list.nservers; i++)
+		if (!asking->is_begun[i] && !names_is_awaited(asking->names, i))
+			begin_asking(asking, i);
 }
 
 /* Begin to ask each of a server's addresses. */
 static void
-begin_asking(int server)
+begin_asking(Asking *asking, int server)
 {
-	const HostAddresses *known = names_known(names, server);
-	const ServerList one = {.nservers = 1,.servers = {list.servers[server]}};
+	const HostAddresses *known = names_known(asking->names, server);
+	const ServerList one = {.nservers = 1,.servers = {asking->list.servers[server]}};
 	ServerAddresses found;
-	int			first = nasked;
+	int			first = asking->nasked;
 
-	is_begun[server] = true;
+	asking->is_begun[server] = true;
 	if (!servers_collect(&one, &known, &found))
 	{
 		say(server, ASK_UNRESOLVED, "", 0, found.complaint);
@@ -178,15 +194,16 @@ begin_asking(int server)
 	}
 	for (int i = 0; i < found.count && i < ASK_ADDRESSES_MAX; i++)
 	{
-		addresses[nasked] = found.all[i];
-		addresses[nasked++].server = server;
+		asking->addresses[asking->nasked] = found.all[i];
+		asking->addresses[asking->nasked++].server = server;
 	}
-	tls_expect(&list, addresses, nasked);
-	for (int i = first; i < nasked; i++)
+	tls_expect(&asking->list, asking->addresses, asking->nasked);
+	for (int i = first; i < asking->nasked; i++)
 	{
-		asked[i].address = addresses[i];
-		asked[i].request_bytes = request_bytes;
-		start(&asked[i]);
+		asking->asked[i].asking = asking;
+		asking->asked[i].address = asking->addresses[i];
+		asking->asked[i].request_bytes = asking->request_bytes;
+		start(&asking->asked[i]);
 	}
 }
 
@@ -223,38 +240,38 @@ verdict_of_failure(int error)
 
 /* Serve all connections and look-ups until the deadline, or until there are none. */
 static void
-serve_answers(void)
+serve_answers(Asking *asking)
 {
 	for (;;)
 	{
 		struct pollfd polled[ASK_ALL_MAX + 1];
 		int64_t		now = protocol_now();
-		bool		is_idle = are_first_words_over ||
-			names_awaited_since(names) == INT64_MAX;
+		bool		is_idle = asking->are_first_words_over ||
+			names_awaited_since(asking->names) == INT64_MAX;
 
-		for (int i = 0; i < nasked; i++)
+		for (int i = 0; i < asking->nasked; i++)
 		{
-			polled[i].fd = asked[i].fd;
+			polled[i].fd = asking->asked[i].fd;
 			polled[i].events = 0;
-			if (!asked[i].is_connected || is_sending(&asked[i]))
+			if (!asking->asked[i].is_connected || is_sending(&asking->asked[i]))
 				polled[i].events |= POLLOUT;
-			if (asked[i].is_connected)
+			if (asking->asked[i].is_connected)
 				polled[i].events |= POLLIN;
 			polled[i].revents = 0;
-			is_idle &= asked[i].fd < 0;
+			is_idle &= asking->asked[i].fd < 0;
 		}
-		if (is_idle || now >= deadline)
+		if (is_idle || now >= asking->deadline)
 			return;
-		polled[nasked] = (struct pollfd) {names_descriptor(names), POLLIN, 0};
+		polled[asking->nasked] = (struct pollfd) {names_descriptor(asking->names), POLLIN, 0};
 
 		/* where it fails nothing has happened */
-		(void) tls_poll(polled, nasked + 1, (int) (deadline - now));
-		for (int i = 0; i < nasked; i++)
+		(void) tls_poll(polled, asking->nasked + 1, (int) (asking->deadline - now));
+		for (int i = 0; i < asking->nasked; i++)
 			if (polled[i].revents != 0)
-				go_on_asking(&asked[i]);
-		if (polled[nasked].revents != 0 && names_take(names) &&
-			!are_first_words_over)
-			begin_servers();
+				go_on_asking(&asking->asked[i]);
+		if (polled[asking->nasked].revents != 0 && names_take(asking->names) &&
+			!asking->are_first_words_over)
+			begin_servers(asking);
 	}
 }
 
@@ -365,7 +382,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 		if (try_next(one, verdict == ASK_SERVING))
 		{
 			end_asking(one);
-			if (protocol_now() < deadline)
+			if (protocol_now() < one->asking->deadline)
 				start(one);
 			return;
 		}
@@ -388,8 +405,8 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 		say(one->address.server, verdict, one->address.text, now_us() - one->started_us, text);
 	end_asking(one);
 	if ((one->word == 0 && verdict != ASK_SERVING) ||
-		one->word + 1 >= NWORDS || protocol_now() >= deadline ||
-		(words[one->word + 1].text == NULL && request_bytes == 0))
+		one->word + 1 >= NWORDS || protocol_now() >= one->asking->deadline ||
+		(words[one->word + 1].text == NULL && one->asking->request_bytes == 0))
 		return;
 	one->word++;
 	start(one);
@@ -416,9 +433,9 @@ try_next(Asked *one, bool is_taken)
 	if (is_taken)
 	{
 		one->taken_bytes = one->request_bytes;
-		one->request_bytes = twice < request_bytes ?
-			(int32_t) twice : request_bytes;
-		return one->taken_bytes < request_bytes;
+		one->request_bytes = twice < one->asking->request_bytes ?
+			(int32_t) twice : one->asking->request_bytes;
+		return one->taken_bytes < one->asking->request_bytes;
 	}
 	one->request_bytes /= 2;
 	return one->taken_bytes == 0 && one->request_bytes >= ASK_REQUEST_MIN;

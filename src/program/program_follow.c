@@ -152,6 +152,7 @@ wait_begin(Session *session, Request *request)
 {
 	Wait	   *wait = &session->wait;
 
+	assert(request->id != 0 && request->watch != WATCH_NONE);
 	if (wait->path == NULL || wait->watch != request->watch ||
 		strcmp(wait->path, request->path) != 0)
 	{
@@ -296,6 +297,8 @@ static void
 give_way(Session *session, Keep *keep)
 {
 	KeepState	state = keep_word_want(keep->shared, keep->generation);
+
+	assert(keep->generation != 0);
 
 	/* in any other state the backend has ended it */
 	if (state == KEEP_GIVEN_UP)

@@ -361,6 +361,7 @@ library_note_answer(Request *request, int code)
 	bool		is_said = link->is_up &&
 		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
 
+	assert(request->state == REQUEST_SENT);
 	request->answer.code = code;
 	reply->result = code_result(code);
 	if (is_said && code_loss(code) != ZK_LOSS_NONE)

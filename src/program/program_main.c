@@ -89,10 +89,10 @@
 #define CLOSE_MS 3000
 #define ANSWER_MS 1500
 
-/* Where ps shows the state of the session (PROTOCOL_TITLE); NULL: nowhere. */
-static char *title;
-
-/* Is it without a backend, so that nobody minds if it is asked to end? */
+/*
+ * Is it without a backend, so that nobody minds if it is asked to end?  The
+ * handler of signals reads it, which is given nothing else.
+ */
 static volatile sig_atomic_t is_orphan;
 
 static void prepare_process(void);
@@ -114,7 +114,7 @@ static int	milliseconds_until_next(Session *session, int64_t now);
 static void take_frames(Session *session);
 static void process_library(Session *session, short revents);
 static void cork(const Session *session, bool is_corked);
-static void show_session(const Session *session);
+static void show_session(Session *session);
 
 int
 main(int argc, char **argv)
@@ -128,9 +128,9 @@ main(int argc, char **argv)
 		fprintf(stderr, "This program is started by PostgreSQL's extension zklock and is of no use otherwise.\n");
 		return 1;
 	}
-	title = strstr(argv[0], PROTOCOL_NO_STATE);
+	session.title = strstr(argv[0], PROTOCOL_NO_STATE);
 	prepare_process();
-	move_map_settings();
+	move_map_settings(&session);
 	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 	if (session.page == MAP_FAILED)
@@ -204,15 +204,15 @@ end_at_signal(int signal)
  * the backend learn of it (read_backend() of inspect.c).
  */
 static void
-show_session(const Session *session)
+show_session(Session *session)
 {
-	static int32_t shown;
+	const FrameStatus *status = &session->status;
 
-	if (title == NULL || session->status.state == shown)
+	if (session->title == NULL || status->state == session->shown_state)
 		return;
-	shown = session->status.state;
-	snprintf(title, sizeof(PROTOCOL_NO_STATE), "%-10s",
-			 protocol_end_state((ZkClientState) shown, session->status.loss));
+	session->shown_state = status->state;
+	snprintf(session->title, sizeof(PROTOCOL_NO_STATE), "%-10s",
+			 protocol_end_state((ZkClientState) status->state, status->loss));
 }
 
 /* ---------------------------------------------------------------------

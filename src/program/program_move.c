@@ -142,8 +142,22 @@ typedef enum MovePhase
 								 * the library's connection is to be cut */
 } MovePhase;
 
+/*
+ * What the library receives.  It keeps the latest change of which any answer
+ * tells for its next request to connect, and shows it to nobody.
+ */
+typedef struct Overheard
+{
+	ino_t		socket;			/* of the connection */
+	int64_t		nmessages;		/* over it */
+	size_t		nhead;			/* bytes of the head of this message so far */
+	unsigned char head[HEAD_SIZE];
+	size_t		left;			/* of it, valid once its length is there */
+} Overheard;
+
 struct Move
 {
+	Overheard	overheard;
 	bool		follows_page;
 	uint32_t	seen;			/* which state of the page has been read */
 
@@ -178,32 +192,19 @@ struct Move
 	char		said[512];		/* why there was none, or "" */
 };
 
-/*
- * What the library receives.  It keeps the latest change of which any answer
- * tells for its next request to connect, and shows it to nobody.
- */
-static struct
-{
-	Session    *session;		/* NULL: nobody listens yet */
-	ino_t		socket;			/* of the connection */
-	int64_t		nmessages;		/* over it */
-	size_t		nhead;			/* bytes of the head of this message so far */
-	unsigned char head[HEAD_SIZE];
-	size_t		left;			/* of it, valid once its length is there */
-}			overheard;
-
-/* The page of the settings; NULL: the postmaster could not make it. */
-static const SettingsPage *page;
-
-static void hear_library(int fd, const void *bytes, size_t length);
-static void note_seen(void);
+static void hear_library(void *context, int fd, const void *bytes,
+						 size_t length);
+static void note_seen(Session *session);
 static void look_at_page(Session *session, int64_t now);
 static void want(Session *session, const char *servers, const char *tls);
 static bool is_same(const char *servers, const char *tls,
 					const char *other_servers, const char *other_tls);
+static void enter_phase(Move *move, MovePhase phase, int64_t due_at);
 static void forget(Move *move);
 static void go_on(Session *session, int64_t now);
 static void ask_next(Session *session, int64_t now);
+static const ServerAddress *find_untried(const Session *session,
+										 const ServerAddresses *addresses);
 static void pause_round(Session *session, int64_t now);
 static void tell_tls(Session *session, int64_t now, const char *why);
 static bool ask(Session *session, const ServerAddress *address,
@@ -221,9 +222,9 @@ static void adopt(Session *session, int64_t now, bool is_cut);
 static void tell(Session *session, ZkMove outcome, const char *text);
 
 void
-move_map_settings(void)
+move_map_settings(Session *session)
 {
-	page = settings_page_map(PROTOCOL_SETTINGS_FD);
+	session->settings = settings_page_map(PROTOCOL_SETTINGS_FD);
 	close(PROTOCOL_SETTINGS_FD);	/* or nothing; the mapping stays */
 }
 
@@ -238,10 +239,10 @@ move_begin(Session *session, const FrameTaken *opening)
 	move->servers = program_need(strdup(opening->blobs[0]));
 	move->tls = program_need(strdup(opening->blobs[3] != NULL ?
 									opening->blobs[3] : ""));
-	move->seen = page != NULL ? settings_page_state(page) - 1 : 0;
+	if (session->settings != NULL)
+		move->seen = settings_page_state(session->settings) - 1;
 	session->move = move;
-	overheard.session = session;
-	tls_overhear(hear_library);
+	tls_overhear(hear_library, session);
 }
 
 void
@@ -266,7 +267,7 @@ move_tick(Session *session, int64_t now)
 		forget(move);
 		return;
 	}
-	if (move->follows_page && page != NULL)
+	if (move->follows_page && session->settings != NULL)
 		look_at_page(session, now);
 	if (move->phase != MOVE_NONE)
 		go_on(session, now);
@@ -311,42 +312,44 @@ move_hear(Session *session, const struct pollfd polled[MOVE_NPOLLED])
 
 /* The library reads each message in parts, as they come. */
 static void
-hear_library(int fd, const void *bytes, size_t length)
+hear_library(void *context, int fd, const void *bytes, size_t length)
 {
-	const Link *link = &overheard.session->link;
+	Session    *session = context;
+	const Link *link = &session->link;
+	Overheard  *overheard = &session->move->overheard;
 	const unsigned char *at = bytes;
 
 	if (fd != link->fd)
 		return;
-	if (overheard.socket != link->socket)
+	if (overheard->socket != link->socket)
 	{
-		overheard.socket = link->socket;
-		overheard.nmessages = 0;
-		overheard.nhead = overheard.left = 0;
+		overheard->socket = link->socket;
+		overheard->nmessages = 0;
+		overheard->nhead = overheard->left = 0;
 	}
 	while (length > 0)
 	{
 		size_t		count = 1;
 
-		if (overheard.nhead < 4)
-			overheard.head[overheard.nhead++] = *at;
+		if (overheard->nhead < 4)
+			overheard->head[overheard->nhead++] = *at;
 		else
 		{
-			if (overheard.nhead < HEAD_SIZE)
-				overheard.head[overheard.nhead++] = *at;
+			if (overheard->nhead < HEAD_SIZE)
+				overheard->head[overheard->nhead++] = *at;
 			else
-				count = overheard.left < length ? overheard.left : length;
-			overheard.left -= count;
+				count = overheard->left < length ? overheard->left : length;
+			overheard->left -= count;
 		}
-		if (overheard.nhead == 4)
+		if (overheard->nhead == 4)
 		{
 			uint32_t	word;
 
-			memcpy(&word, overheard.head, 4);
-			overheard.left = ntohl(word);
+			memcpy(&word, overheard->head, 4);
+			overheard->left = ntohl(word);
 		}
-		if (overheard.nhead >= 4 && overheard.left == 0)
-			note_seen();
+		if (overheard->nhead >= 4 && overheard->left == 0)
+			note_seen(session);
 		at += count;
 		length -= count;
 	}
@@ -354,17 +357,18 @@ hear_library(int fd, const void *bytes, size_t length)
 
 /* A message is whole.  The first one is the answer to the request to connect. */
 static void
-note_seen(void)
+note_seen(Session *session)
 {
+	Overheard  *overheard = &session->move->overheard;
 	uint32_t	words[2];
 	int64_t		zxid;
 
-	memcpy(words, overheard.head + 8, sizeof(words));
+	memcpy(words, overheard->head + 8, sizeof(words));
 	zxid = (int64_t) ((uint64_t) ntohl(words[0]) << 32 | ntohl(words[1]));
-	if (overheard.nmessages++ > 0 && overheard.nhead == HEAD_SIZE &&
-		zxid > overheard.session->seen_zxid)
-		overheard.session->seen_zxid = zxid;
-	overheard.nhead = 0;
+	if (overheard->nmessages++ > 0 && overheard->nhead == HEAD_SIZE &&
+		zxid > session->seen_zxid)
+		session->seen_zxid = zxid;
+	overheard->nhead = 0;
 }
 
 /* ---------------------------------------------------------------------
@@ -376,17 +380,19 @@ note_seen(void)
 static void
 look_at_page(Session *session, int64_t now)
 {
-	static SettingsRead settings;
 	Move	   *move = session->move;
+	SettingsRead *settings;
 	int64_t		wait_ms;
 
-	if (settings_page_state(page) == move->seen)
+	if (settings_page_state(session->settings) == move->seen)
 		return;
-	wait_ms = settings_page_read(page, &settings, &move->seen);
-	if (wait_ms == 0 && settings.servers[0] != '\0')
-		want(session, settings.servers, settings.tls);
+	settings = program_need(malloc(sizeof(*settings)));
+	wait_ms = settings_page_read(session->settings, settings, &move->seen);
+	if (wait_ms == 0 && settings->servers[0] != '\0')
+		want(session, settings->servers, settings->tls);
 	else if (wait_ms != 0 && wait_ms != INT64_MAX)
 		program_wake_at(session, now + wait_ms);
+	free(settings);
 }
 
 static void
@@ -396,6 +402,7 @@ want(Session *session, const char *servers, const char *tls)
 	ServerList	list;
 	char		why[SERVERS_WHY_SIZE];
 	int			delay_ms = session->status.session_timeout_ms / 10;
+	int64_t		due_at = protocol_now();
 
 	if (is_same(servers, tls, move->wanted_servers, move->wanted_tls) ||
 		is_same(servers, tls, move->refused_servers, move->refused_tls))
@@ -414,12 +421,11 @@ want(Session *session, const char *servers, const char *tls)
 	move->list = list;
 	move->nrounds = 0;
 	move->is_told = false;
-	move->phase = MOVE_DELAYED;
 	if (delay_ms > MOVE_DELAY_MS)
 		delay_ms = MOVE_DELAY_MS;
-	move->due_at = protocol_now();
 	if (session->status.state == ZK_CLIENT_CONNECTED)
-		move->due_at += (int64_t) (drand48() * delay_ms);
+		due_at += (int64_t) (drand48() * delay_ms);
+	enter_phase(move, MOVE_DELAYED, due_at);
 }
 
 /* Of the others there may be none. */
@@ -429,6 +435,20 @@ is_same(const char *servers, const char *tls, const char *other_servers,
 {
 	return other_servers != NULL && strcmp(servers, other_servers) == 0 &&
 		strcmp(tls, other_tls) == 0;
+}
+
+/*
+ * The one place where the phase changes.  Something else is wanted from DELAYED
+ * to PAUSED, and has become what is used when it is CUTTING.
+ */
+static void
+enter_phase(Move *move, MovePhase phase, int64_t due_at)
+{
+	assert((move->wanted_servers != NULL) ==
+		   (phase != MOVE_NONE && phase != MOVE_CUTTING));
+	assert(move->fd < 0 || phase == MOVE_ASKING);
+	move->phase = phase;
+	move->due_at = due_at;
 }
 
 /* Nothing else is wanted any more. */
@@ -442,7 +462,7 @@ forget(Move *move)
 	free(move->wanted_tls);
 	move->names = NULL;
 	move->wanted_servers = move->wanted_tls = NULL;
-	move->phase = MOVE_NONE;
+	enter_phase(move, MOVE_NONE, 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -461,7 +481,7 @@ go_on(Session *session, int64_t now)
 		 now >= move->due_at))
 	{
 		session_leave(session);
-		move->phase = MOVE_NONE;
+		enter_phase(move, MOVE_NONE, 0);
 	}
 	if (move->phase == MOVE_NONE || move->phase == MOVE_CUTTING ||
 		now < move->due_at)
@@ -495,10 +515,11 @@ ask_next(Session *session, int64_t now)
 {
 	Move	   *move = session->move;
 	ServerAddresses *addresses = program_need(malloc(sizeof(*addresses)));
+	const ServerAddress *address;
 	int64_t		answer_ms = (int64_t) ANSWER_MIN_MS * (1 + move->nrounds);
 	bool		is_asking = false;
 
-	move->phase = MOVE_ASKING;
+	enter_phase(move, MOVE_ASKING, move->due_at);
 	if (!names_collect(move->names, addresses))
 		note_failure(move, "%s", addresses->complaint);
 	else if (is_proved(session, addresses))
@@ -507,20 +528,13 @@ ask_next(Session *session, int64_t now)
 		adopt(session, now, false);
 		return;
 	}
-	for (int i = 0; i < addresses->count && !is_asking; i++)
-	{
-		const ServerAddress *address = &addresses->all[(i + (int) (session->open.first_server % addresses->count)) % addresses->count];
-		int			tried = 0;
 
-		while (tried < move->ntried &&
-			   strcmp(move->tried[tried], address->text) != 0)
-			tried++;
-		if (tried < move->ntried || move->ntried == SERVERS_ADDRESSES_MAX)
-			continue;
+	/* where TLS cannot be had, it cannot with any of them */
+	while (!is_asking && move->phase == MOVE_ASKING &&
+		   (address = find_untried(session, addresses)) != NULL)
+	{
 		strcpy(move->tried[move->ntried++], address->text);
 		is_asking = ask(session, address, addresses, now);
-		if (move->phase != MOVE_ASKING)
-			break;				/* TLS cannot be had with any of them */
 	}
 	free(addresses);
 	if (move->phase != MOVE_ASKING)
@@ -540,17 +554,42 @@ ask_next(Session *session, int64_t now)
 	move->is_told |= move->nrounds >= SILENT_ROUNDS;
 }
 
+/* One that was not asked in this round; NULL if there is none. */
+static const ServerAddress *
+find_untried(const Session *session, const ServerAddresses *addresses)
+{
+	const Move *move = session->move;
+	unsigned	first = session->open.first_server;
+
+	if (move->ntried == SERVERS_ADDRESSES_MAX)
+		return NULL;
+	for (int i = 0; i < addresses->count; i++)
+	{
+		const ServerAddress *address =
+			&addresses->all[(first + (unsigned) i) % (unsigned) addresses->count];
+		int			tried = 0;
+
+		while (tried < move->ntried &&
+			   strcmp(move->tried[tried], address->text) != 0)
+			tried++;
+		if (tried == move->ntried)
+			return address;
+	}
+	return NULL;
+}
+
 /* Nobody has answered: all are asked again, after a while. */
 static void
 pause_round(Session *session, int64_t now)
 {
 	Move	   *move = session->move;
-	bool		is_urgent = session->status.state == ZK_CLIENT_SUSPENDED;
+	int64_t		pause_ms;
 
-	move->phase = MOVE_PAUSED;
-	move->due_at = now +
-		(is_urgent ? program_pause_ms(PAUSE_SUSPENDED_MS, 0, PAUSE_SUSPENDED_MS) :
-		 program_pause_ms(PAUSE_MIN_MS, move->nrounds, PAUSE_MAX_MS));
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		pause_ms = program_pause_ms(PAUSE_SUSPENDED_MS, 0, PAUSE_SUSPENDED_MS);
+	else
+		pause_ms = program_pause_ms(PAUSE_MIN_MS, move->nrounds, PAUSE_MAX_MS);
+	enter_phase(move, MOVE_PAUSED, now + pause_ms);
 	move->nrounds++;
 }
 
@@ -838,8 +877,7 @@ adopt(Session *session, int64_t now, bool is_cut)
 	tell(session, ZK_MOVE_DONE, session->server);
 	if (!is_cut)
 		return;
-	move->phase = MOVE_CUTTING;
-	move->due_at = now + CUT_MS;
+	enter_phase(move, MOVE_CUTTING, now + CUT_MS);
 	go_on(session, now);
 }
 

@@ -75,15 +75,23 @@ struct TlsLine
 	char		leaving[BUFFER_SIZE];
 };
 
-static Setup current;
-
 /*
- * The one before, or all zero.  A program that tries other settings comes back
- * to it whatever has become of its files, and without its passphrase.
+ * What connections are made with.  It is static for there is one configuration
+ * at a time in the process, and TlsModule's functions are called as the system's
+ * are, without a context.
  */
-static Setup former;
-static const char *fault;		/* why a file is no good; NULL: it may be */
-static int	patience_s;			/* how long the passphrase command may take */
+static struct
+{
+	Setup		current;
+
+	/*
+	 * The one before, or all zero.  A program that tries other settings comes
+	 * back to it whatever has become of its files, and without its passphrase.
+	 */
+	Setup		former;
+	const char *fault;			/* why a file is no good; NULL: it may be */
+	int			patience_s;		/* how long the passphrase command may take */
+}			setups;
 
 static bool begin(const char *text, int seconds, char why[TLS_WHY_SIZE]);
 static void end(void);
@@ -141,13 +149,13 @@ const TlsModule zklock_tls_module = {
 static bool
 begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 {
-	Setup		setup = former;
+	Setup		setup = setups.former;
 	char	   *rest;
 
-	if (former.text != NULL && strcmp(former.text, text) == 0)
+	if (setups.former.text != NULL && strcmp(setups.former.text, text) == 0)
 	{
-		former = current;
-		current = setup;
+		setups.former = setups.current;
+		setups.current = setup;
 		return true;
 	}
 	setup = (Setup) {.text = strdup(text),.copy = strdup(text)};
@@ -157,7 +165,7 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 		setup.settings[i] = rest == NULL ? "" :
 			strsep(&rest, i < PASSPHRASE_COMMAND ? "\n" : "");
 	}
-	patience_s = seconds;
+	setups.patience_s = seconds;
 	if (setup.settings[CA_FILE][0] == '\0')
 		snprintf(why, TLS_WHY_SIZE, "\"zklock.ssl\" is on, and \"zklock.ssl_ca_file\" names no file by which servers could be verified");
 	else if (!setup.settings[CERT_FILE][0] != !setup.settings[KEY_FILE][0])
@@ -170,7 +178,7 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 		return false;
 	}
 	end();
-	current = setup;
+	setups.current = setup;
 	return true;
 }
 
@@ -178,11 +186,11 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 static void
 end(void)
 {
-	if (current.text == NULL)
+	if (setups.current.text == NULL)
 		return;
-	free_setup(&former);
-	former = current;
-	current = (Setup) {0};
+	free_setup(&setups.former);
+	setups.former = setups.current;
+	setups.current = (Setup) {0};
 }
 
 static void
@@ -244,11 +252,11 @@ load_file(SSL_CTX *made, Setting file, const char *path,
 	int			rc = 0;
 
 	ERR_clear_error();
-	fault = NULL;
+	setups.fault = NULL;
 	if (stat(path, &status) != 0)
-		fault = strerror(errno);
+		setups.fault = strerror(errno);
 	else if (!S_ISREG(status.st_mode))
-		fault = "not a regular file";
+		setups.fault = "not a regular file";
 	else if (file == CA_FILE)
 		rc = SSL_CTX_load_verify_locations(made, path, NULL);
 	else if (file == CERT_FILE)
@@ -257,15 +265,15 @@ load_file(SSL_CTX *made, Setting file, const char *path,
 		rc = SSL_CTX_load_verify_locations(made, path, NULL) == 1 &&
 			X509_STORE_set_flags(SSL_CTX_get_cert_store(made),
 								 X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
-	else if ((fault = complaint_of_key(&status)) == NULL)
+	else if ((setups.fault = complaint_of_key(&status)) == NULL)
 		rc = SSL_CTX_use_PrivateKey_file(made, path, SSL_FILETYPE_PEM);
-	if (fault == NULL && ERR_SYSTEM_ERROR(ERR_peek_error()))
-		fault = strerror(ERR_GET_REASON(ERR_peek_error()));
-	if (fault == NULL)
-		fault = ERR_reason_error_string(ERR_peek_error());
+	if (setups.fault == NULL && ERR_SYSTEM_ERROR(ERR_peek_error()))
+		setups.fault = strerror(ERR_GET_REASON(ERR_peek_error()));
+	if (setups.fault == NULL)
+		setups.fault = ERR_reason_error_string(ERR_peek_error());
 	if (rc != 1)
 		snprintf(why, TLS_WHY_SIZE, "Could not load file \"%.250s\": %s", path,
-				 fault != NULL ? fault : "it cannot be read");
+				 setups.fault != NULL ? setups.fault : "it cannot be read");
 	return rc == 1;
 }
 
@@ -297,9 +305,9 @@ ask_passphrase(char *phrase, int size, int is_writing, void *command)
 	ssize_t		received;
 	pid_t		pid;
 
-	if (fault != NULL)
+	if (setups.fault != NULL)
 		return -1;
-	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
+	setups.fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
 	pid = start_command(command, &said);
 	if (pid < 0)
 		return -1;
@@ -315,7 +323,7 @@ ask_passphrase(char *phrase, int size, int is_writing, void *command)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status == 0 && phrase[0] != '\0')
-		fault = "what \"zklock.ssl_passphrase_command\" says is not its passphrase";
+		setups.fault = "what \"zklock.ssl_passphrase_command\" says is not its passphrase";
 	else
 		OPENSSL_cleanse(phrase, (size_t) size);
 	return (int) strcspn(phrase, "\r\n");
@@ -343,7 +351,7 @@ start_command(const char *command, int *said)
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		return -1;
 	setenv("COMMAND", command, 1);
-	snprintf(run, sizeof(run), RUN_COMMAND, patience_s);
+	snprintf(run, sizeof(run), RUN_COMMAND, setups.patience_s);
 	posix_spawnattr_init(&attributes);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
@@ -403,17 +411,17 @@ begin_handshake(TlsLine *line, bool is_numeric)
 {
 	SSL_CTX    *newer = NULL;
 
-	if (state_of_files(&current) != current.files_read)
+	if (state_of_files(&setups.current) != setups.current.files_read)
 	{
-		patience_s = TLS_PATIENCE_CONNECTED_S;
-		newer = load(&current, current.stale);
+		setups.patience_s = TLS_PATIENCE_CONNECTED_S;
+		newer = load(&setups.current, setups.current.stale);
 	}
 	if (newer != NULL)
 	{
-		SSL_CTX_free(current.context);	/* the lines have counted it */
-		current.context = newer;
+		SSL_CTX_free(setups.current.context);	/* the lines have counted it */
+		setups.current.context = newer;
 	}
-	line->ssl = SSL_new(current.context);
+	line->ssl = SSL_new(setups.current.context);
 	if (line->ssl == NULL || SSL_set_fd(line->ssl, line->socket) != 1)
 		return false;
 	SSL_set_app_data(line->ssl, line);
@@ -510,7 +518,7 @@ describe(const TlsLine *line, char *text, size_t size)
 	int			length;
 
 	if (subject == NULL)
-		return current.stale;
+		return setups.current.stale;
 	for (int i = 0; i < sk_X509_num(chain); i++)
 		if (expiry_of(sk_X509_value(chain, i)) < expiry)
 			expiry = expiry_of(sk_X509_value(chain, i));
@@ -520,7 +528,7 @@ describe(const TlsLine *line, char *text, size_t size)
 	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
 					   0, XN_FLAG_RFC2253);
 	read_text(subject, text + length, size - (size_t) length);
-	return current.stale;
+	return setups.current.stale;
 }
 
 /* ---------------------------------------------------------------------

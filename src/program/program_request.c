@@ -23,8 +23,8 @@
 /* Longest data and children of a reply: its other parts have room beside them. */
 #define REPLY_MAX (FRAME_MAX - 64 * 1024)
 
-/* Which step may follow which. */
-static const bool may_follow[REQUEST_LAST + 1][REQUEST_LAST + 1] = {
+/* Which step may follow which; for assert() alone, as the next. */
+static const bool __attribute__((unused)) may_follow[REQUEST_LAST + 1][REQUEST_LAST + 1] = {
 	[REQUEST_CREATE] = {
 		[REQUEST_HELD] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
 	},
@@ -43,7 +43,7 @@ static const bool may_follow[REQUEST_LAST + 1][REQUEST_LAST + 1] = {
 };
 
 /* Which state may follow which. */
-static const bool may_become[REQUEST_AWAITS_CONNECTION + 1][REQUEST_AWAITS_CONNECTION + 1] = {
+static const bool __attribute__((unused)) may_become[REQUEST_AWAITS_CONNECTION + 1][REQUEST_AWAITS_CONNECTION + 1] = {
 	[REQUEST_NEW] = {
 		[REQUEST_SENT] = true, [REQUEST_AWAITS_CONNECTION] = true
 	},

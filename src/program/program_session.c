@@ -82,7 +82,7 @@ static const char *const loss_words[] = {
 _Static_assert(sizeof(loss_words) / sizeof(loss_words[0]) == ZK_LOSS_LAST + 1,
 			   "each loss has its words");
 
-/* The session whose log lines come without a context. */
+/* For log_line(): the library calls it without a context. */
 static Session *logging_session;
 
 static void lose(Session *session, ZkClientLoss loss, const char *why);
@@ -99,6 +99,8 @@ static void note_connected(Session *session, int state);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
+static bool may_move(ZkClientState from, ZkClientState to)
+			__attribute__((unused));
 static void note_move(Session *session, ZkClientState state,
 					  ZkClientLoss loss);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
@@ -630,6 +632,28 @@ session_check_connection(Session *session)
 		note_disconnected(session);
 }
 
+/*
+ * Which state may follow which.  A connection may be followed by another one
+ * without a word of the library's in between.
+ */
+static bool
+may_move(ZkClientState from, ZkClientState to)
+{
+	switch (from)
+	{
+		case ZK_CLIENT_STARTING:
+			return to == ZK_CLIENT_CONNECTING || to == ZK_CLIENT_LOST;
+		case ZK_CLIENT_CONNECTING:
+		case ZK_CLIENT_SUSPENDED:
+			return to == ZK_CLIENT_CONNECTED || to == ZK_CLIENT_LOST;
+		case ZK_CLIENT_CONNECTED:
+			return to != ZK_CLIENT_STARTING && to != ZK_CLIENT_CONNECTING;
+		case ZK_CLIENT_LOST:
+			break;
+	}
+	return false;
+}
+
 /* A line for the log: from which state to which, and why. */
 static void
 note_move(Session *session, ZkClientState state, ZkClientLoss loss)
@@ -673,6 +697,8 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 
 	if (status->state == ZK_CLIENT_LOST)
 		return;
+	assert(may_move((ZkClientState) status->state, state));
+	assert((state == ZK_CLIENT_LOST) == (loss != ZK_LOSS_NONE));
 	if (state == ZK_CLIENT_LOST)
 		status->lost_at = protocol_now();
 	if (state == ZK_CLIENT_LOST && status->suspended_at == 0)

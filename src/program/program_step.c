@@ -182,6 +182,7 @@ end_request(Request *request)
 {
 	Session    *session = request->session;
 
+	assert(request->state != REQUEST_NEW && request->state != REQUEST_SENT);
 	request_count_finished(request);
 	if (request->replacing.told != ZK_OK)
 		request->answer.reply.result = request->replacing.told;

@@ -37,32 +37,44 @@
  */
 #define FDS_MAX 1024
 
-static const TlsModule *module; /* NULL: it was not loaded */
-static bool is_on;				/* connections are made with TLS */
-static bool has_connected;		/* a connection over TCP was begun */
-
-/* The connections with TLS, by their callers' descriptors. */
-static struct
+/* A connection with TLS, by its caller's descriptor. */
+typedef struct TlsConnection
 {
 	TlsLine    *line;			/* NULL: it has none */
 	int			outer;			/* the TCP connection, or -1 */
 	int64_t		received_at;	/* 0: nothing was */
-}			connections[FDS_MAX];
-static int	nconnections;
+} TlsConnection;
 
-/* The server at each address. */
-static struct
+/* The server at an address. */
+typedef struct TlsServer
 {
 	char		address[SERVERS_ADDRESS_SIZE];
 	char		host[SERVERS_HOST_MAX + 1];
-}			expected[ASK_ALL_MAX];
-static int	nexpected;
+} TlsServer;
 
-/* Gets what is received; NULL: nobody does. */
-static void (*overhear) (int fd, const void *bytes, size_t length);
+/*
+ * All that there is of TLS in this process.  It is static for connect(), send(),
+ * recv() and close() have the place of libc's: whoever calls them hands over a
+ * descriptor, and nothing else.
+ */
+static struct
+{
+	const TlsModule *module;	/* NULL: it was not loaded */
+	bool		is_on;			/* connections are made with TLS */
+	bool		is_proved;		/* the library does call our connect() */
+	int			nproved;		/* calls of it while that is proved; */
+	bool		is_proving;		/* valid then */
+	bool		has_connected;	/* a connection over TCP was begun */
+	TlsConnection connections[FDS_MAX];
+	int			nconnections;
+	TlsServer	expected[ASK_ALL_MAX];
+	int			nexpected;
 
-/* Calls of connect() while it is proved that the library does call ours. */
-static int	nproved = -1;
+	/* gets what is received; NULL: nobody does */
+	void		(*hear) (void *context, int fd, const void *bytes,
+						 size_t length);
+	void	   *context;
+}			tls;
 
 static const TlsModule *load_module(char why[TLS_WHY_SIZE]);
 static bool is_ours(void);
@@ -94,16 +106,16 @@ int			program_close(int fd) IN_PLACE_OF("close");
 int
 program_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
-	if (nproved >= 0)
+	if (tls.is_proving)
 	{
-		nproved++;
+		tls.nproved++;
 		errno = ECONNREFUSED;
 		return -1;
 	}
 	if (address->sa_family == AF_INET || address->sa_family == AF_INET6)
 	{
-		has_connected = true;
-		if (is_on)
+		tls.has_connected = true;
+		if (tls.is_on)
 			return make_line(fd, address, length);
 	}
 	return (int) syscall(SYS_connect, fd, address, length);
@@ -117,7 +129,7 @@ program_send(int fd, const void *bytes, size_t length, int flags)
 
 	if (line == NULL)
 		return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
-	return module->send(line, bytes, length);
+	return tls.module->send(line, bytes, length);
 }
 
 ssize_t
@@ -130,11 +142,11 @@ program_recv(int fd, void *bytes, size_t size, int flags)
 	if (line == NULL)
 		received = syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
 	else
-		received = module->receive(line, bytes, size, is_peek);
+		received = tls.module->receive(line, bytes, size, is_peek);
 	if (received > 0 && line != NULL)
-		connections[fd].received_at = protocol_now();
-	if (received > 0 && !is_peek && overhear != NULL)
-		overhear(fd, bytes, (size_t) received);
+		tls.connections[fd].received_at = protocol_now();
+	if (received > 0 && !is_peek && tls.hear != NULL)
+		tls.hear(tls.context, fd, bytes, (size_t) received);
 	return received;
 }
 
@@ -145,9 +157,9 @@ program_close(int fd)
 
 	if (line != NULL)
 	{
-		connections[fd].line = NULL;
-		nconnections--;
-		module->close(line);
+		tls.connections[fd].line = NULL;
+		tls.nconnections--;
+		tls.module->close(line);
 	}
 	return (int) syscall(SYS_close, fd);
 }
@@ -160,55 +172,55 @@ program_close(int fd)
 bool
 tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
-	static bool is_proved;
-
-	if (!is_proved && !is_ours())
+	if (!tls.is_proved && !is_ours())
 	{
 		snprintf(why, TLS_WHY_SIZE, "ZooKeeper's client library does not call the connect() of zklock's program, so its connections cannot be encrypted");
 		return false;
 	}
-	is_proved = true;
-	if (module == NULL)
-		module = load_module(why);
-	if (module == NULL ||
-		!module->begin(text, has_connected ? TLS_PATIENCE_CONNECTED_S :
+	tls.is_proved = true;
+	if (tls.module == NULL)
+		tls.module = load_module(why);
+	if (tls.module == NULL ||
+		!tls.module->begin(text, tls.has_connected ? TLS_PATIENCE_CONNECTED_S :
 					   TLS_PATIENCE_S, why))
 		return false;
-	is_on = true;
+	tls.is_on = true;
 	return true;
 }
 
 void
-tls_overhear(void (*hear) (int fd, const void *bytes, size_t length))
+tls_overhear(void (*hear) (void *context, int fd, const void *bytes,
+						   size_t length), void *context)
 {
-	overhear = hear;
+	tls.hear = hear;
+	tls.context = context;
 }
 
 void
 tls_end(void)
 {
-	if (is_on)
-		module->end();
-	is_on = false;
+	if (tls.is_on)
+		tls.module->end();
+	tls.is_on = false;
 }
 
 void
 tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
 {
-	nexpected = count;
+	tls.nexpected = count;
 	for (int i = 0; i < count; i++)
 	{
-		strcpy(expected[i].address, addresses[i].text);
-		strcpy(expected[i].host, list->servers[addresses[i].server].host);
+		strcpy(tls.expected[i].address, addresses[i].text);
+		strcpy(tls.expected[i].host, list->servers[addresses[i].server].host);
 	}
 }
 
 void
 tls_leave(void)
 {
-	is_on = false;
-	memset(connections, 0, sizeof(connections));	/* the parent's */
-	nconnections = 0;
+	tls.is_on = false;
+	memset(tls.connections, 0, sizeof(tls.connections));	/* the parent's */
+	tls.nconnections = 0;
 }
 
 bool
@@ -223,7 +235,7 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 	struct pollfd real[ASK_ALL_MAX + 1];
 	int			nready = 0;
 
-	if (nconnections == 0)
+	if (tls.nconnections == 0)
 		return poll(polled, (nfds_t) count, timeout_ms);
 	for (int i = 0; i < count; i++)
 	{
@@ -232,9 +244,9 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 		real[i] = polled[i];
 		if (line == NULL)
 			continue;
-		if (module->before_poll(line, polled[i].events, &real[i].events) != 0)
+		if (tls.module->before_poll(line, polled[i].events, &real[i].events) != 0)
 			timeout_ms = 0;
-		real[i].fd = connections[polled[i].fd].outer;
+		real[i].fd = tls.connections[polled[i].fd].outer;
 	}
 	poll(real, (nfds_t) count, timeout_ms); /* a signal is as good as time */
 	for (int i = 0; i < count; i++)
@@ -242,7 +254,7 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 		TlsLine    *line = line_of(polled[i].fd);
 
 		polled[i].revents = line == NULL ? real[i].revents :
-			module->after_poll(line, polled[i].events, real[i].revents);
+			tls.module->after_poll(line, polled[i].events, real[i].revents);
 		nready += polled[i].revents != 0;
 	}
 	return nready;
@@ -253,7 +265,7 @@ tls_error(int fd)
 {
 	const TlsLine *line = line_of(fd);
 
-	return line != NULL ? module->error(line) : "";
+	return line != NULL ? tls.module->error(line) : "";
 }
 
 int
@@ -261,8 +273,8 @@ tls_socket(int fd, int64_t *received_at)
 {
 	bool		is_used = tls_is_used(fd);
 
-	*received_at = is_used ? connections[fd].received_at : INT64_MAX;
-	return is_used ? connections[fd].outer : fd;
+	*received_at = is_used ? tls.connections[fd].received_at : INT64_MAX;
+	return is_used ? tls.connections[fd].outer : fd;
 }
 
 const char *
@@ -271,7 +283,7 @@ tls_describe(int fd, char *text, size_t size)
 	const TlsLine *line = line_of(fd);
 
 	text[0] = '\0';
-	return line != NULL ? module->describe(line, text, size) : "";
+	return line != NULL ? tls.module->describe(line, text, size) : "";
 }
 
 /* ---------------------------------------------------------------------
@@ -331,10 +343,11 @@ is_ours(void)
 
 	if (zh == NULL)
 		return false;
-	nproved = 0;
+	tls.nproved = 0;
+	tls.is_proving = true;
 	zookeeper_interest(zh, &fd, &interest, &timeout);
-	is_called = nproved == 1;
-	nproved = -1;
+	is_called = tls.nproved == 1;
+	tls.is_proving = false;
 	zookeeper_close(zh);
 	return is_called;
 }
@@ -368,9 +381,9 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 	/* IPv6 has its port where IPv4 has it */
 	(void) servers_format_address(text, address,
 								  ntohs(((const struct sockaddr_in *) address)->sin_port));
-	for (int i = 0; i < nexpected && host == NULL; i++)
-		if (strcmp(expected[i].address, text) == 0)
-			host = expected[i].host;
+	for (int i = 0; i < tls.nexpected && host == NULL; i++)
+		if (strcmp(tls.expected[i].address, text) == 0)
+			host = tls.expected[i].host;
 	outer = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (outer < 0 || dup3(instead, fd, O_CLOEXEC) < 0 || host == NULL)
 		error = EADDRNOTAVAIL;
@@ -379,12 +392,12 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 		error = errno;
 	if (host == NULL)
 		host = "";
-	connections[fd].line =
-		program_need(module->open(outer, text, host,
+	tls.connections[fd].line =
+		program_need(tls.module->open(outer, text, host,
 								  servers_is_numeric(host), error));
-	connections[fd].outer = outer;
-	connections[fd].received_at = 0;
-	nconnections++;
+	tls.connections[fd].outer = outer;
+	tls.connections[fd].received_at = 0;
+	tls.nconnections++;
 	close(instead);
 	errno = EINPROGRESS;
 	return -1;
@@ -394,5 +407,5 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 static TlsLine *
 line_of(int fd)
 {
-	return fd >= 0 && fd < FDS_MAX ? connections[fd].line : NULL;
+	return fd >= 0 && fd < FDS_MAX ? tls.connections[fd].line : NULL;
 }

@@ -50,10 +50,11 @@ extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 
 /*
  * That function gets all that is received from now on, with TLS or without, by
- * the descriptor that the caller of connect() knows.
+ * the descriptor that the caller of connect() knows; and the context.
  */
-extern void tls_overhear(void (*hear) (int fd, const void *bytes,
-									   size_t length));
+extern void tls_overhear(void (*hear) (void *context, int fd,
+									   const void *bytes, size_t length),
+						 void *context);
 
 /* Connections that are made from now on are made without TLS. */
 extern void tls_end(void);

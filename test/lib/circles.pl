@@ -1,7 +1,8 @@
 
 # Circles of calls: which file of src calls which, whatever the headers say. Prints each
 # group of files that call one another in a circle, and fails then: who reads one of them
-# has to read them all. A callback that is handed over is no call here.
+# has to read them all. A callback that is handed over is no call here. Of the session's
+# program also what calls upwards: the list of its objects in the Makefile is the order.
 # Usage: circles.pl SOURCE-TREE
 
 use v5.36;
@@ -38,7 +39,18 @@ foreach my $circle (circles())
 	push @circles, $circle if !grep { my $begin = $_; !grep { !/^$begin/ } @$circle } @known;
 }
 print "a circle of calls: @$_\n" foreach @circles;
-exit(@circles ? 1 : 0);
+
+# The program has no layers but the order of its objects in the Makefile.
+my @climbs;
+my @program = contents("$top/Makefile") =~ m{\tsrc/(program/\w+)\.o}g;
+my %place = map { ("$program[$_].c" => $_) } 0 .. $#program;
+foreach my $file (sort keys %place)
+{
+	push @climbs, map { "$file calls $_, which stands above it" }
+	  grep { ($place{$_} // $place{$file}) < $place{$file} } @{ $calls{$file} };
+}
+print map { "$_\n" } @climbs;
+exit(@circles || @climbs ? 1 : 0);
 
 # The groups of more than one file that reach one another (Tarjan's algorithm).
 sub circles

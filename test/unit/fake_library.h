@@ -106,7 +106,7 @@ static struct
 {
 	const char *error;
 	const char *bad_files;
-	void		(*overhear) (int fd, const void *bytes, size_t length);
+	void		(*overhear) (void *context, int fd, const void *bytes, size_t length);
 	int			ntls_ended;
 	const char *stale;
 	int64_t		received_at;
@@ -224,7 +224,8 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 }
 
 void
-tls_overhear(void (*hear) (int fd, const void *bytes, size_t length))
+tls_overhear(void (*hear) (void *context, int fd, const void *bytes, size_t length),
+			 void *context)
 {
 	around.overhear = hear;
 }
@@ -278,7 +279,7 @@ tls_describe(int fd, char *text, size_t size)
 }
 
 void
-program_ask(const FrameTaken *asking)
+program_ask(const FrameTaken *frame)
 {
 }
 

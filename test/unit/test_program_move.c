@@ -253,7 +253,7 @@ hear(int fd, int64_t zxid, size_t length, size_t piece)
 
 	memcpy(message, words, sizeof(words));
 	for (size_t at = 0; at < 4 + length; at += piece)
-		around.overhear(fd, message + at, 4 + length - at < piece ? 4 + length - at : piece);
+		around.overhear(session, fd, message + at, 4 + length - at < piece ? 4 + length - at : piece);
 }
 
 /* What the library will say of it when it connects again. */
@@ -277,7 +277,7 @@ test_overheard(void)
 	is_int(0x100000007, session->seen_zxid, "the latest of all, whatever comes behind it");
 	hear(41, 0x100000009, 16, 20);
 	is_int(0x100000007, session->seen_zxid, "but not by another connection");
-	around.overhear(40, "\0\0", 2);
+	around.overhear(session, 40, "\0\0", 2);
 	session->link.socket = 2;
 	hear(40, 0x700000000, 36, 40);
 	hear(40, 0x100000008, 16, 20);
