@@ -212,6 +212,7 @@ PROGRAM_OBJS = \
 	src/program/program_step.o \
 	src/program/program_library.o \
 	src/program/program_request.o \
+	src/program/program_connection.o \
 	src/program/program_session.o \
 	src/program/program_code.o \
 	src/program/program_names.o \

@@ -19,6 +19,7 @@
  *	program_step.c		the steps of requests, and what follows (program_request.h)
  *	program_library.c	a step in the library's terms
  *	program_request.c	the requests, and where each stands
+ *	program_connection.c	its connection to a server: when, how long, the close
  *	program_session.c	the handle and the states of the session
  *	program_code.c		what ZooKeeper's codes mean
  *	program_names.c		look-ups of the servers' names (program_names.h)
@@ -93,7 +94,7 @@ typedef struct Wait
 	bool		is_set;			/* the watch surely is there, until the event */
 } Wait;
 
-/* The connection to a server; program_session.c and program_main.c. */
+/* The connection to a server; program_session.c and program_connection.c. */
 typedef struct Link
 {
 	int			naddresses;		/* in the library's list of servers */
@@ -298,6 +299,27 @@ extern void backend_note(Session *session, const char *format,...)
 
 /* Ask the servers of a list how they are, as that FRAME_ASK says. */
 extern void program_ask(const FrameTaken *frame);
+
+/* ---- program_connection.c ---- */
+
+/*
+ * What does the library wait for?  Result: for how many milliseconds, at most, it
+ * is to be left alone unless that comes.
+ */
+extern int	connection_prepare(Session *session, int64_t now,
+							   struct pollfd *polled);
+
+/* Something of that has come: let the library read and write. */
+extern void connection_process(Session *session, short revents);
+
+/*
+ * From now on, until it is not corked, what the library sends is held back, as
+ * far as that goes.
+ */
+extern void connection_cork(const Session *session, bool is_corked);
+
+/* Close the session and, as far as there is time, wait for the server's answer. */
+extern void connection_close(Session *session);
 
 /* ---- program_session.c ---- */
 

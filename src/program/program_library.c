@@ -116,7 +116,6 @@ library_send(Request *request)
 	int			rc;
 
 	assert(request->state == REQUEST_SENT && request->answered != NULL);
-	request->sent_at = protocol_moment();
 	request->sent_over = link->number;
 	if (library_is_led(request->step))
 	{

@@ -22,10 +22,7 @@
  */
 #include "program.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,10 +32,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#include <zookeeper/proto.h>
 
 #include "program_tls.h"
 
@@ -66,30 +60,6 @@
 #define MEMORY_MAX (512 * 1024 * 1024)
 
 /*
- * How long the library is left alone at least after an attempt that failed.
- */
-#define RETRY_MS 10
-
-/*
- * The library pauses for a sixtieth of the session timeout when it has tried
- * all servers, for ever.  Thousands of sessions that do so at one pace keep
- * servers that elect a leader from it, whose listener is up all the time.  So
- * the pause doubles up to that many times as long.
- */
-#define PAUSE_FACTOR_MAX 4
-
-/* The numbers of requests of the library's own, as in its zookeeper.c. */
-#define PING_XID (-2)
-#define SET_WATCHES_XID (-8)
-
-/*
- * How long the server may take over a close before we leave it alone with it;
- * and for how long the backend waits with us.
- */
-#define CLOSE_MS 3000
-#define ANSWER_MS 1500
-
-/*
  * Is it without a backend, so that nobody minds if it is asked to end?  The
  * handler of signals reads it, which is given nothing else.
  */
@@ -98,22 +68,11 @@ static volatile sig_atomic_t is_orphan;
 static void prepare_process(void);
 static void end_at_signal(int signal);
 static void serve(Session *session, int64_t now);
-static void note_attempt(Session *session, Moment before);
-static void close_session(Session *session);
-static void await_end(int socket, int64_t deadline);
 static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
-static int	prepare_library(Session *session, int64_t now,
-							struct pollfd *polled);
-static int	pause_between_rounds(Session *session, int64_t now,
-								 int library_ms);
-static bool is_end_next(const Session *session);
-static bool is_pause_due(const Session *session);
 static int	milliseconds_until_next(Session *session, int64_t now);
 static void take_frames(Session *session);
-static void process_library(Session *session, short revents);
-static void cork(const Session *session, bool is_corked);
 static void show_session(Session *session);
 
 int
@@ -145,7 +104,7 @@ main(int argc, char **argv)
 	if (session.names != NULL)
 		names_end(session.names);
 	if (session.zh != NULL)
-		close_session(&session);
+		connection_close(&session);
 	exit(0);					/* all memory goes with the process */
 }
 
@@ -235,7 +194,7 @@ serve(Session *session, int64_t now)
 	session_follow_names(session, now);
 	if (session->zh != NULL && !is_unrecoverable(session->zh))
 		program_wake_at(session,
-						now + prepare_library(session, now, &polled[1]));
+						now + connection_prepare(session, now, &polled[1]));
 	session_tick(session, now);
 	idle_tick(session, now);
 	follow_tick(session);
@@ -262,7 +221,7 @@ serve(Session *session, int64_t now)
 	/* answers alone hardly ever lead to a request */
 	is_sending = polled[0].revents != 0 || !session->link.is_up;
 	if (is_sending)
-		cork(session, true);
+		connection_cork(session, true);
 	if (polled[2].revents != 0)
 	{
 		session_take_names(session, now);
@@ -276,140 +235,10 @@ serve(Session *session, int64_t now)
 		take_frames(session);
 	}
 	if (polled[1].revents != 0)
-		process_library(session, polled[1].revents);
+		connection_process(session, polled[1].revents);
 	move_hear(session, &polled[3]);
 	if (is_sending)
-		cork(session, false);
-}
-
-/*
- * What does the library wait for, and for how many milliseconds?  Between two
- * attempts to connect it has to be left alone: each time it is asked it takes
- * the pause for over, and who asks the backend again and again would have it
- * connect as often.
- */
-static int
-prepare_library(Session *session, int64_t now, struct pollfd *polled)
-{
-	struct timeval timeout = {0};
-	Moment		before = {0};
-	int			interest = 0;
-	int			rc;
-	int			library_ms;
-	int64_t		left_ms;
-	int64_t		received_at;
-
-	if (now < session->link.pause_until)
-		return (int) (session->link.pause_until - now);
-	left_ms = session_names_ms(session, now);
-	if (left_ms > 0)
-	{
-		session->link.fd = -1;
-		return (int) left_ms;
-	}
-	if (is_pause_due(session))
-	{
-		session->link.paused_behind = session->link.number;
-		session->link.is_paused = true;
-		session->link.fd = -1;
-		library_ms = pause_between_rounds(session, now,
-										  session->status.session_timeout_ms / 60);
-		session->link.pause_until = now + library_ms;
-		return library_ms;
-	}
-	if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
-		before = protocol_moment();
-	rc = zookeeper_interest(session->zh, &session->link.fd, &interest,
-							&timeout);
-	if (before.boot_ms != 0)
-		note_attempt(session, before);
-	library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
-	if (rc != ZOK && library_ms < RETRY_MS)
-		library_ms = RETRY_MS;
-	session->link.pause_until = 0;
-	if (session->link.fd < 0 && rc == ZOK)
-		library_ms = session->link.is_list_fresh || session->link.is_paused ?
-			0 : pause_between_rounds(session, now, library_ms);
-	session->link.is_list_fresh = false;
-	if (session->link.fd < 0 || rc != ZOK)
-		session->link.pause_until = now + library_ms;
-	else
-	{
-		struct pollfd answer = {session->link.fd, POLLIN, 0};
-
-		polled->fd = session->link.fd;
-		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
-								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
-		left_ms = session_cut_at(session) - now;
-		if (left_ms <= 0 && tls_poll(&answer, 1, 0) > 0)
-			library_ms = 0;		/* it was this process that was late */
-		else if (left_ms <= 0)
-		{
-			/* the library finds that it has ended, and turns to another server */
-			session->link.is_cut = true;
-			shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
-		}
-		else if (left_ms < library_ms)
-			library_ms = (int) left_ms;
-	}
-	return library_ms;
-}
-
-/*
- * Has the library no connection, after so many without an answer that each
- * server has had its turn?  It does not always pause then by itself: where it
- * finds that it cannot send it connects again at once, hundreds of times a
- * second to a server that grants a session and hangs up.
- */
-static bool
-is_pause_due(const Session *session)
-{
-	const Link *link = &session->link;
-	int			state = zoo_state(session->zh);
-
-	return link->nunanswered > 0 && link->naddresses > 0 &&
-		link->nunanswered % link->naddresses == 0 &&
-		link->paused_behind != link->number && !link->is_list_fresh &&
-		state != ZOO_CONNECTED_STATE && state != ZOO_READONLY_STATE &&
-		state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
-}
-
-/*
- * How long to leave the library alone once it has tried all servers: longer
- * from round to round until one of them has answered a request, whether they
- * refuse connections or make them and hang up.  Where the session will soon be
- * lost it tries as often as the library would, or at least four times in what
- * is left.
- */
-static int
-pause_between_rounds(Session *session, int64_t now, int library_ms)
-{
-	int64_t		most_ms = (int64_t) library_ms * PAUSE_FACTOR_MAX;
-	int64_t		left_ms = session->early_deadline - now;
-
-	if (session->status.state == ZK_CLIENT_SUSPENDED && most_ms > left_ms / 4)
-		most_ms = left_ms / 4;
-	return (int) program_pause_ms(library_ms, session->link.nrounds++,
-								  most_ms);
-}
-
-/*
- * If the library has just made another socket, that was the beginning of an
- * attempt to connect.  Its word that the connection before is gone may come
- * much later, when this process was stopped meanwhile, so that is no sign.
- */
-static void
-note_attempt(Session *session, Moment before)
-{
-	struct stat socket;
-
-	if (session->link.fd < 0 || fstat(session->link.fd, &socket) != 0 ||
-		socket.st_ino == session->link.socket)
-		return;
-	session->link.socket = socket.st_ino;
-	session->link.is_paused = false;
-	session->link.attempt_at = before;
-	session_bound_attempt(session, before.boot_ms);
+		connection_cork(session, false);
 }
 
 /*
@@ -433,57 +262,6 @@ wind_up(Session *session, int64_t now)
 	return session->link.is_up && session->traffic.npending == 0;
 }
 
-/*
- * The library closes the socket behind its last request.  A reply or a watch
- * that is still on its way then makes the kernel reset the connection, and
- * the server may throw away what it has not read of it, the close: the
- * session would live on for its timeout.  (Seen after the crash of a cluster:
- * sessions that lived on.  That this is why was not traced.)  So the socket
- * stays until the server has closed its end, which is its answer.  The backend
- * does not wait for that.
- *
- * The library itself waits for the answer for a while
- * (wait_for_session_to_be_closed()), by a poll() that knows nothing of TLS. So
- * there the request and the wait are ours.
- */
-static void
-close_session(Session *session)
-{
-	const uint32_t request[] = {htonl(8), htonl(1), htonl(ZOO_CLOSE_OP)};
-	int64_t		now = protocol_now();
-	bool		is_tls = tls_is_used(session->link.fd);
-	int			socket = !session->link.is_up || session->link.fd < 0 ? -1 :
-		is_tls ? session->link.fd : dup(session->link.fd);
-
-	if (socket >= 0 && is_tls)
-	{
-		send(socket, request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
-		await_end(socket, now + ANSWER_MS);
-	}
-	else
-		zookeeper_close(session->zh);
-	if (socket < 0)
-		return;
-	close(PROTOCOL_CHANNEL_FD);
-	await_end(socket, now + CLOSE_MS);
-	close(socket);
-}
-
-/* Wait until the other end of that socket is closed, until that time at most. */
-static void
-await_end(int socket, int64_t deadline)
-{
-	struct pollfd polled = {socket, POLLIN, 0};
-	char		rest[4096];
-	ssize_t		received;
-
-	for (int64_t now = protocol_now(); now < deadline; now = protocol_now())
-		if (tls_poll(&polled, 1, (int) (deadline - now)) > 0 &&
-			(received = recv(socket, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
-			(received == 0 || (errno != EINTR && errno != EAGAIN)))
-			break;
-}
-
 /* Is the backend still taking in why the session was lost? */
 static bool
 is_heard_yet(const Session *session, int64_t now)
@@ -497,26 +275,33 @@ static int64_t
 end_deadline(const Session *session)
 {
 	int64_t		since = session->orphaned_at;
-	int64_t		patience = (int64_t) ORPHAN_TIMEOUTS *
-		(session->status.session_timeout_ms > 0 ?
-		 session->status.session_timeout_ms : session->open.session_timeout_ms);
+	int64_t		patience_ms = session->status.session_timeout_ms;
 
-	if (!session->link.is_up)
-		return since == 0 ? INT64_MAX :
-			since + (patience < ORPHAN_MAX_MS ? patience : ORPHAN_MAX_MS);
-	if (session->status.state == ZK_CLIENT_LOST)
-		since = session->status.lost_at;
-	return DRAIN_MS +
-		(session->link.up_since > since ? session->link.up_since : since);
+	if (session->link.is_up)
+	{
+		if (session->status.state == ZK_CLIENT_LOST)
+			since = session->status.lost_at;
+		if (session->link.up_since > since)
+			since = session->link.up_since;
+		return since + DRAIN_MS;
+	}
+	if (since == 0)
+		return INT64_MAX;
+	if (patience_ms <= 0)
+		patience_ms = session->open.session_timeout_ms;
+	patience_ms *= ORPHAN_TIMEOUTS;
+	if (patience_ms > ORPHAN_MAX_MS)
+		patience_ms = ORPHAN_MAX_MS;
+	return since + patience_ms;
 }
 
 static int
 milliseconds_until_next(Session *session, int64_t now)
 {
-	if (session_is_ending(session))
-		program_wake_at(session, is_heard_yet(session, now) ?
-						session->status.lost_at + DRAIN_MS :
-						end_deadline(session));
+	if (session_is_ending(session) && is_heard_yet(session, now))
+		program_wake_at(session, session->status.lost_at + DRAIN_MS);
+	else if (session_is_ending(session))
+		program_wake_at(session, end_deadline(session));
 	if (session->wake_at == INT64_MAX)
 		return -1;
 	return session->wake_at > now ? (int) (session->wake_at - now) : 0;
@@ -562,66 +347,3 @@ take_frames(Session *session)
 	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
 		exit(1);
 }
-
-/* Each call reads one message, if it is there as a whole. */
-static void
-process_library(Session *session, short revents)
-{
-	int			events = 0;
-
-	if (revents & (POLLIN | POLLERR | POLLHUP))
-		events |= ZOOKEEPER_READ;
-	if (revents & (POLLOUT | POLLERR | POLLHUP))
-		events |= ZOOKEEPER_WRITE;
-	do
-	{
-		if (session->link.nunanswered > 0 && session->link.is_up &&
-			is_end_next(session))
-			session_note_end(session, ZSESSIONCLOSEDREQUIRESASLAUTH);
-	} while (zookeeper_process(session->zh, events) == ZOK &&
-			 (events = events & ZOOKEEPER_READ) != 0 && session->link.is_up);
-}
-
-/*
- * Does the server demand authentication in its answer to what the library asks
- * by itself?  After a reconnect that goes ahead of all requests, and the library
- * passes over what is said to it.  A look at the bytes that it reads next, as
- * long as the server has answered none of ours.
- */
-static bool
-is_end_next(const Session *session)
-{
-	struct
-	{
-		uint32_t	length;
-		uint32_t	xid;
-		uint32_t	zxid[2];
-		uint32_t	code;
-	}			head;
-	int32_t		xid;
-
-	if (recv(session->link.fd, &head, sizeof(head),
-			 MSG_PEEK | MSG_DONTWAIT) != sizeof(head))
-		return false;
-	xid = (int32_t) ntohl(head.xid);
-	return ntohl(head.length) == sizeof(head) - sizeof(head.length) &&
-		(xid == SET_WATCHES_XID || xid == PING_XID) &&
-		(int32_t) ntohl(head.code) == ZSESSIONCLOSEDREQUIRESASLAUTH;
-}
-
-/*
- * The library sends each request in two parts, its length first, and the
- * server would wake up for both of them, of all requests that go out together.
- * Held back until all are there they are one packet, as a rule.
- */
-static void
-cork(const Session *session, bool is_corked)
-{
-	int			value = is_corked;
-
-	/* with TLS all that is sent until the next poll goes as one record */
-	if (session->link.fd >= 0 && !tls_is_used(session->link.fd))
-		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
-				   sizeof(value));
-}
-

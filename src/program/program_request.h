@@ -193,7 +193,7 @@ struct Request
 	unsigned	owed;			/* of RequestOwed */
 
 	/* valid from the first sending on */
-	Moment		sent_at;		/* the last attempt */
+	Moment		sent_at;		/* the last attempt; set before that is made */
 	unsigned	sent_over;		/* the number of its connection */
 	void		(*answered) (Request *request); /* called when it is */
 	Answer		answer;			/* the last one; valid once there was any */

@@ -86,9 +86,10 @@ step_submit(Request *request)
 
 	request_set_state(request, REQUEST_SENT);
 	request->answered = step_answered;
+	request->sent_at = protocol_moment();
 	if (traffic->npending++ == 0)
 	{
-		traffic->pending_since = protocol_now();
+		traffic->pending_since = request->sent_at.boot_ms;
 		traffic->nudge_at = traffic->pending_since + NUDGE_MS;
 	}
 	rc = library_send(request);

@@ -8,8 +8,8 @@
  * Real servers, with which the same modules are tested in test/t, cannot be made to answer
  * in a certain order at a certain millisecond.
  *
- * It comes with the program's own end of TLS, and with program_main.c, whose functions
- * can then be called one by one.  Each session has its own page, in memory that nobody
+ * It comes with the program's own end of TLS, and with program_main.c and
+ * program_connection.c, whose functions can then be called one by one.  Each session has its own page, in memory that nobody
  * frees: the program relies on the end of its process.
  *
  *-------------------------------------------------------------------------
@@ -20,6 +20,7 @@
 #define main program_main
 #include "program_main.c"
 #undef main
+#include "program_connection.c"
 
 #include <dlfcn.h>
 #include <netdb.h>

@@ -326,16 +326,16 @@ test_waiting_for_names(void)
 		library.state = 0;	/* neither connected nor connecting */
 		library.ninterests = 0;
 		session_follow_names(session, boot_ms);
-		is_int(1000, prepare_library(session, boot_ms, &polled), "%s: a break, and a second for names", servers[i]);
+		is_int(1000, connection_prepare(session, boot_ms, &polled), "%s: a break, and a second for names", servers[i]);
 		is_int(-1, session->link.fd, "without a connection");
 		take_names();
 		session_follow_names(session, boot_ms);
 		ok(strstr(library.hosts, "192.0.2.10:1") != NULL, "what is found by then is used: %s", library.hosts);
 		boot_ms += is_slow ? 999 : 0;
-		(void) prepare_library(session, boot_ms, &polled);
+		(void) connection_prepare(session, boot_ms, &polled);
 		is_int(is_slow ? 0 : 1, library.ninterests, "who is found is not waited for");
 		boot_ms++;
-		(void) prepare_library(session, boot_ms, &polled);
+		(void) connection_prepare(session, boot_ms, &polled);
 		ok(library.ninterests > 0, "then the library goes on");
 		library.state = ZOO_CONNECTING_STATE;
 		is_int(0, session_names_ms(session, boot_ms), "and is not held up again");
@@ -361,9 +361,9 @@ test_other_servers(void)
 	is_str("127.0.0.1:5,127.0.0.1:6,127.0.0.1:4", library.hosts, "another one is the first by chance");
 	is_int(0, session->link.pause_until, "without a pause");
 	library.interest_ms = 250;
-	prepare_library(session, boot_ms, &(struct pollfd) {0});
+	connection_prepare(session, boot_ms, &(struct pollfd) {0});
 	is_int(boot_ms, session->link.pause_until, "nor with the one that was due");
-	prepare_library(session, boot_ms, &(struct pollfd) {0});
+	connection_prepare(session, boot_ms, &(struct pollfd) {0});
 	ok(session->link.pause_until > boot_ms, "the next is one");
 	adopt("127.0.0.1:6,127.0.0.1:5,127.0.0.1:4");
 	session_follow_names(session, boot_ms);
@@ -1206,11 +1206,11 @@ test_pauses_of_our_own(void)
 			if (i == 3)
 			{
 				ninterests = library.ninterests;
-				is_int(round == 0 ? 200 : 400, prepare_library(session, boot_ms, &polled), "the pause");
+				is_int(round == 0 ? 200 : 400, connection_prepare(session, boot_ms, &polled), "the pause");
 				is_int(ninterests, library.ninterests, "for which the library is left alone");
 				ok(!is_pause_due(session), "there is one");
 				boot_ms = session->link.pause_until;
-				is_int(0, prepare_library(session, boot_ms, &polled), "it is that of the library's own, too");
+				is_int(0, connection_prepare(session, boot_ms, &polled), "it is that of the library's own, too");
 				is_int(ninterests + 1, library.ninterests, "which goes on");
 			}
 		}
@@ -1234,17 +1234,17 @@ test_library_times(void)
 
 	open_session(THREE);
 	library.interest_ms = 200;
-	is_int(200, prepare_library(session, boot_ms, &polled), "a pause once all servers were tried");
+	is_int(200, connection_prepare(session, boot_ms, &polled), "a pause once all servers were tried");
 	is_int(boot_ms + 200, session->link.pause_until, "until then");
-	is_int(150, prepare_library(session, boot_ms + 50, &polled), "the library is left alone");
+	is_int(150, connection_prepare(session, boot_ms + 50, &polled), "the library is left alone");
 	is_int(1, library.ninterests, "and not asked");
-	is_int(400, prepare_library(session, boot_ms + 200, &polled), "the next pause is longer");
+	is_int(400, connection_prepare(session, boot_ms + 200, &polled), "the next pause is longer");
 	is_int(-1, polled.fd, "there is nothing to poll");
 
 	open_session(THREE);
 	library.interest_rc = ZCONNECTIONLOSS;
 	library.interest_ms = 3;
-	is_int(10, prepare_library(session, boot_ms, &polled), "an attempt that failed at once");
+	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed at once");
 	is_int(boot_ms + 10, session->link.pause_until, "is followed by a short pause");
 	is_int(0, session->link.nrounds, "which is not one between rounds");
 
@@ -1253,25 +1253,25 @@ test_library_times(void)
 	open_session(THREE);
 	library.fd = pair[0];
 	library.interest_rc = ZCONNECTIONLOSS;
-	is_int(10, prepare_library(session, boot_ms, &polled), "an attempt that failed, and its socket is there");
+	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed, and its socket is there");
 	is_int(boot_ms + 10, session->link.pause_until, "is followed by a pause, too");
 	is_int(-1, polled.fd, "it is not polled");
 	fstat(pair[0], &socket);
 	open_session(THREE);
 	library.fd = pair[0];
 	library.interest_ms = 4000;
-	is_int(3000, prepare_library(session, boot_ms, &polled), "an attempt may take so long");
+	is_int(3000, connection_prepare(session, boot_ms, &polled), "an attempt may take so long");
 	is_int(pair[0], polled.fd, "it is polled");
 	is_int(boot_ms, session->link.attempt_at.boot_ms, "its beginning is noted");
 	is_int(boot_ms + wall_ahead, session->link.attempt_at.wall_ms, "by both clocks");
 	is_int(1, session->link.nattempts, "it counts");
 	boot_ms += 2999;
-	is_int(1, prepare_library(session, boot_ms, &polled), "a millisecond is left");
+	is_int(1, connection_prepare(session, boot_ms, &polled), "a millisecond is left");
 	is_int(1, session->link.nattempts, "it is no other one");
 	ok(!session->link.is_cut, "nor given up");
 	ok(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "the socket is open");
 	boot_ms += 1;
-	is_int(4000, prepare_library(session, boot_ms, &polled), "its time is over");
+	is_int(4000, connection_prepare(session, boot_ms, &polled), "its time is over");
 	ok(session->link.is_cut, "it is given up");
 	is_int(0, recv(pair[1], &byte, 1, MSG_DONTWAIT), "and shut down");
 	is_int(1000000, session->link.attempt_at.boot_ms, "it began before");
@@ -1284,7 +1284,7 @@ test_library_times(void)
 	library.fd = pair[0];
 	library.interest_ms = 4000;
 	boot_ms += 99999;
-	is_int(4000, prepare_library(session, boot_ms, &polled), "a connection that is up has no end");
+	is_int(4000, connection_prepare(session, boot_ms, &polled), "a connection that is up has no end");
 	ok(!session->link.is_cut, "it is not given up");
 	is_int(0, session->link.nattempts, "and no attempt");
 	close(pair[0]);
@@ -1338,13 +1338,13 @@ test_first_question(void)
 	boot_ms += 7000;
 	step_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
 	boot_ms += 2999;
-	is_int(1, prepare_library(session, boot_ms, &polled), "a millisecond is left");
+	is_int(1, connection_prepare(session, boot_ms, &polled), "a millisecond is left");
 	boot_ms += 1;
 	is_int(1, write(pair[1], "", 1), "an answer comes");
-	is_int(0, prepare_library(session, boot_ms, &polled), "which is to be read");
+	is_int(0, connection_prepare(session, boot_ms, &polled), "which is to be read");
 	ok(!session->link.is_cut, "before anything is given up");
 	is_int(1, read(pair[0], (char[1]) {0}, 1), "it is read");
-	is_int(4000, prepare_library(session, boot_ms, &polled), "the time is over");
+	is_int(4000, connection_prepare(session, boot_ms, &polled), "the time is over");
 	ok(session->link.is_cut, "the connection is given up");
 	library.server = "127.0.0.1:1";
 	disconnect_now(-4);
