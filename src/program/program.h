@@ -94,55 +94,95 @@ typedef struct Wait
 	bool		is_set;			/* the watch surely is there, until the event */
 } Wait;
 
+/* The servers, as the library has them, and the look-ups of their names. */
+typedef struct LinkServers
+{
+	int			naddresses;		/* in the library's list */
+	bool		is_late;		/* the names may have other addresses by now */
+	bool		is_fresh;		/* the library has just got another list: no
+								 * pause before it is tried */
+	int64_t		look_up_at;		/* without a connection: when the names are
+								 * looked up again */
+	int			nlook_ups;		/* in a row */
+	int64_t		names_until;	/* the first attempt behind a connection waits
+								 * for the look-ups until then */
+} LinkServers;
+
+/* Why the program has ended a connection, or an attempt, by itself. */
+typedef enum LinkCut
+{
+	LINK_NOT_CUT,
+	LINK_CUT_FOR_SILENCE,		/* its time was over */
+	LINK_CUT_FOR_OTHERS			/* other servers are to be used */
+} LinkCut;
+
+/* The last attempt to connect; what it has brought is the connection. */
+typedef struct LinkAttempt
+{
+	ino_t		socket;			/* of it */
+	Moment		begun;			/* when it was, or before */
+	int64_t		until;			/* when it is given up */
+	int			number;			/* of attempts in a row */
+	LinkCut		cut;			/* the library will notice that */
+	bool		is_hurried;		/* it has less time: its server was silent */
+} LinkAttempt;
+
+/* Pauses between attempts, and how long there was no answer. */
+typedef struct LinkPace
+{
+	int64_t		pause_until;	/* without a connection: the library is not to
+								 * try again before */
+	int			nrounds;		/* how often the library has tried all servers
+								 * since the last answer */
+	unsigned	paused_behind;	/* Link.number when there was a pause of our
+								 * own last */
+	bool		is_paused;		/* there was no attempt since then */
+	int			nunanswered;	/* connections since the last answer */
+	int64_t		unanswered_at;	/* when the first of them was made; valid if
+								 * there are any */
+	int			ndemands;		/* connections since the last answer over which
+								 * a server has demanded authentication */
+	unsigned	demanded_over;	/* Link.number of the last of these; valid if
+								 * there are any */
+} LinkPace;
+
+/* What was asked and answered over the connection; valid if it is up. */
+typedef struct LinkContact
+{
+	ContactLog	log;
+	int64_t		asked_at;		/* when anything was sent last that dates proofs:
+								 * a request to the leader, or a nudge */
+	int64_t		asked_leader_at;	/* when anything was sent last that the leader
+									 * answers; 0: nothing was yet, but is to be
+									 * at once */
+	int64_t		led_at;			/* when the leader answered last, or the
+								 * connection was made */
+	int64_t		unled_at;		/* when it was first asked after that; 0: it
+								 * was not */
+} LinkContact;
+
+/* The connection that ended last. */
+typedef struct LinkEnd
+{
+	int64_t		contact_at;		/* its last contact; 0: unknown */
+	bool		was_silent;		/* did it end for silence? */
+	char		silent[80];		/* the server that was silent last, or "" */
+} LinkEnd;
+
 /* The connection to a server; program_session.c and program_connection.c. */
 typedef struct Link
 {
-	int			naddresses;		/* in the library's list of servers */
-	bool		is_list_late;	/* the names may have others by now */
-	bool		is_list_fresh;	/* it has just got another one: no pause */
-	int64_t		look_up_at;		/* without a connection: when names are looked
-								 * up again */
-	int			nlook_ups;		/* in a row */
-	int64_t		names_until;	/* the first attempt behind a connection waits
-								 * for them until then */
 	int			fd;				/* of the connection, -1 if there is none */
-	int64_t		pause_until;	/* there is none, and the library is not to
-								 * try again before */
-	int			nrounds;		/* so many times the library has tried all
-								 * servers since the last answer */
 	bool		is_up;			/* there is one, and the session is granted */
 	unsigned	number;			/* how many there were that did */
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended
 								 * when the connection was made */
-	ino_t		socket;			/* of the last attempt to connect */
-	Moment		attempt_at;		/* when that was begun, or before */
-	int64_t		attempt_until;	/* when it is given up */
-	int			nattempts;		/* in a row */
-	bool		is_cut;			/* it was given up, and the library will see */
-	bool		is_hurried;		/* it has less time: its server was silent */
-	bool		is_left;		/* it was cut for other servers (session_leave()) */
-	char		silent[80];		/* the server that was silent last, or "" */
-	ContactLog	contact;		/* over the current connection */
-	int64_t		asked_leader_at;	/* when anything was sent last that the
-									 * leader answers */
-	int64_t		asked_at;		/* the same, or a nudge: what dates proofs */
-	int64_t		led_at;			/* when the leader answered last, or the
-									 * connection was made */
-	int64_t		unled_at;		/* when it was first asked after that; 0: it
-								 * was not */
-	int64_t		contact_at;		/* last contact of a connection that ended */
-	bool		was_silent;		/* did it end for silence? */
-	int			nunanswered;	/* connections since the last answer */
-	int64_t		unanswered_at;	/* when the first of them was made; valid if
-								 * there are any */
-	unsigned	paused_behind;	/* the number of the last one behind which
-								 * there was a pause of our own */
-	bool		is_paused;		/* that was the last thing done */
-	int			ndemands;		/* connections since the last answer over which
-								 * a server has demanded authentication */
-	unsigned	demanded_over;	/* the number of the last one; valid if there
-								 * are any */
+	LinkServers servers;
+	LinkAttempt attempt;
+	LinkPace	pace;
+	LinkContact contact;
+	LinkEnd		end;
 } Link;
 
 /* Does the backend stand still?  program_idle.c. */

@@ -262,10 +262,12 @@ serve_answers(Asking *asking)
 		}
 		if (is_idle || now >= asking->deadline)
 			return;
-		polled[asking->nasked] = (struct pollfd) {names_descriptor(asking->names), POLLIN, 0};
+		polled[asking->nasked] =
+			(struct pollfd) {names_descriptor(asking->names), POLLIN, 0};
 
 		/* where it fails nothing has happened */
-		(void) tls_poll(polled, asking->nasked + 1, (int) (asking->deadline - now));
+		(void) tls_poll(polled, asking->nasked + 1,
+						(int) (asking->deadline - now));
 		for (int i = 0; i < asking->nasked; i++)
 			if (polled[i].revents != 0)
 				go_on_asking(&asking->asked[i]);

@@ -70,8 +70,8 @@ connection_prepare(Session *session, int64_t now, struct pollfd *polled)
 	Link	   *link = &session->link;
 	int64_t		names_ms;
 
-	if (now < link->pause_until)
-		return (int) (link->pause_until - now);
+	if (now < link->pace.pause_until)
+		return (int) (link->pace.pause_until - now);
 	names_ms = session_names_ms(session, now);
 	if (names_ms > 0)
 	{
@@ -88,13 +88,13 @@ static int
 pause_of_our_own(Session *session, int64_t now)
 {
 	Link	   *link = &session->link;
-	int			pause_ms = pause_between_rounds(session, now,
-												session->status.session_timeout_ms / 60);
+	int			usual_ms = session->status.session_timeout_ms / 60;
+	int			pause_ms = pause_between_rounds(session, now, usual_ms);
 
-	link->paused_behind = link->number;
-	link->is_paused = true;
+	link->pace.paused_behind = link->number;
+	link->pace.is_paused = true;
 	link->fd = -1;
-	link->pause_until = now + pause_ms;
+	link->pace.pause_until = now + pause_ms;
 	return pause_ms;
 }
 
@@ -122,17 +122,18 @@ ask_library(Session *session, int64_t now, struct pollfd *polled)
 		library_ms = RETRY_MS;
 
 	/* it has tried all servers; of another list it has tried none */
-	if (link->fd < 0 && rc == ZOK && (link->is_list_fresh || link->is_paused))
+	if (link->fd < 0 && rc == ZOK &&
+		(link->servers.is_fresh || link->pace.is_paused))
 		library_ms = 0;
 	else if (link->fd < 0 && rc == ZOK)
 		library_ms = pause_between_rounds(session, now, library_ms);
-	link->is_list_fresh = false;
+	link->servers.is_fresh = false;
 	if (link->fd < 0 || rc != ZOK)
 	{
-		link->pause_until = now + library_ms;
+		link->pace.pause_until = now + library_ms;
 		return library_ms;
 	}
-	link->pause_until = 0;
+	link->pace.pause_until = 0;
 	polled->fd = link->fd;
 	polled->events = 0;
 	if (interest & ZOOKEEPER_READ)
@@ -159,7 +160,7 @@ bound_connection(Session *session, int64_t now, int library_ms)
 	if (left_ms <= 0)
 	{
 		/* the library finds that it has ended, and turns to another server */
-		link->is_cut = true;
+		link->attempt.cut = LINK_CUT_FOR_SILENCE;
 		shutdown(tls_socket(link->fd, &received_at), SHUT_RDWR);
 		return library_ms;
 	}
@@ -178,9 +179,9 @@ is_pause_due(const Session *session)
 	const Link *link = &session->link;
 	int			state = zoo_state(session->zh);
 
-	return link->nunanswered > 0 && link->naddresses > 0 &&
-		link->nunanswered % link->naddresses == 0 &&
-		link->paused_behind != link->number && !link->is_list_fresh &&
+	return link->pace.nunanswered > 0 && link->servers.naddresses > 0 &&
+		link->pace.nunanswered % link->servers.naddresses == 0 &&
+		link->pace.paused_behind != link->number && !link->servers.is_fresh &&
 		state != ZOO_CONNECTED_STATE && state != ZOO_READONLY_STATE &&
 		state != ZOO_CONNECTING_STATE && state != ZOO_ASSOCIATING_STATE;
 }
@@ -200,7 +201,7 @@ pause_between_rounds(Session *session, int64_t now, int library_ms)
 
 	if (session->status.state == ZK_CLIENT_SUSPENDED && most_ms > left_ms / 4)
 		most_ms = left_ms / 4;
-	return (int) program_pause_ms(library_ms, session->link.nrounds++,
+	return (int) program_pause_ms(library_ms, session->link.pace.nrounds++,
 								  most_ms);
 }
 
@@ -215,11 +216,11 @@ note_attempt(Session *session, Moment before)
 	struct stat socket;
 
 	if (session->link.fd < 0 || fstat(session->link.fd, &socket) != 0 ||
-		socket.st_ino == session->link.socket)
+		socket.st_ino == session->link.attempt.socket)
 		return;
-	session->link.socket = socket.st_ino;
-	session->link.is_paused = false;
-	session->link.attempt_at = before;
+	session->link.attempt.socket = socket.st_ino;
+	session->link.pace.is_paused = false;
+	session->link.attempt.begun = before;
 	session_bound_attempt(session, before.boot_ms);
 }
 
@@ -240,7 +241,7 @@ connection_process(Session *session, short revents)
 		events |= ZOOKEEPER_WRITE;
 	do
 	{
-		if (session->link.nunanswered > 0 && session->link.is_up &&
+		if (session->link.pace.nunanswered > 0 && session->link.is_up &&
 			is_end_next(session))
 			session_note_end(session, ZSESSIONCLOSEDREQUIRESASLAUTH);
 	} while (zookeeper_process(session->zh, events) == ZOK &&

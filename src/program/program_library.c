@@ -119,12 +119,12 @@ library_send(Request *request)
 	request->sent_over = link->number;
 	if (library_is_led(request->step))
 	{
-		link->asked_leader_at = request->sent_at.boot_ms;
-		if (link->unled_at == 0)
-			link->unled_at = request->sent_at.boot_ms;
+		link->contact.asked_leader_at = request->sent_at.boot_ms;
+		if (link->contact.unled_at == 0)
+			link->contact.unled_at = request->sent_at.boot_ms;
 	}
 	if (dates_proofs(request->step))
-		link->asked_at = request->sent_at.boot_ms;
+		link->contact.asked_at = request->sent_at.boot_ms;
 	if (session->zh == NULL)
 		return ZINVALIDSTATE;
 	rc = library_steps[request->step].send(request);
@@ -376,18 +376,18 @@ library_note_answer(Request *request, int code)
 		reply->result = ZK_FAILED;
 	if ((code != ZOK && code > ZAPIERROR) || reply->result == ZK_SESSION_LOST)
 		return;					/* no server has said that */
-	link->nunanswered = link->ndemands = 0;
-	link->nrounds = 0;
+	link->pace.nunanswered = link->pace.ndemands = 0;
+	link->pace.nrounds = 0;
 	if (reply->result == ZK_NOT_EXECUTED)
 		return;					/* the leader may not have heard of it */
-	reply->proof = contact_date(&link->contact, request->sent_at, timeout);
+	reply->proof = contact_date(&link->contact.log, request->sent_at, timeout);
 	if (dates_proofs(request->step))
-		contact_note(&link->contact, request->sent_at, protocol_moment(),
+		contact_note(&link->contact.log, request->sent_at, protocol_moment(),
 					 timeout);
 	if (library_is_led(request->step))
 	{
-		link->led_at = protocol_now();
-		link->unled_at = 0;
+		link->contact.led_at = protocol_now();
+		link->contact.unled_at = 0;
 	}
 }
 

@@ -321,9 +321,9 @@ hear_library(void *context, int fd, const void *bytes, size_t length)
 
 	if (fd != link->fd)
 		return;
-	if (overheard->socket != link->socket)
+	if (overheard->socket != link->attempt.socket)
 	{
-		overheard->socket = link->socket;
+		overheard->socket = link->attempt.socket;
 		overheard->nmessages = 0;
 		overheard->nhead = overheard->left = 0;
 	}
@@ -749,7 +749,8 @@ static bool
 send_request(Session *session)
 {
 	const SessionTicket *ticket = &session->status.ticket;
-	uint64_t	seen = session->move->is_blind ? 0 : (uint64_t) session->seen_zxid;
+	int64_t		zxid = session->move->is_blind ? 0 : session->seen_zxid;
+	uint64_t	seen = (uint64_t) zxid;
 	uint64_t	id = (uint64_t) ticket->session_id;
 	const uint32_t words[] = {
 		htonl(REQUEST_SIZE), htonl(0),

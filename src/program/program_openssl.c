@@ -281,13 +281,15 @@ load_file(SSL_CTX *made, Setting file, const char *path,
 static const char *
 complaint_of_key(const struct stat *status)
 {
-	mode_t		others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
-		S_IRWXG | S_IRWXO;
+	mode_t		others = S_IRWXG | S_IRWXO;
 
-	if (status->st_uid != geteuid() && status->st_uid != 0)
+	if (status->st_uid == 0)
+		others = S_IWGRP | S_IXGRP | S_IRWXO;
+	else if (status->st_uid != geteuid())
 		return "it must be owned by the database user or root";
-	return (status->st_mode & others) == 0 ? NULL :
-		"it has group or world access; it must have permissions u=rw (0600) or less if owned by the database user, or u=rw,g=r (0640) or less if owned by root";
+	if ((status->st_mode & others) == 0)
+		return NULL;
+	return "it has group or world access; it must have permissions u=rw (0600) or less if owned by the database user, or u=rw,g=r (0640) or less if owned by root";
 }
 
 /*
@@ -471,8 +473,10 @@ receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 	if (line->is_ready && !line->is_over)
 	{
 		ERR_clear_error();
-		length = is_peek ? SSL_peek(line->ssl, bytes, (int) size) :
-			SSL_read(line->ssl, bytes, (int) size);
+		if (is_peek)
+			length = SSL_peek(line->ssl, bytes, (int) size);
+		else
+			length = SSL_read(line->ssl, bytes, (int) size);
 		line->has_more = length > 0 && SSL_has_pending(line->ssl);
 		if (length > 0)
 		{
@@ -570,8 +574,13 @@ find_ready(const TlsLine *line, short events, short revents)
 	bool		can_read = line->is_ready && (line->has_more || revents != 0);
 	bool		can_write = line->nleaving < BUFFER_SIZE && !line->is_stuck;
 
-	return line->is_over ? events :
-		events & ((can_read ? POLLIN : 0) | (can_write ? POLLOUT : 0));
+	if (line->is_over)
+		return events;
+	if (!can_read)
+		events &= ~POLLIN;
+	if (!can_write)
+		events &= ~POLLOUT;
+	return events & (POLLIN | POLLOUT);
 }
 
 /* ---------------------------------------------------------------------

@@ -55,7 +55,7 @@ pulse_tick(Session *session, int64_t now)
 static bool
 has_pulse(const Session *session)
 {
-	return session->link.asked_leader_at != 0 && idle_is(session);
+	return session->link.contact.asked_leader_at != 0 && idle_is(session);
 }
 
 /* When the next heartbeat or pulse is due. */
@@ -65,8 +65,8 @@ next_heartbeat(const Session *session)
 	if (!session->link.is_up || session_is_ending(session))
 		return INT64_MAX;
 	if (has_pulse(session))
-		return session->link.asked_at +
+		return session->link.contact.asked_at +
 			contact_pulse_ms(session->status.session_timeout_ms);
-	return session->link.asked_leader_at +
+	return session->link.contact.asked_leader_at +
 		contact_heartbeat_ms(session->status.session_timeout_ms);
 }

@@ -24,7 +24,8 @@
 #define REPLY_MAX (FRAME_MAX - 64 * 1024)
 
 /* Which step may follow which; for assert() alone, as the next. */
-static const bool __attribute__((unused)) may_follow[REQUEST_LAST + 1][REQUEST_LAST + 1] = {
+#define NSTEPS (REQUEST_LAST + 1)
+static const bool __attribute__((unused)) may_follow[NSTEPS][NSTEPS] = {
 	[REQUEST_CREATE] = {
 		[REQUEST_HELD] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
 	},
@@ -43,7 +44,8 @@ static const bool __attribute__((unused)) may_follow[REQUEST_LAST + 1][REQUEST_L
 };
 
 /* Which state may follow which. */
-static const bool __attribute__((unused)) may_become[REQUEST_AWAITS_CONNECTION + 1][REQUEST_AWAITS_CONNECTION + 1] = {
+#define NSTATES (REQUEST_AWAITS_CONNECTION + 1)
+static const bool __attribute__((unused)) may_become[NSTATES][NSTATES] = {
 	[REQUEST_NEW] = {
 		[REQUEST_SENT] = true, [REQUEST_AWAITS_CONNECTION] = true
 	},

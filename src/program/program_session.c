@@ -59,6 +59,9 @@
 /* A look-up that takes longer is told to who waits for a connection. */
 #define SLOW_MS 100
 
+/* See note_disconnected(). */
+#define MARGIN_MIN_MS 200
+
 /* Nobody's address: see R13. */
 #define STAND_IN "255.255.255.255:1"
 
@@ -105,6 +108,7 @@ static void note_move(Session *session, ZkClientState state,
 					  ZkClientLoss loss);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
+static void note_end_of_link(Session *session, const char *line);
 static void say_why_it_ended(Session *session, const char *text);
 static void note_silence(Session *session);
 static bool has_demanded(const Link *link);
@@ -142,7 +146,7 @@ session_open(Session *session, const FrameTaken *opening)
 	}
 	session->names = names_begin(&list);
 	names_look_up(session->names);
-	session->link.look_up_at = protocol_now() + look_up_ms(session);
+	session->link.servers.look_up_at = protocol_now() + look_up_ms(session);
 	if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
 		lose(session, ZK_LOSS_TLS, why);
 	else
@@ -187,8 +191,8 @@ connect_session(Session *session)
 	if (addresses->complaint[0] != '\0')
 		session_set_error(session, "%s", addresses->complaint);
 	tls_expect(list, addresses->all, addresses->count);
-	session->link.naddresses = servers_write(addresses, open->first_server,
-											 text);
+	session->link.servers.naddresses =
+		servers_write(addresses, open->first_server, text);
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	zoo_deterministic_conn_order(1);	/* begins where we say */
 	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));
@@ -241,17 +245,17 @@ session_follow_names(Session *session, int64_t now)
 		return;
 	if (names_can_change(session->names))
 	{
-		if (now >= link->look_up_at)
+		if (now >= link->servers.look_up_at)
 		{
 			names_look_up(session->names);
-			if (link->nlook_ups < LOOK_UP_FACTOR_MAX - 1)
-				link->nlook_ups++;
-			link->look_up_at = now +
-				look_up_ms(session) * (1 + link->nlook_ups);
+			if (link->servers.nlook_ups < LOOK_UP_FACTOR_MAX - 1)
+				link->servers.nlook_ups++;
+			link->servers.look_up_at = now +
+				look_up_ms(session) * (1 + link->servers.nlook_ups);
 		}
-		program_wake_at(session, link->look_up_at);
+		program_wake_at(session, link->servers.look_up_at);
 	}
-	if (link->is_list_late && link->fd < 0 && session->zh != NULL)
+	if (link->servers.is_late && link->fd < 0 && session->zh != NULL)
 		give_list(session);
 
 	since = names_awaited_since(session->names);
@@ -274,11 +278,11 @@ session_names_ms(const Session *session, int64_t now)
 	const Link *link = &session->link;
 	int			state = zoo_state(session->zh);
 
-	if (link->is_up || now >= link->names_until ||
+	if (link->is_up || now >= link->servers.names_until ||
 		state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE ||
 		names_awaited_since(session->names) == INT64_MAX)
 		return 0;
-	return link->names_until - now;
+	return link->servers.names_until - now;
 }
 
 static int64_t
@@ -295,7 +299,7 @@ session_take_names(Session *session, int64_t now)
 {
 	if (!names_take(session->names))
 		return;
-	session->link.is_list_late = true;
+	session->link.servers.is_late = true;
 	if (session_is_opening(session))
 		connect_session(session);
 	else if (!session->link.is_up && session->link.fd >= 0)
@@ -315,7 +319,7 @@ give_list(Session *session)
 	char		text[SERVERS_TEXT_SIZE];
 	int			count;
 
-	link->is_list_late = false;
+	link->servers.is_late = false;
 	if (!names_collect(session->names, &now))
 		return;					/* not yet: those of before */
 	tls_expect(list, now.all, now.count);
@@ -325,7 +329,7 @@ give_list(Session *session)
 	if (zoo_set_servers(session->zh, STAND_IN) != ZOK ||
 		zoo_set_servers(session->zh, text) != ZOK)
 	{
-		link->is_list_late = true;	/* without memory; try again */
+		link->servers.is_late = true;	/* without memory; try again */
 		return;
 	}
 	session->addresses = now;
@@ -333,9 +337,9 @@ give_list(Session *session)
 	/* what was said of the others is no reason any more */
 	if (!session->status.was_connected)
 		session_set_error(session, "%s", now.complaint);
-	link->naddresses = count;
-	link->pause_until = 0;
-	link->is_list_fresh = true;
+	link->servers.naddresses = count;
+	link->pace.pause_until = 0;
+	link->servers.is_fresh = true;
 }
 
 /*
@@ -346,19 +350,19 @@ static void
 bound_again(Session *session, int64_t now)
 {
 	Link	   *link = &session->link;
-	int64_t		until = link->attempt_until;
+	int64_t		until = link->attempt.until;
 	ServerAddresses later;
 
-	if (link->is_cut ||
+	if (link->attempt.cut == LINK_CUT_FOR_SILENCE ||
 		!names_collect(session->names, &later) ||
 		servers_are_same(&later, &session->addresses))
 		return;
-	link->naddresses = later.count | 1;
+	link->servers.naddresses = later.count | 1;
 	session_bound_attempt(session, now);
 	if (!servers_contain(&later, zoo_get_current_server(session->zh)))
-		link->attempt_until = now;
-	else if (link->attempt_until > until)
-		link->attempt_until = until;
+		link->attempt.until = now;
+	else if (link->attempt.until > until)
+		link->attempt.until = until;
 }
 
 void
@@ -366,7 +370,7 @@ session_adopt(Session *session, Names *names)
 {
 	names_end(session->names);
 	session->names = names;
-	session->link.is_list_late = true;
+	session->link.servers.is_late = true;
 	if (session_is_opening(session))
 		connect_session(session);
 }
@@ -388,8 +392,9 @@ session_may_live(const Session *session)
 {
 	if (session->status.loss == ZK_LOSS_DEMAND)
 		return false;			/* no server takes a close */
-	if (session->zh == NULL ? !session_is_opening(session) :
-		is_unrecoverable(session->zh))
+	if (session->zh == NULL && !session_is_opening(session))
+		return false;
+	if (session->zh != NULL && is_unrecoverable(session->zh))
 		return false;
 	return session->status.was_connected ||
 		session->status.ticket.session_id != 0;
@@ -457,23 +462,25 @@ note_connected(Session *session, int state)
 
 	session->link.is_up = true;
 	session->link.number++;
-	session->link.nattempts = session->link.nlook_ups = 0;
-	session->link.silent[0] = '\0';
+	session->link.attempt.number = session->link.servers.nlook_ups = 0;
+	session->link.end.silent[0] = '\0';
 	session->link.up_since = now;
 
 	/*
 	 * If nothing was answered over the connection before, this one is asked
 	 * at once, for else it might have had no time to answer.
 	 */
-	if (session->link.nunanswered++ == 0)
-		session->link.unanswered_at = now;
+	if (session->link.pace.nunanswered++ == 0)
+		session->link.pace.unanswered_at = now;
 	session->traffic.pending_since = session->traffic.retry_at = now;
-	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
-	session->link.asked_at = session->link.led_at = now;
-	session->link.unled_at = 0;
-	contact_begin(&session->link.contact, session->link.attempt_at);
+	session->link.contact.asked_leader_at = now;
+	if (session->link.pace.nunanswered > 1)
+		session->link.contact.asked_leader_at = 0;
+	session->link.contact.asked_at = session->link.contact.led_at = now;
+	session->link.contact.unled_at = 0;
+	contact_begin(&session->link.contact.log, session->link.attempt.begun);
 	session->link.suspended_ms = suspended_ms();
-	session->link.contact_at = 0;
+	session->link.end.contact_at = 0;
 	if (session->status.state == ZK_CLIENT_LOST)
 		return;					/* nobody relies on it any more: it is closed */
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
@@ -521,8 +528,8 @@ is_unanswered(const Session *session, int64_t now)
 
 	if (!session->link.is_up)
 		return false;
-	return (session->link.nunanswered > UNANSWERED_MAX &&
-			now - session->link.unanswered_at >= timeout) ||
+	return (session->link.pace.nunanswered > UNANSWERED_MAX &&
+			now - session->link.pace.unanswered_at >= timeout) ||
 		(session->traffic.npending > 0 &&
 		 now - session->traffic.pending_since >= timeout);
 }
@@ -531,7 +538,7 @@ is_unanswered(const Session *session, int64_t now)
 static bool
 has_demanded(const Link *link)
 {
-	return link->ndemands > 0 && link->demanded_over == link->number;
+	return link->pace.ndemands > 0 && link->pace.demanded_over == link->number;
 }
 
 /*
@@ -550,12 +557,12 @@ session_note_end(Session *session, int code)
 	session_set_error(session, "Server \"%s\" has said: %s",
 					  server != NULL ? server : "", code_words(code));
 	if (code_loss(code) != ZK_LOSS_DEMAND ||
-		++link->ndemands >= link->naddresses)
+		++link->pace.ndemands >= link->servers.naddresses)
 	{
 		session_end(session, code_loss(code));
 		return;
 	}
-	link->demanded_over = link->number;
+	link->pace.demanded_over = link->number;
 	shutdown(tls_socket(link->fd, &received_at), SHUT_RDWR);
 }
 
@@ -576,9 +583,10 @@ session_lose(Session *session, ZkClientLoss loss)
 static int64_t
 lost_deadline(const Session *session)
 {
-	return session->early_deadline < session->lost_deadline &&
-		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED ?
-		session->early_deadline : session->lost_deadline;
+	if (session->early_deadline < session->lost_deadline &&
+		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED)
+		return session->early_deadline;
+	return session->lost_deadline;
 }
 
 /*
@@ -586,7 +594,7 @@ lost_deadline(const Session *session)
  * it one session timeout (T) after it last heard of us.  We know when we last
  * heard of the ensemble; if not, the library gives a silent connection up
  * after 2/3 T, and one that was reset had its last heartbeat at most T/3
- * ago.  A fiftieth of T, at least 200 ms, goes to clocks and to what a
+ * ago.  A fiftieth of T, MARGIN_MIN_MS at least, goes to clocks and to what a
  * statement needs to end.  It is no more: an ensemble that lost its leader may
  * be back only after syncLimit ticks, two thirds of T by default.
  *
@@ -595,24 +603,30 @@ lost_deadline(const Session *session)
 static void
 note_disconnected(Session *session)
 {
+	Link	   *link = &session->link;
 	int64_t		now = protocol_now();
-	int64_t		contact_at = session->link.contact_at;
+	int64_t		contact_at = link->end.contact_at;
 	int			timeout = session->status.session_timeout_ms;
+	int			margin_ms = timeout / 50;
 
-	if (session->link.is_up)
+	if (link->is_up)
 	{
-		session->link.look_up_at = now;
-		session->link.names_until = now + look_up_ms(session);
+		link->servers.look_up_at = now;
+		link->servers.names_until = now + look_up_ms(session);
 	}
-	session->link.is_up = false;
+	link->is_up = false;
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
-	if (contact_at == 0)
-		contact_at = now - (session->link.was_silent ?
-							timeout * 2 / 3 : timeout / 3);
-	session->status.suspended_at = session->link.was_silent ? contact_at : now;
-	session->early_deadline = contact_at + timeout -
-		(timeout / 50 > 200 ? timeout / 50 : 200);
+	if (contact_at == 0 && link->end.was_silent)
+		contact_at = now - timeout * 2 / 3;
+	else if (contact_at == 0)
+		contact_at = now - timeout / 3;
+	if (margin_ms < MARGIN_MIN_MS)
+		margin_ms = MARGIN_MIN_MS;
+	session->status.suspended_at = now;
+	if (link->end.was_silent)
+		session->status.suspended_at = contact_at;
+	session->early_deadline = contact_at + timeout - margin_ms;
 	session->lost_deadline = now + timeout;
 	session->lost_deadline = lost_deadline(session);
 	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
@@ -792,28 +806,40 @@ log_line(const char *message)
 	Session    *session = logging_session;
 	const char *text = strstr(message, "ZOO_ERROR@");
 
-	text = text != NULL ? strstr(text, ": ") : NULL;
-	text = text != NULL ? text + 2 : message;
-	if (strstr(text, " zk retcode=") == NULL)
-		session_set_error(session, "%.*s", (int) strcspn(text, "\r\n"), text);
+	if (text != NULL)
+		text = strstr(text, ": ");
+	if (text != NULL)
+		text += 2;
 	else
-	{
-		const char *error = tls_error(session->link.fd);
-		bool		is_told = session->link.is_cut ||
-			has_demanded(&session->link);
+		text = message;
+	if (strstr(text, " zk retcode=") != NULL)
+		note_end_of_link(session, text);
+	else
+		session_set_error(session, "%.*s", (int) strcspn(text, "\r\n"), text);
+}
 
-		if (!is_told && error[0] != '\0')
+/* That line says that the connection, or an attempt, has ended. */
+static void
+note_end_of_link(Session *session, const char *line)
+{
+	Link	   *link = &session->link;
+	LinkCut		cut = link->attempt.cut;
+	const char *error = tls_error(link->fd);
+
+	if (cut == LINK_CUT_FOR_OTHERS)
+		session_set_error(session, "It was left for the servers that are set now");
+	else if (cut == LINK_NOT_CUT && !has_demanded(link))
+	{
+		if (error[0] != '\0')
 			session_set_error(session, "%s", error);
-		else if (!is_told)
-			say_why_it_ended(session, strchr(text, '(') + 1);
-		if (session->link.is_left)
-			session_set_error(session, "It was left for the servers that are set now");
-		session->link.was_silent = strstr(text, "retcode=-7") != NULL ||
-			(session->link.is_cut && session->link.is_up);
-		note_silence(session);
-		session->link.contact_at = last_contact(session);
-		session->link.fd = -1;
+		else
+			say_why_it_ended(session, strchr(line, '(') + 1);
 	}
+	link->end.was_silent = strstr(line, "retcode=-7") != NULL ||
+		(cut == LINK_CUT_FOR_SILENCE && link->is_up);
+	note_silence(session);
+	link->end.contact_at = last_contact(session);
+	link->fd = -1;
 }
 
 /*
@@ -844,21 +870,25 @@ void
 session_bound_attempt(Session *session, int64_t now)
 {
 	Link	   *link = &session->link;
-	int			naddresses = link->naddresses;
+	LinkAttempt *attempt = &link->attempt;
+	int			naddresses = link->servers.naddresses;
 	int64_t		least_ms = session->status.session_timeout_ms / 5;
 	int64_t		left_ms = session->early_deadline - now;
 	int64_t		bound_ms = (int64_t) ATTEMPT_MS *
-		(1 + link->nattempts++ / naddresses);
+		(1 + attempt->number++ / naddresses);
 
+	if (left_ms < least_ms)
+		left_ms = least_ms;
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
-		bound_ms = (left_ms > least_ms ? left_ms : least_ms) /
-			(2 * naddresses);
+		bound_ms = left_ms / (2 * naddresses);
 	else if (naddresses == 1)
 		bound_ms = INT32_MAX;
-	link->is_cut = link->is_left = false;
-	link->is_hurried = naddresses > 1 &&
-		strcmp(zoo_get_current_server(session->zh), link->silent) == 0;
-	link->attempt_until = now + (link->is_hurried ? bound_ms / 4 : bound_ms);
+	attempt->cut = LINK_NOT_CUT;
+	attempt->is_hurried = naddresses > 1 &&
+		strcmp(zoo_get_current_server(session->zh), link->end.silent) == 0;
+	if (attempt->is_hurried)
+		bound_ms /= 4;
+	attempt->until = now + bound_ms;
 }
 
 void
@@ -866,10 +896,11 @@ session_leave(Session *session)
 {
 	int64_t		received_at;
 
-	session->link.pause_until = 0;
+	session->link.pace.pause_until = 0;
 	if (session->link.fd < 0)
 		return;
-	session->link.is_left = true;
+	if (session->link.attempt.cut == LINK_NOT_CUT)
+		session->link.attempt.cut = LINK_CUT_FOR_OTHERS;
 	shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
 }
 
@@ -903,13 +934,13 @@ session_cut_at(const Session *session)
 	const Link *link = &session->link;
 
 	if (!link->is_up)
-		return link->attempt_until;
-	if (link->unled_at == 0 || link->naddresses == 1 ||
+		return link->attempt.until;
+	if (link->contact.unled_at == 0 || link->servers.naddresses == 1 ||
 		session_is_ending(session) ||
-		link->unled_at - link->led_at <=
+		link->contact.unled_at - link->contact.led_at <=
 		session->status.session_timeout_ms / 2)
 		return INT64_MAX;
-	return link->unled_at + ATTEMPT_MS;
+	return link->contact.unled_at + ATTEMPT_MS;
 }
 
 /*
@@ -921,16 +952,18 @@ note_silence(Session *session)
 {
 	Link	   *link = &session->link;
 	const char *server = zoo_get_current_server(session->zh);
-	int64_t		asked_at = link->is_up ? link->unled_at :
-		link->attempt_at.boot_ms;
+	bool		is_cut = link->attempt.cut == LINK_CUT_FOR_SILENCE;
+	int64_t		asked_at = link->attempt.begun.boot_ms;
 
-	if (link->is_cut && (link->is_up || !link->is_hurried))
+	if (link->is_up)
+		asked_at = link->contact.unled_at;
+	if (is_cut && (link->is_up || !link->attempt.is_hurried))
 		session_set_error(session, "Server \"%s\" did not answer within %d ms",
 						  server, (int) (session_cut_at(session) - asked_at));
-	if (link->is_cut || link->was_silent)
-		snprintf(link->silent, sizeof(link->silent), "%s", server);
-	else if (strcmp(server, link->silent) == 0)
-		link->silent[0] = '\0';
+	if (is_cut || link->end.was_silent)
+		snprintf(link->end.silent, sizeof(link->end.silent), "%s", server);
+	else if (strcmp(server, link->end.silent) == 0)
+		link->end.silent[0] = '\0';
 }
 
 /* How long the machine has been suspended since it was booted. */

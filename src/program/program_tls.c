@@ -253,8 +253,10 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 	{
 		TlsLine    *line = line_of(polled[i].fd);
 
-		polled[i].revents = line == NULL ? real[i].revents :
-			tls.module->after_poll(line, polled[i].events, real[i].revents);
+		polled[i].revents = real[i].revents;
+		if (line != NULL)
+			polled[i].revents = tls.module->after_poll(line, polled[i].events,
+													   real[i].revents);
 		nready += polled[i].revents != 0;
 	}
 	return nready;

@@ -149,11 +149,11 @@ test_proved(void)
 	is_int(4711, word_at(24), "the id of the session");
 	is_int(16, word_at(28), "the length");
 	ok(memcmp(asked + 32, "0123456789abcde", 16) == 0, "and its password");
-	ok(!session->link.is_left && uses("127.0.0.1:1"), "nothing has changed until it answers");
+	ok(session->link.attempt.cut == LINK_NOT_CUT && uses("127.0.0.1:1"), "nothing has changed until it answers");
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "when it knows the session the backend is told");
 	ok(uses(ours), "the servers are used");
-	ok(session->link.is_left, "the connection is cut");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "the connection is cut");
 	is_int(0, recv(connection, asked, 1, MSG_DONTWAIT), "the one that has proved it is closed, without a word");
 }
 
@@ -188,11 +188,11 @@ test_under_way(void)
 	ok(is_asked(), "asked");
 	session->traffic.npending = 1;
 	grant(TIMEOUT_MS, 4711);
-	ok(uses(ours) && !session->link.is_left, "the connection is left to a request");
+	ok(uses(ours) && session->link.attempt.cut == LINK_NOT_CUT, "the connection is left to a request");
 	turn(999);
-	ok(!session->link.is_left, "for a second");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "for a second");
 	turn(1);
-	ok(session->link.is_left, "and no longer");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "and no longer");
 	session->traffic.npending = 0;
 }
 
@@ -205,7 +205,7 @@ test_unknown(void)
 	ok(is_asked(), "asked");
 	grant(0, 0);
 	is_int(ZK_MOVE_UNKNOWN, told(), "it does not know the session");
-	ok(uses("127.0.0.1:1") && !session->link.is_left, "all stays as it was");
+	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "all stays as it was");
 	is_int(ZK_CLIENT_CONNECTED, session->status.state, "and connected");
 	give(ours, NULL);
 	turn(DELAY_MS);
@@ -235,7 +235,7 @@ test_no_answer(void)
 	ok(is_asked(), "and again");
 	turn(10000);
 	is_int(ZK_MOVE_SILENT, told(), "a third time in vain is told");
-	ok(uses("127.0.0.1:1") && !session->link.is_left, "all stays as it was");
+	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "all stays as it was");
 	turn(60000);
 	ok(is_asked(), "and it is asked again");
 	grant(TIMEOUT_MS, 4711);
@@ -262,7 +262,7 @@ test_overheard(void)
 {
 	begin();
 	session->link.fd = 40;
-	session->link.socket = 1;
+	session->link.attempt.socket = 1;
 	hear(40, 0x700000000, 36, 40);
 	is_int(0, session->seen_zxid, "the answer to the request to connect tells of no change");
 	hear(40, 0x100000005, 16, 20);
@@ -278,7 +278,7 @@ test_overheard(void)
 	hear(41, 0x100000009, 16, 20);
 	is_int(0x100000007, session->seen_zxid, "but not by another connection");
 	around.overhear(session, 40, "\0\0", 2);
-	session->link.socket = 2;
+	session->link.attempt.socket = 2;
 	hear(40, 0x700000000, 36, 40);
 	hear(40, 0x100000008, 16, 20);
 	is_int(0x100000008, session->seen_zxid, "and by the next one of the library's");
@@ -330,7 +330,7 @@ test_tls(void)
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "it knows the session");
 	is_int(1, around.ntls_ended, "and has TLS from now on");
-	ok(session->link.is_left, "over another connection");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "over another connection");
 
 	begin();
 	give(THREE, "files");
@@ -344,14 +344,14 @@ test_tls(void)
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "it has that");
 	strcpy(session->server, ours);
-	session->link.is_left = false;
+	session->link.attempt.cut = LINK_NOT_CUT;
 	give(ours, "other files");
 	turn(DELAY_MS);
 	is_int(-1, told(), "nor are other files taken from a server that is connected");
 	ok(is_asked(), "without a question");
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "when it has answered they are");
-	ok(session->link.is_left, "over another connection");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "over another connection");
 }
 
 static void
@@ -361,7 +361,7 @@ test_without_proof(void)
 	give("127.0.0.1:9,127.0.0.1:1", NULL);
 	turn(DELAY_MS);
 	is_int(ZK_MOVE_DONE, told(), "a list with the server that is connected");
-	ok(uses("127.0.0.1:9") && !session->link.is_left, "is used, and the connection stays");
+	ok(uses("127.0.0.1:9") && session->link.attempt.cut == LINK_NOT_CUT, "is used, and the connection stays");
 
 	begin();
 	disconnect_now(ZCONNECTIONLOSS);

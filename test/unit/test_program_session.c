@@ -41,7 +41,7 @@ test_opening(void)
 	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "opened");
 	is_str("127.0.0.1:2,127.0.0.1:3,127.0.0.1:4,127.0.0.1:1,127.0.0.1:1", library.hosts,
 		   "the servers, from the one that is to be the first");
-	is_int(5, session->link.naddresses, "and how many they are");
+	is_int(5, session->link.servers.naddresses, "and how many they are");
 	is_int(TIMEOUT_MS, library.asked_ms, "the session timeout that is asked for");
 	ok(!library.has_id, "a new session");
 	is_int(-1, library.delay_ms, "the library resolves nothing");
@@ -174,7 +174,7 @@ test_first_address(void)
 	take_names();
 	session_follow_names(session, boot_ms);
 	is_str("127.0.0.1:3,192.0.2.9:2,192.0.2.9:2", library.hosts, "then there are more");
-	is_int(3, session->link.naddresses, "which is known");
+	is_int(3, session->link.servers.naddresses, "which is known");
 	is_int(0, count_frames(FRAME_STATUS) > 1, "the backend is not bothered");
 	boot_ms += 99;
 	session_follow_names(session, boot_ms);
@@ -235,10 +235,10 @@ test_names_without_room(void)
 	take_names();
 	library.has_no_list = true;
 	session_follow_names(session, boot_ms);
-	is_int(1, session->link.naddresses, "a list that the library does not take");
+	is_int(1, session->link.servers.naddresses, "a list that the library does not take");
 	library.has_no_list = false;
 	session_follow_names(session, boot_ms);
-	is_int(3, session->link.naddresses, "it gets again");
+	is_int(3, session->link.servers.naddresses, "it gets again");
 	names_end(session->names);
 }
 
@@ -353,42 +353,42 @@ test_other_servers(void)
 	adopt("127.0.0.1:4,127.0.0.1:5,127.0.0.1:6");
 	session_follow_names(session, boot_ms);
 	is_int(0, library.nset, "not while there is a connection");
-	session->link.pause_until = boot_ms + 5000;
+	session->link.pace.pause_until = boot_ms + 5000;
 	disconnect_now(ZCONNECTIONLOSS);
 	session_follow_names(session, boot_ms);
 	is_int(2, library.nset, "but then");
 	is_str("255.255.255.255:1", library.stand_in, "by way of nobody's address");
 	is_str("127.0.0.1:5,127.0.0.1:6,127.0.0.1:4", library.hosts, "another one is the first by chance");
-	is_int(0, session->link.pause_until, "without a pause");
+	is_int(0, session->link.pace.pause_until, "without a pause");
 	library.interest_ms = 250;
 	connection_prepare(session, boot_ms, &(struct pollfd) {0});
-	is_int(boot_ms, session->link.pause_until, "nor with the one that was due");
+	is_int(boot_ms, session->link.pace.pause_until, "nor with the one that was due");
 	connection_prepare(session, boot_ms, &(struct pollfd) {0});
-	ok(session->link.pause_until > boot_ms, "the next is one");
+	ok(session->link.pace.pause_until > boot_ms, "the next is one");
 	adopt("127.0.0.1:6,127.0.0.1:5,127.0.0.1:4");
 	session_follow_names(session, boot_ms);
 	is_int(2, library.nset, "the same servers in another order are no news");
 	adopt("127.0.0.1:4,127.0.0.1:5");
 	session_follow_names(session, boot_ms);
 	is_int(4, library.nset, "fewer are");
-	is_int(3, session->link.naddresses, "an odd number of attempts");
+	is_int(3, session->link.servers.naddresses, "an odd number of attempts");
 	names_end(session->names);
 
 	/* an attempt is under way */
 	open_by_names("quick.test:1,127.0.0.1:1", "127.0.0.1");
 	library.server = "127.0.0.1:1";
 	library.fd = session->link.fd = 77;
-	session->link.attempt_until = boot_ms + 100000;
+	session->link.attempt.until = boot_ms + 100000;
 	take_names();
-	is_int(boot_ms + 100000, session->link.attempt_until, "at the same addresses nothing is cut short");
+	is_int(boot_ms + 100000, session->link.attempt.until, "at the same addresses nothing is cut short");
 	around.found = "192.0.2.9";
 	names_look_up(session->names);
 	take_names();
-	is_int(boot_ms + 3000, session->link.attempt_until, "beside another one an attempt has its part");
+	is_int(boot_ms + 3000, session->link.attempt.until, "beside another one an attempt has its part");
 	adopt("quick.test:1");
 	names_look_up(session->names);
 	take_names();
-	is_int(boot_ms, session->link.attempt_until, "and none at who is not in the list");
+	is_int(boot_ms, session->link.attempt.until, "and none at who is not in the list");
 	is_int(0, library.nset, "which has to wait for that");
 	names_end(session->names);
 }
@@ -401,27 +401,27 @@ test_connection(void)
 	FrameTaken	frame;
 
 	open_session(THREE);
-	session->link.attempt_at = (Moment) {999900, 77};
-	session->link.nrounds = 3;
-	session->link.nattempts = 4;
-	session->link.contact_at = 5;
-	strcpy(session->link.silent, "127.0.0.1:3");
+	session->link.attempt.begun = (Moment) {999900, 77};
+	session->link.pace.nrounds = 3;
+	session->link.attempt.number = 4;
+	session->link.end.contact_at = 5;
+	strcpy(session->link.end.silent, "127.0.0.1:3");
 	session_set_error(session, "an error");
 	asleep_ms = 50;
 	connect_now();
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "connected");
 	ok(session->link.is_up, "it is up");
 	is_int(boot_ms, session->link.up_since, "since now");
-	is_int(3, session->link.nrounds, "rounds go on until there is an answer");
-	is_int(0, session->link.nattempts, "so do attempts");
-	is_int(0, session->link.contact_at, "the last contact is none of this connection");
-	is_str("", session->link.silent, "no server is silent");
+	is_int(3, session->link.pace.nrounds, "rounds go on until there is an answer");
+	is_int(0, session->link.attempt.number, "so do attempts");
+	is_int(0, session->link.end.contact_at, "the last contact is none of this connection");
+	is_str("", session->link.end.silent, "no server is silent");
 	is_int(50, session->link.suspended_ms, "the machine was suspended before");
-	is_int(boot_ms, session->link.asked_leader_at, "the first heartbeat is not due at once");
-	is_int(999900, session->link.contact.begun.boot_ms, "proofs are no older than the attempt");
-	is_int(77, session->link.contact.begun.wall_ms, "by both clocks");
-	is_int(1, session->link.nunanswered, "nothing was answered yet");
-	is_int(boot_ms, session->link.unanswered_at, "since now");
+	is_int(boot_ms, session->link.contact.asked_leader_at, "the first heartbeat is not due at once");
+	is_int(999900, session->link.contact.log.begun.boot_ms, "proofs are no older than the attempt");
+	is_int(77, session->link.contact.log.begun.wall_ms, "by both clocks");
+	is_int(1, session->link.pace.nunanswered, "nothing was answered yet");
+	is_int(boot_ms, session->link.pace.unanswered_at, "since now");
 	is_int(4711, session->status.ticket.session_id, "its number");
 	ok(memcmp(session->status.ticket.password, "0123456789abcde", 16) == 0, "and password");
 	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "the timeout that was granted");
@@ -449,9 +449,9 @@ test_connection(void)
 	session->traffic.pending_since = 1;
 	around.stale = "Old files";
 	connect_now();
-	is_int(2, session->link.nunanswered, "nor over the one before");
-	is_int(1000000, session->link.unanswered_at, "since the first of them");
-	is_int(0, session->link.asked_leader_at, "so the leader is asked at once");
+	is_int(2, session->link.pace.nunanswered, "nor over the one before");
+	is_int(1000000, session->link.pace.unanswered_at, "since the first of them");
+	is_int(0, session->link.contact.asked_leader_at, "so the leader is asked at once");
 	is_int(boot_ms, session->traffic.pending_since, "what is repeated has the time of a new one");
 	is_int(boot_ms, session->traffic.retry_at, "and what may come late is looked for");
 	is_int(1004000, session->standstill.next_check_at, "the backend is not left alone for longer");
@@ -707,17 +707,17 @@ test_contact(void)
 		if (cases[i].tls_ms >= 0)
 			around.received_at = boot_ms - cases[i].tls_ms;
 		log_end(-4, "x");
-		is_int(cases[i].expected, boot_ms - session->link.contact_at, "the last contact: %s", cases[i].what);
+		is_int(cases[i].expected, boot_ms - session->link.end.contact_at, "the last contact: %s", cases[i].what);
 	}
 
 	open_session(THREE);
 	session->link.fd = 77;
 	log_end(-4, "x");
-	is_int(0, session->link.contact_at, "an attempt that failed has none");
+	is_int(0, session->link.end.contact_at, "an attempt that failed has none");
 	open_and_connect(THREE);
 	session->link.fd = -1;
 	log_end(-4, "x");
-	is_int(0, session->link.contact_at, "nor has one without a socket");
+	is_int(0, session->link.end.contact_at, "nor has one without a socket");
 }
 
 /* ---- attempts, and servers that are silent ---- */
@@ -767,14 +767,14 @@ test_attempts(void)
 			session->early_deadline = boot_ms + cases[i].left_ms;
 			session->lost_deadline = boot_ms + 77777;
 		}
-		link->nattempts = cases[i].nattempts;
-		link->is_cut = true;
-		strcpy(link->silent, cases[i].silent);
+		link->attempt.number = cases[i].nattempts;
+		link->attempt.cut = LINK_CUT_FOR_SILENCE;
+		strcpy(link->end.silent, cases[i].silent);
 		session_bound_attempt(session, boot_ms);
-		is_int(cases[i].expected, link->attempt_until - boot_ms, "%s", cases[i].what);
-		is_int(cases[i].nattempts + 1, link->nattempts, "%s: it counts", cases[i].what);
-		ok(!link->is_cut, "%s: it is not given up yet", cases[i].what);
-		ok(link->is_hurried == (strcmp(cases[i].silent, "127.0.0.1:1") == 0 && link->naddresses > 1),
+		is_int(cases[i].expected, link->attempt.until - boot_ms, "%s", cases[i].what);
+		is_int(cases[i].nattempts + 1, link->attempt.number, "%s: it counts", cases[i].what);
+		ok(link->attempt.cut == LINK_NOT_CUT, "%s: it is not given up yet", cases[i].what);
+		ok(link->attempt.is_hurried == (strcmp(cases[i].silent, "127.0.0.1:1") == 0 && link->servers.naddresses > 1),
 		   "%s: is it hurried?", cases[i].what);
 	}
 }
@@ -787,38 +787,38 @@ test_silence(void)
 
 	open_session(THREE);
 	link = &session->link;
-	link->attempt_at.boot_ms = boot_ms;
+	link->attempt.begun.boot_ms = boot_ms;
 	session_bound_attempt(session, boot_ms);
 	log_end(-7, "Connection timed out");
-	is_str("127.0.0.1:1", link->silent, "a server that did not answer");
-	ok(link->was_silent, "the attempt ended for that");
+	is_str("127.0.0.1:1", link->end.silent, "a server that did not answer");
+	ok(link->end.was_silent, "the attempt ended for that");
 	is_str("Server \"127.0.0.1:1\" cannot be reached: Connection timed out", session->last_error, "what is said");
 
 	library.server = "127.0.0.1:2";
 	session_bound_attempt(session, boot_ms);
 	log_end(-4, "Connection refused");
-	ok(!link->was_silent, "the next one answers");
-	is_str("127.0.0.1:1", link->silent, "the other one stays the silent one");
+	ok(!link->end.was_silent, "the next one answers");
+	is_str("127.0.0.1:1", link->end.silent, "the other one stays the silent one");
 	is_str("Server \"127.0.0.1:2\" cannot be reached: Connection refused", session->last_error, "what is said");
 
-	link->attempt_at.boot_ms = boot_ms;
+	link->attempt.begun.boot_ms = boot_ms;
 	session_bound_attempt(session, boot_ms);
-	link->is_cut = true;
+	link->attempt.cut = LINK_CUT_FOR_SILENCE;
 	log_end(-4, "Broken pipe");
-	is_str("127.0.0.1:2", link->silent, "an attempt that was given up");
-	ok(!link->was_silent, "the library has not waited");
+	is_str("127.0.0.1:2", link->end.silent, "an attempt that was given up");
+	ok(!link->end.was_silent, "the library has not waited");
 	is_str("Server \"127.0.0.1:2\" did not answer within 3000 ms", session->last_error, "what is said");
 
 	session_bound_attempt(session, boot_ms);
-	link->is_cut = true;
+	link->attempt.cut = LINK_CUT_FOR_SILENCE;
 	session_set_error(session, "before");
 	log_end(-4, "Broken pipe");
 	is_str("before", session->last_error, "nothing new of one that had no time");
-	is_str("127.0.0.1:2", link->silent, "it is silent as before");
+	is_str("127.0.0.1:2", link->end.silent, "it is silent as before");
 
 	session_bound_attempt(session, boot_ms);
 	log_end(-4, "Connection refused");
-	is_str("", link->silent, "a server that answers is silent no more");
+	is_str("", link->end.silent, "a server that answers is silent no more");
 
 	for (int i = 0; i < 3; i++)
 	{
@@ -843,8 +843,8 @@ test_silence(void)
 	open_and_connect(THREE);
 	around.silent_ms = 8000;
 	disconnect_now(-7);
-	ok(session->link.was_silent, "a connection that was silent");
-	is_int(boot_ms - 8000, session->link.contact_at, "for so long");
+	ok(session->link.end.was_silent, "a connection that was silent");
+	is_int(boot_ms - 8000, session->link.end.contact_at, "for so long");
 	connect_now();
 	boot_ms += 9000;
 	around.silent_ms = 100;
@@ -882,8 +882,8 @@ test_unanswered(void)
 	{
 		open_and_connect(THREE);
 		session->link.is_up = cases[i].is_up;
-		session->link.nunanswered = cases[i].nunanswered;
-		session->link.unanswered_at = boot_ms - cases[i].unanswered_ms;
+		session->link.pace.nunanswered = cases[i].nunanswered;
+		session->link.pace.unanswered_at = boot_ms - cases[i].unanswered_ms;
 		session->traffic.npending = cases[i].npending;
 		session->traffic.pending_since = boot_ms - cases[i].pending_ms;
 		session->wake_at = INT64_MAX;
@@ -899,11 +899,11 @@ test_unanswered(void)
 
 	/* the connection that is one too many is noticed as it comes */
 	open_and_connect(THREE);
-	session->link.nunanswered = 3;
-	session->link.unanswered_at = boot_ms - TIMEOUT_MS + 1;
+	session->link.pace.nunanswered = 3;
+	session->link.pace.unanswered_at = boot_ms - TIMEOUT_MS + 1;
 	connect_now();
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a fourth connection, a millisecond early");
-	session->link.unanswered_at--;
+	session->link.pace.unanswered_at--;
 	connect_now();
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED, "and the next one");
 
@@ -1173,9 +1173,9 @@ test_pauses(void)
 			disconnect_now(-4);
 			session->early_deadline = boot_ms + cases[i].left_ms;
 		}
-		session->link.nrounds = cases[i].nrounds;
+		session->link.pace.nrounds = cases[i].nrounds;
 		is_int(cases[i].expected, pause_between_rounds(session, boot_ms, cases[i].library_ms), "%s", cases[i].what);
-		is_int(cases[i].nrounds + 1, session->link.nrounds, "%s: it counts", cases[i].what);
+		is_int(cases[i].nrounds + 1, session->link.pace.nrounds, "%s: it counts", cases[i].what);
 	}
 }
 
@@ -1187,7 +1187,7 @@ test_pauses_of_our_own(void)
 	int			ninterests;
 
 	open_and_connect(THREE);
-	session->link.naddresses = 3;
+	session->link.servers.naddresses = 3;
 	library.fd = -1;
 	library.interest_ms = 0;
 	for (int round = 0; round < 2; round++)
@@ -1209,7 +1209,7 @@ test_pauses_of_our_own(void)
 				is_int(round == 0 ? 200 : 400, connection_prepare(session, boot_ms, &polled), "the pause");
 				is_int(ninterests, library.ninterests, "for which the library is left alone");
 				ok(!is_pause_due(session), "there is one");
-				boot_ms = session->link.pause_until;
+				boot_ms = session->link.pace.pause_until;
 				is_int(0, connection_prepare(session, boot_ms, &polled), "it is that of the library's own, too");
 				is_int(ninterests + 1, library.ninterests, "which goes on");
 			}
@@ -1217,7 +1217,7 @@ test_pauses_of_our_own(void)
 
 	/* after an answer there is none */
 	connect_now();
-	session->link.nunanswered = 0;
+	session->link.pace.nunanswered = 0;
 	disconnect_now(-4);
 	library.state = 0;
 	ok(!is_pause_due(session), "the first attempt after a connection with answers is made at once");
@@ -1235,7 +1235,7 @@ test_library_times(void)
 	open_session(THREE);
 	library.interest_ms = 200;
 	is_int(200, connection_prepare(session, boot_ms, &polled), "a pause once all servers were tried");
-	is_int(boot_ms + 200, session->link.pause_until, "until then");
+	is_int(boot_ms + 200, session->link.pace.pause_until, "until then");
 	is_int(150, connection_prepare(session, boot_ms + 50, &polled), "the library is left alone");
 	is_int(1, library.ninterests, "and not asked");
 	is_int(400, connection_prepare(session, boot_ms + 200, &polled), "the next pause is longer");
@@ -1245,8 +1245,8 @@ test_library_times(void)
 	library.interest_rc = ZCONNECTIONLOSS;
 	library.interest_ms = 3;
 	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed at once");
-	is_int(boot_ms + 10, session->link.pause_until, "is followed by a short pause");
-	is_int(0, session->link.nrounds, "which is not one between rounds");
+	is_int(boot_ms + 10, session->link.pace.pause_until, "is followed by a short pause");
+	is_int(0, session->link.pace.nrounds, "which is not one between rounds");
 
 	/* an attempt, in time and too late */
 	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
@@ -1254,7 +1254,7 @@ test_library_times(void)
 	library.fd = pair[0];
 	library.interest_rc = ZCONNECTIONLOSS;
 	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed, and its socket is there");
-	is_int(boot_ms + 10, session->link.pause_until, "is followed by a pause, too");
+	is_int(boot_ms + 10, session->link.pace.pause_until, "is followed by a pause, too");
 	is_int(-1, polled.fd, "it is not polled");
 	fstat(pair[0], &socket);
 	open_session(THREE);
@@ -1262,19 +1262,19 @@ test_library_times(void)
 	library.interest_ms = 4000;
 	is_int(3000, connection_prepare(session, boot_ms, &polled), "an attempt may take so long");
 	is_int(pair[0], polled.fd, "it is polled");
-	is_int(boot_ms, session->link.attempt_at.boot_ms, "its beginning is noted");
-	is_int(boot_ms + wall_ahead, session->link.attempt_at.wall_ms, "by both clocks");
-	is_int(1, session->link.nattempts, "it counts");
+	is_int(boot_ms, session->link.attempt.begun.boot_ms, "its beginning is noted");
+	is_int(boot_ms + wall_ahead, session->link.attempt.begun.wall_ms, "by both clocks");
+	is_int(1, session->link.attempt.number, "it counts");
 	boot_ms += 2999;
 	is_int(1, connection_prepare(session, boot_ms, &polled), "a millisecond is left");
-	is_int(1, session->link.nattempts, "it is no other one");
-	ok(!session->link.is_cut, "nor given up");
+	is_int(1, session->link.attempt.number, "it is no other one");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "nor given up");
 	ok(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "the socket is open");
 	boot_ms += 1;
 	is_int(4000, connection_prepare(session, boot_ms, &polled), "its time is over");
-	ok(session->link.is_cut, "it is given up");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "it is given up");
 	is_int(0, recv(pair[1], &byte, 1, MSG_DONTWAIT), "and shut down");
-	is_int(1000000, session->link.attempt_at.boot_ms, "it began before");
+	is_int(1000000, session->link.attempt.begun.boot_ms, "it began before");
 	close(pair[0]);
 	close(pair[1]);
 
@@ -1285,8 +1285,8 @@ test_library_times(void)
 	library.interest_ms = 4000;
 	boot_ms += 99999;
 	is_int(4000, connection_prepare(session, boot_ms, &polled), "a connection that is up has no end");
-	ok(!session->link.is_cut, "it is not given up");
-	is_int(0, session->link.nattempts, "and no attempt");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "it is not given up");
+	is_int(0, session->link.attempt.number, "and no attempt");
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -1318,7 +1318,7 @@ test_first_question(void)
 		int64_t		asked_at;
 
 		open_and_connect(THREE);
-		session->link.naddresses = cases[i].naddresses;
+		session->link.servers.naddresses = cases[i].naddresses;
 		boot_ms += cases[i].idle_ms;
 		asked_at = boot_ms;
 		step_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
@@ -1342,15 +1342,15 @@ test_first_question(void)
 	boot_ms += 1;
 	is_int(1, write(pair[1], "", 1), "an answer comes");
 	is_int(0, connection_prepare(session, boot_ms, &polled), "which is to be read");
-	ok(!session->link.is_cut, "before anything is given up");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "before anything is given up");
 	is_int(1, read(pair[0], (char[1]) {0}, 1), "it is read");
 	is_int(4000, connection_prepare(session, boot_ms, &polled), "the time is over");
-	ok(session->link.is_cut, "the connection is given up");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "the connection is given up");
 	library.server = "127.0.0.1:1";
 	disconnect_now(-4);
 	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "the session goes on elsewhere");
-	ok(session->link.was_silent, "its server was silent");
-	is_str("127.0.0.1:1", session->link.silent, "and is not tried for long");
+	ok(session->link.end.was_silent, "its server was silent");
+	is_str("127.0.0.1:1", session->link.end.silent, "and is not tried for long");
 	is_str("Server \"127.0.0.1:1\" did not answer within 3000 ms", session->last_error, "what is said");
 	close(pair[0]);
 	close(pair[1]);

@@ -151,36 +151,36 @@ test_led(void)
 	start();
 	boot_ms += 500;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
-	is_int(1000000, session->link.asked_leader_at, "a read is no question to the leader");
+	is_int(1000000, session->link.contact.asked_leader_at, "a read is no question to the leader");
 	boot_ms += 100;
 	answer(last_call(), ZOK);
-	is_int(0, session->link.contact.count, "nor its answer one of the leader's");
-	is_int(0, session->link.nunanswered, "but it is an answer");
+	is_int(0, session->link.contact.log.count, "nor its answer one of the leader's");
+	is_int(0, session->link.pace.nunanswered, "but it is an answer");
 	is_reply(1, ZK_OK, "a read");
 	is_int(0, read_last.frame.u.reply.proof.boot_ms, "its date is that of the attempt to connect");
-	session->link.contact.begun = (Moment) {999000, 999000 + wall_ahead};
+	session->link.contact.log.begun = (Moment) {999000, 999000 + wall_ahead};
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 2, "/l");
-	is_int(boot_ms, session->link.asked_leader_at, "a write is one");
+	is_int(boot_ms, session->link.contact.asked_leader_at, "a write is one");
 	boot_ms += 100;
 	answer_with(last_call(), ZOK, "/l", NULL, NULL);
-	is_int(1, session->link.contact.count, "and its answer");
-	is_int(1000600, session->link.contact.sent[0].boot_ms, "when it was sent");
-	is_int(1000700, session->link.contact.answered[0].boot_ms, "and answered");
+	is_int(1, session->link.contact.log.count, "and its answer");
+	is_int(1000600, session->link.contact.log.sent[0].boot_ms, "when it was sent");
+	is_int(1000700, session->link.contact.log.answered[0].boot_ms, "and answered");
 	is_reply(2, ZK_OK, "a write");
 	is_int(1000600 - 4000, read_last.frame.u.reply.proof.boot_ms, "dates a proof");
 
 	/* what no server has said is no answer */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
-	session->link.nunanswered = 3;
+	session->link.pace.nunanswered = 3;
 	lose_connection(last_call(), 1);
-	is_int(3, session->link.nunanswered, "a connection that is lost is no answer");
-	is_int(0, session->link.contact.count, "nor proves anything");
+	is_int(3, session->link.pace.nunanswered, "a connection that is lost is no answer");
+	is_int(0, session->link.contact.log.count, "nor proves anything");
 	is_reply(1, ZK_UNKNOWN_OUTCOME, "a connection that is lost");
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 	answer(last_call(), ZNOTEMPTY);
-	is_int(0, session->link.nunanswered, "a refusal is an answer");
+	is_int(0, session->link.pace.nunanswered, "a refusal is an answer");
 	is_reply(1, ZK_FAILED, "a refusal");
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
@@ -704,7 +704,7 @@ test_repeated(void)
 		tick_requests(due - 1);
 		is_int(i + 1, count_calls("delete", NODE), "not earlier");
 		boot_ms = due;
-		session->link.asked_leader_at = boot_ms;
+		session->link.contact.asked_leader_at = boot_ms;
 		tick_requests(boot_ms);
 		is_int(i + 2, count_calls("delete", NODE), "and not later");
 		atomic_store(&session->page->is_in_use, 1);
@@ -719,7 +719,7 @@ test_repeated(void)
 	boot_ms = due;
 	while (boot_ms < 1000000 + 12000)
 		boot_ms += 1000;
-	session->link.asked_leader_at = boot_ms;
+	session->link.contact.asked_leader_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_of("delete"), ZNOTEMPTY);
 	is_int(ZK_LOSS_REFUSED, session->status.loss, "nothing is held: the session ends");
@@ -770,7 +770,7 @@ test_refused(void)
 			begin_wait(2, REQUEST_GET, OTHER);
 		atomic_store(&session->page->is_in_use, cases[i].is_in_use);
 		boot_ms += cases[i].after_ms;
-		session->link.asked_leader_at = boot_ms;
+		session->link.contact.asked_leader_at = boot_ms;
 		tick_requests(boot_ms);
 		answer(last_of(function), ZNOTEMPTY);
 		is_int(cases[i].is_lost ? ZK_LOSS_REFUSED : ZK_LOSS_NONE, session->status.loss, "%s", cases[i].what);
@@ -1305,7 +1305,7 @@ test_held_waits(void)
 			begin_wait(2, REQUEST_GET, cases[i].wait);
 		ok(step_is_queued(held) == cases[i].is_queued, "it waits for \"%s\"", cases[i].wait != NULL ? cases[i].wait : "");
 		boot_ms += 1000;
-		session->link.asked_leader_at = boot_ms;
+		session->link.contact.asked_leader_at = boot_ms;
 		ncalls = 0;
 		tick_requests(boot_ms);
 		is_int(cases[i].is_queued ? 0 : 1, count_calls("list", NODE), "is it looked at?");
@@ -1620,13 +1620,13 @@ test_idle(void)
 	boot_ms += 3000;
 	tick_requests(boot_ms);
 	is_call("get", "/", "a pulse, which our server answers");
-	is_int(connected_at, session->link.asked_leader_at, "the leader is not asked");
+	is_int(connected_at, session->link.contact.asked_leader_at, "the leader is not asked");
 	ok(idle_is(session), "a pulse is nothing to depend on");
 	boot_ms += 100;
 	answer(last_call(), ZOK);
-	is_int(1, session->link.contact.count, "its answer can date a proof");
-	is_int(1003000, session->link.contact.sent[0].boot_ms, "from when it was sent");
-	is_int(connected_at, session->link.led_at, "though it is not the leader's");
+	is_int(1, session->link.contact.log.count, "its answer can date a proof");
+	is_int(1003000, session->link.contact.log.sent[0].boot_ms, "from when it was sent");
+	is_int(connected_at, session->link.contact.led_at, "though it is not the leader's");
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms);
 	is_int(1, ncalls, "one was enough");
@@ -1639,7 +1639,7 @@ test_idle(void)
 	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat is due at once");
 	answer(last_call(), ZOK);
-	is_int(boot_ms, session->link.led_at, "which the leader answers");
+	is_int(boot_ms, session->link.contact.led_at, "which the leader answers");
 	atomic_store(&session->page->is_in_use, 0);
 	ok(idle_is(session), "they do no more");
 
@@ -1665,7 +1665,7 @@ test_idle(void)
 
 	/* a connection over which the leader is to be asked at once */
 	start();
-	session->link.asked_leader_at = 0;
+	session->link.contact.asked_leader_at = 0;
 	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat comes first where nothing was answered before");
 }
@@ -1677,7 +1677,7 @@ static void
 wait_for_retry(void)
 {
 	boot_ms += 2000;
-	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 }
 
@@ -1689,14 +1689,14 @@ test_put_off(void)
 
 	/* a read: after pauses that grow, and then told */
 	start();
-	session->link.nunanswered = session->link.nrounds = 3;
+	session->link.pace.nunanswered = session->link.pace.nrounds = 3;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer(last_call(), ZTHROTTLEDOP);
 	is_quiet("what is put off");
 	is_int(1, session->status.nput_off, "is counted");
-	is_int(0, session->link.nunanswered, "a server has answered");
-	is_int(0, session->link.nrounds, "so that rounds count anew");
-	is_int(0, session->link.contact.count, "which proves nothing");
+	is_int(0, session->link.pace.nunanswered, "a server has answered");
+	is_int(0, session->link.pace.nrounds, "so that rounds count anew");
+	is_int(0, session->link.contact.log.count, "which proves nothing");
 	is_int(0, session->traffic.npending, "nothing is outstanding");
 	is_int(boot_ms + 20, session->traffic.retry_at, "the first pause is short");
 	boot_ms += 20;
@@ -1707,13 +1707,13 @@ test_put_off(void)
 	for (int i = 0; i < 10; i++)
 	{
 		boot_ms = session->traffic.retry_at;
-		session->link.asked_leader_at = session->link.asked_at = boot_ms;
+		session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 		tick_requests(boot_ms);
 		answer(last_call(), ZTHROTTLEDOP);
 	}
 	is_int(800, session->traffic.retry_at - boot_ms, "up to the greatest one");
 	boot_ms += TIMEOUT_MS;
-	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_call(), ZTHROTTLEDOP);
 	is_reply(1, ZK_NOT_EXECUTED, "not executed for a session timeout");
@@ -1769,7 +1769,7 @@ test_put_off(void)
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	answer(last_call(), ZTHROTTLEDOP);
 	boot_ms += TIMEOUT_MS;
-	session->link.asked_leader_at = session->link.asked_at = boot_ms;
+	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_of("delete"), ZTHROTTLEDOP);
 	is_int(1, session->status.nrefused, "it is refused");
@@ -1839,37 +1839,37 @@ test_end_codes(void)
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
 		start();
-		session->link.naddresses = 1;
+		session->link.servers.naddresses = 1;
 		ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 		answer(last_call(), cases[i].code);
 		is_int(ZK_CLIENT_LOST, session->status.state, "code %d ends the session", cases[i].code);
 		is_int(cases[i].loss, session->status.loss, "for its reason");
-		is_int(0, session->link.contact.count, "and proves nothing");
+		is_int(0, session->link.contact.log.count, "and proves nothing");
 		ok(strstr(session->last_error, "has said: ") != NULL, "in the words of the server");
 	}
 
 	/* each server has its turn */
 	start();
-	session->link.naddresses = 2;
+	session->link.servers.naddresses = 2;
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 	ask((FrameRequest) {.kind = REQUEST_GET}, 2, "/l");
 	answer(&calls[0], ZSESSIONCLOSEDREQUIRESASLAUTH);
 	answer(&calls[1], ZSESSIONCLOSEDREQUIRESASLAUTH);
 	is_quiet("the first server demands something");
 	is_int(ZK_CLIENT_CONNECTED, session->status.state, "that is not the end");
-	is_int(1, session->link.ndemands, "however often it says it");
+	is_int(1, session->link.pace.ndemands, "however often it says it");
 	is_int(2, session->status.nput_off, "both are asked again");
 	disconnect_now(-4);
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(1, session->link.ndemands, "the next one");
+	is_int(1, session->link.pace.ndemands, "the next one");
 	answer_with(last_of("create"), ZOK, "/l", NULL, NULL);
 	is_reply(1, ZK_OK, "does not");
-	is_int(0, session->link.ndemands, "that begins anew");
+	is_int(0, session->link.pace.ndemands, "that begins anew");
 	start();
-	session->link.naddresses = 2;
-	session->link.ndemands = 1;
-	session->link.demanded_over = session->link.number - 1;
+	session->link.servers.naddresses = 2;
+	session->link.pace.ndemands = 1;
+	session->link.pace.demanded_over = session->link.number - 1;
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 	answer(last_call(), ZSESSIONCLOSEDREQUIRESASLAUTH);
 	is_int(ZK_LOSS_DEMAND, session->status.loss, "both demand it");
