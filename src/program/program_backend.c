@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READ_SIZE (64 * 1024)
@@ -32,6 +33,9 @@
  * scheduler has given us the backend's processor we hand it back first.
  */
 #define BURST_SIZE 4096
+
+static size_t format_time(char *text, size_t size);
+static void send_note(Session *session, const char *text);
 
 /* ---------------------------------------------------------------------
  * From the backend
@@ -145,13 +149,14 @@ backend_interrupt(Session *session)
 
 /*
  * Nobody waits for a line: without memory, or when the backend has not read so
- * many, there is none.
+ * many, there is none.  The backend of an idle session reads late, so each line
+ * has its own time.
  */
 void
 backend_note(Session *session, const char *format,...)
 {
-	const Frame frame = {.kind = FRAME_NOTE};
 	char		text[NOTE_SIZE];
+	size_t		length;
 	va_list		args;
 
 	if (!session->open.wants_notes || session->orphaned_at != 0)
@@ -166,13 +171,35 @@ backend_note(Session *session, const char *format,...)
 		snprintf(text, sizeof(text), "left out %d lines, which the backend did not read in time",
 				 session->nnotes_left_out);
 		session->nnotes_left_out = 0;
-		session->nnotes++;
-		(void) frame_put(&session->out, &frame,
-						 (FrameBlob[FRAME_NBLOBS]) {frame_text(text)});
+		send_note(session, text);
 	}
+	length = format_time(text, sizeof(text));
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(text + length, sizeof(text) - length, format, args);
 	va_end(args);
+	send_note(session, text);
+}
+
+/* "at 12:34:56.789 UTC: "; its length. */
+static size_t
+format_time(char *text, size_t size)
+{
+	struct timespec now;
+	struct tm	broken_down;
+
+	if (clock_gettime(CLOCK_REALTIME, &now) != 0 ||
+		gmtime_r(&now.tv_sec, &broken_down) == NULL)
+		return 0;
+	return snprintf(text, size, "at %02d:%02d:%02d.%03ld UTC: ",
+					broken_down.tm_hour, broken_down.tm_min,
+					broken_down.tm_sec, now.tv_nsec / 1000000);
+}
+
+static void
+send_note(Session *session, const char *text)
+{
+	const Frame frame = {.kind = FRAME_NOTE};
+
 	session->nnotes++;
 	(void) frame_put(&session->out, &frame,
 					 (FrameBlob[FRAME_NBLOBS]) {frame_text(text)});

@@ -16,7 +16,7 @@ my $from = 0;
 sub log_text () { return substr slurp_file($node->logfile), $from; }
 sub lines ()
 {
-	my @lines = log_text() =~ /DEBUG:  zklock: program of session 0x[0-9a-f]+: (.*)/g;
+	my @lines = log_text() =~ /DEBUG:  zklock: program of session 0x[0-9a-f]+: at [\d:.]{12} UTC: (.*)/g;
 	return @lines;
 }
 

@@ -1459,7 +1459,12 @@ next_note(void)
 	do
 		taken = next_frame();
 	while (taken.frame.kind != 0 && taken.frame.kind != FRAME_NOTE);
-	snprintf(note, sizeof(note), "%s", taken.frame.kind == 0 ? "" : taken.blobs[0]);
+	if (taken.frame.kind == 0)
+		return "";
+	snprintf(note, sizeof(note), "%s", taken.blobs[0]);
+	/* but for its time */
+	if (strncmp(note, "at ", strlen("at ")) == 0)
+		return note + strlen("at 12:34:56.789 UTC: ");
 	return note;
 }
 
