@@ -369,17 +369,21 @@ AS $$
 DECLARE
 	is_there boolean;
 BEGIN
-	-- A restore with --disable-triggers leaves it so that it is fired for others, who lock the row.
+	-- After a restore with --disable-triggers it is fired for others, too. zk_fence()
+	-- has compared the tokens then, with the row locked.
 	IF current_setting('session_replication_role') <> 'replica' THEN
 		RETURN new;
 	ELSIF TG_OP = 'UPDATE' THEN
 		RETURN CASE WHEN new.token >= old.token THEN new END;
 	END IF;
-	EXECUTE format('UPDATE %s SET token = $3, claimed_by = $4, claimed_at = $5 WHERE root = $1 AND name = $2 AND token < $3',
-				   TG_RELID::regclass)
+	EXECUTE format(
+			'UPDATE %s SET token = $3, claimed_by = $4, claimed_at = $5 '
+			'WHERE root = $1 AND name = $2 AND token < $3', TG_RELID::regclass)
 		USING new.root, new.name, new.token, new.claimed_by, new.claimed_at;
-	EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE root = $1 AND name = $2)', TG_RELID::regclass)
-		INTO is_there USING new.root, new.name;
+	EXECUTE format(
+			'SELECT EXISTS (SELECT FROM %s WHERE root = $1 AND name = $2)', TG_RELID::regclass)
+		INTO is_there
+		USING new.root, new.name;
 	RETURN CASE WHEN NOT is_there THEN new END;
 END $$;
 
@@ -408,25 +412,33 @@ DECLARE
 	-- dates are of the database server's clock; if it was set back, or is that of
 	-- another machine after a failover, 1000 elections are allowed all the same.
 	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
-	most numeric := CASE WHEN newest IS NULL
-		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
-		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
+	seconds numeric := CASE WHEN newest IS NULL
+		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)
+		ELSE greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at)))
+		END;
+	most numeric := CASE WHEN newest IS NULL THEN greatest(1000, seconds) ELSE 1000 + seconds END;
 BEGIN
 	IF newest > token THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
 			DETAIL = format('Fencing token %s is older than %s.', token, newest),
-			HINT = 'Take the lock again and run the transaction again. If that never helps, the ensemble has lost its data, or is another one, and its tokens start anew (zk_check() tells): when no holder from before is left, TRUNCATE zk_fences as a superuser.';
+			HINT = 'Take the lock again and run the transaction again. If that never helps, the '
+				'ensemble has lost its data, or is another one, and its tokens start anew '
+				'(zk_check() tells): when no holder from before is left, TRUNCATE zk_fences as a '
+				'superuser.';
 	ELSIF elections > most THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'invalid_parameter_value',
 			MESSAGE = format('implausible fencing token for lock "%s"', name),
 			DETAIL = CASE WHEN newest IS NULL
-				THEN format('Its ensemble would have elected %s leaders, more than one a second since 2008.', elections)
-				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which claimed the lock %s seconds ago.',
-					token, elections, newest, most - 1000) END,
-			HINT = 'A greater token than there can be would refuse all holders for ever. If it is right, delete the lock''s row of zk_fences first, as a superuser.';
+				THEN format('Its ensemble would have elected %s leaders, more than one a second '
+					'since 2008.', elections)
+				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which '
+					'claimed the lock %s seconds ago.', token, elections, newest, seconds)
+				END,
+			HINT = 'A greater token than there can be would refuse all holders for ever. If it is '
+				'right, delete the lock''s row of zk_fences first, as a superuser.';
 	END IF;
 END $$;
 
@@ -545,23 +557,22 @@ CREATE FUNCTION zk_who(
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
 BEGIN ATOMIC
-	SELECT q."position", q.state,
-		CASE WHEN q.lease_owner IS NOT NULL THEN left(zk_escape(q.lease_owner), 20)
-			WHEN q.pid IS NOT NULL
-			THEN concat(left(q.usename, 12), ' ', q.pid)
-			ELSE left(COALESCE(q.data, q.client, q.style), 20) END,
-		left(
-			CASE WHEN q.lease_expires_at IS NOT NULL
-				THEN to_char(q.lease_expires_at, '"lease until "HH24:MI:SS')
-				WHEN q.session_id IS NULL AND q.token IS NOT NULL
-					AND q.client = 'zklock'
-				THEN concat('hold: ', q.data)
-				WHEN q.pid IS NULL THEN COALESCE(q.session_id, 'no session')
-				ELSE concat_ws('@',
-					concat_ws('/', q.cluster, q.datname),
-					split_part(q.host, '.', 1)) END, 24),
+	SELECT q."position", q.state, left(shown.who, 20), left(shown.location, 24),
 		date_trunc('second', q.since)
 	FROM zk_lock_queue(zk_who.name) AS q
+		CROSS JOIN LATERAL (SELECT
+			CASE WHEN q.lease_owner IS NOT NULL THEN zk_escape(q.lease_owner)
+				WHEN q.pid IS NOT NULL THEN concat(left(q.usename, 12), ' ', q.pid)
+				ELSE COALESCE(q.data, q.client, q.style) END,
+			CASE WHEN q.lease_expires_at IS NOT NULL
+					THEN to_char(q.lease_expires_at, '"lease until "HH24:MI:SS')
+				WHEN q.session_id IS NULL AND q.token IS NOT NULL AND q.client = 'zklock'
+					THEN concat('hold: ', q.data)
+				WHEN q.pid IS NULL
+					THEN COALESCE(q.session_id, 'no session')
+				ELSE concat_ws('@', concat_ws('/', q.cluster, q.datname),
+					split_part(q.host, '.', 1)) END)
+			AS shown(who, location)
 	WHERE q."position" IS NOT NULL
 	ORDER BY q."position";
 END;
@@ -641,31 +652,36 @@ CREATE FUNCTION zk_waits(
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 100
 BEGIN ATOMIC
-	WITH queued AS MATERIALIZED (
+	WITH contender AS MATERIALIZED (
 		SELECT * FROM _zk_contenders()
-	), known AS (
-		SELECT DISTINCT ON (q.session_id) q.*
-		FROM queued AS q
-		WHERE q.session_id IS NOT NULL
+	), waiter AS (
+		SELECT c.*, CASE WHEN c.mode = 'shared' THEN 'ShareLock' ELSE 'ExclusiveLock' END AS wanted
+		FROM contender AS c
+		WHERE c.state = 'waiting'
+	), holder AS (
+		SELECT c.*
+		FROM contender AS c
+		WHERE c.state IN ('held', 'releasing')
+	), session AS (
+		-- what one of its nodes says of it
+		SELECT DISTINCT ON (c.session_id) c.*
+		FROM contender AS c
+		WHERE c.session_id IS NOT NULL
 	)
+	-- waits for ZooKeeper locks
 	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, w.session_id, w.client,
-		format('%s on ZooKeeper lock "%s"',
-			CASE WHEN w.mode = 'shared'
-				THEN 'ShareLock' ELSE 'ExclusiveLock' END, zk_escape(w.name)),
-		w.name, w.since,
-		b.cluster, b.datname, b.pid, b.usename, b.host, b.session_id, b.client
-	FROM queued AS w
-		JOIN queued AS b ON b.lock = w.lock
-			AND b."position" < w."position"
-	WHERE w.state = 'waiting'
-		AND b.state IN ('held', 'releasing')
+		format('%s on ZooKeeper lock "%s"', w.wanted, zk_escape(w.name)), w.name, w.since,
+		h.cluster, h.datname, h.pid, h.usename, h.host, h.session_id, h.client
+	FROM waiter AS w
+		JOIN holder AS h ON h.lock = w.lock AND h."position" < w."position"
 	UNION ALL
+	-- waits for PostgreSQL's own locks
 	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, p.session_id, w.client,
-		p.waits_for, NULL::text, NULL::timestamptz,
-		b.cluster, b.datname, b.pid, b.usename, b.host, p.blocked_by_session_id, b.client
+		p.waits_for, NULL, NULL,
+		h.cluster, h.datname, h.pid, h.usename, h.host, p.blocked_by_session_id, h.client
 	FROM _zk_waits_in_postgres() AS p
-		LEFT JOIN known AS w ON w.session_id = p.session_id
-		LEFT JOIN known AS b ON b.session_id = p.blocked_by_session_id;
+		LEFT JOIN session AS w ON w.session_id = p.session_id
+		LEFT JOIN session AS h ON h.session_id = p.blocked_by_session_id;
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
@@ -678,12 +694,10 @@ CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-	SELECT string_agg(
-		CASE WHEN strpos('"#<>&`*\', c.letter) > 0
+	SELECT string_agg(CASE WHEN strpos('"#<>&`*\', c.letter) > 0
 			THEN concat('#', ascii(c.letter), ';')
-			ELSE c.letter END, '' ORDER BY c.number)
-	FROM unnest(string_to_array(_zk_mermaid.label, NULL))
-		WITH ORDINALITY AS c(letter, number);
+			ELSE c.letter END, '' ORDER BY c.nr)
+	FROM unnest(string_to_array(_zk_mermaid.label, NULL)) WITH ORDINALITY AS c(letter, nr);
 END;
 
 COMMENT ON FUNCTION _zk_mermaid(text) IS
@@ -693,38 +707,40 @@ CREATE FUNCTION zk_wait_graph()
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
-	WITH waits AS MATERIALIZED (
+	-- A node of the picture has the number of its session, or that of a lock's name.
+	WITH wait AS MATERIALIZED (
 		SELECT w.*, concat('s', w.session_id) AS waiter,
 			concat('s', COALESCE(w.blocked_by_session_id, md5(w.name))) AS blocker
 		FROM zk_waits() AS w
-	), boxes AS (
-		SELECT DISTINCT ON (b.box) b.box,
-			CASE WHEN b.pid IS NOT NULL THEN concat('process ', b.pid)
-				WHEN b.session_id IS NOT NULL THEN concat('session ', b.session_id)
-				ELSE concat('permanent hold of ', zk_escape(b.name)) END AS who,
-			CASE WHEN b.cluster IS NULL AND b.datname IS NULL THEN b.client
-				ELSE concat_ws(', ', b.cluster, b.datname) END AS location
-		FROM waits AS w
-			CROSS JOIN LATERAL (VALUES
-				(w.waiter, w.pid, w.session_id, w.name, w.cluster, w.datname, w.client),
-				(w.blocker, w.blocked_by_pid, w.blocked_by_session_id, w.name,
-					w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_client))
-				AS b(box, pid, session_id, name, cluster, datname, client)
-		ORDER BY b.box
-	), lines AS (
-		SELECT 1 AS part, format(E'\t%s["%s"]', b.box,
-			concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b.location))) AS line
-		FROM boxes AS b
+	), party AS (
+		SELECT w.waiter AS node, w.pid, w.session_id, w.name, w.cluster, w.datname, w.client
+		FROM wait AS w
+		UNION ALL
+		SELECT w.blocker, w.blocked_by_pid, w.blocked_by_session_id, w.name,
+			w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_client
+		FROM wait AS w
+	), box AS (
+		SELECT DISTINCT ON (p.node) p.node,
+			CASE WHEN p.pid IS NOT NULL THEN concat('process ', p.pid)
+				WHEN p.session_id IS NOT NULL THEN concat('session ', p.session_id)
+				ELSE concat('permanent hold of ', zk_escape(p.name)) END AS who,
+			CASE WHEN p.cluster IS NULL AND p.datname IS NULL THEN p.client
+				ELSE concat_ws(', ', p.cluster, p.datname) END AS location
+		FROM party AS p
+		ORDER BY p.node
+	), line AS (
+		SELECT 1 AS part, format(E'\t%s["%s"]', b.node,
+			concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b.location))) AS text
+		FROM box AS b
 		UNION ALL
 		SELECT 2, format(E'\t%s %s|"%s"| %s', w.waiter,
 			CASE WHEN w.name IS NULL THEN '-.->' ELSE '-->' END,
 			_zk_mermaid(COALESCE(zk_escape(w.name), w.waits_for)), w.blocker)
-		FROM waits AS w
+		FROM wait AS w
 	)
 	SELECT concat(E'flowchart LR\n',
-		string_agg(concat(l.line, E'\n'), ''
-			ORDER BY l.part, l.line COLLATE "C"))
-	FROM lines AS l;
+		string_agg(concat(l.text, E'\n'), '' ORDER BY l.part, l.text COLLATE "C"))
+	FROM line AS l;
 END;
 
 COMMENT ON FUNCTION zk_wait_graph() IS
@@ -1174,8 +1190,11 @@ CREATE OPERATOR > (
 	RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
 
 CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
-	OPERATOR 1 < (zk_role, zk_role), OPERATOR 2 <= (zk_role, zk_role), OPERATOR 3 = (zk_role, zk_role),
-	OPERATOR 4 >= (zk_role, zk_role), OPERATOR 5 > (zk_role, zk_role),
+	OPERATOR 1 < (zk_role, zk_role),
+	OPERATOR 2 <= (zk_role, zk_role),
+	OPERATOR 3 = (zk_role, zk_role),
+	OPERATOR 4 >= (zk_role, zk_role),
+	OPERATOR 5 > (zk_role, zk_role),
 	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
 
 -- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
@@ -1442,7 +1461,8 @@ DECLARE
 	files text;
 BEGIN
 	RETURN QUERY SELECT 'extension', 'ok',
-		format('version %s in this database, PostgreSQL %s', made, current_setting('server_version')),
+		format('version %s in this database, PostgreSQL %s',
+			made, current_setting('server_version')),
 		NULL;
 	-- This reads the files of all extensions, and raises if those of any are broken.
 	SELECT a.default_version INTO files
@@ -1530,7 +1550,8 @@ BEGIN
 			LEFT JOIN pg_database AS d ON d.oid = a.setdatabase
 	)
 	SELECT a.name, 'warning',
-		format('%s for sessions of %s, by ALTER %s', a.value, COALESCE(a.whose, 'all roles'), a.kind),
+		format('%s for sessions of %s, by ALTER %s',
+			a.value, COALESCE(a.whose, 'all roles'), a.kind),
 		w.remedy
 	FROM altered AS a
 		JOIN watched AS w ON w.name = a.name
@@ -1571,7 +1592,8 @@ BEGIN
 		END IF;
 		RETURN QUERY SELECT COALESCE(refused.name, 'postgresql.conf'), 'error',
 			concat_ws(': ',
-				format('what stands in %s line %s is refused', refused.sourcefile, refused.sourceline),
+				format('what stands in %s line %s is refused',
+					refused.sourcefile, refused.sourceline),
 				refused.error, NULLIF(reason, '')),
 			'Correct the file, and reload; see the server''s log.';
 	END LOOP;
@@ -1882,9 +1904,10 @@ BEGIN ATOMIC
 		WHERE f.fact = 'encrypted' AND said.word IS NOT NULL
 	), certificate AS (
 		SELECT 1 AS part, c.place, 'tls ' || c.server AS item, c.server_until AS until,
-			format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
-				c.address, c.version, c.cipher, c.server_subject, c.server_until) AS what,
-			'Renew what expires first: the server''s certificate, or that of an authority.' AS remedy
+			format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until '
+				'%s', c.address, c.version, c.cipher, c.server_subject, c.server_until) AS what,
+			'Renew what expires first: the server''s certificate, or that of an authority.'
+				AS remedy
 		FROM connection AS c
 		UNION ALL
 		SELECT 2, 0, 'client certificate', min(c.client_until),
@@ -2590,7 +2613,8 @@ BEGIN ATOMIC
 	SELECT 'privileges', rule.state, rule.what, rule.remedy
 	FROM (SELECT count(*),
 			count(*) FILTER (WHERE starts_with(p.role, '!')),
-			min(format('"%s" of role "%s"', p.prefix, p.role)) FILTER (WHERE starts_with(p.role, '!'))
+			min(format('"%s" of role "%s"', p.prefix, p.role))
+				FILTER (WHERE starts_with(p.role, '!'))
 		FROM zk_privileges AS p) AS given(number, to_nobody, first_to_nobody)
 		CROSS JOIN LATERAL (VALUES
 			(1, given.to_nobody > 0, 'warning',
@@ -2945,85 +2969,79 @@ DECLARE
 	fault text;
 	members text;
 BEGIN
-	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']::text[]
+	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']
 	LOOP
-		IF NOT EXISTS (
-			SELECT FROM pg_roles r
-			WHERE r.rolname = role_name)
-		THEN
+		IF NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = role_name) THEN
 			-- Unless CREATE EXTENSION in another database is faster: that is waited for.
 			BEGIN
 				EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
 				EXECUTE format('COMMENT ON ROLE %I IS %L', role_name,
-					CASE role_name WHEN 'zklock_job'
-						THEN 'Extension zklock: may claim runs of jobs, and ask holders to release a lock.'
-						ELSE 'Extension zklock: zklock_job, and may take locks away, hold them for good, and see who holds them.' END);
+					CASE WHEN role_name = 'zklock_job'
+						THEN 'Extension zklock: may claim runs of jobs, and ask holders to '
+							'release a lock.'
+						ELSE 'Extension zklock: zklock_job, and may take locks away, hold them '
+							'for good, and see who holds them.' END);
 				CONTINUE;
 			EXCEPTION WHEN duplicate_object OR unique_violation THEN
 				NULL;
 			END;
 		END IF;
-		SELECT CASE
-				WHEN r.rolcanlogin THEN 'It may log in.'
-				WHEN r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
-					OR r.rolbypassrls THEN 'It may do what has nothing to do with zklock.'
-				WHEN g.oid IS NOT NULL
-				THEN format('It is a member of role "%s".', g.rolname)
-				WHEN o.objid IS NOT NULL
-				THEN format('It owns %s, so whoever made that may have its privileges by it.',
-									   pg_describe_object(o.classid, o.objid, 0))
-				ELSE format('Role "%s", which is no superuser, may grant it.',
-									   a.rolname) END
-		INTO fault
-		FROM pg_roles r
-			LEFT JOIN (pg_auth_members gm JOIN pg_roles g
-					ON gm.roleid = g.oid
-					AND g.rolname <> 'zklock_job')
-				ON gm.member = r.oid
-			LEFT JOIN (pg_auth_members am JOIN pg_roles a
-					ON am.member = a.oid
-					AND am.admin_option AND NOT a.rolsuper)
-				ON am.roleid = r.oid
-			-- functions, and tables with functions in their indexes, run as who owns them
-			LEFT JOIN (pg_shdepend o JOIN pg_database d
-					ON o.dbid = d.oid
-					AND d.datname = current_database()
-					AND o.deptype = 'o'::"char"
-					AND (o.classid = 'pg_proc'::regclass
-						OR o.classid = 'pg_class'::regclass))
-				ON o.refobjid = r.oid
-				AND o.refclassid = 'pg_authid'::regclass
-		WHERE r.rolname = role_name
-			AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb
-				OR r.rolreplication OR r.rolbypassrls
-				OR g.oid IS NOT NULL OR a.oid IS NOT NULL OR o.objid IS NOT NULL)
-		LIMIT 1;
-		IF fault IS NOT NULL
-		THEN
+
+		SELECT f.fault INTO fault
+			FROM pg_roles AS r
+				CROSS JOIN LATERAL (
+					SELECT 1, 'It may log in.'
+					WHERE r.rolcanlogin
+					UNION ALL
+					SELECT 2, 'It may do what has nothing to do with zklock.'
+					WHERE r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
+						OR r.rolbypassrls
+					UNION ALL
+					SELECT 3, format('It is a member of role "%s".', g.rolname)
+					FROM pg_auth_members AS m
+						JOIN pg_roles AS g ON g.oid = m.roleid AND g.rolname <> 'zklock_job'
+					WHERE m.member = r.oid
+					UNION ALL
+					-- functions, and tables with functions in their indexes, run as their owner
+					SELECT 4, format('It owns %s, so whoever made that may have its privileges by '
+						'it.', pg_describe_object(o.classid, o.objid, 0))
+					FROM pg_shdepend AS o
+						JOIN pg_database AS d ON d.oid = o.dbid AND d.datname = current_database()
+					WHERE o.refclassid = 'pg_authid'::regclass AND o.refobjid = r.oid
+						AND o.deptype = 'o'
+						AND o.classid IN ('pg_proc'::regclass, 'pg_class'::regclass)
+					UNION ALL
+					SELECT 5, format('Role "%s", which is no superuser, may grant it.', g.rolname)
+					FROM pg_auth_members AS m
+						JOIN pg_roles AS g ON g.oid = m.member AND NOT g.rolsuper
+					WHERE m.roleid = r.oid AND m.admin_option)
+					AS f(nr, fault)
+			WHERE r.rolname = role_name
+			ORDER BY f.nr
+			LIMIT 1;
+		IF fault IS NOT NULL THEN
 			RAISE EXCEPTION USING
 				ERRCODE = 'object_not_in_prerequisite_state',
-				MESSAGE = format('role "%s" cannot be trusted with privileges of zklock', role_name),
+				MESSAGE = format('role "%s" cannot be trusted with privileges of zklock',
+					role_name),
 				DETAIL = fault,
-				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may do nothing, is a member of nothing, owns no functions or tables in this database, and none but superusers may grant it.';
+				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE '
+					'EXTENSION makes it anew, or alter it so that it may do nothing, is a member '
+					'of nothing, owns no functions or tables in this database, and none but '
+					'superusers may grant it.';
 		END IF;
 
 		-- They may have been made members for another database.
-		SELECT string_agg(
-				DISTINCT format('"%s"', m.rolname), ', ')
-		INTO members
-		FROM pg_roles r
-			JOIN pg_auth_members rm
-				ON rm.roleid = r.oid
-			JOIN pg_roles m
-				ON rm.member = m.oid
-				AND NOT m.rolsuper
-				AND m.rolname <> 'zklock_operator'
-		WHERE r.rolname = role_name;
-		IF members IS NOT NULL
-		THEN
+		SELECT string_agg(DISTINCT format('"%s"', g.rolname), ', ') INTO members
+			FROM pg_roles AS r
+				JOIN pg_auth_members AS m ON m.roleid = r.oid
+				JOIN pg_roles AS g ON g.oid = m.member
+			WHERE r.rolname = role_name AND NOT g.rolsuper AND g.rolname <> 'zklock_operator';
+		IF members IS NOT NULL THEN
 			RAISE WARNING USING
 				MESSAGE = format('role "%s" was there already and has members', role_name),
-				DETAIL = format('They get the privileges of zklock that it is given: %s.', members),
+				DETAIL = format('They get the privileges of zklock that it is given: %s.',
+					members),
 				HINT = 'REVOKE it from those who are not meant to have them.';
 		END IF;
 	END LOOP;
@@ -3038,26 +3056,28 @@ DECLARE
 	command text;
 BEGIN
 	FOR command IN
+		WITH member AS (
+			SELECT d.classid, d.objid
+			FROM pg_extension AS e
+				JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
+					AND d.refobjid = e.oid AND d.deptype = 'e'
+			WHERE e.extname = 'zklock'
+		), object AS (
+			SELECT 'ROUTINE' AS kind, p.oid::regprocedure::text AS name, p.proowner AS owner,
+				p.proacl AS acl
+			FROM member AS m
+				JOIN pg_proc AS p ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid
+			UNION ALL
+			SELECT 'TABLE', c.oid::regclass::text, c.relowner, c.relacl
+			FROM member AS m
+				JOIN pg_class AS c ON m.classid = 'pg_class'::regclass AND m.objid = c.oid
+		)
 		SELECT DISTINCT format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
-			CASE WHEN a.grantee = 0 THEN 'PUBLIC'
-				ELSE quote_ident(r.rolname) END)
-		FROM pg_extension AS e
-			JOIN pg_depend AS d ON d.refobjid = e.oid
-				AND d.refclassid = 'pg_extension'::regclass
-				AND d.deptype = 'e'::"char"
-			JOIN (
-				SELECT p.tableoid, p.oid, 'ROUTINE', p.oid::regprocedure::text, p.proowner, p.proacl
-				FROM pg_proc AS p
-				UNION ALL
-				SELECT c.tableoid, c.oid, 'TABLE', c.oid::regclass::text, c.relowner, c.relacl
-				FROM pg_class AS c) AS o(classid, oid, kind, name, owner, acl)
-				ON o.oid = d.objid AND o.classid = d.classid
+			CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END)
+		FROM object AS o
 			CROSS JOIN LATERAL aclexplode(o.acl) AS a
 			LEFT JOIN pg_roles AS r ON r.oid = a.grantee
-		WHERE e.extname = 'zklock'
-			AND a.grantee <> o.owner
-			AND (a.grantee <> 0
-				OR o.kind = 'TABLE')
+		WHERE a.grantee <> o.owner AND (a.grantee <> 0 OR o.kind = 'TABLE')
 	LOOP
 		EXECUTE command;
 	END LOOP;
@@ -3067,7 +3087,8 @@ REVOKE EXECUTE ON FUNCTION
 	_zk_fences_applied(),
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
-	_zk_privileges_adding(), _zk_privileges_changed(), _zk_privileges_closing(), _zk_privileges_emptied(),
+	_zk_privileges_adding(), _zk_privileges_changed(), _zk_privileges_closing(),
+	_zk_privileges_emptied(),
 	zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
@@ -3104,7 +3125,9 @@ TO pg_monitor;
 -- The database's owner reads them for a dump, of which they are part.
 GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
-GRANT SELECT ON zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat, zk_stat_roles TO PUBLIC;
+GRANT SELECT ON
+	zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat, zk_stat_roles
+TO PUBLIC;
 
 -- All is moved to the schema that the extension is created in. Types go last, for
 -- the names of functions and operators have the types of their arguments in them.

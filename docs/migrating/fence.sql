@@ -22,23 +22,24 @@ CREATE SCHEMA zklock;
 GRANT USAGE ON SCHEMA zklock TO PUBLIC;
 
 CREATE TABLE zklock.zk_fences (
-	root pg_catalog.text,
-	name pg_catalog.text,
-	token bigint NOT NULL CHECK (token > 0::bigint),
-	claimed_by pg_catalog.name NOT NULL,
-	claimed_at pg_catalog.timestamptz NOT NULL,
+	root text,
+	name text,
+	token bigint NOT NULL CHECK (token > 0),
+	claimed_by name NOT NULL,
+	claimed_at timestamptz NOT NULL,
 	PRIMARY KEY (root, name)
 );
 
 COMMENT ON TABLE zklock.zk_fences IS
-'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Changed only through zk_fence().';
+'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. '
+'Changed only through zk_fence().';
 
 CREATE FUNCTION zklock._zk_fence_compare(
 	name text,
 	token bigint,
 	newest bigint,
-	claimed_at pg_catalog.timestamptz,
-	now pg_catalog.timestamptz)
+	claimed_at timestamptz,
+	now timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
@@ -50,30 +51,38 @@ DECLARE
 	-- dates are of the database server's clock; if it was set back, or is that of
 	-- another machine after a failover, 1000 elections are allowed all the same.
 	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
-	most numeric := CASE WHEN newest IS NULL
-		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
-		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
+	seconds numeric := CASE WHEN newest IS NULL
+		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)
+		ELSE greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at)))
+		END;
+	most numeric := CASE WHEN newest IS NULL THEN greatest(1000, seconds) ELSE 1000 + seconds END;
 BEGIN
 	IF newest > token THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
 			DETAIL = format('Fencing token %s is older than %s.', token, newest),
-			HINT = 'Take the lock again and run the transaction again. If that never helps, the ensemble has lost its data, or is another one, and its tokens start anew: when no holder from before is left, TRUNCATE zklock.zk_fences as its owner.';
+			HINT = 'Take the lock again and run the transaction again. If that never helps, the '
+				'ensemble has lost its data, or is another one, and its tokens start anew: when no '
+				'holder from before is left, TRUNCATE zklock.zk_fences as its owner.';
 	ELSIF elections > most THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'invalid_parameter_value',
 			MESSAGE = format('implausible fencing token for lock "%s"', name),
 			DETAIL = CASE WHEN newest IS NULL
-				THEN format('Its ensemble would have elected %s leaders, more than one a second since 2008.', elections)
-				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which claimed the lock %s seconds ago.',
-					token, elections, newest, most - 1000) END,
-			HINT = 'A greater token than there can be would refuse all holders for ever. If it is right, delete the lock''s row of zklock.zk_fences first, as its owner.';
+				THEN format('Its ensemble would have elected %s leaders, more than one a second '
+					'since 2008.', elections)
+				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which '
+					'claimed the lock %s seconds ago.', token, elections, newest, seconds)
+				END,
+			HINT = 'A greater token than there can be would refuse all holders for ever. If it is '
+				'right, delete the lock''s row of zklock.zk_fences first, as its owner.';
 	END IF;
 END $$;
 
 COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token; 22023 for a token that the ensemble cannot have come to yet.';
+'Part of zk_fence(): raises 40001 if newest is greater than token; 22023 for a token that the '
+'ensemble cannot have come to yet.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is locked by
 -- the INSERT whether it is changed or not: until the end of the transaction no other
@@ -85,32 +94,46 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF name IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
+		RAISE EXCEPTION USING
+			ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'lock name must not be null';
 	ELSIF token IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
+		RAISE EXCEPTION USING
+			ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'fencing token must not be null';
 	ELSIF token <= 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
+		RAISE EXCEPTION USING
+			ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'fencing token must be greater than zero';
 	ELSIF root IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'root must not be null';
+		RAISE EXCEPTION USING
+			ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'root must not be null';
 	END IF;
 	-- Where an encoding has a character twice (EUC_TW, EUC_JP), both are one name.
 	name := convert_from(convert_to(name, 'UTF8'), 'UTF8');
 	root := convert_from(convert_to(root, 'UTF8'), 'UTF8');
-	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
+	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+			clock_timestamp())
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zklock.zk_fences AS f ON f.root = zk_fence.root AND f.name = zk_fence.name;
 	INSERT INTO zklock.zk_fences AS f (root, name, token, claimed_by, claimed_at)
 		VALUES (zk_fence.root, zk_fence.name, zk_fence.token, session_user, clock_timestamp())
 		ON CONFLICT ON CONSTRAINT zk_fences_pkey DO UPDATE
-			SET token = excluded.token, claimed_by = excluded.claimed_by, claimed_at = excluded.claimed_at
+			SET token = excluded.token,
+				claimed_by = excluded.claimed_by,
+				claimed_at = excluded.claimed_at
 			WHERE f.token < excluded.token;
-	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
+	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+			clock_timestamp())
 		FROM zklock.zk_fences AS f
 		WHERE f.root = zk_fence.root AND f.name = zk_fence.name;
 END $$;
 
 COMMENT ON FUNCTION zklock.zk_fence(text, bigint, text) IS
-'Raises 40001 if a greater token was here. root is the chroot of zklock.servers, and zklock.root, where the lock is held. Other calls for that name and root wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
+'Raises 40001 if a greater token was here. root is the chroot of zklock.servers, and zklock.root, '
+'where the lock is held. Other calls for that name and root wait until this transaction ends. Not '
+'for everybody: a token that is too great refuses all holders.';
 
 REVOKE EXECUTE ON FUNCTION
 	zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
