@@ -177,8 +177,9 @@ warn_of_readers(const char *path, const struct stat *status)
 }
 
 /*
- * Who was granted to set this may not read files that way.  ALTER SYSTEM says
- * PGC_S_FILE, as a reload does outside portals.
+ * A role that was granted SET on this parameter must not read files that way.
+ * The source of ALTER SYSTEM is PGC_S_FILE, as that of a reload, which happens
+ * outside portals.
  *
  * A bad value is refused without showing it, as the default message would.
  * So are credentials where everybody can read them: pg_db_role_setting and

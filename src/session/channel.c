@@ -459,7 +459,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 
 	/*
 	 * What else we have open is not for it: a file that is deleted would keep
-	 * its space, and a pipe would never end for who reads from it.
+	 * its space, and a pipe would never end for its reader.
 	 */
 	if (error == 0)
 		error = posix_spawn_file_actions_addclosefrom_np(&actions, last + 1);

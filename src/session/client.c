@@ -415,10 +415,11 @@ zklock_client_close(ZkClient *client, int wait_ms)
  */
 
 /*
- * The frame that opens the session; false without memory.  What is kept to end
- * it is without the credentials.  Whoever has its ticket may close a session,
- * but of an ensemble that enforces authentication nobody may who has presented
- * nothing: of digest's, that are not checked, anything will do.
+ * Write the frame that opens the session; false without memory.  The frame that
+ * is kept to end the session has no credentials: the ticket of a session is all
+ * it takes to close it.  But an ensemble that enforces authentication refuses a
+ * client that presents none.  It does not check those of "digest", so any will
+ * do.
  */
 static bool
 put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
@@ -607,7 +608,7 @@ take_move(ZkClient *client, const FrameTaken *taken)
 	copy_text(client->said_of_move, sizeof(client->said_of_move),
 			  taken->blobs[0]);
 
-	/* who ends the session should its program die has to find the servers */
+	/* if the program dies, end_orphan() needs the servers of now */
 	if (frame_take(&former, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
 		frame_put(&changed, &opening.frame, (FrameBlob[FRAME_NBLOBS]) {
 		frame_text(taken->blobs[1]), frame_text(opening.blobs[1]),
@@ -883,7 +884,7 @@ zklock_client_unwatch(ZkClient *client)
 		put_note(client, FRAME_UNWATCH, client->watch.request);
 	client->watch.request = 0;
 	if (client->is_flush_due)
-		flush_unless_many(client);	/* the program tells who waits from who holds */
+		flush_unless_many(client);	/* to the program this is a waiter no more */
 }
 
 ZkRequest *
@@ -1143,7 +1144,7 @@ put_frame(ZkClient *client, const Frame *frame,
 		!frame_put(&client->channel.out, frame, blobs))
 		end_channel(client, ZK_CHANNEL_NO_MEMORY);
 
-	/* who frees what is answered is in no hurry */
+	/* that a request is freed, and was answered, can wait for the next frame */
 	client->is_flush_due |= frame->kind != FRAME_FREE;
 }
 
@@ -1216,7 +1217,7 @@ start_request(ZkClient *client, const FrameRequest *what, const char *path,
 	return request;
 }
 
-/* The same for one whose answer nobody waits for; false without memory. */
+/* The same for a request without a reply; false without memory. */
 static bool
 start_silent(ZkClient *client, const FrameRequest *what, const char *path,
 			 const char *other_path, const char *data, int length)
@@ -1227,7 +1228,7 @@ start_silent(ZkClient *client, const FrameRequest *what, const char *path,
 	return true;
 }
 
-/* Nothing is kept for a session that is over: nobody would send it. */
+/* What is asked of a session that is over is dropped, and not counted. */
 static bool
 put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
 			const char *path, const char *other_path, const char *data,

@@ -77,8 +77,8 @@ extern const ZkClientStatus *zklock_client_status(const ZkClient *client);
 extern bool zklock_client_is_undone(const ZkClient *client);
 
 /*
- * Do locks hang on it?  Not at first.  One on which none do, and nobody waits
- * for any, is ended where it cannot delete what it has made.
+ * Do locks hang on it?  Not at first.  A session without locks, and without a
+ * wait for one, is ended if it cannot delete what it has made.
  */
 extern void zklock_client_note_use(ZkClient *client, bool is_in_use);
 
@@ -132,8 +132,8 @@ extern const char *zklock_client_said_of_move(const ZkClient *client);
 extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
 
 /*
- * For who closes a session that is lost, as far as is known: the interrupt is
- * sent now if it is wanted and nobody has.
+ * Ahead of the close of a session that is lost, as far as is known: send the
+ * interrupt now if it is wanted and was not sent.
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
 

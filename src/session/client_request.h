@@ -117,7 +117,7 @@ extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
 /*
  * Delete nodes, all or none, if the data of the guard, another node, has been
  * set just that often; and set it once more, in the same transaction.  So of
- * two who have read the same version only one deletes anything, and an
+ * two sessions that have read the same version only one deletes anything, and an
  * attempt that comes late deletes nothing.  At most ZK_REMOVE_MAX nodes, each
  * of which must have node_version, unless that is ZK_ANY_VERSION.
  */
@@ -208,9 +208,9 @@ extern KeptLock *zklock_client_kept(ZkClient *client);
 /*
  * Tell the program that one of them is held now and may be kept, of which
  * generation it is, and the path and the data, a JSON object, of its queue
- * node.  If anybody else comes into the queue while it is held, it is not
- * kept, and the data of the node says so.  If he comes while it is kept, or
- * its time is over, the program deletes the node.
+ * node.  If another contender comes into the queue while the lock is held, it
+ * will not be kept, and the data of the node says so.  If one comes while the
+ * lock is kept, or its time is over, the program deletes the node.
  */
 extern void zklock_client_tell_kept(ZkClient *client, int slot,
 									uint32_t generation, const char *node,

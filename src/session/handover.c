@@ -3,11 +3,12 @@
  * handover.c
  *	  Backends of one cluster hand a lock to each other directly.
  *
- * A backend that waits for a lock says in shared memory for which: the queue
- * node of the contender just ahead.  A holder that lets go of the lock looks
- * who says its own node.  If somebody does it puts TOLD in place of that and
- * sets the waiter's latch, and the waiter need not wait for the ensemble.  Why
- * that is a grant: see the head of contender_watch.c.
+ * A backend that waits for a lock writes into shared memory what it waits for:
+ * the queue node of the contender just ahead.  A holder that lets go of the lock
+ * looks for a backend that has written the holder's node.  If there is one, the
+ * holder puts TOLD in its place and sets the waiter's latch, and the waiter need
+ * not wait for the ensemble.  Why that is a grant: see the head of
+ * contender_watch.c.
  *
  * The one rule: the holder always deletes its node, too, and the waiter
  * watches that node before it says so.  So a waiter that gets no message here
@@ -36,7 +37,7 @@
 #include "compat.h"
 #include "recipe.h"
 
-/* In place of a czxid: nobody waits; who waits was told. */
+/* In place of a czxid: there is no wait; the waiter was told. */
 #define NOBODY 0
 #define TOLD PG_UINT64_MAX
 

@@ -34,9 +34,9 @@ static const char *describe_origin(const Origin *origin);
 /*
  * In a session the current role has set it: of a function that runs with its
  * owner's rights, PostgreSQL takes these before it applies the function's own
- * settings.  What is stored for a role or a database is applied without a look
- * at who has stored it, so all that counts is who might have.  A parallel worker
- * gets the values of its leader, and opens no session.
+ * settings.  PostgreSQL does not record which role has stored a setting for a
+ * role or a database.  So what counts is which roles could have.  A parallel
+ * worker gets the values of its leader, and opens no session.
  */
 void *
 zklock_origin_make(const char *setting, GucSource source)

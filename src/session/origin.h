@@ -25,7 +25,7 @@
 /* Whose choice a value is that is not the configuration's. */
 typedef enum OriginChoice
 {
-	ORIGIN_OF_USER,				/* whoever has logged in, who is no superuser,
+	ORIGIN_OF_USER,				/* the user who has logged in, no superuser,
 								 * may have chosen it for this session */
 	ORIGIN_OF_OTHERS,			/* it is stored for a role or a database, and
 								 * may be of somebody who is no superuser */
@@ -60,7 +60,7 @@ extern Origin zklock_origin_read(const void *extra);
  */
 extern bool zklock_origin_is_configuration(const Origin *origin);
 
-/* May whoever has logged in, who is no superuser, have chosen it? */
+/* May the user who has logged in, no superuser, have chosen it? */
 extern bool zklock_origin_is_chosen(const Origin *origin);
 
 /*

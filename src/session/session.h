@@ -96,7 +96,7 @@ extern void zklock_session_note_use(bool is_in_use);
  */
 extern void zklock_session_end_use(void);
 
-/* Has one begun?  Then its end is somebody else's. */
+/* Has a use begun?  Then its end is for the caller that has begun it. */
 extern bool zklock_session_is_used(void);
 
 /*
@@ -228,12 +228,11 @@ extern const char *zklock_session_chroot(void);
 
 /*
  * Has the session had servers that are not those of the configuration, and that
- * whoever has logged in, who is no superuser, may have chosen?  They may answer
- * what he likes.
+ * a user who is no superuser may have chosen?  Such servers may answer anything.
  */
 extern bool zklock_session_knows_chosen(void);
 
-/* May whoever has logged in, who is no superuser, have chosen that chroot? */
+/* May the user, who is no superuser, have chosen that chroot? */
 extern bool zklock_session_is_chroot_chosen(void);
 
 /*
@@ -282,7 +281,7 @@ pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
 
 /*
  * Raise 08001 for a try of that lock whose time is over before the ensemble
- * has answered; NULL: for another call that waits for nobody else.
+ * has answered; NULL: for a call that waits for no other session.
  */
 pg_noreturn extern void zklock_session_raise_silence(const char *name);
 

@@ -10,9 +10,9 @@
  * tell what was known then.  So all that a step decides it decides on one and
  * the same state.
  *
- * What the ensemble has done since the last look is known to nobody here, look
- * or not.  Where that matters a fresh proof decides (contact.h), whose clock is
- * read when the question is asked.
+ * No look can tell what the ensemble has done a moment ago.  Where that matters, a
+ * fresh proof decides (contact.h): its age is taken by the clock when the question
+ * is asked.
  *
  *-------------------------------------------------------------------------
  */

@@ -61,6 +61,73 @@ static const StartError start_errors[] = {
 	},
 };
 
+/*
+ * What to do about the last words of a session's program, by what stands in
+ * them.  The first one that fits counts: those behind it are less certain.
+ */
+static const struct
+{
+	const char *words;
+	const char *hint;
+}			connection_hints[] = {
+	{
+		"\"zklock.ssl_cert_file\" has expired",
+		"Renew that certificate, or set the clock of this machine if it is wrong. zk_check() looks at each server."
+	},
+	{
+		"certificate has expired",
+		"Renew the certificate that the DETAIL describes, or set the clock of this machine if it is wrong. zk_check() looks at each server."
+	},
+	{
+		"it has no subjectAltName",
+		"Issue the server a certificate that has its name or address, as it stands in \"zklock.servers\", as subjectAltName: its CN is not looked at. zk_check() looks at each server."
+	},
+	{
+		"The certificate of server",
+		"The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must be in date and have the names that stand in \"zklock.servers\". If \"zklock.ssl_crl_file\" is set, it must have a list in date of each authority. zk_check() looks at each server."
+	},
+	{
+		" alert ",
+		"The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server."
+	},
+	{
+		"right after the TLS handshake",
+		"The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server."
+	},
+	{
+		"closed the connection in the TLS handshake",
+		"Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort, and that the servers' maxClientCnxns is not reached. zk_check() looks at each server."
+	},
+	{
+		"in the TLS handshake",
+		"Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server."
+	},
+	{
+		"TLS with server",
+		"Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server."
+	},
+	{
+		"is still being looked up",
+		"Look into the DNS of this machine, or name the servers by their addresses in the setting \"zklock.servers\"; see \"zklock.connect_timeout\". zk_check() looks at each server."
+	},
+	{
+		"has not executed a request",
+		"Run the statement again later. Servers that have too many requests execute some of them: see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". zk_check() looks at each server."
+	},
+	{
+		"Connection refused",
+		"Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port. zk_check() looks at each server."
+	},
+	{
+		"closed the connection",
+		"Check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend). It may also want TLS (setting \"zklock.ssl\"). zk_check() looks at each server."
+	},
+	{
+		"",						/* whatever they are, also none */
+		"Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\". zk_check() looks at each server."
+	}
+};
+
 static int	sqlstate_of(ZkResult result);
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code);
@@ -294,33 +361,13 @@ raise_denied(const char *doing, const char *znode, const char *code)
 					 "zklock.auth")));
 }
 
-/* Inside ereport(): the errhint() for the library's last words, or for none. */
+/* Inside ereport(): the errhint() for the program's last words, or for none. */
 static int
 connection_hint(const char *error)
 {
-	if (strstr(error, "\"zklock.ssl_cert_file\" has expired") != NULL)
-		return errhint("Renew that certificate, or set the clock of this machine if it is wrong. zk_check() looks at each server.");
-	if (strstr(error, "certificate has expired") != NULL)
-		return errhint("Renew the certificate that the DETAIL describes, or set the clock of this machine if it is wrong. zk_check() looks at each server.");
-	if (strstr(error, "it has no subjectAltName") != NULL)
-		return errhint("Issue the server a certificate that has its name or address, as it stands in \"zklock.servers\", as subjectAltName: its CN is not looked at. zk_check() looks at each server.");
-	if (strstr(error, "The certificate of server") != NULL)
-		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must be in date and have the names that stand in \"zklock.servers\". If \"zklock.ssl_crl_file\" is set, it must have a list in date of each authority. zk_check() looks at each server.");
-	if (strstr(error, " alert ") != NULL ||
-		strstr(error, "right after the TLS handshake") != NULL)
-		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server.");
-	if (strstr(error, "closed the connection in the TLS handshake") != NULL)
-		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort, and that the servers' maxClientCnxns is not reached. zk_check() looks at each server.");
-	if (strstr(error, "in the TLS handshake") != NULL ||
-		strstr(error, "TLS with server") != NULL)
-		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server.");
-	if (strstr(error, "is still being looked up") != NULL)
-		return errhint("Look into the DNS of this machine, or name the servers by their addresses in the setting \"zklock.servers\"; see \"zklock.connect_timeout\". zk_check() looks at each server.");
-	if (strstr(error, "has not executed a request") != NULL)
-		return errhint("Run the statement again later. Servers that have too many requests execute some of them: see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". zk_check() looks at each server.");
-	if (strstr(error, "Connection refused") != NULL)
-		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port. zk_check() looks at each server.");
-	if (strstr(error, "closed the connection") != NULL)
-		return errhint("Check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend). It may also want TLS (setting \"zklock.ssl\"). zk_check() looks at each server.");
-	return errhint("Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\". zk_check() looks at each server.");
+	int			row = 0;
+
+	while (strstr(error, connection_hints[row].words) == NULL)
+		row++;
+	return errhint("%s", connection_hints[row].hint);
 }

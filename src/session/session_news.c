@@ -119,8 +119,8 @@ state_since(const ZkClientStatus *status)
 }
 
 /* ---------------------------------------------------------------------
- * The log, for the person on call.  To the log alone: a client may not read,
- * and whoever waits for that may be letting go of locks.
+ * The log, for the person on call.  To the log alone: a client may not read what
+ * it is sent, and a backend that waits for its client may be releasing locks.
  * ---------------------------------------------------------------------
  */
 

@@ -24,7 +24,7 @@ typedef enum ZkStat
 								 * later */
 	ZK_STAT_TRY_IN_VAIN,		/* a try that was not granted */
 	ZK_STAT_TIMEOUT,			/* 55P03 */
-	ZK_STAT_CANCEL,				/* of who stood in a queue, or on his way */
+	ZK_STAT_CANCEL,				/* of a session in a queue, or on its way there */
 	ZK_STAT_DEADLOCK,			/* 40P01 */
 	ZK_STAT_LOSS,				/* of a session */
 	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */

@@ -22,7 +22,8 @@ typedef struct ZkWriteRow
 	Oid			database;		/* InvalidOid: of a process without one */
 	Oid			role;			/* InvalidOid: of all that have no row of
 								 * their own; so is the database */
-	int			max_creates;	/* zklock.max_creates of who wrote last */
+	int			max_creates;	/* zklock.max_creates of the session that
+								 * wrote last */
 	int			level;			/* writes that the bound holds against the
 								 * next; valid if max_creates is not 0 */
 	uint64		nwrites;
