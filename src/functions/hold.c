@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  Holds that outlive their maker, and the eviction of contenders.
+ *	  Permanent holds, and the eviction of contenders.
  *
- * A hold is a persistent queue node with the sequence number of the ephemeral
- * one, its twin, under which its maker was granted the lock.  Its maker takes
- * the lock in the ordinary way, and then deletes the twin and creates the hold
- * in one transaction: nobody can be let in between, and there is never a hold
- * that is not finished.
+ * A permanent hold, here a hold for short, outlives its maker.  It is a
+ * persistent queue node with the sequence number of the ephemeral one, its
+ * twin, under which its maker was granted the lock.  Its maker takes the lock
+ * in the ordinary way, and then deletes the twin and creates the hold in one
+ * transaction: nobody can be let in between, and there is never a hold that is
+ * not finished.
  *
  * If the reply is lost, the same is asked again.  When the twin is gone then,
  * the transaction was done, and the hold is there; or somebody else has
@@ -425,9 +426,9 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 
 /*
  * Remove those contenders with that token, whoever made them, and await the
- * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a bad
- * name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the session
- * does.
+ * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a
+ * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the
+ * session does.
  */
 static RemovalEnd
 remove_contenders(const char *name, int64 token, RemovalOf which)

@@ -252,9 +252,9 @@ compare_wanted(const void *a, const void *b)
  */
 
 /*
- * Take all locks of the call, by orders of that set: true.  false if a try found one of them busy.
- * Raises what zklock_acquire() does.  On failure nothing is held that was not
- * held before.
+ * Take all locks of the call, by orders of that set: true.  false if a try
+ * found one of them busy. Raises what zklock_acquire() does.  On failure
+ * nothing is held that was not held before.
  */
 static bool
 take_all(Call *call, const ZkOrder *set)
@@ -286,9 +286,9 @@ take_all(Call *call, const ZkOrder *set)
 }
 
 /*
- * Give back what was taken, the last first: a shared hold then goes before
- * the exclusive one on whose node it stands.  A warning on the way must not
- * end it.
+ * Give back what was taken, the last first: a shared acquisition then goes
+ * before the exclusive one on whose node it stands.  A warning on the way must
+ * not end it.
  */
 static void
 give_back(Call *call, ZkScope scope)

@@ -121,7 +121,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 			(entry->session_id != 0 && entry->session_id == zklock_session_id()))
 			continue;
 
-		/* only a session of zklock's reads it; nobody, for a hold or a lease */
+		/* a session of zklock's reads it, a permanent hold or lease does not */
 		if (entry->who.client != NULL && !entry->is_stranger &&
 			!recipe_is_lasting(entry->node))
 			entries[nholders++] = *entry;

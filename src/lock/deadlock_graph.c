@@ -301,10 +301,10 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 }
 
 /*
- * Does the holder hold the lock until it lets go of it?  One of whom that cannot
- * be told may let go at any time: a hold of zk_hold(), a client of another make,
- * one that has just gone, one that may merely keep the lock, one that has let go
- * and whose node may not be deleted: that is without data then.
+ * Does the holder hold the lock until it lets go of it?  One of whom that
+ * cannot be told may let go at any time: a permanent hold, a client of another
+ * make, one that has just gone, one that may merely keep the lock, one that has
+ * let go and whose node may not be deleted: that is without data then.
  */
 static bool
 surely_holds(const char *holder, const ZkReply *reply, const ZkNodeData *who)

@@ -49,8 +49,8 @@ extern bool zklock_confirm_by(const char *name, int64 deadline);
 extern bool zklock_read_recall(const char *name);
 
 /*
- * Put the rows of zk_session_locks, for each lock and mode that is held, and for each
- * lock that is kept.
+ * Put the rows of zk_session_locks, for each lock and mode that is held, and
+ * for each lock that is kept.
  */
 extern void zklock_show_locks(ReturnSetInfo *result);
 
@@ -81,13 +81,13 @@ extern bool zklock_describe_loss(ZkLoss *loss);
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 
 /*
- * Raise 40001 unless every lock held here is good: by the lease, or if there
- * is none that is fresh, or with always_ask, by a quorum's word for each
+ * Raise 40001 unless every lock held here is good: by the guard lease, or if
+ * there is none that is fresh, or with always_ask, by a quorum's word for each
  * node; and as zklock_released_prove().  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 
-/* Are they by now, by the lease?  Never raises or waits. */
+/* Are they by now, by the guard lease?  Never raises or waits. */
 extern bool zklock_are_proved(void);
 
 /* ---- for lock.c ---- */

@@ -7,25 +7,25 @@
  * A lock may have been lost without anybody here knowing it: somebody has
  * deleted its queue node.  If the lock is still held at the commit, the guard
  * finds that out.  If it was released before, by zk_unlock() or its kin, by
- * ROLLBACK TO SAVEPOINT, or by the end of an exclusive hold above a shared one,
- * all that is left is the answer to the delete of the node: the node was there,
- * or it had gone before.  So the transaction remembers the request, and its
- * commit is refused if a lock that it relied on had been lost when it was
- * released.
+ * ROLLBACK TO SAVEPOINT, or by the end of an exclusive acquisition above a
+ * shared one, all that is left is the answer to the delete of the node: the
+ * node was there, or it had gone before.  So the transaction remembers the
+ * request, and its commit is refused if a lock that it relied on had been lost
+ * when it was released.
  *
- * A transaction relied on a lock if it has written while it held the lock.  What
- * it wrote before the grant or after the release does not count.
+ * A transaction relied on a lock if it has written while it held the lock.
+ * What it wrote before the grant or after the release does not count.
  *
- * The answer may never come: the session is lost, or there was no memory for the
- * request.  It may also tell nothing: the reply to the delete was lost with its
- * connection, and the next attempt finds no node, as it must if the first one
- * was executed.  Then nobody can find out whether the lock had been lost, and it
- * is judged as a lock is that is still held: with commit_guard "lease" the proof
- * will do that the place had when it was released, if that was fresh; otherwise
- * the commit is refused.
+ * The answer may never come: the session is lost, or there was no memory for
+ * the request.  It may also tell nothing: the reply to the delete was lost with
+ * its connection, and the next attempt finds no node, as it must if the first
+ * one was executed.  Then nobody can find out whether the lock had been lost,
+ * and it is judged as a lock is that is still held: with commit_guard "lease"
+ * the proof will do that the place had when it was released, if that was fresh;
+ * otherwise the commit is refused.
  *
- * The one rule: every answer is heard, also when its session is closed.  One that
- * comes after the transaction is merely told.
+ * The one rule: every answer is heard, also when its session is closed.  One
+ * that comes after the transaction is merely told.
  *
  * Entries live in TopMemoryContext, and are made without raising: this is
  * called at the end of subtransactions.

@@ -20,7 +20,7 @@
 /* Most locks of a backend that have a line of their own. */
 #define ZK_BOARD_LOCKS 16
 
-/* What ends a hold of a lock that is not released before. */
+/* What ends an acquisition of a lock that is not released before. */
 typedef enum ZkScope
 {
 	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */

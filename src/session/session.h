@@ -66,7 +66,8 @@ extern void zklock_session_read(void);
  * called after zklock_session_renew(); again, if the session was lost before
  * it was connected and all its requests are freed.  Raises 0A000 in a process
  * that must not hold locks, 55000 without servers, 42501 if the credentials
- * must not go to these (origin.h), 53000 if its program cannot be started.  A new session has a new number.
+ * must not go to these (origin.h), 53000 if its program cannot be started.  A
+ * new session has a new number.
  */
 extern void zklock_session_open(void);
 
@@ -118,8 +119,8 @@ extern bool zklock_session_can_hand_over(void);
 extern bool zklock_session_has_credentials(void);
 
 /*
- * The lease: a proof (contact.h) is good if its date is after this.  Then the
- * ensemble keeps the session for another third of its timeout, even if the
+ * The guard lease: a proof (contact.h) is good if its date is after this.  Then
+ * the ensemble keeps the session for another third of its timeout, even if the
  * machine was suspended since.
  */
 extern Moment zklock_session_fresh_since(void);
@@ -152,9 +153,10 @@ extern ZkSessionNumber zklock_session_live(void);
 
 /*
  * Attend to the session, and close it if it was lost or could not be connected.
- * Until then it may still be the current one.  Never raises, never waits.  Frees
- * all requests, so none may be outstanding. may_cancel: cancel the statement if it is the
- * first one that notices the loss.  Result: as of zklock_session_live().
+ * Until then it may still be the current one.  Never raises, never waits.
+ * Frees all requests, so none may be outstanding. may_cancel: cancel the
+ * statement if it is the first one that notices the loss.  Result: as of
+ * zklock_session_live().
  */
 extern ZkSessionNumber zklock_session_reap(bool may_cancel);
 
