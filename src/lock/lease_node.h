@@ -128,6 +128,7 @@ extern char *zklock_lease_build_data(const ZkNodeData *who, const char *note,
  * nothing below DEBUG1.
  */
 extern void zklock_lease_debug(const char *path, int64 token,
-							   const char *format,...) pg_attribute_printf(3, 4);
+							   const char *format,...)
+			__attribute__((format(printf, 3, 4)));
 
 #endif							/* ZKLOCK_LEASE_NODE_H */
