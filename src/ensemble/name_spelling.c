@@ -18,7 +18,8 @@
 #include "recipe.h"
 #include "text.h"
 
-static int  encoding_of_names(void);
+static char *name_of_utf8(const char *utf8);
+static int	encoding_of_names(void);
 static bool has_control_characters(const char *utf8);
 static bool client_has(const char *text);
 static char *recode(const char *text, int from, int to);
@@ -46,12 +47,16 @@ zklock_name_try_spell(const char *text)
 	utf8 = recode(text, encoding, PG_UTF8);
 	if (utf8 == NULL)
 		return NULL;
-	return zklock_name_of_utf8(utf8);
+	return name_of_utf8(utf8);
 }
 
-/* Without the way back it would be the name of another znode. */
-char *
-zklock_name_of_utf8(const char *utf8)
+/*
+ * A name that znodes have, in UTF-8, as it is called in this database, palloc'ed.
+ * NULL if no name of this database's stands for it: without the way back it would
+ * be the name of another znode.
+ */
+static char *
+name_of_utf8(const char *utf8)
 {
 	int			encoding = encoding_of_names();
 	char	   *name;
@@ -74,7 +79,7 @@ zklock_name_part_of_utf8(const char *utf8)
 	char	   *part = pstrdup(utf8);
 	char	   *name;
 
-	while ((name = zklock_name_of_utf8(part)) == NULL)
+	while ((name = name_of_utf8(part)) == NULL)
 	{
 		char	   *slash = strrchr(part, '/');
 
@@ -89,7 +94,7 @@ zklock_name_shown(const char *utf8)
 	char	   *name = NULL;
 
 	if (utf8 != NULL && !has_control_characters(utf8))
-		name = zklock_name_of_utf8(utf8);
+		name = name_of_utf8(utf8);
 	if (name != NULL && client_has(name))
 		return name;
 	return zklock_text_printable(utf8);

@@ -30,12 +30,8 @@ extern char *zklock_name_try_spell(const char *text);
 
 /*
  * The other way round: a name that znodes have, in UTF-8, as it is called in
- * this database, palloc'ed.  NULL if no name of this database's stands for it.
- */
-extern char *zklock_name_of_utf8(const char *utf8);
-
-/*
- * The same, or the longest name above it that this database can have, which may
+ * this database, palloc'ed; or the longest name above it that this database can
+ * have, which may
  * be the empty one: what covers the name covers that.
  */
 extern char *zklock_name_part_of_utf8(const char *utf8);

@@ -10,6 +10,7 @@
 #include "nodedata.h"
 #include "session.h"
 
+static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
 							 const char *path, ZkNodeKind kind,
 							 const char *data);
@@ -34,16 +35,14 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
-		const char *data = zklock_nodedata_of_parent(parent);
 		bool		is_root = end - path <= root_length;
-		const ZkReply *reply = is_root ?
-			create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
-				   zklock_nodedata_build(0, NULL)) :
-			create(trip, ZK_WRITE_PAID, parent, ZK_CONTAINER, data);
+		const ZkReply *reply;
 
-		/* where the server knows no containers, a znode that stays */
-		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
-			reply = create(trip, ZK_WRITE_COUNTED, parent, ZK_PERSISTENT, data);
+		if (is_root)
+			reply = create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
+						   zklock_nodedata_build(0, NULL));
+		else
+			reply = make_container(trip, parent);
 		if (reply == NULL)
 			return NULL;
 		switch (reply->result)
@@ -80,6 +79,22 @@ zklock_parents_create(ZkRoundTrip *trip, const char *path, int root_length,
 		if (reply == NULL)
 			reply = create(trip, ZK_WRITE_PAID, path, kind, data);
 	}
+	return reply;
+}
+
+/*
+ * Create a container, which the server removes when it is empty; where it
+ * knows none, a znode that stays.
+ */
+static const ZkReply *
+make_container(ZkRoundTrip *trip, const char *path)
+{
+	const char *data = zklock_nodedata_of_parent(path);
+	const ZkReply *reply = create(trip, ZK_WRITE_PAID, path, ZK_CONTAINER,
+								  data);
+
+	if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
+		reply = create(trip, ZK_WRITE_COUNTED, path, ZK_PERSISTENT, data);
 	return reply;
 }
 

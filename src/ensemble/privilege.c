@@ -53,19 +53,19 @@ typedef struct Row
 	bool		is_everybody;
 } Row;
 
-/* Are the rows those of the tables? */
-static bool is_current;
-
-/* Row, and the context of it all; NULL until they are read. */
-static List *rows;
-static MemoryContext RowContext;
-
-/* The tables, and how often we were told that one may have changed. */
-static Oid	privileges_id;
-static Oid	closed_id;
-static Oid	schema_id;			/* where they are */
-static int	nclosed;			/* rows of the second */
-static uint64 nchanges;
+/* What this backend has read of the tables.  It outlives transactions. */
+static struct
+{
+	bool		is_current;		/* the rows are those of the tables */
+	List	   *rows;			/* Row */
+	MemoryContext context;		/* of the rows; NULL until they are read */
+	Oid			schema;			/* where the tables are */
+	Oid			privileges;		/* the tables */
+	Oid			closed;
+	int			nclosed;		/* rows of the second */
+	uint64		nchanges;		/* how often we were told that a table may have
+								 * changed */
+}			Cache;
 
 static const char *find_refused(FunctionCallInfo fcinfo, const char *name,
 								const char *what, const char **prefix);
@@ -180,7 +180,7 @@ find_refused(FunctionCallInfo fcinfo, const char *name, const char *what,
 	if (zklock_privilege_is_closed(fcinfo, name, prefix) &&
 		!is_given(name, role, what) && !superuser_arg(role))
 		return name;
-	if (rows == NIL || superuser_arg(role) || !zklock_name_is_root_chosen())
+	if (Cache.rows == NIL || superuser_arg(role) || !zklock_name_is_root_chosen())
 		return NULL;
 	foreach_ptr(const char, other, zklock_name_others(name))
 	{
@@ -198,7 +198,7 @@ find_refused(FunctionCallInfo fcinfo, const char *name, const char *what,
 static bool
 is_given(const char *name, Oid role, const char *what)
 {
-	foreach_ptr(const Row, row, rows)
+	foreach_ptr(const Row, row, Cache.rows)
 		if (covers(row, name) && gives(row, role, what))
 			return true;
 	return false;
@@ -210,18 +210,18 @@ find_prefix(const char *name)
 {
 	const char *prefix = NULL;
 
-	foreach_ptr(const Row, row, rows)
+	foreach_ptr(const Row, row, Cache.rows)
 		if (covers(row, name) &&
 			(prefix == NULL || strlen(row->prefix) > strlen(prefix)))
 			prefix = row->prefix;
 	return prefix;
 }
 
-/* Had zk_closed rows that were lost? */
+/* Had zk_closed rows that were lost?  By what was read of it. */
 static bool
 cache_has_lost_rows(void)
 {
-	return nclosed == 0 && zklock_privilege_is_marked(schema_id);
+	return Cache.nclosed == 0 && zklock_privilege_is_marked(Cache.schema);
 }
 
 /* The empty prefix covers all names; others the name and those below it. */
@@ -263,30 +263,30 @@ read_rows(FunctionCallInfo fcinfo)
 	int			nprivileges;
 	uint64		as_of;
 
-	if (is_current)
+	if (Cache.is_current)
 		return;
-	if (RowContext == NULL)
+	if (Cache.context == NULL)
 	{
 		CacheRegisterRelcacheCallback(forget_rows, (Datum) 0);
-		RowContext = AllocSetContextCreate(TopMemoryContext,
+		Cache.context = AllocSetContextCreate(TopMemoryContext,
 										   "zklock privileges",
 										   ALLOCSET_SMALL_SIZES);
 	}
-	rows = NIL;
-	MemoryContextReset(RowContext);
-	schema_id = get_func_namespace(fcinfo->flinfo->fn_oid);
-	privileges_id = get_relname_relid("zk_privileges", schema_id);
-	closed_id = get_relname_relid("zk_closed", schema_id);
-	privileges = table_open(privileges_id, AccessShareLock);
-	closed = table_open(closed_id, AccessShareLock);
-	as_of = nchanges;
+	Cache.rows = NIL;
+	MemoryContextReset(Cache.context);
+	Cache.schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+	Cache.privileges = get_relname_relid("zk_privileges", Cache.schema);
+	Cache.closed = get_relname_relid("zk_closed", Cache.schema);
+	privileges = table_open(Cache.privileges, AccessShareLock);
+	closed = table_open(Cache.closed, AccessShareLock);
+	as_of = Cache.nchanges;
 	read_table(privileges);
-	nprivileges = list_length(rows);
+	nprivileges = list_length(Cache.rows);
 	read_table(closed);
-	nclosed = list_length(rows) - nprivileges;
+	Cache.nclosed = list_length(Cache.rows) - nprivileges;
 	table_close(closed, AccessShareLock);
 	table_close(privileges, AccessShareLock);
-	is_current = as_of == nchanges;
+	Cache.is_current = as_of == Cache.nchanges;
 }
 
 /* Add the table's rows to those that we have. */
@@ -299,9 +299,9 @@ read_table(Relation table)
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		MemoryContext caller = MemoryContextSwitchTo(RowContext);
+		MemoryContext caller = MemoryContextSwitchTo(Cache.context);
 
-		rows = lappend(rows, read_row(table, tuple));
+		Cache.rows = lappend(Cache.rows, read_row(table, tuple));
 		MemoryContextSwitchTo(caller);
 	}
 	systable_endscan(scan);
@@ -319,7 +319,7 @@ read_row(Relation table, HeapTuple tuple)
 	row->prefix = zklock_name_try_spell(prefix);
 	if (row->prefix == NULL)
 		row->prefix = prefix;	/* which no name begins with */
-	if (RelationGetRelid(table) == closed_id)
+	if (RelationGetRelid(table) == Cache.closed)
 		return row;
 	row->role = zklock_role_oid(heap_getattr(tuple, 2, columns, &is_null),
 								&row->is_everybody);
@@ -331,9 +331,9 @@ read_row(Relation table, HeapTuple tuple)
 static void
 forget_rows(Datum arg, Oid relation)
 {
-	if (relation != InvalidOid && relation != privileges_id &&
-		relation != closed_id)
+	if (relation != InvalidOid && relation != Cache.privileges &&
+		relation != Cache.closed)
 		return;
-	nchanges++;
-	is_current = false;
+	Cache.nchanges++;
+	Cache.is_current = false;
 }

@@ -26,13 +26,29 @@
  */
 #define READS_AT_ONCE 64
 
+/* What is read of a queue. */
+typedef enum ReadPart
+{
+	READ_ALL,
+	READ_NEWEST,				/* all of a list that is not older than the
+								 * call */
+	READ_FIRST					/* the first contender of such a list */
+} ReadPart;
+
+/* How a step of reading ended. */
+typedef enum ReadEnd
+{
+	READ_DONE,
+	READ_AGAIN,					/* the first contender has gone: list again */
+	READ_SESSION_LOST
+} ReadEnd;
+
 /* A queue that is being read. */
 typedef struct Reading
 {
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
-	bool		is_newest;		/* a list that is not older than the call */
-	bool		is_first;		/* only its first */
+	ReadPart	part;
 	const char *path;			/* of the znode, in the session of the moment */
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
@@ -40,8 +56,14 @@ typedef struct Reading
 
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static bool read_stranger(ZkRoundTrip *trip, Reading *reading);
-static const ZkReply *look_at_child(ZkRoundTrip *trip, const Reading *reading,
-									const char *child);
+static ReadEnd read_once(ZkRoundTrip *trip, Reading *reading);
+static ReadEnd read_all(ZkRoundTrip *trip, Reading *reading,
+						const char *const *children, int nchildren);
+static ReadEnd read_first_contender(ZkRoundTrip *trip, Reading *reading,
+									const char *const *children, int nchildren);
+static bool read_some(ZkRoundTrip *trip, Reading *reading,
+					  const char *const *children, int count);
+static void warn_of_styles(const Reading *reading);
 static bool take_child(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
 static void put_nested_last(ZkQueueEntry *entries, int nentries);
@@ -52,7 +74,9 @@ ZkQueueEntry *
 zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
 				  bool is_newest, int *nentries)
 {
-	Reading		reading = {.path_of = path_of,.name = name,.is_newest = is_newest};
+	Reading		reading = {.path_of = path_of,.name = name};
+
+	reading.part = is_newest ? READ_NEWEST : READ_ALL;
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
@@ -91,86 +115,153 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 ZkQueueEntry *
 zklock_read_first(const char *name)
 {
-	Reading		reading = {.path_of = zklock_name_path,.name = name,
-	.is_newest = true,.is_first = true};
+	Reading		reading = {
+		.path_of = zklock_name_path,.name = name,.part = READ_FIRST
+	};
 
 	pfree(zklock_name_path(name, NULL));
 	zklock_roundtrip_run(read_entries, NULL, &reading);
-	return reading.nentries > 0 && reading.entries->position > 0 ?
-		reading.entries : NULL;
+	if (reading.nentries == 0 || reading.entries->position == 0)
+		return NULL;
+	return reading.entries;
 }
 
-/*
- * List the children, then read the data of each, many at a time; or of the
- * first contender, and if that has gone meanwhile, list again.  false if the
- * session was lost.
- */
+/* false if the session was lost. */
 static bool
 read_entries(ZkRoundTrip *trip, void *argument)
 {
 	Reading    *reading = argument;
-	const ZkReply *list;
-	const char **children;
-	ZkQueueEntry *entries;
-	int			nchildren;
-	int			nread = 0;
+	ReadEnd		end;
 
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
-	reading->nentries = 0;
 
 	/* who reads all of the newest queue is about to remove one of it */
-	if (!reading->is_first)
+	if (reading->part != READ_FIRST)
 		trip->terms = ZK_WRITE_COUNTED;
-	list = reading->is_newest ?
-		zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path) :
-		zklock_roundtrip_read(trip, ZK_LIST, reading->path);
+	do
+		end = read_once(trip, reading);
+	while (end == READ_AGAIN);
+	return end == READ_DONE;
+}
+
+/* List the children, and read the data of each, or of the first contender. */
+static ReadEnd
+read_once(ZkRoundTrip *trip, Reading *reading)
+{
+	const ZkReply *list;
+	const char **children;
+	ReadEnd		end;
+
+	reading->nentries = 0;
+	if (reading->part == READ_ALL)
+		list = zklock_roundtrip_read(trip, ZK_LIST, reading->path);
+	else
+		list = zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path);
 	if (list->result == ZK_SESSION_LOST)
-		return false;
+		return READ_SESSION_LOST;
 	if (list->result == ZK_NO_NODE ||
 		(list->result == ZK_OK && list->nchildren == 0))
-		return read_stranger(trip, reading);
+		return read_stranger(trip, reading) ? READ_DONE : READ_SESSION_LOST;
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", reading->path);
 
-	entries = palloc_extended((list->nchildren + 1) * sizeof(*entries),
-							  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	reading->entries = palloc_extended((list->nchildren + 1) *
+									   sizeof(*reading->entries),
+									   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	children = palloc((list->nchildren + 1) * sizeof(*children));
 	memcpy(children, list->children, list->nchildren * sizeof(*children));
 	qsort(children, list->nchildren, sizeof(*children), compare_children);
-	nchildren = list->nchildren;
+	if (reading->part == READ_FIRST)
+		end = read_first_contender(trip, reading, children, list->nchildren);
+	else
+		end = read_all(trip, reading, children, list->nchildren);
+	put_nested_last(reading->entries, reading->nentries);
+	mark_holders(reading->entries, reading->nentries);
+	if (end == READ_DONE && reading->part != READ_FIRST)
+		warn_of_styles(reading);
+	return end;
+}
 
-	for (int first = 0, last; first < nchildren; first = last)
+/* Read all children, many at a time. */
+static ReadEnd
+read_all(ZkRoundTrip *trip, Reading *reading, const char *const *children,
+		 int nchildren)
+{
+	for (int first = 0; first < nchildren; first += READS_AT_ONCE)
 	{
-		last = reading->is_first ? first + 1 :
-			Min(first + READS_AT_ONCE, nchildren);
-		CHECK_FOR_INTERRUPTS();
-		for (int i = first; i < last; i++)
-			(void) look_at_child(trip, reading, children[i]);	/* asked for */
-		if (!zklock_roundtrip_await_looks(trip))
-			return false;
-		for (int i = first; i < last; i++)
-			nread += take_child(reading, look_at_child(trip, reading, children[i]),
-								children[i], &entries[nread]);
-		zklock_roundtrip_end_looks(trip);
-		if (!reading->is_first)
-			continue;
-		if (nread == 0)
-			return read_entries(trip, argument);
-		if (entries->parsed.style != RECIPE_STYLE_NONE)
-			break;
-		nread = 0;				/* a lock below, or no contender is left */
-		*entries = (ZkQueueEntry) {0};
+		int			count = Min(READS_AT_ONCE, nchildren - first);
+
+		if (!read_some(trip, reading, children + first, count))
+			return READ_SESSION_LOST;
 	}
-	put_nested_last(entries, nread);
-	mark_holders(entries, nread);
-	for (int i = 0; i < nread && !reading->is_first; i++)
-		if (zklock_warn_of_style(entries[i].parsed.style, &entries[i].who,
-								 zklock_name_style()))
-			break;
-	reading->entries = entries;
-	reading->nentries = nread;
+	return READ_DONE;
+}
+
+/* Read the children in order, until one is a contender, and no lock below. */
+static ReadEnd
+read_first_contender(ZkRoundTrip *trip, Reading *reading, const char *const *children,
+					 int nchildren)
+{
+	for (int i = 0; i < nchildren; i++)
+	{
+		reading->nentries = 0;
+		*reading->entries = (ZkQueueEntry) {0};
+		if (!read_some(trip, reading, children + i, 1))
+			return READ_SESSION_LOST;
+		if (reading->nentries == 0)
+			return READ_AGAIN;
+		if (reading->entries->parsed.style != RECIPE_STYLE_NONE)
+			return READ_DONE;
+	}
+	reading->nentries = 0;
+	return READ_DONE;
+}
+
+/*
+ * Read these, at once, and add an entry for each that is still there.  false if
+ * the session was lost.
+ */
+static bool
+read_some(ZkRoundTrip *trip, Reading *reading, const char *const *children,
+		  int count)
+{
+	char	   *paths[READS_AT_ONCE];
+
+	Assert(count <= READS_AT_ONCE);
+	CHECK_FOR_INTERRUPTS();
+	for (int i = 0; i < count; i++)
+	{
+		paths[i] = psprintf("%s/%s", reading->path, children[i]);
+		(void) zklock_roundtrip_look(trip, ZK_GET, paths[i]);	/* read below */
+	}
+	if (!zklock_roundtrip_await_looks(trip))
+		return false;
+	for (int i = 0; i < count; i++)
+	{
+		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, paths[i]);
+
+		if (take_child(reading, reply, children[i],
+					   &reading->entries[reading->nentries]))
+			reading->nentries++;
+		pfree(paths[i]);
+	}
+	zklock_roundtrip_end_looks(trip);
 	return true;
+}
+
+/* One WARNING will do. */
+static void
+warn_of_styles(const Reading *reading)
+{
+	for (int i = 0; i < reading->nentries; i++)
+	{
+		const ZkQueueEntry *entry = &reading->entries[i];
+
+		if (zklock_warn_of_style(entry->parsed.style, &entry->who,
+								 zklock_name_style()))
+			return;
+	}
 }
 
 /*
@@ -188,7 +279,7 @@ read_stranger(ZkRoundTrip *trip, Reading *reading)
 	char	   *found;
 	ZkQueueEntry *entry;
 
-	if (reading->path_of != zklock_name_path || reading->is_first)
+	if (reading->path_of != zklock_name_path || reading->part == READ_FIRST)
 		return true;
 	pfree(zklock_name_path(reading->name, &root_length));
 	if (!zklock_ephemeral_find(trip, reading->path, root_length,
@@ -196,10 +287,12 @@ read_stranger(ZkRoundTrip *trip, Reading *reading)
 		return false;
 	if (reply == NULL)
 		return true;
-	entry = reading->entries = palloc0(sizeof(*entry));
-	reading->nentries = take_child(reading, reply, found, entry);
+	entry = palloc0(sizeof(*entry));
+	reading->entries = entry;
+	reading->nentries = take_child(reading, reply, found, entry) ? 1 : 0;
 	entry->position = 1;
-	entry->is_holder = entry->is_stranger = true;
+	entry->is_holder = true;
+	entry->is_stranger = true;
 	entry->is_releasing = false;
 	entry->expires = 0;
 	entry->parsed = (RecipeNode) {
@@ -223,17 +316,6 @@ zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 			 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
 					 "zklock.node_style")));
 	return true;
-}
-
-/* Ask for the data of a child, or read the reply. */
-static const ZkReply *
-look_at_child(ZkRoundTrip *trip, const Reading *reading, const char *child)
-{
-	char	   *path = psprintf("%s/%s", reading->path, child);
-	const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, path);
-
-	pfree(path);
-	return reply;
 }
 
 /* Fill in an entry from the reply; false if the child has vanished. */

@@ -52,8 +52,9 @@ zklock_role_oid(Datum value, bool *is_everybody)
 Datum
 zklock_role_value(Oid role)
 {
-	return CStringGetTextDatum(OidIsValid(role) ? psprintf("%u", role) :
-							   EVERYBODY);
+	if (!OidIsValid(role))
+		return CStringGetTextDatum(EVERYBODY);
+	return CStringGetTextDatum(psprintf("%u", role));
 }
 
 char *

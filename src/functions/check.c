@@ -116,7 +116,9 @@ check_credentials(Check *check)
 	zklock_auth_read(&scheme, &credentials);
 	if (scheme != NULL)
 		explicit_bzero(credentials, strlen(credentials));
-	check_put_fact(check, "credentials", scheme == NULL ? "none" : "set", 0,
-				   scheme == NULL ? NULL : zklock_text_quotable_own(scheme),
-				   NULL, 0);
+	if (scheme == NULL)
+		check_put_fact(check, "credentials", "none", 0, NULL, NULL, 0);
+	else
+		check_put_fact(check, "credentials", "set", 0,
+					   zklock_text_quotable_own(scheme), NULL, 0);
 }

@@ -63,19 +63,24 @@ typedef struct Asking
 	int			nrequests;		/* those that lie below the root */
 	const char *node;			/* of the holder who is asked now */
 	bool		is_asked;		/* the result: false if it has gone */
+
+	/* who cannot be asked */
+	int			nunasked;
+	StringInfoData unasked;		/* their names, in words */
 } Asking;
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
+static char *build_request(FunctionCallInfo fcinfo, const char *name);
+static List *choose_holders(Asking *asking, const ZkQueueEntry *entries,
+							int nentries);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static bool ask_holder(ZkRoundTrip *trip, void *argument);
 static int	remove_outdated(ZkSample *sample, const char *root);
 static char *holder_path(const char *root, const char *request,
 						 const ZkReply *reply);
-static void add_unasked(StringInfo names, int nunasked,
-						const ZkQueueEntry *entry);
-static void warn_of_unasked(const char *name, int nunasked,
-							const char *names);
+static void add_unasked(Asking *asking, const ZkQueueEntry *entry);
+static void warn_of_unasked(const Asking *asking);
 
 /*
  * A WARNING names the holders that could not be asked.  Some outdated requests
@@ -86,14 +91,49 @@ Datum
 zk_request_release(PG_FUNCTION_ARGS)
 {
 	Asking		asking = {.name = zklock_args_name(fcinfo, ZK_MAY_REQUEST)};
-	char	   *reason = NULL;
-	StringInfoData unasked;
-	int			nunasked = 0;
+	ZkBounds	bounds = zklock_bounds_of_question();
 	ZkQueueEntry *entries;
 	int			nentries;
-	int			nholders = 0;
+	List	   *holders;
 	int			nasked = 0;
-	ZkBounds	bounds = zklock_bounds_of_question();
+
+	asking.data = build_request(fcinfo, asking.name);
+	pfree(zklock_name_path(asking.name, NULL)); /* a bad name needs no
+												 * connection */
+	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
+	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,
+								&nentries);
+	initStringInfo(&asking.unasked);
+	holders = choose_holders(&asking, entries, nentries);
+
+	/* before they are asked: an interrupt may come when some were */
+	if (holders != NIL)
+		ereport(ZK_LOG_DEED,
+				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
+						zklock_nodedata_caller(),
+						zklock_text_quotable_own(asking.name)),
+				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
+									  list_length(holders),
+									  list_length(holders))));
+	foreach_ptr(const char, node, holders)
+	{
+		asking.node = node;
+		zklock_roundtrip_run_within(&bounds, ask_holder, NULL, &asking);
+		if (!asking.is_asked)
+			continue;
+		nasked++;
+		asking.nrequests++;
+	}
+	if (asking.nunasked > 0)
+		warn_of_unasked(&asking);
+	PG_RETURN_INT32(nasked);
+}
+
+/* The data of the requests: who asks, why, and for which lock. */
+static char *
+build_request(FunctionCallInfo fcinfo, const char *name)
+{
+	char	   *reason = NULL;
 
 	if (!PG_ARGISNULL(1))
 	{
@@ -102,51 +142,34 @@ zk_request_release(PG_FUNCTION_ARGS)
 								   "Say in one line why the lock is wanted, for whoever holds it.");
 		reason = zklock_text_to_utf8(reason);
 	}
-	asking.data = zklock_nodedata_build(0, "reason", reason, "lock",
-										zklock_text_to_utf8(asking.name), NULL);
+	return zklock_nodedata_build(0, "reason", reason, "lock",
+								 zklock_text_to_utf8(name), NULL);
+}
 
-	/* a bad name needs no connection */
-	pfree(zklock_name_path(asking.name, NULL));
+/*
+ * Names of the queue nodes of those who are to be asked.  Only a session of
+ * zklock's reads requests; nobody does for a permanent hold or a lease.  This session does
+ * not ask itself.
+ */
+static List *
+choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
+{
+	List	   *holders = NIL;
 
-	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
-	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,
-								&nentries);
-	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
 
-		/* this session does not ask itself */
 		if (!entry->is_holder ||
 			(entry->session_id != 0 && entry->session_id == zklock_session_id()))
 			continue;
-
-		/* a session of zklock's reads it, a permanent hold or lease does not */
 		if (entry->who.client != NULL && !entry->is_stranger &&
 			!recipe_is_lasting(entry->node))
-			entries[nholders++] = *entry;
+			holders = lappend(holders, pstrdup(entry->node));
 		else
-			add_unasked(&unasked, nunasked++, entry);
+			add_unasked(asking, entry);
 	}
-
-	/* before they are asked: an interrupt may come when some were */
-	if (nholders > 0)
-		ereport(ZK_LOG_DEED,
-				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
-						zklock_nodedata_caller(),
-						zklock_text_quotable_own(asking.name)),
-				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
-									  nholders, nholders)));
-	for (int i = 0; i < nholders; i++)
-	{
-		asking.node = entries[i].node;
-		zklock_roundtrip_run_within(&bounds, ask_holder, NULL, &asking);
-		nasked += asking.is_asked;
-		asking.nrequests += asking.is_asked;
-	}
-	if (nunasked > 0)
-		warn_of_unasked(asking.name, nunasked, unasked.data);
-	PG_RETURN_INT32(nasked);
+	return holders;
 }
 
 /* ---------------------------------------------------------------------
@@ -271,9 +294,11 @@ remove_outdated(ZkSample *sample, const char *root)
 	(void) zklock_roundtrip_await_looks(&sample->trip);
 	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const ZkReply *reply = holders[i] == NULL ? NULL :
-			zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
+		const ZkReply *reply;
 
+		if (holders[i] == NULL)
+			continue;
+		reply = zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
 		if (reply == NULL || reply->result != ZK_NO_NODE)
 			continue;
 		zklock_client_free(zklock_client_remove(zklock_session_client(),
@@ -305,8 +330,9 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 		!recipe_lock_path(path, root, who.lock))
 		return NULL;
 	node = pnstrdup(name, length);
-	return recipe_parse_node(node).style == RECIPE_STYLE_NONE ? NULL :
-		psprintf("%s/%s", path, node);
+	if (recipe_parse_node(node).style == RECIPE_STYLE_NONE)
+		return NULL;
+	return psprintf("%s/%s", path, node);
 }
 
 /* ---------------------------------------------------------------------
@@ -314,17 +340,18 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
  * ---------------------------------------------------------------------
  */
 
-/* Add one to the names of those who cannot be asked, which follow so many. */
 static void
-add_unasked(StringInfo names, int nunasked, const ZkQueueEntry *entry)
+add_unasked(Asking *asking, const ZkQueueEntry *entry)
 {
 	const char *who = zklock_nodedata_describe(&entry->who);
+	StringInfo	names = &asking->unasked;
+	int			nbefore = asking->nunasked++;
 
-	if (nunasked > NAMED_MAX)
+	if (nbefore > NAMED_MAX)
 		return;
-	if (nunasked > 0)
+	if (nbefore > 0)
 		appendStringInfoString(names, "; ");
-	if (nunasked == NAMED_MAX)
+	if (nbefore == NAMED_MAX)
 		appendStringInfoString(names, "...");
 	else if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
 		appendStringInfo(names, "the permanent hold with token " INT64_FORMAT " of %s",
@@ -337,15 +364,15 @@ add_unasked(StringInfo names, int nunasked, const ZkQueueEntry *entry)
 
 /* Who they are is in the log, and the client is told if he may know. */
 static void
-warn_of_unasked(const char *name, int nunasked, const char *names)
+warn_of_unasked(const Asking *asking)
 {
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg_plural("could not ask %d holder of lock \"%s\" to release it",
 						   "could not ask %d holders of lock \"%s\" to release it",
-						   nunasked, nunasked, name),
+						   asking->nunasked, asking->nunasked, asking->name),
 			 zklock_nodedata_may_be_shown() ?
-			 errdetail("Not asked: %s.", names) :
-			 errdetail_log("Not asked: %s.", names),
+			 errdetail("Not asked: %s.", asking->unasked.data) :
+			 errdetail_log("Not asked: %s.", asking->unasked.data),
 			 errhint("Only sessions of zklock can be asked. A permanent hold ends with zk_release_hold(). zk_evict() removes a holder by force.")));
 }
