@@ -78,24 +78,41 @@
 /* How long a claim may be held up by deleting old records. */
 #define PRUNE_MS 2000
 
-/* A claim under way; or, with the first two and the record, its end. */
-typedef struct Claim
+/* The record of a slot. */
+typedef struct Record
 {
 	const char *name;
 	const char *slot;
+	const char *run;			/* both, for the log */
+	ZkRemoval	removal;		/* its path, in the session of the moment; and
+								 * how it is deleted, if it is */
+} Record;
+
+/* A claim under way. */
+typedef struct Claim
+{
+	Record		record;
 	int64		retain_ms;
-	const char *caller;			/* and what he claims, for the log */
-	const char *run;
+	const char *caller;			/* who claims, for the log */
+	int			attempts;		/* of this session */
 	bool		may_be_there;	/* a create was sent, and what came of it is
 								 * not known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
 	int			nrecords;		/* of the name, ahead of the create */
-
-	ZkRemoval	record;			/* its path, in the session of the moment; and
-								 * how it is deleted, if it is */
 } Claim;
 
-/* The claim whose outcome is not known yet. */
+/* How an attempt to claim ended. */
+typedef enum ClaimStep
+{
+	CLAIM_AGAIN,
+	CLAIM_OVER,
+	CLAIM_SESSION_LOST
+} ClaimStep;
+
+/*
+ * The claim whose outcome is not known yet.  It belongs to the backend: its next
+ * call for that slot goes on with it, in whatever session and transaction.
+ */
 static struct
 {
 	char		path[RECIPE_PATH_SIZE + RECIPE_NAME_MAX +
@@ -108,13 +125,18 @@ PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
 
 static void log_unsettled(int code, Datum arg);
-static void name_record(Claim *claim);
+static void name_record(Record *record);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
+static ClaimStep try_to_claim(ZkRoundTrip *trip, Claim *claim,
+							  const char *data);
+static bool has_our_guid(const ZkReply *record);
+static ClaimStep go_on_claiming(ZkRoundTrip *trip, const Claim *claim,
+								const ZkReply *made);
 static bool read_guard(ZkRoundTrip *trip, Claim *claim, int *version);
 static void make_directory(ZkRoundTrip *trip, const Claim *claim);
 static char *begin_claim(const Claim *claim);
-static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
-						 const ZkReply *record, bool was_there);
+static ClaimStep finish_claim(ZkRoundTrip *trip, Claim *claim,
+							  const ZkReply *record, bool was_there);
 static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
 static bool is_old(const ZkSample *sample, int index, const char *own,
 				   int64 now_ms);
@@ -140,12 +162,12 @@ zk_run_once(PG_FUNCTION_ARGS)
 	Claim	   *claim = palloc0(sizeof(*claim));
 	ZkBounds	bounds = zklock_bounds_of_question();
 
-	claim->name = zklock_args_name(fcinfo, ZK_MAY_RUN);
-	claim->slot = zklock_args_spelled(fcinfo, 1, "slot");
+	claim->record.name = zklock_args_name(fcinfo, ZK_MAY_RUN);
+	claim->record.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	zklock_args_require(fcinfo, 2, "retention",
 						"To keep all records, give a long interval.");
 	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
-	name_record(claim);			/* a bad argument needs no connection */
+	name_record(&claim->record);	/* a bad argument needs no connection */
 	claim->caller = zklock_nodedata_caller();
 
 	/* the end of the backend, too, may leave a record that nobody knows of */
@@ -158,7 +180,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	/* which looks for interrupts, too */
 	if (claim->is_ours)
 		ereport(ZK_LOG_DEED,
-				(errmsg("%s recorded a %s", claim->caller, claim->run),
+				(errmsg("%s recorded a %s", claim->caller, claim->record.run),
 				 errdetail("The record is kept for " INT64_FORMAT " ms.",
 						   claim->retain_ms)));
 
@@ -171,18 +193,18 @@ zk_run_once(PG_FUNCTION_ARGS)
 Datum
 zk_forget_run(PG_FUNCTION_ARGS)
 {
-	Claim		claim = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
+	Record		record = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
 
-	claim.slot = zklock_args_spelled(fcinfo, 1, "slot");
-	name_record(&claim);		/* a bad argument needs no connection */
-	zklock_roundtrip_run(forget_slot, NULL, &claim);
-	if (!claim.record.is_removed)
+	record.slot = zklock_args_spelled(fcinfo, 1, "slot");
+	name_record(&record);		/* a bad argument needs no connection */
+	zklock_roundtrip_run(forget_slot, NULL, &record);
+	if (!record.removal.is_removed)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("there is no record of slot \"%s\" of job \"%s\"",
-						claim.slot, claim.name),
+						record.slot, record.name),
 				 errhint("zk_runs() shows those that there are.")));
-	PG_RETURN_BOOL(claim.record.is_removed);
+	PG_RETURN_BOOL(record.removal.is_removed);
 }
 
 Datum
@@ -226,7 +248,7 @@ log_unsettled(int code, Datum arg)
 
 	if (claim->may_be_there)
 		ereport(ZK_LOG_DEED,
-				(errmsg("%s may have recorded a %s", claim->caller, claim->run),
+				(errmsg("%s may have recorded a %s", claim->caller, claim->record.run),
 				 errdetail("The call ended before it was known.")));
 }
 
@@ -235,82 +257,104 @@ log_unsettled(int code, Datum arg)
  * path, belongs to the session.
  */
 static void
-name_record(Claim *claim)
+name_record(Record *record)
 {
 	int			guard_length;
 
-	claim->record.path = zklock_name_run_path(claim->name, claim->slot,
-											  &guard_length);
-	claim->record.guard = pnstrdup(claim->record.path, guard_length);
-	claim->record.doing = "delete the record of a run";
-	claim->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
-						  zklock_text_quotable_own(claim->slot),
-						  zklock_text_quotable_own(claim->name));
+	record->removal.path = zklock_name_run_path(record->name, record->slot,
+												&guard_length);
+	record->removal.guard = pnstrdup(record->removal.path, guard_length);
+	record->removal.doing = "delete the record of a run";
+	record->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
+						   zklock_text_quotable_own(record->slot),
+						   zklock_text_quotable_own(record->name));
 }
 
 static bool
 claim_slot(ZkRoundTrip *trip, void *argument)
 {
 	Claim	   *claim = argument;
-	ZkClient   *client = zklock_session_client();
-	const char *path;
+	ClaimStep	step;
 	char	   *data;
 
-	name_record(claim);
-	path = claim->record.path;
-	zklock_write_need(zklock_parents_count(path) + 3);
+	name_record(&claim->record);
+	zklock_write_need(zklock_parents_count(claim->record.removal.path) + 3);
 	data = begin_claim(claim);
-	for (int attempts = 0;; attempts++)
-	{
-		const ZkReply *record;
-		const ZkReply *made;
-		int			version;
+	claim->attempts = 0;
+	do
+		step = try_to_claim(trip, claim, data);
+	while (step == CLAIM_AGAIN);
+	return step == CLAIM_OVER;
+}
 
-		if (!read_guard(trip, claim, &version))
-			return false;
-		if (version == ZK_ANY_VERSION)
-			continue;
-		zklock_write_claim(1);
-		claim->may_be_there = true;
-		zklock_roundtrip_ask_ahead(trip,
-								   zklock_write_create_guarded(ZK_WRITE_PAID, path,
-															   claim->record.guard,
-															   version, data));
-		record = zklock_roundtrip_ask(trip, zklock_client_read(client, ZK_GET,
-															   path));
-		made = zklock_roundtrip_reply_ahead(trip);
-		if (record->result == ZK_SESSION_LOST || made == NULL)
-			return false;
-		claim->is_ours = made->result == ZK_OK ||
-			(record->result == ZK_OK && record->data != NULL &&
-			 memmem(record->data, record->data_length, Unsettled.guid,
-					RECIPE_GUID_LEN) != NULL);
-		if (claim->is_ours && record->result != ZK_UNKNOWN_OUTCOME)
-			return finish_claim(trip, claim, record,
-								made->result != ZK_OK);
-		if (record->result == ZK_OK ||	/* ours we could read */
-			(made->result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH))
-			return true;
-		switch (made->result)
-		{
-			case ZK_OK:			/* its record could not be read yet */
-			case ZK_NODE_EXISTS:	/* deleted meanwhile */
-			case ZK_BAD_VERSION:	/* another one was */
-			case ZK_UNKNOWN_OUTCOME:
-				break;
-			case ZK_SESSION_LOST:
-				return false;
-			case ZK_NO_NODE:
-				if (attempts < PARENT_ATTEMPTS)
-				{
-					make_directory(trip, claim);
-					break;
-				}
-				pg_fallthrough;
-			default:
-				zklock_ephemeral_refuse(made, path);
-				zklock_session_raise(made, "record a run", path);
-		}
+/* Create the record by the guard's version, and read it in the same flush. */
+static ClaimStep
+try_to_claim(ZkRoundTrip *trip, Claim *claim, const char *data)
+{
+	const char *path = claim->record.removal.path;
+	const ZkReply *record;
+	const ZkReply *made;
+	int			version;
+
+	claim->attempts++;
+	if (!read_guard(trip, claim, &version))
+		return CLAIM_SESSION_LOST;
+	if (version == ZK_ANY_VERSION)
+		return CLAIM_AGAIN;
+	zklock_write_claim(1);
+	claim->may_be_there = true;
+	zklock_roundtrip_ask_ahead(trip,
+							   zklock_write_create_guarded(ZK_WRITE_PAID, path,
+														   claim->record.removal.guard,
+														   version, data));
+	record = zklock_roundtrip_ask(trip,
+								  zklock_client_read(zklock_session_client(),
+													 ZK_GET, path));
+	made = zklock_roundtrip_reply_ahead(trip);
+	if (record->result == ZK_SESSION_LOST || made == NULL)
+		return CLAIM_SESSION_LOST;
+	claim->is_ours = made->result == ZK_OK || has_our_guid(record);
+	if (claim->is_ours && record->result != ZK_UNKNOWN_OUTCOME)
+		return finish_claim(trip, claim, record, made->result != ZK_OK);
+	if (record->result == ZK_OK ||	/* ours we could read */
+		(made->result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH))
+		return CLAIM_OVER;
+	return go_on_claiming(trip, claim, made);
+}
+
+static bool
+has_our_guid(const ZkReply *record)
+{
+	return record->result == ZK_OK && record->data != NULL &&
+		memmem(record->data, record->data_length, Unsettled.guid,
+			   RECIPE_GUID_LEN) != NULL;
+}
+
+/* The record is not known to be there: by the reply to its create. */
+static ClaimStep
+go_on_claiming(ZkRoundTrip *trip, const Claim *claim, const ZkReply *made)
+{
+	const char *path = claim->record.removal.path;
+
+	switch (made->result)
+	{
+		case ZK_OK:				/* its record could not be read yet */
+		case ZK_NODE_EXISTS:	/* deleted meanwhile */
+		case ZK_BAD_VERSION:	/* another one was */
+		case ZK_UNKNOWN_OUTCOME:
+			return CLAIM_AGAIN;
+		case ZK_SESSION_LOST:
+			return CLAIM_SESSION_LOST;
+		case ZK_NO_NODE:
+			if (claim->attempts <= PARENT_ATTEMPTS)
+			{
+				make_directory(trip, claim);
+				return CLAIM_AGAIN;
+			}
+			pg_fallthrough;
+		default:
+			zklock_ephemeral_refuse(made, path);
+			zklock_session_raise(made, "record a run", path);
 	}
 }
 
@@ -325,19 +369,20 @@ read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
 	const ZkReply *directory;
 
 	*version = ZK_ANY_VERSION;
-	zklock_roundtrip_get_ahead(trip, directory_of(claim->record.path));
-	guard = zklock_roundtrip_read(trip, ZK_GET, claim->record.guard);
+	zklock_roundtrip_get_ahead(trip, directory_of(claim->record.removal.path));
+	guard = zklock_roundtrip_read(trip, ZK_GET, claim->record.removal.guard);
 	if (guard->result == ZK_SESSION_LOST)
 		return false;
 	directory = zklock_roundtrip_reply_ahead(trip);
-	claim->nrecords = directory != NULL && directory->result == ZK_OK ?
-		directory->nbelow : 0;
+	claim->nrecords = 0;
+	if (directory != NULL && directory->result == ZK_OK)
+		claim->nrecords = directory->nbelow;
 	if (guard->result == ZK_NO_NODE)
 		make_directory(trip, claim);
 	else if (guard->result != ZK_OK)
-		zklock_session_raise(guard, "record a run", claim->record.guard);
+		zklock_session_raise(guard, "record a run", claim->record.removal.guard);
 	else if (guard->version == ZK_ANY_VERSION)
-		zklock_removal_advance(claim->record.guard);
+		zklock_removal_advance(claim->record.removal.guard);
 	else
 		*version = guard->version;
 	return true;
@@ -347,9 +392,9 @@ read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
 static void
 make_directory(ZkRoundTrip *trip, const Claim *claim)
 {
-	const char *path = claim->record.path;
+	const char *path = claim->record.removal.path;
 	const ZkReply *refused =
-		zklock_parents_make(trip, path, strlen(claim->record.guard));
+		zklock_parents_make(trip, path, strlen(claim->record.removal.guard));
 
 	if (refused != NULL)
 	{
@@ -368,10 +413,10 @@ begin_claim(const Claim *claim)
 {
 	int64		now_ms = protocol_moment().wall_ms;
 
-	if (strcmp(Unsettled.path, claim->record.path) != 0)
+	if (strcmp(Unsettled.path, claim->record.removal.path) != 0)
 	{
 		zklock_nodedata_make_guid(Unsettled.guid);	/* or it raises, and leaves it */
-		strlcpy(Unsettled.path, claim->record.path, sizeof(Unsettled.path));
+		strlcpy(Unsettled.path, claim->record.removal.path, sizeof(Unsettled.path));
 	}
 	return zklock_nodedata_build(0, "run", Unsettled.guid, "retain",
 								 psprintf(INT64_FORMAT, claim->retain_ms),
@@ -382,26 +427,25 @@ begin_claim(const Claim *claim)
 /*
  * The record is ours, by this attempt or because it was there.  Delete old
  * ones; if there are too many others, as was asked ahead of the create,
- * also ours again, and raise 54000: nobody has got a true for it.  false if the
- * session was lost on the way.
+ * also ours again, and raise 54000: nobody has got a true for it.
  */
-static bool
+static ClaimStep
 finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 			 bool was_there)
 {
 	int			nothers = Max(claim->nrecords - was_there, 0);
 
-	claim->record.czxid = record->czxid;
+	claim->record.removal.czxid = record->czxid;
 	if (zklock_sample_is_due(nothers))
 		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
-		return true;
-	if (!zklock_removal_do(trip, &claim->record))
-		return false;
+		return CLAIM_OVER;
+	if (!zklock_removal_do(trip, &claim->record.removal))
+		return CLAIM_SESSION_LOST;
 	claim->may_be_there = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("too many records of runs of \"%s\"", claim->name),
+			 errmsg("too many records of runs of \"%s\"", claim->record.name),
 			 errdetail("There are %d records, and %d may be kept.",
 					   nothers, RECORDS_MAX),
 			 errhint("Each is kept for as long as its run asked for. Ask for less, spread slots over several names, or delete records with zk_forget_run().")));
@@ -426,20 +470,20 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	const ZkReply *reply;
 	int			nold = 0;
 
-	zklock_roundtrip_get_ahead(trip, claim->record.guard);
+	zklock_roundtrip_get_ahead(trip, claim->record.removal.guard);
 	sample = zklock_sample_begin(trip,
-								 directory_of(claim->record.path),
+								 directory_of(claim->record.removal.path),
 								 PRUNE_MS);
 	for (int i = 0; i < sample->nnodes; i++)
-		if (is_old(sample, i, claim->record.path, now_ms))
+		if (is_old(sample, i, claim->record.removal.path, now_ms))
 			old[nold++] = sample->paths[i];
 	reply = zklock_roundtrip_reply_ahead(trip);
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
-		zklock_removal_advance(claim->record.guard);
+		zklock_removal_advance(claim->record.removal.guard);
 	else
-		zklock_client_free(zklock_write_remove_guarded(claim->record.guard,
+		zklock_client_free(zklock_write_remove_guarded(claim->record.removal.guard,
 													   reply->version,
 													   old, nold,
 													   ZK_ANY_VERSION));
@@ -476,10 +520,10 @@ is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
 static bool
 forget_slot(ZkRoundTrip *trip, void *argument)
 {
-	Claim	   *claim = argument;
-	ZkRemoval  *removal = &claim->record;
+	Record	   *record = argument;
+	ZkRemoval  *removal = &record->removal;
 
-	name_record(claim);
+	name_record(record);
 	if (removal->czxid == 0)
 	{
 		const ZkReply *reply = zklock_roundtrip_read_newest(trip, ZK_GET,
@@ -496,7 +540,7 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 		/* before it is done: it may be interrupted, and be done all the same */
 		ereport(ZK_LOG_DEED,
 				(errmsg("%s deletes the record of a %s",
-						zklock_nodedata_caller(), claim->run)));
+						zklock_nodedata_caller(), record->run)));
 	}
 	return zklock_removal_do(trip, removal);
 }
