@@ -185,7 +185,7 @@ zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 {
 	if (message_level_is_interesting(DEBUG1))
 		ereport(DEBUG1,
-				(errmsg_internal("zklock: lease \"%s\", token " INT64_FORMAT ": %s",
+				(errmsg_internal("zklock: lease \"%s\", fencing token " INT64_FORMAT ": %s",
 								 leased->path, leased->token,
 								 is_gone ? "deleted: its term was over" :
 								 "not deleted: it was renewed meanwhile, or ZooKeeper refused")));

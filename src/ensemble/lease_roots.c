@@ -69,6 +69,14 @@ typedef enum Untold
 } Untold;
 #define NUNTOLD 3
 
+/* What became of a note. */
+typedef enum Noting
+{
+	NOTING_DONE,
+	NOTING_ELSEWHERE,			/* in another ensemble than the worker's */
+	NOTING_NO_ROOM				/* there is no room for the root */
+} Noting;
+
 typedef struct Root
 {
 	Oid			role;			/* that has logged in, and noted it first */
@@ -93,11 +101,15 @@ typedef struct Roots
 	Root		roots[ROOTS_MAX];
 } Roots;
 
+/* It belongs to the server; this is where this process sees it. */
 static Roots *shared;
 
 /* This process is the worker, and takes back its latch when it ends. */
 static bool is_worker;
 
+static Noting note_root(const char *value, uint32 servers, bool is_bounded);
+static void report_elsewhere(void);
+static void report_no_room(const char *value);
 static void read_file(void);
 static void save(void);
 static bool write_file(void);
@@ -139,41 +151,73 @@ zklock_lease_roots_note(void)
 
 	/* ahead of the lock, under which no catalog is read */
 	bool		is_bounded = !superuser_arg(GetSessionUserId());
-	bool		is_elsewhere;
-	Root	   *root;
+	Noting		noting;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	is_elsewhere = shared->servers != 0 && servers != shared->servers;
-	root = is_elsewhere ? NULL : find_root(value);
-	if (root == NULL && !is_elsewhere && strlen(value) <= RECIPE_ROOT_MAX &&
-		(root = choose_place(is_bounded)) != NULL)
+	noting = note_root(value, servers, is_bounded);
+	LWLockRelease(shared->lock);
+	switch (noting)
 	{
+		case NOTING_DONE:
+			break;
+		case NOTING_ELSEWHERE:
+			if (say_once(UNTOLD_SERVERS))
+				report_elsewhere();
+			break;
+		case NOTING_NO_ROOM:
+			if (say_once(UNTOLD_ROOT))
+				report_no_room(value);
+			break;
+	}
+}
+
+/* Under the lock: note that root of these servers, in the file if it is new. */
+static Noting
+note_root(const char *value, uint32 servers, bool is_bounded)
+{
+	Root	   *root;
+
+	if (shared->servers != 0 && servers != shared->servers)
+		return NOTING_ELSEWHERE;
+	root = find_root(value);
+	if (root == NULL)
+	{
+		if (strlen(value) > RECIPE_ROOT_MAX)
+			return NOTING_NO_ROOM;
+		root = choose_place(is_bounded);
+		if (root == NULL)
+			return NOTING_NO_ROOM;
 		*root = (Root) {.role = GetSessionUserId()};
 		strcpy(root->root, value);
 		shared->is_saved = false;
 	}
-	if (root != NULL)
-	{
-		root->noted = ++shared->nnotes;
-		root->is_idle = false;
-		if (!shared->is_saved)
-			save();
-	}
-	LWLockRelease(shared->lock);
-	if (is_elsewhere && say_once(UNTOLD_SERVERS))
-		ereport(LOG,
-				(errmsg("the lease worker does not look after leases in other ensembles than that of postgresql.conf"),
-				 errdetail("Some session, role or database has another \"%s\".",
-						   "zklock.servers"),
-				 errhint("Let a cluster whose postgresql.conf names these servers have a lease worker.")));
-	else if (!is_elsewhere && root == NULL && say_once(UNTOLD_ROOT))
-		ereport(LOG,
-				(errmsg("the lease worker does not look after leases below znode \"%s\"",
-						zklock_text_quotable_own(value)),
-				 errdetail("It has room for %d roots, and for %d of one role that is no superuser.",
-						   ROOTS_MAX, ROOTS_PER_ROLE),
-				 errhint("Let another cluster take leases below that \"%s\", which has a lease worker.",
-						 "zklock.root")));
+	root->noted = ++shared->nnotes;
+	root->is_idle = false;
+	if (!shared->is_saved)
+		save();
+	return NOTING_DONE;
+}
+
+static void
+report_elsewhere(void)
+{
+	ereport(LOG,
+			(errmsg("the lease worker does not look after leases in other ensembles than that of postgresql.conf"),
+			 errdetail("Some session, role or database has another \"%s\".",
+					   "zklock.servers"),
+			 errhint("Let a cluster whose postgresql.conf names these servers have a lease worker.")));
+}
+
+static void
+report_no_room(const char *value)
+{
+	ereport(LOG,
+			(errmsg("the lease worker does not look after leases below znode \"%s\"",
+					zklock_text_quotable_own(value)),
+			 errdetail("It has room for %d roots, and for %d of one role that is no superuser.",
+					   ROOTS_MAX, ROOTS_PER_ROLE),
+			 errhint("Let another cluster take leases below that \"%s\", which has a lease worker.",
+					 "zklock.root")));
 }
 
 void

@@ -73,7 +73,7 @@ typedef struct Slice
 } Slice;
 
 static void read_roots(void);
-static void note_root(const ZkLeaseRoot *root);
+static void take_root(const ZkLeaseRoot *root);
 static Sweep *find_sweep(const ZkLeaseRoot *root);
 static Sweep *begin_sweep(const ZkLeaseRoot *root);
 static void forget_unknown(void);
@@ -157,13 +157,13 @@ read_roots(void)
 	foreach_ptr(Sweep, sweep, Sweeps.all)
 		sweep->is_known = false;
 	foreach_ptr(const ZkLeaseRoot, root, roots)
-		note_root(root);
+		take_root(root);
 	forget_unknown();
 }
 
 /* One that was idle and has been noted since is due. */
 static void
-note_root(const ZkLeaseRoot *root)
+take_root(const ZkLeaseRoot *root)
 {
 	Sweep	   *sweep = find_sweep(root);
 

@@ -436,7 +436,7 @@ zklock_lease_debug(const char *path, int64 token, const char *format,...)
 		enlargeStringInfo(&what, missing);
 	}
 	ereport(DEBUG1,
-			(errmsg_internal("zklock: lease \"%s\", token " INT64_FORMAT ": %s",
+			(errmsg_internal("zklock: lease \"%s\", fencing token " INT64_FORMAT ": %s",
 							 path, token, what.data)));
 	pfree(what.data);
 }

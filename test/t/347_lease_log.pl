@@ -1,0 +1,57 @@
+
+# At debug1 the server's log tells each change of a lease, with its node, the fencing token,
+# and why.
+
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $other = cluster('paris', $zk);
+my ($session, $elsewhere) = (background($node, log_min_messages => 'debug1'), background($other));
+$node->safe_psql('postgres', 'CREATE TABLE work (who text)');
+
+# What the log tells of leases of that lock while these statements run.
+sub told ($name, $sql, $waiting = 0)
+{
+	my $from = -s $node->logfile;
+	$session->query($sql);
+	my $log = substr slurp_file($node->logfile), $from;
+
+	# how often it is renewed while it waits depends on the machine
+	return [ grep { !$waiting || !/^renewed for / } $log =~ /DEBUG:  zklock: lease "\Q@{[ lock_path($name) ]}\E\/[^"]*", fencing token \d+: (.*)/g ];
+}
+
+is_deeply(told('plain', "SELECT zk_try_lease('plain', 'app', '30s')"), [ 'made', 'taken' ], 'a lease is taken');
+is_deeply(told('plain', "SELECT zk_try_lease('plain', 'app', '40s')"),
+	[ 'renewed for 40000 ms', 'taken' ], 'and by its owner again');
+my $token = $session->query_safe("SELECT token FROM zk_leader('plain')");
+is_deeply(told('plain', "SELECT zk_renew_lease('plain', $token, '50s')"), ['renewed for 50000 ms'], 'renewed by its token');
+is_deeply(told('plain', "BEGIN; SELECT zk_require_lease('plain', $token); SET LOCAL zklock.commit_guard = quorum; INSERT INTO work VALUES ('a'); COMMIT"),
+	[ 'renewed for 50000 ms', 'renewed by a commit' ], 'and by a commit that rests on it');
+is_deeply(told('plain', "SELECT zk_release_lease('plain', $token)"),
+	['given up, for its token; the lock is free in 0 ms'], 'given up');
+
+$elsewhere->query_safe("SELECT zk_try_lease('busy', 'other', '30s')");
+is_deeply(told('busy', "SELECT zk_try_lease('busy', 'app', '30s', '1s', place => true)", 1),
+	[ 'made', 'queued: others have the lock' ], 'one that waits on in the queue');
+like(join("\n", @{ told('busy', "SELECT zk_try_lease('busy', 'else', '30s', '1s')", 1) }),
+	qr/^made\n(?:deleted: the wait was in vain|being deleted: the call that made it has no use for it)$/, 'one that waits in vain');
+
+$elsewhere->query_safe("SELECT zk_try_lease('dead', 'other', '2s')");
+is_deeply(told('dead', "SELECT zk_try_lease('dead', 'app', '30s', '60s')", 1),
+	[ 'made', 'deleted: its term was over', 'taken' ], 'one whose term is over');
+
+subtest 'lost' => sub {
+	my $taken = $session->query_safe("SELECT zk_try_lease('lost', 'app', '30s')");
+	my $lines = told('lost', <<~"END");
+		BEGIN;
+		SELECT zk_require_lease('lost', $taken);
+		INSERT INTO work VALUES ('b');
+		SELECT zk_evict('lost', $taken);
+		COMMIT
+		END
+	is($lines->[-1], 'lost: its node is gone', 'a commit that rests on it is refused');
+};
+
+$_->quit foreach $session, $elsewhere;
+done_testing;
