@@ -27,8 +27,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
 'Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. '
-'timeout and lock_timeout bound the wait (55P03). With permits > 1 it is a counting semaphore. '
-'Counted: call zk_unlock() as often. ROLLBACK does not release it.';
+'timeout and lock_timeout bound the wait (55P03). With permits > 1 the lock is a counting '
+'semaphore. Acquisitions are counted: call zk_unlock() as often. ROLLBACK does not release it.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -66,8 +66,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. '
-'Otherwise false, and nothing is left behind. Raises 08001 if ZooKeeper does not answer in time.';
+'Takes an exclusive lock of session scope if it is free, or becomes free within timeout. Returns '
+'true if the lock was taken; otherwise false, and nothing is left behind. Raises 08001 if '
+'ZooKeeper does not answer in time.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -102,8 +103,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
 'Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, '
-'or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot '
-'be released before. Raises 0A000 in a background worker.';
+'or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure do not release it, '
+'nor can it be released before. Raises 0A000 in a background worker.';
 
 CREATE FUNCTION zk_try_call_lock(
 	name text,
@@ -164,9 +165,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releases one acquisition of session scope of each lock; modes as in zk_lock(text[]). True if all '
-'were held. Otherwise false, with a warning for each that was not held or had been lost; the '
-'others are released.';
+'Releases one acquisition of session scope of each lock; modes as in zk_lock(text[]). Returns true '
+'if all were held. Otherwise it returns false, with a warning for each that was not held or had '
+'been lost; the others are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -277,17 +278,17 @@ RETURN zk_unlock(
 	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
 
 COMMENT ON FUNCTION zk_unlock_path(text, text) IS
-'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode: '
-'true. Otherwise false, with a warning for each that was not held or had been lost; the others '
-'are released.';
+'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode. '
+'Returns true if all were held. Otherwise it returns false, with a warning for each that was not '
+'held or had been lost; the others are released.';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releases one exclusive acquisition of session scope: true. If there is none, or the lock is known '
-'to be lost: false and a warning.';
+'Releases one exclusive acquisition of session scope. Returns true; or false and a warning, if '
+'there is none or the lock is known to be lost.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
@@ -316,9 +317,9 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'The fencing token of a lock that this session holds; NULL if it does not hold it. Each later '
-'holder, in any database or client, has a greater one. Once the token was asked for, no other '
-'grant has the same: zklock.keep does not keep the lock after its release.';
+'Returns the fencing token of a lock that this session holds, or NULL if it does not hold it. Each '
+'later holder, in any database or client, has a greater one. Once the token was asked for, no '
+'other grant has the same: zklock.keep does not keep the lock after its release.';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
@@ -2825,8 +2826,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'True for exactly one caller for each name and slot, in all clusters, for good. Not undone by '
-'ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records '
+'Returns true for exactly one caller for each name and slot, in all clusters, for good. Not undone '
+'by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records '
 'older than retain are deleted; their slots can be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
@@ -2835,7 +2836,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
 'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that '
-'failed: true. If there is none: false and a warning. Not undone by ROLLBACK.';
+'failed. Returns true; or false and a warning, if there is none. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -2871,9 +2872,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'True if this session holds the lock and somebody has asked for it by zk_request_release(). Each '
-'call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was '
-'asked and why, once for each request.';
+'Returns true if this session holds the lock and somebody has asked for it by '
+'zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A '
+'NOTICE says when it was asked and why, once for each request.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -2881,8 +2882,9 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes the holder or waiter with that fencing token from the queue, of any client, and waits '
-'until ZooKeeper has confirmed it: true. If there is none: false and a warning. Always logged.';
+'Removes the holder or waiter with that fencing token from the queue, whatever client it is, and '
+'waits until ZooKeeper has confirmed it. Returns true; or false and a warning, if there is none. '
+'Always logged.';
 
 -- Permanent holds, which outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -2890,17 +2892,18 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(). It outlives this '
-'session, the cluster, and restarts of ZooKeeper. It belongs to no session, not even this one. '
-'Returns the token that the release needs. Raises 55000 if this session holds the lock.';
+'Makes a permanent hold: takes an exclusive lock and leaves it in ZooKeeper until '
+'zk_release_hold(). It outlives this session, the cluster, and restarts of ZooKeeper. It belongs '
+'to no session, not even this one. Returns the token that the release needs. Raises 55000 if this '
+'session holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Releases the permanent hold with that token, from any session of any cluster, and waits until '
-'the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by '
+'Releases the permanent hold with that token, from any session of any cluster, and waits until the '
+'ensemble has confirmed it. Returns true; or false and a warning, if there is none. Not undone by '
 'ROLLBACK. First flushes to disk what this cluster has committed.';
 
 -- Leases, which belong to an owner and to no session
@@ -2920,26 +2923,26 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token for ttl from now on, or for the longest that it has had before: '
-'true. If there is none: false and a warning.';
+'Renews the lease with that token for ttl from now on, or for the longest that it has had before. '
+'Returns true; or false and a warning, if there is none.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
-'Gives up the lease with that token: true. The lock is free at once, or after the delay, in which '
-'nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First '
-'flushes to disk what this cluster has committed.';
+'Gives up the lease with that token. The lock is free at once, or after the delay, in which nobody '
+'can renew it. Returns true; or false and a warning, if there is none. Not undone by ROLLBACK. '
+'First flushes to disk what this cluster has committed.';
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_require_lease(text, bigint) IS
-'Renews the lease with that token, and lets this transaction commit only while it is held: '
-'otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint '
-'ends that.';
+'Renews the lease with that token, and lets this transaction commit only while the lease is held: '
+'otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint ends '
+'that.';
 
 CREATE FUNCTION zk_leader(
 	name text,
@@ -2954,10 +2957,10 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it '
-'ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s '
-'clock. bound_to: the role that it is bound to. The owner of another lock is shown to members of '
-'pg_monitor.';
+'Says who holds the lock as of this call; NULL if nobody does. Of a lease: its owner and data, and '
+'when it ends by ZooKeeper''s clock, unless it is renewed; is_overdue: that is past by this '
+'server''s clock. bound_to: the role that it is bound to. The owner of another lock is shown to '
+'members of pg_monitor.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
