@@ -1071,6 +1071,25 @@ look_at(ZkClient *client)
 	return *zklock_client_status(client);
 }
 
+/* Lines for the log that a client has taken, and those of them that could harm it. */
+static int	nnotes;
+static int	nbad_notes;
+
+/* They are one line each, of printable ASCII, whatever the program has sent. */
+static void
+take_notes(ZkClient *client)
+{
+	const char *note;
+
+	while ((note = zklock_client_take_note(client)) != NULL)
+	{
+		nnotes++;
+		nbad_notes += strlen(note) >= NOTE_SIZE;
+		for (; *note != '\0'; note++)
+			nbad_notes += *note < ' ' || *note > '~';
+	}
+}
+
 /* Everything that a client can do, with that program for a session. */
 static int64_t
 use_client(const char *program, int number)
@@ -1104,6 +1123,7 @@ use_client(const char *program, int number)
 		zklock_client_receive(client);
 		status = look_at(client);
 		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
+		take_notes(client);
 		for (int i = 0; i < 12; i++)
 		{
 			const ZkReply *reply = zklock_client_reply(requests[i]);
@@ -1141,6 +1161,8 @@ test_hostile_programs(void)
 	}
 	unlink(program_path());
 	ok(true, "%d hostile programs are survived", NPROGRAMS);
+	ok(nnotes > 0, "%d of their lines are for the log", nnotes);
+	is_int(0, nbad_notes, "none of which can harm it");
 	ok(longest < CALL_MS, "none holds up the end of its session: %d ms",
 	   (int) longest);
 
