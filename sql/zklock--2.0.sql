@@ -183,8 +183,8 @@ COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
 'snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; '
 'zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
 
--- Paths. The name itself comes first, so that an error names it and not an ancestor;
--- and one that has too many components is refused for its own sake.
+-- Paths. The name itself comes before its ancestors, so that an error names it: also
+-- where it has too many components.
 CREATE FUNCTION _zk_path_names(name text)
 RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -361,7 +361,7 @@ COMMENT ON COLUMN zk_fences.claimed_at IS
 
 SELECT pg_extension_config_dump('zk_fences', '');
 
--- A subscription brings the fences of another database, which has not asked those here.
+-- A subscription applies rows of another database, which does not know the tokens here.
 CREATE FUNCTION _zk_fences_applied()
 RETURNS trigger
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -455,9 +455,10 @@ COMMENT ON FUNCTION _zk_fence_own_lock(text) IS
 'Part of zk_fence(): zk_fencing_token(), with root and name of the lock as they were when it was '
 'taken. Raises 55000 if the lock is not held here exclusively, or is a semaphore.';
 
--- A token that cannot be must not get in, so it is looked at first. The row is
--- locked by the INSERT whether it is changed or not: until the end of the
--- transaction no other holder, older or newer, gets past it.
+-- The first comparison keeps out a token that no ensemble can have come to. The
+-- INSERT locks the row whether it changes it or not: until the end of the
+-- transaction no other holder, older or newer, gets past it. The second comparison
+-- sees what others have committed while the INSERT waited for that lock.
 CREATE FUNCTION _zk_fence_claim(root text, name text, token bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -609,7 +610,8 @@ ROWS 10;
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
 'Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
 
--- Each queue that somebody waits in. The names may be escaped; the number tells them apart.
+-- The contenders of each queue in which somebody waits. Names that the encoding of this
+-- database lacks are shown escaped, and may look the same: lock, a number, tells them apart.
 CREATE FUNCTION _zk_contenders(
 	OUT lock integer,
 	OUT name text,
@@ -841,7 +843,7 @@ COMMENT ON COLUMN zk_session.ssl_version IS
 COMMENT ON COLUMN zk_session.ssl_subject IS
 'Subject of the server''s certificate. NULL without TLS.';
 
--- All backends of this cluster. Whose rows somebody sees, the functions decide.
+-- All backends of this cluster. The functions decide whose rows a role may see.
 CREATE FUNCTION zk_backends(
 	OUT pid integer,
 	OUT datname name,
@@ -1131,11 +1133,11 @@ COMMENT ON TYPE zk_role IS
 'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a '
 'number behind ! is that of a role that is gone; both are nobody.';
 
--- Who may use it can make operators of it, which its owner's queries of zk_privileges may
--- find in another schema.
+-- Without USAGE nobody else can create operators for this type. Queries of
+-- zk_privileges could find these in a schema of their search_path.
 REVOKE USAGE ON TYPE zk_role FROM PUBLIC;
 
--- Comparisons with texts are those with what is shown.
+-- role = 'anna' compares the text that a query shows.
 CREATE CAST (zk_role AS text) WITH INOUT AS IMPLICIT;
 
 CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS bool
@@ -1198,8 +1200,9 @@ CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
 	OPERATOR 5 > (zk_role, zk_role),
 	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
 
--- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. Who did it
--- is told by session_user and by the role that it has SET: zk_grant() runs as its owner.
+-- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. zk_grant()
+-- runs as its owner, so current_user does not tell who called it. session_user is the role
+-- that logged in, the setting "role" the one that it took by SET ROLE.
 CREATE TABLE zk_closed (
 	prefix text PRIMARY KEY,
 	closed_by text DEFAULT session_user::text,
@@ -1255,8 +1258,9 @@ COMMENT ON COLUMN zk_privileges.granted_at IS
 
 SELECT pg_extension_config_dump('zk_closed', '');
 
--- A dump has the rows of a table as a whole, so they may all be lost where one of them cannot
--- be read, in a database of another encoding. It has the privileges of a type in any case.
+-- A restore can lose all rows of zk_closed: one that the encoding of the new database lacks
+-- makes the whole COPY fail. The privileges of a type are restored nevertheless, so those of
+-- this one say whether there were rows.
 CREATE DOMAIN _zk_unclosed AS boolean;
 
 COMMENT ON DOMAIN _zk_unclosed IS
@@ -1265,7 +1269,7 @@ COMMENT ON DOMAIN _zk_unclosed IS
 
 GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 
--- DROP ROLE knows of the privileges for a type, and not of rows.
+-- DROP ROLE looks for privileges on types, but not for rows.
 CREATE DOMAIN zk_privileges_by_name AS boolean;
 
 COMMENT ON DOMAIN zk_privileges_by_name IS
@@ -1304,7 +1308,7 @@ AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
 COMMENT ON FUNCTION _zk_privileges_emptied() IS
 'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
 
--- For each row, and ALWAYS: no others are fired for changes that a subscription applies.
+-- Changes that a subscription applies fire row triggers that are ENABLE ALWAYS, and no others.
 CREATE TRIGGER adding BEFORE INSERT ON zk_privileges
 	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_adding();
 CREATE TRIGGER adding BEFORE INSERT ON zk_closed
@@ -1383,10 +1387,10 @@ COMMENT ON FUNCTION _zk_check_facts(boolean) IS
 'and subject the hint.';
 
 CREATE TYPE _zk_check_fact AS (
-	nr bigint,				-- in the order in which they were found
-	item text,				-- this and the others as in _zk_check_facts(); but
-	fact text,				-- of a server it is a word
-	quality integer,		-- of a server's address: the better, the greater
+	nr bigint,				-- the order in which the facts were found
+	item text,				-- item to number: as _zk_check_facts() says
+	fact text,				-- of a server: in words
+	quality integer,		-- of a server's address: what was found, the better the greater
 	place integer,
 	subject text,
 	value text,
@@ -1432,7 +1436,8 @@ END;
 COMMENT ON FUNCTION _zk_check_named_facts(boolean) IS
 'Part of zk_check(): the facts, with words for what was found of servers.';
 
--- A session that was lost on the way is asked for anew.
+-- Facts may be there twice: if the session is lost while it is asked, another one is
+-- opened, and all is asked again.
 CREATE FUNCTION _zk_check_last(facts _zk_check_fact[], about text)
 RETURNS SETOF _zk_check_fact
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -2011,8 +2016,8 @@ END;
 COMMENT ON FUNCTION _zk_check_connections(_zk_check_fact[]) IS
 'Part of zk_check(): connections that the servers allow.';
 
--- The server that takes the shortest requests counts: of each it is known how long
--- one it takes, if that could be tried in time.
+-- value is the length of the longest request that the server was seen to take. There is
+-- no such fact of a server that could not be tried in time.
 CREATE FUNCTION _zk_check_request_size(facts _zk_check_fact[], with_session boolean)
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2059,8 +2064,8 @@ END;
 COMMENT ON FUNCTION _zk_check_request_size(_zk_check_fact[], boolean) IS
 'Part of zk_check(): jute.maxbuffer of the servers, as far as it matters.';
 
--- What is asked for, and what is less than a leader that hangs is waited for
--- (syncLimit * tickTime, and a third of it).
+-- An ensemble waits for syncLimit * tickTime for a leader that hangs. A session should
+-- survive that, with a third more.
 CREATE FUNCTION _zk_check_session_timeout(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2110,7 +2115,8 @@ END;
 COMMENT ON FUNCTION _zk_check_session_timeout(_zk_check_fact[]) IS
 'Part of zk_check(): zklock.session_timeout, as the servers'' settings want it.';
 
--- zk_fences has tokens of the ensemble that the fences were made with.
+-- A fencing token is a zxid. If zk_fences has a greater one than the ensemble has come
+-- to, the ensemble has begun anew.
 CREATE FUNCTION _zk_check_data(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2134,8 +2140,8 @@ BEGIN ATOMIC
 			(1, c.token > c.zxid, 'error',
 				format('the ensemble has lost its data, or is another one: it has come to %s, and '
 					'zk_fences to token %s', c.zxid, c.token),
-				'Permanent holds are gone, and slots of jobs run again. See docs/operations.md, Fencing '
-				'tokens and a new ensemble.'),
+				'Permanent holds are gone, and slots of jobs run again. See docs/operations.md, '
+				'Fencing tokens and a new ensemble.'),
 			(2, v.servers IS NOT NULL, 'warning',
 				'servers keep their data where a restart of the machine deletes it: ' || v.servers,
 				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of '
@@ -2239,8 +2245,8 @@ END;
 COMMENT ON FUNCTION _zk_check_session(_zk_check_fact[], boolean) IS
 'Part of zk_check(): the session of this connection.';
 
--- Where a name has more addresses than are asked, or none is known yet, it cannot
--- be told.
+-- There is no row where a name has more addresses than are asked, or where its
+-- addresses were not known in time: then it cannot be told.
 CREATE FUNCTION _zk_check_moved_servers(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2305,8 +2311,8 @@ END;
 COMMENT ON FUNCTION _zk_check_releases(_zk_check_fact[]) IS
 'Part of zk_check(): releases that ZooKeeper has refused.';
 
--- What only a session tells. The place of its fact is the timeout that was granted.
--- docs/monitoring.md marks these items.
+-- What only a session can tell: docs/monitoring.md marks these items. In the fact about
+-- the session place is the timeout that was granted.
 
 CREATE FUNCTION _zk_check_not_looked_at(with_session boolean)
 RETURNS SETOF _zk_check_row
@@ -2385,8 +2391,8 @@ END;
 COMMENT ON FUNCTION _zk_check_digest(_zk_check_fact[]) IS
 'Part of zk_check(): whether sessions have an identity of their own.';
 
--- The subject is the path, the value ZooKeeper's word for an error, the place the
--- number of children, the number the date.
+-- subject is the path, value ZooKeeper's word for an error (or the session of an
+-- ephemeral znode), place the number of children, number the date in milliseconds.
 CREATE FUNCTION _zk_check_znodes(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2495,7 +2501,7 @@ END;
 COMMENT ON FUNCTION _zk_check_znodes(_zk_check_fact[]) IS
 'Part of zk_check(): chroot and root, and what may be done there.';
 
--- The number is by how many milliseconds the ensemble's clock is ahead, at least.
+-- number is by how many milliseconds the ensemble's clock is ahead, at least.
 CREATE FUNCTION _zk_check_clock(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2547,7 +2553,7 @@ END;
 COMMENT ON FUNCTION _zk_check_other_roots(_zk_check_fact[]) IS
 'Part of zk_check(): what zklock has made beside the root.';
 
--- The number is for how many milliseconds the term has been over.
+-- number is for how many milliseconds the term has been over.
 CREATE FUNCTION _zk_check_leases(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -2579,7 +2585,7 @@ END;
 COMMENT ON FUNCTION _zk_check_leases(_zk_check_fact[]) IS
 'Part of zk_check(): leases whose term is over.';
 
--- Of so many (number) some (place) never had a child.
+-- number is how many znodes were looked at, place how many of them never had a child.
 CREATE FUNCTION _zk_check_containers(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED

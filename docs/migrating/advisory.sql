@@ -29,10 +29,12 @@ BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
 DO $$ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'zklock') THEN
-		RAISE EXCEPTION 'extension "zklock" is not in this database' USING HINT = 'CREATE EXTENSION zklock there first.';
+		RAISE EXCEPTION 'extension "zklock" is not in this database'
+			USING HINT = 'CREATE EXTENSION zklock there first.';
 	END IF;
 	IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-		RAISE EXCEPTION 'must be superuser to take functions of PostgreSQL away from PUBLIC' USING ERRCODE = '42501';
+		RAISE EXCEPTION 'must be superuser to take functions of PostgreSQL away from PUBLIC'
+			USING ERRCODE = '42501';
 	END IF;
 END $$;
 SELECT n.nspname AS zklock FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
@@ -40,7 +42,9 @@ WHERE e.extname = 'zklock' \gset
 
 CREATE SCHEMA zklock_advisory;
 GRANT USAGE ON SCHEMA zklock_advisory TO PUBLIC;
-COMMENT ON SCHEMA zklock_advisory IS 'PostgreSQL''s advisory lock functions over zklock, for a search_path that has it before pg_catalog.';
+COMMENT ON SCHEMA zklock_advisory IS
+'PostgreSQL''s advisory lock functions over zklock, for a search_path that has it before '
+'pg_catalog.';
 
 -- The lock of a key. As with PostgreSQL a database has keys of its own; databases of one
 -- name in different clusters share them. Where they have different names, or a name that
@@ -61,7 +65,8 @@ BEGIN
 	IF key1 IS NULL OR key2 IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'key of an advisory lock must not be null';
 	END IF;
-	RETURN pg_catalog.concat('advisory/', pg_catalog.current_database(), '/(', key1, ',', key2, ')');
+	RETURN pg_catalog.concat(
+		'advisory/', pg_catalog.current_database(), '/(', key1, ',', key2, ')');
 END $$;
 
 -- These know where zklock is, also after ALTER EXTENSION zklock SET SCHEMA.
@@ -110,7 +115,8 @@ CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(key bigint) RETURNS
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$ BEGIN PERFORM zklock_advisory._xact_lock_shared(zklock_advisory._name(key)); END $$;
 
-CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(key1 integer, key2 integer) RETURNS void
+CREATE FUNCTION zklock_advisory.pg_advisory_xact_lock_shared(key1 integer, key2 integer)
+RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$ BEGIN PERFORM zklock_advisory._xact_lock_shared(zklock_advisory._name(key1, key2)); END $$;
 
@@ -126,7 +132,8 @@ CREATE FUNCTION zklock_advisory.pg_try_advisory_lock_shared(key bigint) RETURNS 
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_lock_shared(zklock_advisory._name(key), '0'::interval);
 
-CREATE FUNCTION zklock_advisory.pg_try_advisory_lock_shared(key1 integer, key2 integer) RETURNS boolean
+CREATE FUNCTION zklock_advisory.pg_try_advisory_lock_shared(key1 integer, key2 integer)
+RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_lock_shared(zklock_advisory._name(key1, key2), '0'::interval);
 
@@ -134,7 +141,8 @@ CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock(key bigint) RETURNS bo
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_xact_lock(zklock_advisory._name(key), '0'::interval, 1);
 
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock(key1 integer, key2 integer) RETURNS boolean
+CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock(key1 integer, key2 integer)
+RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_xact_lock(zklock_advisory._name(key1, key2), '0'::interval, 1);
 
@@ -142,7 +150,8 @@ CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(key bigint) RET
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_xact_lock_shared(zklock_advisory._name(key), '0'::interval);
 
-CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(key1 integer, key2 integer) RETURNS boolean
+CREATE FUNCTION zklock_advisory.pg_try_advisory_xact_lock_shared(key1 integer, key2 integer)
+RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_try_xact_lock_shared(zklock_advisory._name(key1, key2), '0'::interval);
 
@@ -158,7 +167,8 @@ CREATE FUNCTION zklock_advisory.pg_advisory_unlock_shared(key bigint) RETURNS bo
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_unlock_shared(zklock_advisory._name(key));
 
-CREATE FUNCTION zklock_advisory.pg_advisory_unlock_shared(key1 integer, key2 integer) RETURNS boolean
+CREATE FUNCTION zklock_advisory.pg_advisory_unlock_shared(key1 integer, key2 integer)
+RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_unlock_shared(zklock_advisory._name(key1, key2));
 
@@ -177,7 +187,8 @@ AS $$ BEGIN PERFORM zklock_advisory._unlock_all(); END $$;
 CREATE FUNCTION zklock_advisory.current_schemas(include_implicit boolean) RETURNS name[]
 LANGUAGE sql STABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN include_implicit THEN pg_catalog.current_schemas(true)
-	ELSE array_remove(array_remove(pg_catalog.current_schemas(false), 'pg_catalog'::name), 'zklock_advisory'::name) END;
+	ELSE array_remove(array_remove(pg_catalog.current_schemas(false), 'pg_catalog'::name),
+		'zklock_advisory'::name) END;
 
 -- Which functions of these names a connection gets, with its search_path as it is now, and
 -- whether it may call them. All is well with 21 rows of the schema zklock_advisory. A row of
@@ -187,7 +198,8 @@ SELECT n.nspname AS schema,
 	format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS function,
 	has_function_privilege(p.oid, 'EXECUTE') AS may_execute
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-WHERE p.proname ~ '^pg_(try_)?advisory_(xact_)?(un)?lock(_shared|_all)?$' AND pg_function_is_visible(p.oid);
+WHERE p.proname ~ '^pg_(try_)?advisory_(xact_)?(un)?lock(_shared|_all)?$'
+	AND pg_function_is_visible(p.oid);
 GRANT SELECT ON zklock_advisory.in_use TO PUBLIC;
 
 -- PostgreSQL's own, as GRANT takes them. pg_advisory_unlock_all() stays with everybody: it
@@ -201,22 +213,26 @@ RETURN (SELECT string_agg(format('pg_catalog.%I(%s)', proname, oidvectortypes(pr
 
 CREATE PROCEDURE zklock_advisory.allow_local(role regrole)
 LANGUAGE plpgsql AS $$ BEGIN
-	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO %s', zklock_advisory._local(), role);
+	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO %s',
+		zklock_advisory._local(), role);
 END $$;
 
 CREATE PROCEDURE zklock_advisory.allow_local()
 LANGUAGE plpgsql AS $$ BEGIN
-	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', zklock_advisory._local());
+	EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC',
+		zklock_advisory._local());
 END $$;
 
 CREATE PROCEDURE zklock_advisory.refuse_local(role regrole)
 LANGUAGE plpgsql AS $$ BEGIN
-	EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %s FROM %s', zklock_advisory._local(), role);
+	EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %s FROM %s',
+		zklock_advisory._local(), role);
 END $$;
 
 CREATE PROCEDURE zklock_advisory.refuse_local()
 LANGUAGE plpgsql AS $$ BEGIN
-	EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', zklock_advisory._local());
+	EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC',
+		zklock_advisory._local());
 END $$;
 
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA zklock_advisory TO PUBLIC;

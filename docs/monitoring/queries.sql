@@ -16,44 +16,58 @@ SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
 FROM zklock.zk_stat;
 
 -- query: exporter/zk_wait_seconds
-SELECT coalesce(s.datname::pg_catalog.text, 'others') AS datname, coalesce(b.le::pg_catalog.text, '+Inf') AS le,
+SELECT coalesce(s.datname::pg_catalog.text, 'others') AS datname,
+       coalesce(b.le::pg_catalog.text, '+Inf') AS le,
        (SELECT pg_catalog.sum(n) FROM pg_catalog.unnest(s.wait_histogram[1:b.i]) AS n) AS bucket
 FROM zklock.zk_stat AS s,
      pg_catalog.unnest(ARRAY[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, NULL])
          WITH ORDINALITY AS b(le, i);
 
 -- query: exporter/zk_stat_roles
-SELECT coalesce(datname::pg_catalog.text, 'others') AS datname, coalesce(usename::pg_catalog.text, 'others') AS usename,
+SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
+       coalesce(usename::pg_catalog.text, 'others') AS usename,
        writes, refused_writes, max_creates
 FROM zklock.zk_stat_roles;
 
 -- query: exporter/zk_backends
-SELECT b.datname::pg_catalog.text, b.state, pg_catalog.count(*) AS backends, pg_catalog.sum(b.lock_count) AS locks,
+SELECT b.datname::pg_catalog.text, b.state,
+       pg_catalog.count(*) AS backends,
+       pg_catalog.sum(b.lock_count) AS locks,
        pg_catalog.count(b.waiting_for) AS waiting,
-       pg_catalog.count(*) FILTER (WHERE a.wait_event_type OPERATOR(pg_catalog.=) 'Extension') AS blocked,
-       coalesce(extract(epoch FROM pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since)), 0)
+       pg_catalog.count(*) FILTER (WHERE a.wait_event_type OPERATOR(pg_catalog.=) 'Extension')
+           AS blocked,
+       coalesce(extract(epoch FROM
+           pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since)), 0)
            AS longest_wait_seconds
 FROM zklock.zk_backends AS b
     LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
 GROUP BY b.datname, b.state;
 
 -- query: alert/now
-SELECT b.pid, b.datname, b.usename, pg_catalog.concat('session is ', b.state) AS trouble,
-       pg_catalog.now() OPERATOR(pg_catalog.-) b.state_since AS since
-FROM zklock.zk_backends AS b JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
-WHERE a.wait_event_type OPERATOR(pg_catalog.=) 'Extension'
+WITH backend AS (
+    SELECT b.pid, b.datname, b.usename, b.state, b.waiting_for,
+           a.state AS activity, a.wait_event_type,
+           pg_catalog.now() OPERATOR(pg_catalog.-) b.state_since AS in_state,
+           pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since AS waits,
+           pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change AS in_activity
+    FROM zklock.zk_backends AS b
+        LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
+)
+SELECT b.pid, b.datname, b.usename,
+       pg_catalog.concat('session is ', b.state) AS trouble, b.in_state AS since
+FROM backend AS b
+WHERE b.wait_event_type OPERATOR(pg_catalog.=) 'Extension'
   AND b.state OPERATOR(pg_catalog.=) ANY ('{connecting,suspended,lost}'::pg_catalog.text[])
-  AND pg_catalog.now() OPERATOR(pg_catalog.-) b.state_since OPERATOR(pg_catalog.>) interval '5 s'
+  AND b.in_state OPERATOR(pg_catalog.>) interval '5 s'
 UNION ALL
-SELECT pid, datname, usename, pg_catalog.concat('waits for lock ', waiting_for),
-       pg_catalog.now() OPERATOR(pg_catalog.-) waiting_since
-FROM zklock.zk_backends
-WHERE pg_catalog.now() OPERATOR(pg_catalog.-) waiting_since OPERATOR(pg_catalog.>) interval '10 min'
+SELECT b.pid, b.datname, b.usename,
+       pg_catalog.concat('waits for lock ', b.waiting_for), b.waits
+FROM backend AS b
+WHERE b.waits OPERATOR(pg_catalog.>) interval '10 min'
 UNION ALL
-SELECT l.pid, b.datname, b.usename, pg_catalog.concat('holds lock ', l.name, ' while idle'),
-       pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change
-FROM zklock.zk_locks AS l
-    JOIN zklock.zk_backends AS b ON b.pid OPERATOR(pg_catalog.=) l.pid
-    JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid
-WHERE a.state OPERATOR(pg_catalog.~) '^idle'
-  AND pg_catalog.now() OPERATOR(pg_catalog.-) a.state_change OPERATOR(pg_catalog.>) interval '1 h';
+SELECT b.pid, b.datname, b.usename,
+       pg_catalog.concat('holds lock ', l.name, ' while idle'), b.in_activity
+FROM backend AS b
+    JOIN zklock.zk_locks AS l ON l.pid OPERATOR(pg_catalog.=) b.pid
+WHERE b.activity OPERATOR(pg_catalog.~) '^idle'
+  AND b.in_activity OPERATOR(pg_catalog.>) interval '1 h';

@@ -3,6 +3,7 @@
 # plants what our script and our functions could take for theirs: it must not
 # get to run anything as the superuser, or as whoever calls us.
 
+use FindBin;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -10,6 +11,10 @@ my $node = cluster('berlin', $zk);
 my $database = 'postgres';
 
 sub sql { return ask($node, $_[0], $database); }
+
+# The schema that nobody else sees is what protects the names, not how they are written.
+unlike(slurp_file("$FindBin::Bin/../../sql/zklock--2.0.sql") =~ s/^--.*|SET search_path = .*//mgr,
+	qr/pg_catalog|OPERATOR\(/, 'the script writes plain names');
 
 # What there is to be imitated, from an untouched database.
 my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, sql(<<'SQL');

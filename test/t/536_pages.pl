@@ -131,6 +131,12 @@ cmp_ok(scalar @shipped, '>', 10, 'and files beside them');
 is(join("\n", map { open_paths($_) } @pages, @shipped), '', 'no search_path has zklock beside a schema in which others may create');
 is(join("\n", map { long_lines($_) } @pages), '', "no line of prose has more than $width columns");
 
+# SQL is read beside other things: a tab is four columns.
+my @sql = map { s{^\Q$top\E/}{}r } glob "$top/sql/*.sql $top/docs/*/*.sql";
+cmp_ok(scalar @sql, '>', 3, 'and SQL scripts');
+is(join("\n", map { my $name = $_; map { "$name: $_" } grep { length(s/\t/    /gr) > 100 } split /\n/, Pages::slurp("$top/$name") } @sql),
+	'', 'no line of an SQL script has more than 100 columns');
+
 subtest 'the front page' => sub {
 	my $front = $pages{'README.md'};
 	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
