@@ -74,6 +74,7 @@ check_put_trouble(const Check *check)
 	ZkLoss		loss;
 
 	zklock_session_read();
+	zklock_attend_locks();
 	status = zklock_session_status();
 	if (zklock_describe_loss(&loss))
 		check_put_fact(check, "session", "lost", 0, loss.hint,

@@ -209,7 +209,7 @@ make(Holding *holding)
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
-		zklock_session_attend();
+		zklock_attend_locks();
 		zklock_refuse_if_lost();
 		if (zklock_token(holding->order.name) != 0)
 			ereport(ERROR,

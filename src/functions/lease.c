@@ -52,6 +52,7 @@ zk_try_lease(PG_FUNCTION_ARGS)
 	ZkLeaseTaking taking = read_taking(fcinfo);
 	ZkLeasing  *leasing = &taking.leasing;
 
+	zklock_attend_locks();
 	if (zklock_token(leasing->order.name) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

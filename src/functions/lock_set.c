@@ -320,7 +320,7 @@ give_back_and_rethrow(Call *call, ZkScope scope)
 	bool		is_by_loss;
 
 	HOLD_INTERRUPTS();
-	zklock_session_attend();
+	zklock_attend_locks();
 	is_by_loss = zklock_describe_loss(&loss) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		 (code == ERRCODE_QUERY_CANCELED && zklock_session_has_interrupted()));

@@ -243,7 +243,7 @@ finish_transaction(XactEvent event)
 	if (event == XACT_EVENT_ABORT && !is_in_trouble &&
 		Transaction.stage == TRANSACTION_GUARDED)
 	{
-		zklock_released_hear();
+		zklock_attend_locks();
 		if (zklock_has_lost())
 			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	}
@@ -460,7 +460,7 @@ prove_locks(void)
 		zklock_prove_locks(always_ask);
 		zklock_lease_prove(always_ask);
 		Transaction.guarded_at = protocol_now();
-		zklock_released_hear();
+		zklock_attend_locks();
 		if (!zklock_lease_is_used() ||
 			(zklock_are_proved() && zklock_lease_is_proved()))
 			return;
@@ -535,7 +535,7 @@ prove_behind_others(void)
 		if (is_locking)
 			LockSharedObject(DatabaseRelationId, InvalidOid, 0,
 							 AccessExclusiveLock);
-		zklock_released_hear(); /* what has come in the wait for others */
+		zklock_attend_locks();	/* what has come in the wait for others */
 		if (zklock_are_proved() && zklock_lease_is_proved() &&
 			is_proof_recent(most_ms))
 			return;

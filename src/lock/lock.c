@@ -488,7 +488,7 @@ confirm_own(const ZkOrder *order, Lock *lock)
 {
 	if (zklock_confirm_by(order->name, order->bounds.deadline))
 		return;
-	zklock_released_hear();
+	zklock_attend_locks();
 	if (!zklock_has_lost())
 		zklock_order_raise_silence(order);
 }

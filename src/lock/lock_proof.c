@@ -32,7 +32,8 @@ static struct
 
 static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
-static ZkPlace *good_place(const char *name);
+static ZkPlace *find_place(const char *name);
+static void settle_places(void);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe(const Lock *lock, ZkLoss *loss);
 static void await_downgrades(void);
@@ -48,10 +49,32 @@ static void confirm_grant(ZkPlace *place, int64 deadline);
  * ---------------------------------------------------------------------
  */
 
+void
+zklock_attend_locks(void)
+{
+	zklock_released_hear();		/* attends to the session */
+	settle_places();
+}
+
+/* The same for what is held, of a session that was attended to. */
+static void
+settle_places(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live;
+
+	if (!zklock_has_locks())
+		return;
+	live = zklock_session_live();
+	foreach_lock(scan, lock)
+		zklock_place_settle(&lock->place, live);
+}
+
 int64
 zklock_token(const char *name)
 {
-	const ZkPlace *place = good_place(name);
+	const ZkPlace *place = find_place(name);
 
 	if (place == NULL)
 		return 0;
@@ -61,8 +84,10 @@ zklock_token(const char *name)
 int64
 zklock_tell_token(const char *name, ZkTokenOf *of)
 {
-	ZkPlace    *place = good_place(name);
+	ZkPlace    *place;
 
+	zklock_attend_locks();
+	place = find_place(name);
 	if (place == NULL)
 		return 0;
 	place->told.of_token = true;
@@ -78,8 +103,10 @@ zklock_tell_token(const char *name, ZkTokenOf *of)
 bool
 zklock_read_recall(const char *name)
 {
-	ZkPlace    *place = good_place(name);
+	ZkPlace    *place;
 
+	zklock_attend_locks();
+	place = find_place(name);
 	return place != NULL && zklock_place_read_recall(place);
 }
 
@@ -92,13 +119,12 @@ zklock_show_locks(ReturnSetInfo *result)
 
 	if (zklock_lock_count_entries() == 0)
 		return;
-	zklock_session_attend();
+	zklock_attend_locks();
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
 	{
 		const char *state = "held";
 
-		zklock_place_settle(&lock->place, live);
 		if (zklock_place_is_lost(&lock->place, live))
 			state = "lost";
 		foreach_mode(mode)
@@ -151,17 +177,12 @@ zklock_confirm_by(const char *name, int64 deadline)
  * The place that a lock is held on and that is not known to be lost, or NULL.
  */
 static ZkPlace *
-good_place(const char *name)
+find_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	ZkSessionNumber live;
 
-	if (lock == NULL || !zklock_lock_is_held(lock))
-		return NULL;
-	zklock_session_attend();
-	live = zklock_session_live();
-	zklock_place_settle(&lock->place, live);
-	if (zklock_place_is_lost(&lock->place, live))
+	if (lock == NULL || !zklock_lock_is_held(lock) ||
+		zklock_place_is_lost(&lock->place, zklock_session_live()))
 		return NULL;
 	return &lock->place;
 }
@@ -187,9 +208,11 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 void
 zklock_refuse_if_lost(void)
 {
-	Lock	   *lock = find_lost(NULL);
+	Lock	   *lock;
 	ZkLoss		loss;
 
+	settle_places();
+	lock = find_lost(NULL);
 	if (lock == NULL)
 		return;
 	zklock_place_log_deletion(&lock->place);
@@ -231,6 +254,7 @@ zklock_explain_cancellation(ZkLoss *loss)
 
 	if (interrupt == 0)
 		return false;
+	settle_places();
 	if (zklock_describe_loss(loss))
 		return true;
 	*loss = LateLoss.loss;
@@ -287,18 +311,17 @@ hint_of_other_mode(const Lock *lock, RecipeMode mode)
 	return _("It is held in shared mode: release it with zk_unlock_shared().");
 }
 
-/* Say in words how a lock was lost; it has been settled.  Never raises. */
+/* Say in words how a lock was lost.  Never raises. */
 static void
 describe(const Lock *lock, ZkLoss *loss)
 {
 	const ZkLossOf of = {
-		.kind = lock->place.loss,
+		.kind = zklock_place_loss(&lock->place, zklock_session_live()),
 		.name = lock->name,
 		.token = lock->place.token,
 		.is_of_session = zklock_lock_is_of_session(lock)
 	};
 
-	Assert(lock->place.state == ZK_PLACE_LOST);
 	zklock_loss_describe(&of, loss);
 }
 
@@ -342,16 +365,19 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 
 	if (!always_ask)
 		fresh_since = zklock_session_fresh_since();
+	settle_places();
 	if (always_ask && find_lost(only) == NULL)
 	{
 		nplaces = find_unproved(only, places, ZK_NO_PROOF);
 		for (int i = 0; i < nplaces; i++)
 			confirm_grant(places[i], deadline);
+		settle_places();
 	}
 	while (is_answered && find_lost(only) == NULL &&
 		   (nplaces = find_unproved(only, places, fresh_since)) > 0)
 	{
 		is_answered = zklock_place_prove(places, nplaces, attempt++, deadline);
+		settle_places();
 		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(places);
@@ -365,7 +391,7 @@ is_asked(const Lock *lock, const Lock *only)
 	return (only == NULL || lock == only) && zklock_lock_is_held(lock);
 }
 
-/* Some lock that is asked about and lost, or NULL. */
+/* Some lock that is asked about and known to be lost, or NULL. */
 static Lock *
 find_lost(const Lock *only)
 {
@@ -378,12 +404,8 @@ find_lost(const Lock *only)
 		return NULL;
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
-	{
-		zklock_place_settle(&lock->place, live);
-		if (lost == NULL && is_asked(lock, only) &&
-			zklock_place_is_lost(&lock->place, live))
-			lost = lock;
-	}
+		if (is_asked(lock, only) && zklock_place_is_lost(&lock->place, live))
+		lost = lock;
 	return lost;
 }
 

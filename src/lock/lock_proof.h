@@ -15,7 +15,18 @@
 #include "loss.h"
 #include "nodes/execnodes.h"
 
-/* Fencing token of a lock held here, in either mode; 0 if it is not held. */
+/*
+ * Attend to the session, and look what has become of the places of all locks
+ * that are held and of what the transaction has let go of.  The questions below
+ * are answered by what was known then, and change nothing.  Never raises or
+ * waits.
+ */
+extern void zklock_attend_locks(void);
+
+/*
+ * A question: the fencing token of a lock held here, in either mode; 0 if it is
+ * not held, or is known to be lost.  Raises 42602 for a bad name.
+ */
 extern int64 zklock_token(const char *name);
 
 /* What a fencing token is a token of. */
@@ -27,8 +38,8 @@ typedef struct ZkTokenOf
 } ZkTokenOf;
 
 /*
- * The same for somebody who may use it: no later grant has that token.
- * *of, unless NULL or the result is 0, is set.
+ * Attend, and tell the user that token: no later grant has it, because the lock
+ * is not kept.  *of, unless NULL or the result is 0, is set.
  */
 extern int64 zklock_tell_token(const char *name, ZkTokenOf *of);
 
@@ -63,20 +74,21 @@ extern void zklock_refuse_if_lost(void);
 /* ---- losses ---- */
 
 /*
- * Is a lock known to be lost that is held here, or on which the transaction
- * relied and which it has let go of?  Never raises.
+ * A question: is a lock known to be lost that is held here, or on which the
+ * transaction relied and which it has let go of?  Never raises.
  */
 extern bool zklock_has_lost(void);
 
 /*
- * Is a lock held here known to be lost?  Then say so in words.  Never raises.
+ * A question: is a lock held here known to be lost?  Then say so in words.  Never
+ * raises.
  */
 extern bool zklock_describe_loss(ZkLoss *loss);
 
 /*
  * The current statement is canceled by a signal: if the loss of a lock has
  * sent it, describe that likewise and return true.  The lock is held here, or
- * was let go of before the interrupt took effect.
+ * was let go of before the interrupt took effect.  Never raises or waits.
  */
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 
@@ -87,7 +99,7 @@ extern bool zklock_explain_cancellation(ZkLoss *loss);
  */
 extern void zklock_prove_locks(bool always_ask);
 
-/* Are they by now, by the guard lease?  Never raises or waits. */
+/* A question: are they by now, by the guard lease?  Never raises. */
 extern bool zklock_are_proved(void);
 
 /* ---- for lock.c ---- */
