@@ -13,7 +13,7 @@
 #include "text.h"
 
 /*
- * For how long it is looked for who is in the way of what was to be made: a
+ * How long the search for what is in the way may take: a
  * healthy server takes a millisecond.
  */
 #define IN_THE_WAY_MS 1000
@@ -77,7 +77,7 @@ zklock_ephemeral_refuse(const ZkReply *reply, const char *path)
 	zklock_roundtrip_end(&trip);
 }
 
-/* Raise that.  Only who may know is told whose it is. */
+/* Raise that.  Only members of pg_monitor, and the log, are told whose it is. */
 static void
 raise_in_the_way(const ZkReply *reply, const char *found)
 {

@@ -5,22 +5,24 @@
  *	  term is over.
  *
  * A lease is a persistent node of the queue.  Its heartbeat is the version of
- * its data, which its owner sets at least once in the term that the data
- * names.  Whoever waits behind it reads version v, waits for the term by his
- * own CLOCK_BOOTTIME, and then deletes the node with v as condition.  So a
- * renewal and the delete cannot both win, and no two clocks are compared.
+ * its data: the owner sets the data at least once in the term that the data
+ * names.  A contender that waits behind the lease reads version v, waits for
+ * the term by its own CLOCK_BOOTTIME, and then deletes the node with v as
+ * condition.  So a renewal and the delete cannot both win, and no two clocks
+ * are compared.
  *
- * Why an owner may rely on it.  Let him send a renewal at s, which makes
- * version v and is confirmed.  Nobody can have read v before s.  So nobody
- * deletes v before s plus the term, by a clock of his own; the owner stops to
- * rely on it a tenth of the term earlier, for clocks of different speed.  A
- * reader that was stopped, or whose clock was, deletes later.  One that reads v
- * late begins late.  What he read before, v-1, he cannot delete any more.
+ * Why an owner may rely on that.  Let the owner send a renewal at s, which
+ * makes version v and is confirmed.  No contender can have read v before s.  So
+ * none deletes v before s plus the term, by its own clock.  The owner stops to
+ * rely on the lease a tenth of the term earlier, for clocks of different speed.
+ * A contender that was stopped, or whose clock was, deletes later; one that
+ * reads v late begins late.  A contender that has read v-1 before can no longer
+ * delete it.
  *
- * The term is that of the data of the same version.  Whoever may create nodes
- * in the queue may also set the data of a lease, as Curator's Revoker does:
- * data that names no term has the longest one, so that its owner loses
- * nothing that he relies on.
+ * The term is that of the data of the same version.  A client that may create
+ * nodes in the queue may also set the data of a lease, as Curator's Revoker
+ * does: data that names no term has the longest one, so that the owner loses
+ * nothing that it relies on.
  *
  *-------------------------------------------------------------------------
  */

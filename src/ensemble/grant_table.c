@@ -3,8 +3,8 @@
  * grant_table.c
  *	  The tables zk_privileges and zk_closed, as those who change them use them.
  *
- * Whoever changes something here waits for others who do: what one looks at
- * before its change, others must not change meanwhile.
+ * A transaction that changes something here waits for others that do: what one
+ * has looked at before its change, the others must not change meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -154,9 +154,9 @@ become(const ZkIdentity *identity)
  */
 
 /*
- * Reading goes on, and so do changes that began earlier.  It is no lock of the table: who owns
- * the database may ANALYZE that in a transaction, and would keep a revocation
- * waiting for as long as he likes.
+ * Reading goes on, and so do changes that began earlier.  It is no lock of the
+ * table: the owner of the database may ANALYZE the table in a transaction, and a
+ * revocation would wait for the end of that.
  */
 void
 zklock_grant_lock_changes(Oid schema)

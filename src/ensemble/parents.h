@@ -37,8 +37,8 @@ extern const ZkReply *zklock_parents_make(ZkRoundTrip *trip,
 /*
  * Create a znode, and what is above it if need be, as
  * zklock_parents_make().  The reply to the last create of any: after
- * ZK_UNKNOWN_OUTCOME the znode may be there, or be made yet; who creates it
- * again learns by ZK_NODE_EXISTS that it is there, but not who made it.
+ * ZK_UNKNOWN_OUTCOME the znode may be there, or be made yet; a second
+ * create says ZK_NODE_EXISTS if it is there, but not who made it.
  */
 extern const ZkReply *zklock_parents_create(ZkRoundTrip *trip,
 											const char *path,

@@ -168,8 +168,8 @@ zklock_privilege_is_marked(Oid schema)
  * longest one that covers it.
  *
  * A row has a name, and counts below every root.  Where the administrator has
- * chosen the root, the name below that is asked for.  Who chooses it himself
- * would choose by which name he is judged.
+ * chosen the root, the name below that is asked for.  A session that chooses it
+ * itself would choose by which name it is judged.
  */
 static const char *
 find_refused(FunctionCallInfo fcinfo, const char *name, const char *what,

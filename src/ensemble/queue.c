@@ -3,7 +3,8 @@
  * queue.c
  *	  Views over the ensemble: who stands in the queue of a lock.
  *
- * Only reads.  Requests are the trip's; results are palloc'ed in the caller's context.
+ * Only reads.  Requests are the trip's; results are palloc'ed in the caller's
+ * context.
  *
  *-------------------------------------------------------------------------
  */
@@ -136,7 +137,7 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
 
-	/* who reads all of the newest queue is about to remove one of it */
+	/* all of the newest queue is read in order to remove a node of it */
 	if (reading->part != READ_FIRST)
 		trip->terms = ZK_WRITE_COUNTED;
 	do
@@ -267,8 +268,8 @@ warn_of_styles(const Reading *reading)
 /*
  * There is no queue.  If another program has an ephemeral znode where it would
  * be, or above, that is the only entry, and the holder: nobody else can have
- * the lock.  Only the former one has a token, by which it can be removed.  Who
- * asks for the first contender alone is not told: a stranger is none.  false
+ * the lock.  Only the former one has a token, by which it can be removed.  It
+ * is no contender, so a call that reads the first contender gets none.  false
  * if the session was lost.
  */
 static bool

@@ -144,7 +144,7 @@ zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
 	Look	   *look = find_look(trip, read, path);
 
 	if (look != NULL && look->request == NULL)
-		return NULL;			/* no memory: who awaits it is told */
+		return NULL;			/* no memory: awaiting it raises */
 	if (look != NULL)
 		return zklock_client_reply(look->request);
 	look = palloc0(offsetof(Look, path) + strlen(path) + 1);
@@ -232,7 +232,10 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
 }
 
-/* What stands in it by now keeps it; who was about to join makes it anew. */
+/*
+ * A child that is in it by now keeps it; a contender that was about to join makes
+ * it anew.
+ */
 void
 zklock_roundtrip_unmake(ZkRoundTrip *trip)
 {

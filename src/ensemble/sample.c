@@ -14,7 +14,7 @@
 /*
  * A list of n znodes costs n names.  So up to LISTED_ALWAYS they are listed
  * each time, and beyond that once in LISTED_SELDOM times.  If one in k is
- * outdated, whoever makes one znode deletes on average ZK_SAMPLE_MAX / k,
+ * outdated, a call that makes one znode deletes on average ZK_SAMPLE_MAX / k,
  * beyond LISTED_ALWAYS ZK_SAMPLE_MAX / LISTED_SELDOM / k = 8 / k.  So old ones
  * go faster than new ones come as long as more than one in eight is outdated.
  */

@@ -177,7 +177,7 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 	return schema;
 }
 
-/* Whoever takes away may believe that all is as it was before. */
+/* The last row of a prefix was taken away: tell that the names stay closed. */
 static void
 tell_if_last(Oid schema, const char *prefix)
 {

@@ -3,7 +3,7 @@
  * grant_trigger.c
  *	  What follows from any change of the tables zk_privileges and zk_closed.
  *
- * What must hold for each change, whoever makes it and however, triggers do:
+ * What must hold for each change, by whatever command, triggers do:
  * COPY, a restore and a subscription change the tables, too.  A prefix that
  * rows of zk_privileges are taken from stays in zk_closed; all backends are
  * told, and the log says who did what; a role that has rows cannot be dropped.
@@ -259,7 +259,7 @@ role_of(HeapTuple row, Relation table)
  */
 
 /*
- * Who has done that, for whoever reads the log later.  The current role is the
+ * Who has done that, for the log.  The current role is the
  * owner of zk_grant(); the one that matters has called it.
  */
 static void

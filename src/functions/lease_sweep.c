@@ -480,8 +480,8 @@ end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 }
 
 /*
- * Delete those of them whose term is over, all in one flush.  Who renews one
- * meanwhile keeps it.  What is not answered in time, or refused, is found again.
+ * Delete those of them whose term is over, all in one flush.  One that is renewed
+ * meanwhile stays.  What is not answered in time, or refused, is found again.
  */
 static bool
 end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)

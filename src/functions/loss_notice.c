@@ -15,7 +15,7 @@
  * No lock that is held is said to be lost.  The list of the queue is not older
  * than the first look at the board, and the backend says there that it holds
  * the lock only after its node was made.  It may have let go of the lock since:
- * then the second look at the board, that of whoever sends the NOTIFY, finds
+ * then the second look at the board, that of the worker which sends the NOTIFY, finds
  * another token, or none.
  *
  *-------------------------------------------------------------------------

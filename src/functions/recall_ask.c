@@ -362,7 +362,7 @@ add_unasked(Asking *asking, const ZkQueueEntry *entry)
 						 (unsigned long long) entry->session_id);
 }
 
-/* Who they are is in the log, and the client is told if he may know. */
+/* Who they are is in the log, and members of pg_monitor are told. */
 static void
 warn_of_unasked(const Asking *asking)
 {

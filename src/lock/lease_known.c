@@ -4,7 +4,7 @@
  *	  What this backend knows of the leases that it has taken or renewed.
  *
  * It saves the backend to read the queue.  It may be outdated: each renewal has
- * the version as condition, and whoever fails reads the queue.
+ * the version as condition, and a call whose renewal is refused reads the queue.
  *
  * All of it is palloc'ed in a memory context of its own.
  *

@@ -3,12 +3,12 @@
  * lease_names.c
  *	  The names of locks that have leases, below <root>/.leases.
  *
- * Who makes a lease names its lock below <root>/.leases first.  So the worker
- * finds the queues that have leases.  It deletes such a name when there is no
- * lease in the queue and the name was not set for a while: whoever has just set
- * it is about to make the lease's node.  How long that is the worker finds out
- * by its own clock, from when it has seen this version of the name first.  When
- * the name was set is known by ZooKeeper's clock alone, and two clocks are not
+ * A call that makes a lease names its lock below <root>/.leases first.  So the
+ * worker finds the queues that have leases.  It deletes such a name when there
+ * is no lease in the queue and the name was not set for a while: a call that
+ * has just set it is about to make the lease's node.  The worker measures that
+ * while by its own clock, from when it has seen this version of the name first:
+ * only ZooKeeper's clock knows when the name was set, and two clocks are not
  * compared.
  *
  * The delete has two conditions.  The name's version must be the one that was

@@ -4,15 +4,15 @@
  *	  The queue node of a lease: found in its queue, read, renewed.
  *
  * A lease is a persistent node in the lock's queue; expiry.c says what keeps
- * it alive.  Whoever names its owner, or its token, may renew it, from any
- * backend of any cluster.  Its token is the czxid of its node.
+ * it alive.  A call that names the owner of the lease, or its token, may renew
+ * it, from any backend of any cluster.  Its token is the czxid of its node.
  *
  * A lease does not end with a session, so a reply that is lost does no harm:
  * a node that was created is found by its owner, and one that is not found any
  * more was given up by the call that had tried.  An owner has two nodes if it
  * asked twice at a time, or if a create was executed late.  Then the first one
- * counts, and whoever sees the others deletes them.  One that nobody sees is
- * over after its term.
+ * counts, and a call that sees the others deletes them.  One that no call sees
+ * is over after its term.
  *
  *-------------------------------------------------------------------------
  */

@@ -124,7 +124,7 @@ extern char *zklock_lease_build_data(const ZkNodeData *who, const char *note,
 									 int64 ttl_ms);
 
 /*
- * A line for whoever debugs: what has become of the lease with that node.  Does
+ * A line of the log at DEBUG1: what has become of the lease with that node.  Does
  * nothing below DEBUG1.
  */
 extern void zklock_lease_debug(const char *path, int64 token,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_renew.h
- *	  A lease is renewed, or given up, by whoever has its token.
+ *	  A lease is renewed, or given up, by its token.
  *
  *-------------------------------------------------------------------------
  */
