@@ -408,7 +408,7 @@ interrupt_send(SharedPage *page, pid_t backend)
 	if (!atomic_compare_exchange_strong(&page->loss_interrupt, &wanted,
 										INTERRUPT_UNDER_WAY))
 		return;
-	atomic_store(&page->interrupted_at, protocol_now());
+	atomic_fetch_add(&page->ninterrupts, 1);
 	kill(backend, SIGINT);
 	atomic_compare_exchange_strong(&page->loss_interrupt, &under_way,
 								   INTERRUPT_SENT);

@@ -342,7 +342,8 @@ typedef struct SharedPage
 								 * it */
 	_Atomic uint32_t is_in_use; /* backend: locks hang on the session */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
-	_Atomic int64_t interrupted_at; /* who sends one: when; 0: never */
+	_Atomic uint64_t ninterrupts;	/* who sends one: how many were sent, so that
+									 * each has a number */
 	_Atomic uint64_t use;		/* odd: a transaction of the backend uses the
 								 * session; see use_begin() */
 	_Atomic int32_t idle_ms;	/* backend: zklock.idle_timeout; 0: off */

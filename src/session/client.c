@@ -359,12 +359,12 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 		interrupt_send(page, getpid());
 }
 
-int64_t
-zklock_client_interrupted_at(const ZkClient *client)
+uint64_t
+zklock_client_count_interrupts(const ZkClient *client)
 {
 	const SharedPage *page = client->channel.page;
 
-	return page == NULL ? 0 : atomic_load(&page->interrupted_at);
+	return page == NULL ? 0 : atomic_load(&page->ninterrupts);
 }
 
 bool

@@ -137,8 +137,8 @@ extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
 
-/* When it was sent last, as protocol_now(); 0: never. */
-extern int64_t zklock_client_interrupted_at(const ZkClient *client);
+/* How many were sent. */
+extern uint64_t zklock_client_count_interrupts(const ZkClient *client);
 
 /* Is one being sent, so that the signal may be still to come? */
 extern bool zklock_client_is_interrupt_under_way(const ZkClient *client);

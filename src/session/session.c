@@ -528,7 +528,7 @@ zklock_session_close(int wait_ms)
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
 		zklock_session_count_requests();
-	session_interrupt_note();
+	session_interrupt_note_close();
 	closing = session_end();
 	ReleaseExternalFD();
 	zklock_board_end_session();

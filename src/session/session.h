@@ -174,8 +174,8 @@ extern void zklock_session_describe_loss(char *text, size_t size);
 extern void zklock_session_begin_statement(void);
 
 /*
- * The interrupt that a loss has sent, if it is not over yet; 0: there is none.
- * Never raises.
+ * The number of the interrupt that a loss has sent, if that is not over yet; 0:
+ * there is none.  Never raises.
  */
 extern int64 zklock_session_interrupt(void);
 

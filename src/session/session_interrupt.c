@@ -6,9 +6,9 @@
  *	  yet.
  *
  * It is SIGINT, as pg_cancel_backend() sends it.  The session's program sends
- * it, or this backend where the program cannot; the page that both share has
- * the date of the last one.  cancel.c makes the error of the loss out of
- * PostgreSQL's.
+ * it, or this backend where the program cannot; the page that both share counts
+ * them.  So an interrupt has a number, and none is told from another by a clock.
+ * cancel.c makes the error of the loss out of PostgreSQL's.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,19 +18,17 @@
 
 #include "miscadmin.h"
 
-/*
- * Interrupts outlive the session that has sent them.  A date names the interrupt
- * that was sent then; nothing is done when a time is over.
- */
+/* Of all sessions of this backend: an interrupt outlives the one that sends it. */
 static struct
 {
-	int64		sent_at;		/* of a session that is closed: its last one */
-	int64		over_at;		/* the last one that is over: an error has come
-								 * of it, or none will */
+	int64		nclosed;		/* sent by sessions that are closed */
+	int64		nsent;			/* sent, as far as was noted */
+	int64		nover;			/* so many of them are over: an error has come
+								 * of each, or none will */
 	uint64		canceled;		/* which statement a loss canceled last */
 }			Interrupts;
 
-static int64 last_sent_at(void);
+static int64 count_sent(void);
 
 void
 zklock_session_interrupt_on_loss(bool is_wanted)
@@ -44,9 +42,10 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 }
 
 void
-session_interrupt_note(void)
+session_interrupt_note_close(void)
 {
-	Interrupts.sent_at = last_sent_at();
+	Interrupts.nsent = count_sent();
+	Interrupts.nclosed = Interrupts.nsent;
 }
 
 /*
@@ -56,30 +55,30 @@ session_interrupt_note(void)
 void
 session_interrupt_begin_statement(void)
 {
-	session_interrupt_note();
-	Assert(Interrupts.over_at <= Interrupts.sent_at);
-	if (Interrupts.over_at == Interrupts.sent_at ||
+	Interrupts.nsent = count_sent();
+	Assert(Interrupts.nover <= Interrupts.nsent);
+	if (Interrupts.nover == Interrupts.nsent ||
 		(MySession.client != NULL &&
 		 zklock_client_is_interrupt_under_way(MySession.client)))
 		return;
 	getppid();
 	if (!QueryCancelPending)
-		Interrupts.over_at = Interrupts.sent_at;
+		Interrupts.nover = Interrupts.nsent;
 }
 
 int64
 zklock_session_interrupt(void)
 {
-	int64		sent_at = last_sent_at();
+	int64		nsent = count_sent();
 
-	return sent_at != Interrupts.over_at ? sent_at : 0;
+	return nsent != Interrupts.nover ? nsent : 0;
 }
 
 void
 zklock_session_end_interrupt(void)
 {
-	session_interrupt_note();
-	Interrupts.over_at = Interrupts.sent_at;
+	Interrupts.nsent = count_sent();
+	Interrupts.nover = Interrupts.nsent;
 	Interrupts.canceled = MySession.statement;
 }
 
@@ -90,14 +89,13 @@ zklock_session_has_interrupted(void)
 		Interrupts.canceled == MySession.statement;
 }
 
-/* When the last interrupt was sent that is known of; 0: none was. */
+/* How many were sent.  The page may say anything, but takes none of them back. */
 static int64
-last_sent_at(void)
+count_sent(void)
 {
-	int64		sent_at = Interrupts.sent_at;
+	uint64		nsent = Interrupts.nclosed;
 
 	if (MySession.client != NULL)
-		sent_at = Max(sent_at,
-					  zklock_client_interrupted_at(MySession.client));
-	return sent_at;
+		nsent += zklock_client_count_interrupts(MySession.client);
+	return Max((int64) nsent, Interrupts.nsent);
 }

@@ -146,8 +146,8 @@ pg_noreturn extern void session_raise_not_connected(void);
 
 /* ---- interrupts: session_interrupt.c ---- */
 
-/* What the session has sent is known from now on, also without it. */
-extern void session_interrupt_note(void);
+/* The session is about to be closed: what it has sent stays known. */
+extern void session_interrupt_note_close(void);
 
 /* A statement begins: see zklock_session_begin_statement(). */
 extern void session_interrupt_begin_statement(void);

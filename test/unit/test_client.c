@@ -288,6 +288,30 @@ test_requests(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/* Asking reads nothing, and changes nothing; a look does. */
+static void
+test_questions(ZkClient *client)
+{
+	ZkRequest  *get = zklock_client_read(client, ZK_GET, "/");
+	struct pollfd readable = {zklock_client_fd(client), POLLIN, 0};
+	ZkClientStatus before;
+
+	look_at(client);
+	memcpy(&before, zklock_client_status(client), sizeof(before));
+	zklock_client_flush(client);
+	is_int(1, poll(&readable, 1, PATIENCE_MS), "an answer is there to be read");
+	for (int i = 0; i < 2; i++)
+	{
+		ok(zklock_client_reply(get) == NULL, "who asks for it gets none, time %d", i);
+		zklock_client_last_error(client);
+		ok(zklock_client_watch_news(client) >= ZK_WATCH_QUIET, "nor is it read for the watch");
+		ok(memcmp(&before, zklock_client_status(client), sizeof(before)) == 0,
+		   "and the status is what it was");
+	}
+	ok(await_reply(get) != NULL, "a look brings it");
+	zklock_client_free(get);
+}
+
 /*
  * The date of a proof is that of a request which the leader has answered early enough.  What
  * a follower answers alone tells the leader nothing.  A heartbeat would be another such
@@ -1541,6 +1565,7 @@ main(void)
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
 												 NULL, 0)), "top is made");
 	test_requests(client);
+	test_questions(client);
 	test_proof(client);
 	test_versions(client);
 	test_withdraw(client);
