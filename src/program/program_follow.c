@@ -257,13 +257,15 @@ end_keep(Keep *keep)
 static Keep *
 next_keep(const Session *session, Keep *keep)
 {
-	if (session->keeps == NULL)
+	Keep	   *next = session->keeps;
+
+	if (next == NULL)
 		return NULL;
-	for (keep = keep == NULL ? session->keeps : keep + 1;
-		 keep < session->keeps + KEEP_SLOTS; keep++)
-		if (keep->generation != 0)
-			return keep;
-	return NULL;
+	if (keep != NULL)
+		next = keep + 1;
+	while (next < session->keeps + KEEP_SLOTS && next->generation == 0)
+		next++;
+	return next < session->keeps + KEEP_SLOTS ? next : NULL;
 }
 
 /*

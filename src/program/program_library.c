@@ -36,6 +36,7 @@ static void list_done(int rc, const struct String_vector *strings,
 					  const void *data);
 static void copy_children(Request *request,
 						  const struct String_vector *strings);
+static const char *name_of(const struct String_vector *strings, int i);
 static void get_done(int rc, const char *value, int length,
 					 const struct Stat *stat, const void *data);
 static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
@@ -441,22 +442,35 @@ list_done(int rc, const struct String_vector *strings, const void *data)
 static void
 copy_children(Request *request, const struct String_vector *strings)
 {
-	int			count = strings != NULL && strings->data != NULL ?
-		strings->count : 0;
+	Answer	   *answer = &request->answer;
 	size_t		size = 0;
+	int			count = 0;
 	char	   *next;
 
+	if (strings != NULL && strings->data != NULL && strings->count > 0)
+		count = strings->count;
 	for (int i = 0; i < count; i++)
-		size += strings->data[i] != NULL ? strlen(strings->data[i]) + 1 : 1;
-	free(request->answer.children);
-	request->answer.children = next = malloc(size + 1);
-	request->answer.children_size = next != NULL ? size : 0;
-	request->answer.reply.nchildren = next != NULL && count > 0 ? count : 0;
+		size += strlen(name_of(strings, i)) + 1;
+	free(answer->children);
+	answer->children = next = malloc(size + 1);
+	answer->children_size = 0;
+	answer->reply.nchildren = 0;
 	if (next == NULL)
+	{
 		request->answer.reply.result = ZK_NO_MEMORY;
-	for (int i = 0; next != NULL && i < count; i++)
-		next = stpcpy(next, strings->data[i] != NULL ? strings->data[i] : "") +
-			1;
+		return;
+	}
+	answer->children_size = size;
+	answer->reply.nchildren = count;
+	for (int i = 0; i < count; i++)
+		next = stpcpy(next, name_of(strings, i)) + 1;
+}
+
+/* One of them. */
+static const char *
+name_of(const struct String_vector *strings, int i)
+{
+	return strings->data[i] != NULL ? strings->data[i] : "";
 }
 
 static void
@@ -471,10 +485,15 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	if (request->step == REQUEST_ERASE && answer->reply.result == ZK_NO_AUTH)
 		answer->reply.result = ZK_NO_NODE;	/* ours can be read */
 	free(answer->data);
-	answer->data = has_data ? malloc((size_t) length) : NULL;
-	answer->data_length = answer->data != NULL ? length : 0;
+	answer->data = NULL;
+	answer->data_length = 0;
+	if (has_data)
+		answer->data = malloc((size_t) length);
 	if (answer->data != NULL)
+	{
 		memcpy(answer->data, value, (size_t) length);
+		answer->data_length = length;
+	}
 	else if (has_data)
 		answer->reply.result = ZK_NO_MEMORY;
 	note_look(request);

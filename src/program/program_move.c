@@ -233,12 +233,12 @@ void
 move_begin(Session *session, const FrameTaken *opening)
 {
 	Move	   *move = program_need(calloc(1, sizeof(*move)));
+	const char *tls = opening->blobs[3];
 
 	move->fd = -1;
 	move->follows_page = opening->frame.u.open.follows_page != 0;
 	move->servers = program_need(strdup(opening->blobs[0]));
-	move->tls = program_need(strdup(opening->blobs[3] != NULL ?
-									opening->blobs[3] : ""));
+	move->tls = program_need(strdup(tls != NULL ? tls : ""));
 	if (session->settings != NULL)
 		move->seen = settings_page_state(session->settings) - 1;
 	session->move = move;

@@ -514,21 +514,28 @@ error_of(const TlsLine *line)
 static const char *
 describe(const TlsLine *line, char *text, size_t size)
 {
-	STACK_OF(X509) *chain = line->is_ready ?
-		SSL_get0_verified_chain(line->ssl) : NULL;
-	const X509 *own = chain != NULL ? SSL_get_certificate(line->ssl) : NULL;
+	STACK_OF(X509) *chain = NULL;
+	const X509 *own;
 	int64_t		expiry = INT64_MAX;
-	BIO		   *subject = chain != NULL ? BIO_new(BIO_s_mem()) : NULL;
+	int64_t		own_expiry = 0;
+	BIO		   *subject = NULL;
 	int			length;
 
+	if (line->is_ready)
+		chain = SSL_get0_verified_chain(line->ssl);
+	if (chain != NULL)
+		subject = BIO_new(BIO_s_mem());
 	if (subject == NULL)
 		return setups.current.stale;
+	own = SSL_get_certificate(line->ssl);
+	if (own != NULL)
+		own_expiry = expiry_of(own);
 	for (int i = 0; i < sk_X509_num(chain); i++)
 		if (expiry_of(sk_X509_value(chain, i)) < expiry)
 			expiry = expiry_of(sk_X509_value(chain, i));
 	length = snprintf(text, size, "%s %s %lld %lld ", SSL_get_version(line->ssl),
 					  SSL_get_cipher(line->ssl), (long long) expiry,
-					  own != NULL ? (long long) expiry_of(own) : 0);
+					  (long long) own_expiry);
 	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
 					   0, XN_FLAG_RFC2253);
 	read_text(subject, text + length, size - (size_t) length);

@@ -234,13 +234,17 @@ void
 session_follow_names(Session *session, int64_t now)
 {
 	Link	   *link = &session->link;
-	bool		can_connect = session->zh != NULL ?
-		!is_unrecoverable(session->zh) : session_is_opening(session);
+	bool		can_connect;
 	int64_t		since;
 	bool		is_slow;
 
 	if (session->zh != NULL)
+	{
+		can_connect = !is_unrecoverable(session->zh);
 		session_check_connection(session);
+	}
+	else
+		can_connect = session_is_opening(session);
 	if (session->names == NULL || link->is_up || !can_connect)
 		return;
 	if (names_can_change(session->names))
