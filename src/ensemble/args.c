@@ -69,8 +69,9 @@ zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try)
 	if (is_try)
 		zklock_args_require(fcinfo, number, "timeout of a try",
 							"Leave it out, or use zk_lock() to wait without a bound.");
-	return PG_ARGISNULL(number) ? ZK_MS_MAX :
-		zklock_args_interval(fcinfo, number, "timeout");
+	if (PG_ARGISNULL(number))
+		return ZK_MS_MAX;
+	return zklock_args_interval(fcinfo, number, "timeout");
 }
 
 int64
@@ -127,8 +128,11 @@ zklock_row_add_text(ZkRow *row, const char *text)
 void
 zklock_row_add_session(ZkRow *row, int64 session_id)
 {
-	zklock_row_add_text(row, session_id != 0 ?
-						zklock_args_session_id(session_id) : NULL);
+	char	   *text = NULL;
+
+	if (session_id != 0)
+		text = zklock_args_session_id(session_id);
+	zklock_row_add_text(row, text);
 }
 
 void

@@ -34,6 +34,7 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 typedef void (*CheckStep) (Check *check);
 
 static void run_step(Check *check, const char *item, CheckStep step);
+static char *describe_error(const ErrorData *error);
 static void check_credentials(Check *check);
 
 Datum
@@ -94,12 +95,24 @@ run_step(Check *check, const char *item, CheckStep step)
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(error);
 	check_put_fact(check, item, "error", 0, error->hint,
-				   psprintf("%s%s%s (SQLSTATE %s)",
-							error->message != NULL ? error->message : "",
-							error->detail != NULL ? ": " : "",
-							error->detail != NULL ? error->detail : "",
-							unpack_sql_state(error->sqlerrcode)), 0);
+				   describe_error(error), 0);
 	FreeErrorData(error);
+}
+
+/* Its message, detail and SQLSTATE, palloc'ed. */
+static char *
+describe_error(const ErrorData *error)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	if (error->message != NULL)
+		appendStringInfoString(&text, error->message);
+	if (error->detail != NULL)
+		appendStringInfo(&text, ": %s", error->detail);
+	appendStringInfo(&text, " (SQLSTATE %s)",
+					 unpack_sql_state(error->sqlerrcode));
+	return text.data;
 }
 
 /*

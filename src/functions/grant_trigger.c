@@ -290,8 +290,9 @@ role_called(HeapTuple row, Relation table)
 	bool		is_everybody;
 
 	(void) zklock_role_oid(value, &is_everybody);	/* its name says more */
-	return is_everybody ? ZK_PUBLIC_NAME :
-		zklock_text_quotable_own(zklock_role_shown(value));
+	if (is_everybody)
+		return ZK_PUBLIC_NAME;
+	return zklock_text_quotable_own(zklock_role_shown(value));
 }
 
 static void
@@ -390,11 +391,16 @@ static void
 mark_closed(Relation table, bool is_closed)
 {
 	Oid			schema = RelationGetNamespace(table);
+	const char *name = zklock_grant_quoted_schema(schema);
 
-	if (zklock_privilege_is_marked(schema) != is_closed)
+	if (zklock_privilege_is_marked(schema) == is_closed)
+		return;
+	if (is_closed)
 		zklock_grant_run_as_owner(table,
-								  psprintf(is_closed ?
-										   "REVOKE USAGE ON TYPE %s." ZK_CLOSED_MARK " FROM PUBLIC" :
-										   "GRANT USAGE ON TYPE %s." ZK_CLOSED_MARK " TO PUBLIC",
-										   zklock_grant_quoted_schema(schema)));
+								  psprintf("REVOKE USAGE ON TYPE %s." ZK_CLOSED_MARK " FROM PUBLIC",
+										   name));
+	else
+		zklock_grant_run_as_owner(table,
+								  psprintf("GRANT USAGE ON TYPE %s." ZK_CLOSED_MARK " TO PUBLIC",
+										   name));
 }

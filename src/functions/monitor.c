@@ -35,6 +35,7 @@ PG_FUNCTION_INFO_V1(zk_stat_roles);
 
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
+static void add_wait(ZkRow *columns, const ZkBoardRow *row);
 static const char *state_shown(const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
 static void add_name(ZkRow *columns, const char *name);
@@ -156,7 +157,6 @@ may_see(const ZkBoardRow *row)
 static void
 put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 {
-	bool		is_waiting = row->wait.name[0] != '\0';
 	bool		has_session = row->session.id != 0 &&
 		row->session.loss != ZK_LOSS_IDLE;
 	ZkRow		columns = {0};
@@ -170,13 +170,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add_text(&columns, has_session ? row->session.server : NULL);
 	zklock_row_add(&columns, row->session.since != 0,
 				   TimestampTzGetDatum(row->session.since));
-	zklock_row_add_text(&columns, is_waiting ?
-						zklock_name_shown(row->wait.name) : NULL);
-	zklock_row_add_text(&columns, is_waiting ?
-						zklock_args_mode(row->wait.mode) : NULL);
-	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->wait.permits));
-	zklock_row_add(&columns, is_waiting,
-				   TimestampTzGetDatum(row->wait.since));
+	add_wait(&columns, row);
 	zklock_row_add(&columns, true, Int32GetDatum(row->nheld));
 	add_date(&columns, row->proof_ms);
 	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
@@ -184,6 +178,25 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_locks));
 	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_creates));
 	zklock_row_put(result, &columns);
+}
+
+/* What it waits for; NULLs if it does not. */
+static void
+add_wait(ZkRow *columns, const ZkBoardRow *row)
+{
+	bool		is_waiting = row->wait.name[0] != '\0';
+	const char *name = NULL;
+	const char *mode = NULL;
+
+	if (is_waiting)
+	{
+		name = zklock_name_shown(row->wait.name);
+		mode = zklock_args_mode(row->wait.mode);
+	}
+	zklock_row_add_text(columns, name);
+	zklock_row_add_text(columns, mode);
+	zklock_row_add(columns, is_waiting, Int32GetDatum(row->wait.permits));
+	zklock_row_add(columns, is_waiting, TimestampTzGetDatum(row->wait.since));
 }
 
 /* As zk_session has it: what is held without a session is held no more. */
@@ -230,8 +243,11 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 static void
 add_name(ZkRow *columns, const char *name)
 {
-	zklock_row_add(columns, name != NULL, name == NULL ? (Datum) 0 :
-				   DirectFunctionCall1(namein, CStringGetDatum(name)));
+	if (name != NULL)
+		zklock_row_add(columns, true,
+					   DirectFunctionCall1(namein, CStringGetDatum(name)));
+	else
+		zklock_row_add(columns, false, (Datum) 0);
 }
 
 /* Milliseconds of the Unix epoch; 0: a NULL. */

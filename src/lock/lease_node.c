@@ -185,8 +185,9 @@ read_queue(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 	else
 	{
 		leasing->place[0] = '\0';
-		strlcpy(leasing->read_to, nodes != NIL ? llast(nodes) : "",
-				sizeof(leasing->read_to));
+		leasing->read_to[0] = '\0';
+		if (nodes != NIL)
+			strlcpy(leasing->read_to, llast(nodes), sizeof(leasing->read_to));
 	}
 	return true;
 }
