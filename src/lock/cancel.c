@@ -27,10 +27,10 @@
  * without comm_reset(): what goes to the log has the SQLSTATE by
  * emit_log_hook, and what it passes on to others has the words alone.
  *
- * The statement of which an interrupt is, is what one message of the client
- * does.  It begins with the first of the hooks below, and is over when
- * PostgreSQL clears MessageContext.  An interrupt that comes between two
- * statements is ignored by PostgreSQL.  So it is over when the next one begins.
+ * An interrupt belongs to a statement, which here is all that one message of the
+ * client does.  A statement begins with the first call of a hook below, and is
+ * over when PostgreSQL clears MessageContext.  PostgreSQL ignores an interrupt
+ * that comes between two statements; so it is over when the next one begins.
  *
  * The one rule: what is called here while an error is raised or reported must
  * not raise, and does not wait.
@@ -236,10 +236,10 @@ at_log(ErrorData *error)
 }
 
 /*
- * Put the words of the loss into the current error, a cancellation.  One by
- * the user that comes together with the interrupt of a loss is explained by
- * the loss: both are true, and this one matters more.  One by a timeout has
- * words of its own, and the interrupt came to nothing.
+ * Put the words of the loss into the current error, if that is a cancellation by
+ * SIGINT.  If the user has sent one, too, the error tells of the loss: both are
+ * true, and the loss matters more.  A cancellation by a timeout has words of its
+ * own, and keeps them; nothing comes of the interrupt then.
  */
 static void
 name_loss(void)

@@ -7,11 +7,11 @@
  * A lock is passed on after its holder's COMMIT has returned.  So that must
  * not return before the work is as safe as synchronous_commit = on makes it.
  *
- * A lock of a session stays while its COMMIT waits for a standby, however long
- * that takes.  A lease does not: its term goes on.  So a transaction that rests
- * on one waits for the standbys before its guard proves the lease, and not for
- * long.  What is left to wait for then is the commit record alone, by standbys
- * that have just answered.
+ * A lock stays while COMMIT waits for a standby, however long that takes: its
+ * session lives.  A lease does not: its term goes on.  So a transaction that rests
+ * on a lease waits for the standbys before its guard proves the lease, and not
+ * for long.  All that is left to wait for after that is the commit record, by
+ * standbys that have just answered.
  *
  * The one rule: all of this comes before the commit record is written, so it
  * may wait and raise.
@@ -34,8 +34,8 @@
 #include "protocol.h"
 
 /*
- * How often to look what the standbys have confirmed, at first and at most.
- * PostgreSQL wakes nobody for that who is not committing already, and whom
+ * The pause between two looks at what the standbys have confirmed: at first, and
+ * at most.  PostgreSQL wakes only backends that are committing already, which
  * nothing but a cancel could stop any more.
  */
 #define LOOK_MIN_MS 1

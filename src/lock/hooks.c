@@ -73,8 +73,8 @@ static const struct config_enum_entry commit_guard_options[] = {
 #define GUARD_AGAIN_MS 10
 
 /*
- * How much of a lease's ttl its transaction may wait for standbys ahead of the
- * proof.
+ * For how much of a lease's ttl its transaction may wait for standbys, before
+ * the lease is proved.
  */
 #define STANDBY_TENTHS 3
 
@@ -141,7 +141,7 @@ zklock_hooks_init(void)
 	next_object_access = object_access_hook;
 	object_access_hook = object_access;
 
-	/* who is registered first is called last, see guard_commit() */
+	/* the callback that is registered first is called last: guard_commit() */
 	RegisterXactCallback(at_transaction_event, NULL);
 }
 
@@ -258,8 +258,9 @@ finish_transaction(XactEvent event)
 }
 
 /*
- * Other callbacks may commit something elsewhere, and the guard comes behind
- * them. So it comes ahead of them, too, as far as it can.
+ * Callbacks of other extensions may commit something elsewhere, and
+ * guard_commit() comes behind them.  So the locks are proved ahead of them, too,
+ * at least ahead of those that were registered before the first lock.
  */
 static void
 guard_ahead(XactEvent event, void *arg)
@@ -296,9 +297,9 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 }
 
 /*
- * The end of a transaction releases its resources right after its event.  The
- * last phase comes after its locks; it is called for each owner of resources,
- * and the first one will do.
+ * A transaction releases its resources right after the event of its end, in
+ * phases; this one comes after PostgreSQL's own locks were released.  It is
+ * called for each owner of resources, and the first call will do.
  */
 static void
 at_resource_release(ResourceReleasePhase phase, bool is_commit,
@@ -315,13 +316,14 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 
 /*
  * COMMIT PREPARED writes its commit record in this function, and not where
- * other commits do, so the guard runs here; but not if the command will be
- * refused, for the open transaction may go on.
+ * other commits do, so the guard runs here.  It does not run in a transaction
+ * block: there the command is going to be refused, and the transaction may go on.
  *
- * DISCARD ALL releases session-scope locks, as it does advisory locks;
- * poolers rely on it.  Only when it has succeeded: it fails in a transaction
- * block, and then nothing may be released.  That it drops temporary tables is
- * a change, but none that relied on a lock.
+ * DISCARD ALL releases locks of session scope, as it does advisory locks;
+ * poolers rely on it.  It fails in a transaction block, and then nothing may be
+ * released; so the locks go when it has succeeded.  What the transaction had to
+ * commit is read before: dropping temporary tables is a change, but none that
+ * relied on a lock.
  *
  * DROP OWNED takes privileges away, so it takes privileges by name, too.
  */
@@ -425,8 +427,8 @@ is_to_be_guarded(void)
 }
 
 /*
- * The same for the transaction that COMMIT PREPARED commits: it wrote, and
- * its commit is flushed anyway.
+ * The guard for the transaction that COMMIT PREPARED commits: it may be taken to
+ * have written, so there is something to refuse if a lock is held.
  */
 static void
 guard_prepared(const Node *statement)
@@ -470,9 +472,9 @@ prove_locks(void)
 }
 
 /*
- * From here to the end of the transaction a loss must not interrupt us: the
- * one thing that can still be cancelled is the wait for a synchronous standby,
- * and the client would be told that the commit is done.  A signal that was
+ * From here to the end of the transaction a loss must not interrupt it.  The one
+ * thing that can still be cancelled is the wait for a synchronous standby, and
+ * then PostgreSQL tells the client that the commit is done.  A signal that was
  * sent already ends the transaction here.
  */
 static void

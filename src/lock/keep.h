@@ -44,7 +44,10 @@ extern void zklock_keep_begin(ZkPlace *place, const char *data);
 extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live,
 							bool may_stay);
 
-/* Is it kept, or given up by the program, which nobody has noticed yet? */
+/*
+ * A question: is it kept, as far as this backend has noticed?  The program may
+ * have given it up since.
+ */
 extern bool zklock_keep_is_kept(const ZkPlace *place);
 
 /* Somebody else wants that lock, too: it is not kept for a while. */
@@ -56,7 +59,7 @@ extern void zklock_keep_note_rival(const char *lock_path);
  */
 extern void zklock_keep_drop(ZkPlace *place, const char *why);
 
-/* How many are kept, or were given up, which nobody has noticed yet. */
+/* A question: how many are kept, as far as this backend has noticed? */
 extern int	zklock_keep_count(void);
 
 /*
@@ -78,8 +81,8 @@ extern void zklock_keep_drop_all(const char *why, bool is_awaited);
 extern void zklock_keep_settle(void);
 
 /*
- * Is that place kept, as far as can be told without taking it back?  live:
- * zklock_session_live().
+ * A question: is that place kept, as far as can be told without taking it back?
+ * live: zklock_session_live().
  */
 extern bool zklock_keep_can_be_taken(const ZkPlace *place,
 									 ZkSessionNumber live);

@@ -4,11 +4,11 @@
  *	  A place in the queue of a lock: the queue node that this backend stands
  *	  on, with all that hangs on it: token, proof, downgrade, removal.
  *
- * Both modes of a lock have one place.  A session that holds it exclusively
- * and takes it shared besides stays on the exclusive node; if the exclusive
- * count ends first, a shared node replaces that one.  The token stays that of
- * the exclusive node: the new node is younger than those of waiting writers,
- * but its token must not be greater than theirs.
+ * Both modes of a lock have one place.  A session that holds a lock in exclusive
+ * mode and takes it in shared mode, too, stays on the exclusive node.  If it
+ * releases the exclusive mode first, a shared node replaces the exclusive one.
+ * The token stays that of the exclusive node: the shared node is younger than the
+ * nodes of waiting writers, but its token must not be greater than theirs.
  *
  * The states of a place, and what leads from one to the next:
  *
@@ -39,10 +39,10 @@
 #include "text.h"
 #include "write.h"
 
-/* Is anybody to hear that the node had been deleted by somebody else? */
+/* If the node turns out to have been deleted before: is somebody to hear it? */
 typedef enum LeaveNews
 {
-	LEAVE_SILENTLY,				/* that is known, or it may have been us */
+	LEAVE_SILENTLY,				/* no: it is known, or we may have done it */
 	LEAVE_TO_BE_TOLD,			/* zklock_client_take_gone() tells of it */
 	LEAVE_ASKING				/* the caller waits for the answer */
 } LeaveNews;
@@ -340,10 +340,10 @@ zklock_place_read_recall(ZkPlace *place)
 }
 
 /*
- * The reply may be no fresh proof.  Attempt 1: this process was stopped after
- * it had asked, and the reply has waited for it, so it asks again.  Attempt 2
- * and later: the session paused before the request, and only replies that come
- * from now on can date a proof.
+ * A reply need not be a fresh proof.  Before attempt 1 this process may have been
+ * stopped between question and reply; so it asks again.  Before attempt 2 and
+ * later ones the session must have paused before the request; so the next
+ * request waits until there are replies that can date a proof.
  */
 bool
 zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
@@ -434,12 +434,12 @@ node_name(const ZkPlace *place)
 }
 
 /*
- * Delete the node, behind a set of its data to nothing if that hands the lock
- * over: who watches it learns that it was its owner who let go.  If somebody
- * else has deleted it before, that is told as news says; the result is that of
- * LEAVE_ASKING.  Complains where the delete is impossible; without the path,
- * which may have characters that cannot be shown here, and this is no place
- * for an error.
+ * Delete the node.  If the lock can be handed over, the node's data is set to
+ * nothing first: that tells the contender that watches the node that its owner
+ * has let go.  news: what to do if somebody else has deleted the node before; the
+ * result is the request of LEAVE_ASKING, NULL otherwise.  Warns if there is no
+ * memory for the delete.  The warning does not have the path: that may have
+ * characters whose conversion would raise an error here.
  */
 static ZkRequest *
 remove_node(const ZkPlace *place, LeaveNews news, bool is_awaited)
@@ -514,8 +514,8 @@ name_next_node(ZkPlace *place)
  */
 
 /*
- * The request to release the lock that the user was told of, if there is one,
- * has been met.  Nobody waits for the delete.
+ * If the user was told of a request to release the lock, it has been met: delete
+ * it.  Nobody waits for that.
  */
 static void
 remove_recall(ZkPlace *place)
