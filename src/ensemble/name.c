@@ -410,10 +410,14 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 			hint = "Let no component begin with \"_c_\", or have \"__lock__\", \"__rlock__\", \"__READ__\", \"__WRIT__\" or Hive's \"LOCK-...-\" before a number at its end.";
 			break;
 	}
+	/* a name that is not valid text cannot be quoted */
+	if (error == RECIPE_NAME_ENCODING)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid %s", what),
+				 errdetail("%s", detail)));
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_NAME),
-			 error == RECIPE_NAME_ENCODING ?
-			 errmsg("invalid %s", what) :
 			 errmsg("invalid %s \"%s\"", what, name),
 			 errdetail("%s", detail),
 			 hint != NULL ? errhint("%s", hint) : 0));

@@ -137,6 +137,7 @@ static bool remove_contender(const char *name, const ZkQueueEntry *entry,
 static bool remove_queue_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						RemovalOf which);
+static int	errdetail_entry(const ZkQueueEntry *entry);
 
 /* ---------------------------------------------------------------------
  * SQL functions
@@ -487,20 +488,28 @@ remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
 static void
 log_removal(const char *name, const ZkQueueEntry *entry, RemovalOf which)
 {
-	bool		is_eviction = which == REMOVAL_OF_ALL;
 	const char *caller = zklock_nodedata_caller();
 	const char *quoted = zklock_text_quotable_own(name);
 
-	ereport(is_eviction ? LOG : ZK_LOG_DEED,
-			(is_eviction ?
-			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
-					caller, quoted) :
-			 errmsg("%s releases a permanent hold of ZooKeeper lock \"%s\"",
-					caller, quoted),
-			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   zklock_nodedata_describe(&entry->who),
-						   zklock_text_quotable(entry->node),
-						   entry->token)));
+	if (which == REMOVAL_OF_ALL)
+		ereport(LOG,
+				(errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
+						caller, quoted),
+				 errdetail_entry(entry)));
+	else
+		ereport(ZK_LOG_DEED,
+				(errmsg("%s releases a permanent hold of ZooKeeper lock \"%s\"",
+						caller, quoted),
+				 errdetail_entry(entry)));
+}
+
+/* For ereport(): what the server's log says of a node that is removed. */
+static int
+errdetail_entry(const ZkQueueEntry *entry)
+{
+	return errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
+						 zklock_nodedata_describe(&entry->who),
+						 zklock_text_quotable(entry->node), entry->token);
 }
 
 /* Remove one node of a contender. */

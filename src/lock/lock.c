@@ -181,6 +181,7 @@ zklock_check_scope(ZkScope scope, const char *name)
 	static TimestampTz warned_in;	/* this statement has its warning */
 	const char *hint = _("Use zk_xact_lock() and its kin, or zk_call_lock().");
 	bool		is_refused = session_scope == SESSION_SCOPE_REFUSE;
+	const char *value = "warn";
 
 	if (scope != ZK_SCOPE_SESSION || session_scope == SESSION_SCOPE_ALLOW)
 		return;
@@ -189,11 +190,13 @@ zklock_check_scope(ZkScope scope, const char *name)
 	warned_in = GetCurrentStatementStartTimestamp();
 	if (zklock_name_is_advisory(name))
 		hint = _("Use pg_advisory_xact_lock() and its kin.");
+	if (is_refused)
+		value = "refuse";
 	ereport(is_refused ? ERROR : WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("locks of session scope are not for this database or role"),
 			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client there has it, too.",
-					   "zklock.session_scope", is_refused ? "refuse" : "warn"),
+					   "zklock.session_scope", value),
 			 errhint("%s", hint)));
 }
 

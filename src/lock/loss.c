@@ -154,15 +154,19 @@ zklock_loss_raise_of(const ZkLossOf *of)
 void
 zklock_loss_warn(const ZkLossOf *of)
 {
-	bool		is_deleted = of->kind == ZK_LOST_DELETED;
-
 	Assert(of->kind != ZK_LOST_NOT);
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("lock \"%s\" had been lost before it was released",
-					of->name),
-			 is_deleted ? errdetail(DELETED, of->token) : 0,
-			 is_deleted ? errhint(SEE_DELETED) : 0));
+	if (of->kind == ZK_LOST_DELETED)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lock \"%s\" had been lost before it was released",
+						of->name),
+				 errdetail(DELETED, of->token),
+				 errhint(SEE_DELETED)));
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lock \"%s\" had been lost before it was released",
+						of->name)));
 }
 
 void

@@ -162,8 +162,9 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 	rest = setup.copy;
 	for (int i = CA_FILE; i <= PASSPHRASE_COMMAND; i++)
 	{
-		setup.settings[i] = rest == NULL ? "" :
-			strsep(&rest, i < PASSPHRASE_COMMAND ? "\n" : "");
+		setup.settings[i] = "";
+		if (rest != NULL)
+			setup.settings[i] = strsep(&rest, i < PASSPHRASE_COMMAND ? "\n" : "");
 	}
 	setups.patience_s = seconds;
 	if (setup.settings[CA_FILE][0] == '\0')

@@ -208,16 +208,16 @@ static void
 log_reconnect(const ZkClientStatus *status, const Told *before,
 			  const char *error)
 {
-	bool		was_suspended = before->state == ZK_CLIENT_SUSPENDED;
 	bool		lacks_file = strstr(error, "Could not load file") != NULL;
+	const char *detail = _("Its locks are still held.");
 
+	if (before->state == ZK_CLIENT_SUSPENDED)
+		detail = psprintf(_("It had no connection since %s."),
+						  timestamptz_to_str(before->since));
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
 					(unsigned long long) status->session_id, status->server),
-			 was_suspended ?
-			 errdetail("It had no connection since %s.",
-					   timestamptz_to_str(before->since)) :
-			 errdetail("Its locks are still held."),
+			 errdetail_internal("%s", detail),
 			 lacks_file ?
 			 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
 			 errhidestmt(true), errhidecontext(true)));
