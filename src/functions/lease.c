@@ -42,8 +42,9 @@ static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
 static void warn_of_no_lease(const ZkLeasing *leasing);
+static int64 read_ttl(FunctionCallInfo fcinfo);
 static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
-					   int64 least);
+					   int64 least, const char *hint);
 static void log_lease(const ZkLeasing *leasing, const char *done);
 
 Datum
@@ -77,7 +78,7 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
-	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
+	leasing.ttl_ms = read_ttl(fcinfo);
 	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)
@@ -97,7 +98,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
-	leasing->ttl_ms = read_term(fcinfo, 2, "delay", 0);
+	leasing->ttl_ms = read_term(fcinfo, 2, "delay", 0, NULL);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
 	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_release, NULL,
@@ -175,7 +176,7 @@ read_taking(FunctionCallInfo fcinfo)
 
 	leasing->owner = read_line(fcinfo, 1, "owner",
 							   "Say who renews the lease: the same text in each call, and nobody else's.");
-	leasing->ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
+	leasing->ttl_ms = read_ttl(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
 	leasing->order = zklock_order_lease(name,
 										zklock_bounds_of_wait(timeout_ms));
@@ -228,9 +229,20 @@ read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 	return text;
 }
 
-/* Milliseconds of an interval between those bounds. */
 static int64
-read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least)
+read_ttl(FunctionCallInfo fcinfo)
+{
+	return read_term(fcinfo, 2, "ttl", ZK_TERM_MIN,
+					 "Renew a lease at least three times within its ttl.");
+}
+
+/*
+ * Milliseconds of an interval that is neither shorter than least nor longer
+ * than any term.  hint: what to do instead; NULL: that is clear.
+ */
+static int64
+read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least,
+		  const char *hint)
 {
 	int64		ms;
 
@@ -240,9 +252,9 @@ read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", what),
-				 errdetail("It is from " INT64_FORMAT " s to one day.",
+				 errdetail("It must be between " INT64_FORMAT " s and one day.",
 						   least / 1000),
-				 errhint("Renew a lease at least three times within its ttl.")));
+				 hint != NULL ? errhint("%s", hint) : 0));
 	return ms;
 }
 
