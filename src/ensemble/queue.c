@@ -90,7 +90,8 @@ zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
 }
 
 ZkQueueEntry *
-zklock_order_queue(const char *const *children, int nchildren, int *nentries)
+zklock_queue_in_order(const char *const *children, int nchildren,
+					  int *nentries)
 {
 	ZkQueueEntry *entries = palloc_extended((nchildren + 1) * sizeof(*entries),
 											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);

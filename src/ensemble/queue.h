@@ -43,16 +43,21 @@ typedef struct ZkQueueEntry
  */
 extern ZkQueueEntry *zklock_read_first(const char *name);
 
+/* The path of a znode that belongs to a name, as of zklock_name_path(). */
+typedef char *(*ZkPathOf) (const char *name, int *root_length);
+
+/* The path of a znode that belongs to a name, as zklock_name_path() makes it. */
+typedef char *(*ZkPathOf) (const char *name, int *root_length);
+
 /*
  * Read the queue of a lock: contenders in order, then other children, or the
- * stranger that is in its place; or what
- * is below another znode, whose path path_of makes of the name.  is_newest:
- * the list is not older than the call.  bounds: of the call; NULL:
- * lock_timeout.  *nentries is set; the array is palloc'ed.  The entries are read one by one, so the result may be outdated,
- * and entries that vanish meanwhile are left out.  Raises 42602 for a bad
- * name, and as the session does.
+ * stranger that is in its place.  Or read what is below another znode, whose
+ * path path_of makes of the name.  The entries are read one by one, so the
+ * result may be outdated, and entries that vanish meanwhile are left out.
+ * is_newest: the list is not older than the call.  bounds: of the call; NULL:
+ * lock_timeout.  *nentries is set; the array is palloc'ed.  Raises 42602 for a
+ * bad name, and as the session does.
  */
-typedef char *(*ZkPathOf) (const char *name, int *root_length);
 extern ZkQueueEntry *zklock_read_queue(const ZkBounds *bounds,
 									   ZkPathOf path_of, const char *name,
 									   bool is_newest, int *nentries);
@@ -62,8 +67,8 @@ extern ZkQueueEntry *zklock_read_queue(const ZkBounds *bounds,
  * their names tell: position, is_holder, parsed, node (not copied).  Sends no
  * request.  The array is palloc'ed.
  */
-extern ZkQueueEntry *zklock_order_queue(const char *const *children,
-										int nchildren, int *nentries);
+extern ZkQueueEntry *zklock_queue_in_order(const char *const *children,
+										   int nchildren, int *nentries);
 
 /*
  * Warn, and return true, if a contender with such a node may not wait for

@@ -201,7 +201,7 @@ visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 		!zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
 								 NULL, &children))
 		return false;
-	entries = zklock_order_queue(children.names, children.count, &ncontenders);
+	entries = zklock_queue_in_order(children.names, children.count, &ncontenders);
 	if (ncontenders > 0 && !is_root(walk, path))
 	{
 		for (int i = 0; i < ncontenders; i++)

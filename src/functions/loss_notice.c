@@ -259,9 +259,9 @@ static List *
 list_contenders(const Search *search, const ZkReply *list)
 {
 	int			nentries;
-	const ZkQueueEntry *entries = zklock_order_queue(list->children,
-													 list->nchildren,
-													 &nentries);
+	const ZkQueueEntry *entries = zklock_queue_in_order(list->children,
+														list->nchildren,
+														&nentries);
 	List	   *paths = NIL;
 
 	for (int i = 0; i < nentries; i++)

@@ -204,8 +204,9 @@ follow_lock(Reading *reading, int index)
 }
 
 /*
- * The contenders of a queue, in order, as zklock_order_queue() gives them, with
- * what is behind the one called own only as far as its name tells what it is.
+ * The contenders of a queue, in order, as zklock_queue_in_order() gives them,
+ * with what is behind the one called own only as far as its name tells what it
+ * is.
  * A child that has not been read yet counts, and makes the reading go on.
  */
 static ZkQueueEntry *
@@ -233,7 +234,7 @@ contenders_of(Reading *reading, const char *lock_path, const ZkReply *list,
 		}
 		children[nchildren++] = child;
 	}
-	return zklock_order_queue(children, nchildren, nentries);
+	return zklock_queue_in_order(children, nchildren, nentries);
 }
 
 /*
