@@ -160,7 +160,7 @@ end_at_signal(int signal)
 
 /*
  * Write a change of the session's state into the title, from which others than
- * the backend learn of it (read_backend() of inspect.c).
+ * the backend learn of it (ask_program() of board.c).
  */
 static void
 show_session(Session *session)
