@@ -384,9 +384,14 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
 	return is_answered;
 }
 
+/*
+ * If its session was closed the request is gone with it, and settling forgets
+ * that there was one.
+ */
 bool
 zklock_place_await_downgrade(ZkPlace *place, int64 deadline)
 {
+	zklock_place_settle(place, zklock_session_live());
 	if (place->state == ZK_PLACE_DOWNGRADING)
 	{
 		const ZkReply *reply = zklock_session_await(place->downgrade.request,

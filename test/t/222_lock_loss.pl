@@ -106,6 +106,22 @@ subtest 'written after the release' => sub {
 	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
 
+# The release of another lock closes the lost session, and the request goes with it.
+subtest 'while a downgrade is under way' => sub {
+	my $session = background($node,
+		first => "BEGIN; SELECT zk_lock('lost'), zk_lock_shared('lost'), zk_lock('other')");
+	my ($program) = session_programs($session->pid);
+	kill STOP => $program;
+	is($session->query_safe("SELECT zk_unlock('lost')"), 't', 'the downgrade gets no answer');
+	kill KILL => $program;
+	is($session->query_safe("SELECT zk_unlock('other')"), 'f', 'the session is lost, and closed');
+	assert_query($session, "INSERT INTO written VALUES ('downgraded')", '00000', 'the transaction writes');
+	$session->start_query('COMMIT');
+	assert_ends($session, '40001', 'its commit is refused');
+	like($session->error, qr/lock "lost" was lost/, 'and names the lock');
+	assert_leave_nothing($zk, lock_path('lost'), $session);
+};
+
 # The interrupt comes while nothing looks for it, and an error lets go of the lock before
 # anything does: what the error says that comes of it names the lock all the same.
 subtest 'let go of before the interrupt takes effect' => sub {
