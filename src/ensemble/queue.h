@@ -43,9 +43,6 @@ typedef struct ZkQueueEntry
  */
 extern ZkQueueEntry *zklock_read_first(const char *name);
 
-/* The path of a znode that belongs to a name, as of zklock_name_path(). */
-typedef char *(*ZkPathOf) (const char *name, int *root_length);
-
 /* The path of a znode that belongs to a name, as zklock_name_path() makes it. */
 typedef char *(*ZkPathOf) (const char *name, int *root_length);
 
