@@ -98,7 +98,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
-	leasing->ttl_ms = read_term(fcinfo, 2, "delay", 0, NULL);
+	releasing.delay_ms = read_term(fcinfo, 2, "delay", 0, NULL);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
 	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_release, NULL,

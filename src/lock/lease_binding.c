@@ -92,7 +92,7 @@ zklock_lease_raise_unbound(const char *name)
 
 void
 zklock_lease_log_release(const char *name, const ZkLeased *leased,
-						 int64 keep_ms)
+						 int64 delay_ms)
 {
 	Hand		hand = whose(&leased->who);
 	const char *holder = "unknown";
@@ -106,7 +106,7 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 						zklock_text_quotable_own(name)),
 				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Who has taken or renewed it last: %s.",
 							   zklock_text_quotable(leased->who.owner),
-							   leased->token, keep_ms, holder)));
+							   leased->token, delay_ms, holder)));
 }
 
 void

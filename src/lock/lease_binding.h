@@ -33,10 +33,10 @@ pg_noreturn extern void zklock_lease_raise_unbound(const char *name);
  * For the server's log, unless its data says that this user, of this database
  * and cluster, has renewed the lease last.  That it is about to be given up,
  * whatever zklock.log_locks says, and also if the data does not say who it was;
- * keep_ms: after so long.
+ * delay_ms: after so long.
  */
 extern void zklock_lease_log_release(const char *name, const ZkLeased *leased,
-									 int64 keep_ms);
+									 int64 delay_ms);
 
 /* That this session has renewed it; not if the data does not say who it was. */
 extern void zklock_lease_log_renewal(const char *name, const ZkLeased *leased);

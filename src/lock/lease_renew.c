@@ -18,8 +18,9 @@ static ZkLeaseStep renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing);
 static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
 static ZkLeaseStep release_lease(ZkRoundTrip *trip,
 								 ZkLeaseReleasing *releasing);
-static ZkRequest *send_release(const ZkLeasing *leasing);
-static bool is_released(const ZkLeasing *leasing, const ZkReply *reply);
+static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
+static bool is_released(const ZkLeaseReleasing *releasing,
+						const ZkReply *reply);
 static void note_tried(ZkLeaseReleasing *releasing);
 
 /* ---------------------------------------------------------------------
@@ -134,46 +135,47 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
 		{
 			zklock_lease_log_release(leasing->order.name, leasing->mine,
-									 leasing->ttl_ms);
+									 releasing->delay_ms);
 			is_logged = true;
 		}
-		reply = zklock_roundtrip_ask(trip, send_release(leasing));
+		reply = zklock_roundtrip_ask(trip, send_release(releasing));
 		if (reply != NULL && (reply->result == ZK_UNKNOWN_OUTCOME ||
 							  reply->result == ZK_SESSION_LOST))
 			note_tried(releasing);
 		step = zklock_lease_check(leasing, reply);
 		if (step != ZK_LEASE_GO_ON)
 			return step;
-		if (!is_released(leasing, reply))
+		if (!is_released(releasing, reply))
 			continue;
 		leasing->end = ZK_LEASE_RELEASED;
 		zklock_lease_debug(leasing->mine->path, leasing->mine->token,
 						   "given up, for its token; the lock is free in " INT64_FORMAT " ms",
-						   leasing->ttl_ms);
+						   releasing->delay_ms);
 		return ZK_LEASE_GO_ON;
 	}
 }
 
 /* Its node is deleted; or it loses its owner, so that nobody can renew it. */
 static ZkRequest *
-send_release(const ZkLeasing *leasing)
+send_release(const ZkLeaseReleasing *releasing)
 {
-	const ZkLeased *mine = leasing->mine;
+	const ZkLeased *mine = releasing->leasing.mine;
 
-	if (leasing->ttl_ms == 0)
+	if (releasing->delay_ms == 0)
 		return zklock_client_remove(zklock_session_client(), mine->path,
 									mine->version);
 	return zklock_write_set(ZK_WRITE_PAID, mine->path,
 							zklock_lease_build_data(NULL, NULL,
-													leasing->ttl_ms),
+													releasing->delay_ms),
 							mine->version);
 }
 
 static bool
-is_released(const ZkLeasing *leasing, const ZkReply *reply)
+is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 {
-	if (leasing->ttl_ms > 0)
-		return reply->result == ZK_OK && reply->czxid == leasing->mine->token;
+	if (releasing->delay_ms > 0)
+		return reply->result == ZK_OK &&
+			reply->czxid == releasing->leasing.mine->token;
 	return reply->result == ZK_OK || reply->result == ZK_NO_NODE;
 }
 

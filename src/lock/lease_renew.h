@@ -22,8 +22,9 @@ extern bool zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
 /* A call that gives a lease up. */
 typedef struct ZkLeaseReleasing
 {
-	ZkLeasing	leasing;		/* with token; ttl_ms: for how long the lock
-								 * stays taken; 0: it is free at once */
+	ZkLeasing	leasing;		/* with token */
+	int64		delay_ms;		/* for how long the lock stays taken; 0: it is
+								 * free at once */
 	ZkLeased   *tried;			/* one that may have been given up by this
 								 * call: the reply was lost; NULL: none */
 } ZkLeaseReleasing;
