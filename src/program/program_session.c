@@ -99,6 +99,7 @@ static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_expired(Session *session);
 static void note_connected(Session *session, int state);
+static void begin_link(Session *session, int64_t now);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
@@ -464,27 +465,7 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 	const char *stale;
 
-	session->link.is_up = true;
-	session->link.number++;
-	session->link.attempt.number = session->link.servers.nlook_ups = 0;
-	session->link.end.silent[0] = '\0';
-	session->link.up_since = now;
-
-	/*
-	 * If nothing was answered over the connection before, this one is asked
-	 * at once, for else it might have had no time to answer.
-	 */
-	if (session->link.pace.nunanswered++ == 0)
-		session->link.pace.unanswered_at = now;
-	session->traffic.pending_since = session->traffic.retry_at = now;
-	session->link.contact.asked_leader_at = now;
-	if (session->link.pace.nunanswered > 1)
-		session->link.contact.asked_leader_at = 0;
-	session->link.contact.asked_at = session->link.contact.led_at = now;
-	session->link.contact.unled_at = 0;
-	contact_begin(&session->link.contact.log, session->link.attempt.begun);
-	session->link.suspended_ms = suspended_ms();
-	session->link.end.contact_at = 0;
+	begin_link(session, now);
 	if (session->status.state == ZK_CLIENT_LOST)
 		return;					/* nobody relies on it any more: it is closed */
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
@@ -518,6 +499,35 @@ note_connected(Session *session, int state)
 	/* its server may hang up before the next tick, as those before did */
 	if (is_unanswered(session, now))
 		session_end(session, ZK_LOSS_UNANSWERED);
+}
+
+/* There is a connection: what is known of the one before is over. */
+static void
+begin_link(Session *session, int64_t now)
+{
+	Link	   *link = &session->link;
+
+	link->is_up = true;
+	link->number++;
+	link->attempt.number = link->servers.nlook_ups = 0;
+	link->end.silent[0] = '\0';
+	link->up_since = now;
+
+	/*
+	 * If nothing was answered over the connection before, this one is asked
+	 * at once, for else it might have had no time to answer.
+	 */
+	if (link->pace.nunanswered++ == 0)
+		link->pace.unanswered_at = now;
+	session->traffic.pending_since = session->traffic.retry_at = now;
+	link->contact.asked_leader_at = now;
+	if (link->pace.nunanswered > 1)
+		link->contact.asked_leader_at = 0;
+	link->contact.asked_at = link->contact.led_at = now;
+	link->contact.unled_at = 0;
+	contact_begin(&link->contact.log, link->attempt.begun);
+	link->suspended_ms = suspended_ms();
+	link->end.contact_at = 0;
 }
 
 /*

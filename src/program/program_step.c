@@ -716,7 +716,7 @@ static bool
 put_off(Request *request)
 {
 	Session    *session = request->session;
-	PutOff	   *put_off = &request->put_off;
+	PutOff	   *delays = &request->put_off;
 	const Request *ahead = find_ahead(request);
 	bool		is_executed = request->answer.reply.result != ZK_NOT_EXECUTED;
 	int			timeout = session->status.session_timeout_ms;
@@ -730,16 +730,16 @@ put_off(Request *request)
 		request_end_putting_off(request);
 		return false;
 	}
-	if (put_off->since == 0)
+	if (delays->since == 0)
 	{
 		backend_note(session, "asks again to %s \"%s\": %s",
 					 library_word(request->step), request->path,
 					 is_executed ? "what was asked before was not executed" :
 					 code_words(request->answer.code));
-		put_off->since = now;
+		delays->since = now;
 		session->is_status_news |= session->status.nput_off++ == 0;
 	}
-	until = put_off->since + timeout;
+	until = delays->since + timeout;
 	if (now >= until && request->step != REQUEST_HELD)
 	{
 		request_end_putting_off(request);
@@ -748,7 +748,7 @@ put_off(Request *request)
 	if (!is_executed)
 		session_set_error(session, "Server \"%s\" has not executed a request: %s",
 						  session->server, code_words(request->answer.code));
-	due_at = now + program_pause_ms(PUT_OFF_MIN_MS, put_off->count++,
+	due_at = now + program_pause_ms(PUT_OFF_MIN_MS, delays->count++,
 									timeout / PUT_OFF_PART);
 	if (ahead != NULL && due_at < ahead->due_at)
 		due_at = ahead->due_at;

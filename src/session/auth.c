@@ -124,7 +124,7 @@ read_auth_file(const char *path)
 	int			file = OpenTransientFile(path, O_RDONLY | O_NONBLOCK |
 										 PG_BINARY);
 	struct stat status;
-	ssize_t		length;
+	ssize_t		length = -1;
 	char	   *result;
 
 	if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)))
@@ -133,7 +133,8 @@ read_auth_file(const char *path)
 				 errmsg("the file with the credentials for ZooKeeper is not a regular file"),
 				 errdetail_log("It is \"%s\".", path),
 				 errhint("Write the credentials for ZooKeeper to a file.")));
-	length = file < 0 ? -1 : read(file, line, sizeof(line) - 1);
+	if (file >= 0)
+		length = read(file, line, sizeof(line) - 1);
 	if (length < 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),

@@ -1201,7 +1201,8 @@ start_request(ZkClient *client, const FrameRequest *what, const char *path,
 		return NULL;
 	request->is_place = what->kind == REQUEST_REPLACE ||
 		what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
-	request->path = what->kind == REQUEST_CREATE ? strdup(path) : NULL;
+	if (what->kind == REQUEST_CREATE)
+		request->path = strdup(path);
 	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||
 		!put_request(client, request->id, what, path, other_path, data, length))
 	{

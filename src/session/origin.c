@@ -226,6 +226,7 @@ describe_origin(const Origin *origin)
 		return "stored for a role or a database";
 	if (OidIsValid(origin->role))
 		role = GetUserNameFromId(origin->role, true);
-	return role != NULL ? psprintf("set in this session by role \"%s\"", role) :
-		"set in this session";
+	if (role == NULL)
+		return "set in this session";
+	return psprintf("set in this session by role \"%s\"", role);
 }
