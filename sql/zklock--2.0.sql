@@ -977,7 +977,7 @@ CREATE FUNCTION zk_stat(
 	OUT evictions bigint,
 	OUT leases_taken bigint,
 	OUT leases_ended bigint,
-	OUT refused_creates bigint,
+	OUT refused_writes bigint,
 	OUT sessions bigint,
 	OUT reconnects bigint,
 	OUT requests bigint,
@@ -1031,7 +1031,7 @@ COMMENT ON COLUMN zk_stat.leases_taken IS
 'Leases taken, and places in line. No renewals.';
 COMMENT ON COLUMN zk_stat.leases_ended IS
 'Leases given up, or removed after their term; by the lease worker where datname is NULL.';
-COMMENT ON COLUMN zk_stat.refused_creates IS
+COMMENT ON COLUMN zk_stat.refused_writes IS
 'Calls refused because of zklock.max_creates (53400), of all roles.';
 COMMENT ON COLUMN zk_stat.sessions IS
 'Sessions opened.';

@@ -11,7 +11,7 @@
 SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
        grants_at_once, grants_handed_over, grants_told, grants_listed, grants_kept, keeps_given_up,
        tries_in_vain, timeouts, cancels, deadlocks, losses, refused_commits, evictions,
-       leases_taken, leases_ended, refused_creates, sessions, reconnects, requests, waits,
+       leases_taken, leases_ended, refused_writes, sessions, reconnects, requests, waits,
        extract(epoch FROM stats_reset) AS reset_time_seconds
 FROM zklock.zk_stat;
 

@@ -18,7 +18,7 @@ my $abroad = background($paris);
 
 my @counters = qw(grants_at_once grants_handed_over grants_told grants_listed grants_kept keeps_given_up
 	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions leases_taken
-	leases_ended refused_creates sessions
+	leases_ended refused_writes sessions
 	reconnects waits);
 
 # All that are not 0, of the database postgres.
