@@ -40,7 +40,7 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 
 		if (is_root)
 			reply = create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
-						   zklock_nodedata_build(0, NULL));
+						   zklock_nodedata_build(0, (char *) NULL));
 		else
 			reply = make_container(trip, parent);
 		if (reply == NULL)

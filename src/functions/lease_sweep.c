@@ -136,7 +136,9 @@ void
 zklock_lease_sweep_begin_anew(void)
 {
 	foreach_ptr(Sweep, sweep, Sweeps.all)
+	{
 		sweep->due_at = 0;
+	}
 }
 
 /* ---------------------------------------------------------------------
@@ -155,9 +157,13 @@ read_roots(void)
 											   "zklock lease worker",
 											   ALLOCSET_SMALL_SIZES);
 	foreach_ptr(Sweep, sweep, Sweeps.all)
+	{
 		sweep->is_known = false;
+	}
 	foreach_ptr(const ZkLeaseRoot, root, roots)
+	{
 		take_root(root);
+	}
 	forget_unknown();
 }
 

@@ -173,6 +173,7 @@ send_release(const ZkLeaseReleasing *releasing)
 static bool
 is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 {
+	Assert(reply != NULL);
 	if (releasing->delay_ms > 0)
 		return reply->result == ZK_OK &&
 			reply->czxid == releasing->leasing.mine->token;

@@ -433,7 +433,10 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	}
 	reply = zklock_lease_names_note(trip, &name, ZK_WRITE_PAID);
 	step = zklock_lease_check(leasing, reply);
-	if (step != ZK_LEASE_GO_ON || reply->result != ZK_OK)
+	if (step != ZK_LEASE_GO_ON)
+		return step;
+	Assert(reply != NULL);
+	if (reply->result != ZK_OK)
 		return step;
 
 	/* one whose reply was lost may be made yet */
@@ -445,7 +448,10 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (reply != NULL && reply->result != ZK_OK)
 		zklock_roundtrip_unmake(trip);
 	step = zklock_lease_check(leasing, reply);
-	if (step != ZK_LEASE_GO_ON || reply->result != ZK_OK)
+	if (step != ZK_LEASE_GO_ON)
+		return step;
+	Assert(reply != NULL);
+	if (reply->result != ZK_OK)
 		return step;
 	leasing->renewed = reply->czxid;
 	leasing->proof = sent;

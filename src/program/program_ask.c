@@ -131,7 +131,10 @@ program_ask(const FrameTaken *frame)
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= asking->deadline ||	/* it was a long way here */
 		!servers_parse(frame->blobs[0], &asking->list, text))
+	{
+		free(asking);
 		return;
+	}
 	asking->names = names_begin(&asking->list);
 	names_look_up(asking->names);
 	if (tls != NULL && !tls_begin(tls, text))
@@ -139,6 +142,7 @@ program_ask(const FrameTaken *frame)
 		for (int i = 0; i < asking->list.nservers; i++)
 			say(i, ASK_UNTRUSTED, "", 0, text);
 		names_end(asking->names);
+		free(asking);
 		return;
 	}
 	begin_servers(asking);
@@ -147,6 +151,7 @@ program_ask(const FrameTaken *frame)
 	asking->deadline = wanted->answered_until;
 	serve_answers(asking);
 	names_end(asking->names);
+	free(asking);
 }
 
 /* The time for names and first words is over; who has answered is asked on. */

@@ -102,6 +102,7 @@ take_content(Request *request, const FrameTaken *taken)
 		case REQUEST_REPLACE:
 			request->check.czxid = wanted->czxid;
 			request->replacing.old_node = other_path;
+			other_path = NULL;
 			break;
 		case REQUEST_DELETE_GUARDED:
 			several->guard_version = wanted->version;
@@ -113,13 +114,16 @@ take_content(Request *request, const FrameTaken *taken)
 		case REQUEST_CREATE_GUARDED:
 			several->guard_version = wanted->version;
 			several->guard = other_path;
+			other_path = NULL;
 			break;
 		case REQUEST_MOVE:
 			several->old_node = other_path;
+			other_path = NULL;
 			break;
 		default:
 			break;				/* the others have no more */
 	}
+	free(other_path);			/* of a kind that has none */
 	if (data != NULL)
 		request->content = (Content) {data, length};
 }

@@ -186,7 +186,7 @@ subtest 'make dist' => sub {
 subtest 'the same bytes wherever it is built' => sub {
 	plan skip_all => 'the build that is tested counts what it does' if $ENV{COVERAGE};
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
-	my ($here, $there) = map { $_->library_directory } Builds->copy, Builds->of_tree;
+	my ($here, $there) = map { $_->library_directory } Builds->copy, Builds->of_tree(flags => ['WERROR=1']);
 	foreach my $file (qw(zklock.so zklock-session zklock-session-tls.so))
 	{
 		is(sha256_hex(slurp_file("$there/$file")), sha256_hex(slurp_file("$here/$file")), $file);

@@ -155,7 +155,7 @@ sub check_coverage
 # What the pattern finds in these of our files, comments aside.
 sub calls ($files, $pattern)
 {
-	my %found = map { $_ => 1 } map { $_ =~ /$pattern/g } text_of(glob "$source/$files");
+	my %found = map { $_ => 1 } map { $_ =~ /$pattern/g } text_of(glob "$source/*/$files");
 	return sort keys %found;
 }
 

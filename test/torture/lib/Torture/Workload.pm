@@ -393,12 +393,18 @@ sub _ask ($self, $name = undef)
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my $is_try = $plan->{wait} =~ /^try/;
 	my $timeout = $self->timeout;
+	my $is_path = $plan->{function} eq 'path';
 	my $function = join '_', 'zk', $is_try ? 'try' : (),
 	  $plan->{scope} eq 'transaction' ? 'xact' : (), 'lock',
-	  $plan->{function} eq 'path' ? 'path' : (),
-	  $self->_is_shared ? 'shared' : ();
+	  $is_path ? 'path' : (),
+	  $self->_is_shared && !$is_path ? 'shared' : ();
 	my ($arguments, @values) = ('?, ?', $name // $plan->{name}, $timeout);
-	if ($plan->{function} eq 'names')
+	if ($is_path)
+	{
+		$arguments = '?, ?, mode => ?';
+		push @values, $self->_is_shared ? 'shared' : 'exclusive';
+	}
+	elsif ($plan->{function} eq 'names')
 	{
 		$arguments = '?::text[], ?, modes => ?::text[]';
 		@values = ($plan->{names}, $timeout, $plan->{modes});
@@ -625,9 +631,10 @@ sub _unlock ($self)
 	return $home->value('SELECT zk_unlock(?::text[], ?::text[])',
 		$plan->{names}, $plan->{modes})
 	  if $plan->{function} eq 'names' || $plan->{kind} eq 'free';
-	my $function = join '_', 'zk_unlock',
-	  $plan->{function} eq 'path' ? 'path' : (),
-	  $plan->{downgrade} || $self->_is_shared ? 'shared' : ();
+	my $is_shared = $plan->{downgrade} || $self->_is_shared;
+	return $home->value('SELECT zk_unlock_path(?, ?)', $plan->{name}, $is_shared ? 'shared' : 'exclusive')
+	  if $plan->{function} eq 'path';
+	my $function = $is_shared ? 'zk_unlock_shared' : 'zk_unlock';
 	return $home->value("SELECT $function(?)", $plan->{name});
 }
 
