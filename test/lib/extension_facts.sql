@@ -8,14 +8,14 @@ WITH member AS (
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
 		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 ), acl AS (
-	SELECT objid, ''::text AS part, coalesce(proacl, acldefault('f', proowner)) AS now,
+	SELECT classid, objid, ''::text AS part, coalesce(proacl, acldefault('f', proowner)) AS now,
 		acldefault('f', proowner) AS usual, 0 AS subid
 	FROM member JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
 	UNION ALL
-	SELECT objid, '', coalesce(relacl, acldefault('r', relowner)), acldefault('r', relowner), 0
+	SELECT classid, objid, '', coalesce(relacl, acldefault('r', relowner)), acldefault('r', relowner), 0
 	FROM member JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
 	UNION ALL
-	SELECT objid, ' column ' || attname, attacl, NULL, attnum
+	SELECT classid, objid, ' column ' || attname, attacl, NULL, attnum
 	FROM member JOIN pg_attribute a ON a.attrelid = objid AND classid = 'pg_class'::regclass
 	WHERE NOT attisdropped AND attnum > 0
 ), fact (name, what) AS (
@@ -27,10 +27,10 @@ WITH member AS (
 	WHERE classid = 'pg_proc'::regclass
 	UNION ALL
 	SELECT name || part, 'privilege: ' || x.grantee::regrole || ' ' || x.privilege_type || ' ' || x.is_grantable
-	FROM member JOIN acl USING (objid), aclexplode(now) x
+	FROM member JOIN acl USING (classid, objid), aclexplode(now) x
 	UNION ALL
 	SELECT name || part, 'privilege that a dump leaves out: ' || x.grantee::regrole || ' ' || x.privilege_type
-	FROM member JOIN acl USING (objid)
+	FROM member JOIN acl USING (classid, objid)
 		LEFT JOIN pg_init_privs i ON i.objoid = objid AND i.classoid = classid AND i.objsubid = subid,
 		aclexplode(coalesce(i.initprivs, usual)) x
 	UNION ALL

@@ -1,7 +1,8 @@
 
 # ALTER EXTENSION UPDATE leads from every version that was released to the newest, and
 # to just what CREATE EXTENSION makes; and what was released has not been changed. A
-# script that was forgotten is found: shown with a version that was made up.
+# script that was forgotten is found: shown with a version that was made up. pg_upgrade
+# takes all to a new cluster.
 
 use Builds;
 use Cwd qw(abs_path);
@@ -63,6 +64,46 @@ foreach my $version (sort keys %released)
 			'works with the old script, too');
 	};
 }
+
+# pg_upgrade creates each object anew, with the bodies of functions as PostgreSQL prints them.
+subtest 'another major release of PostgreSQL' => sub {
+	my $old = PostgreSQL::Test::Cluster->new('rome');
+	my $new = PostgreSQL::Test::Cluster->new('oslo');
+	foreach my $cluster ($old, $new)
+	{
+		$cluster->init;
+		$cluster->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'\n");
+	}
+	$old->start;
+	$old->safe_psql('postgres', q{CREATE SCHEMA "o's"; CREATE EXTENSION zklock SCHEMA "o's"});
+	$old->safe_psql('postgres', q{
+		SET search_path = "o's";
+		SELECT zk_fence('resource', 4711), zk_grant('lock', 'pay', 'zklock_job');
+		CREATE VIEW public.mine AS SELECT zk_escape(name) FROM zk_session_locks});
+	# The same body is printed with other names of columns that nobody reads.
+	my $facts = sub ($node) {
+		return { map { s/BEGIN ATOMIC.*//r => 1 } split /\n/, $node->safe_psql('postgres', $catalog) };
+	};
+	my $before = $facts->($old);
+	$old->stop;
+	my $directory = PostgreSQL::Test::Utils::tempdir();
+	my @command = ('pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir,
+		'-b', $old->config_data('--bindir'), '-B', $new->config_data('--bindir'),
+		'-s', $new->host, '-p', $old->port, '-P', $new->port);
+	# It leaves a script where it is run.
+	my $is_upgraded = system('sh', '-c', 'cd "$0" && exec "$@" >upgrade.log', $directory, @command) == 0;
+	ok($is_upgraded, 'pg_upgrade') or diag(slurp_file("$directory/upgrade.log"));
+	return if !$is_upgraded;
+	$new->start;
+	is(difference($before, $facts->($new)), '', 'all is there, and nothing else');
+	is($new->safe_psql('postgres', q{SET search_path = "o's";
+		SELECT (SELECT token FROM zk_fences), (SELECT privilege FROM zk_privileges), (SELECT count(*) FROM public.mine)}),
+		'4711|lock|0', 'and so are the rows of its tables, and what uses it');
+	is($new->safe_psql('postgres', q{SELECT state FROM "o's".zk_check(false) WHERE item = 'extension'}), 'ok',
+		'bodies find what they call');
+	$new->safe_psql('postgres', 'DROP EXTENSION zklock CASCADE');
+	$new->stop;
+};
 
 subtest 'a version that was made up' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
