@@ -18,6 +18,22 @@
 CREATE SCHEMA zklock_script;
 SET LOCAL search_path = zklock_script, pg_temp;
 
+-- PostgreSQL lets nobody create tables and types in pg_catalog, but does not refuse
+-- to move them there. pg_upgrade creates them anew, where they are.
+DO LANGUAGE plpgsql $$
+BEGIN
+	IF EXISTS (
+		SELECT FROM pg_extension AS e
+		WHERE e.extname = 'zklock' AND e.extnamespace = 'pg_catalog'::regnamespace)
+	THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'invalid_schema_name',
+			MESSAGE = 'extension "zklock" must not be created in schema "pg_catalog"',
+			DETAIL = 'pg_upgrade would not be able to create its tables there.',
+			HINT = 'Create a schema for it, and name that in CREATE EXTENSION zklock SCHEMA.';
+	END IF;
+END $$;
+
 CREATE FUNCTION zk_lock(
 	name text,
 	timeout interval DEFAULT NULL,

@@ -122,3 +122,24 @@ ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM "regress_zklock-extension";
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON ROUTINES FROM "regress_zklock-extension";
 -- nothing is left, or it could not be dropped
 DROP ROLE "regress_zklock-extension";
+
+-- pg_upgrade could not make it there anew.
+DROP EXTENSION zklock;
+\set VERBOSITY terse
+CREATE EXTENSION zklock SCHEMA pg_catalog;
+\set VERBOSITY default
+
+-- Event triggers see how it is made elsewhere and moved, and all is part of the extension.
+CREATE TABLE ddl (tag text, identity text, in_extension boolean);
+CREATE FUNCTION write_down() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO public.ddl SELECT command_tag, object_identity, in_extension
+	FROM pg_event_trigger_ddl_commands();
+END $$;
+CREATE EVENT TRIGGER write_down ON ddl_command_end EXECUTE FUNCTION write_down();
+CREATE EXTENSION zklock;
+SELECT tag, identity FROM ddl WHERE NOT in_extension OR tag LIKE '%SCHEMA';
+DROP EVENT TRIGGER write_down;
+DROP FUNCTION write_down();
+DROP TABLE ddl;
+SELECT zk_try_lock('extension'), zk_unlock('extension');

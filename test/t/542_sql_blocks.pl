@@ -46,6 +46,40 @@ my %situation = (
 		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
 		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
 	},
+	'troubleshooting/event-triggers' => sub ($sql) {
+		$node->safe_psql('postgres', 'CREATE DATABASE watched');
+		my $session = background($node, database => 'watched');
+		$session->query_safe(<<~'SQL');
+			CREATE SCHEMA zklock;
+			CREATE TABLE history (tag text);
+			CREATE FUNCTION watch() RETURNS event_trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF tg_tag = 'DROP SCHEMA' THEN
+					RAISE 'no schema is dropped here';
+				END IF;
+				INSERT INTO history VALUES (tg_tag);
+			END $$;
+			CREATE EVENT TRIGGER ends ON ddl_command_end EXECUTE FUNCTION watch()
+			SQL
+		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', '42P01', 'its table is not found');
+		$session->query_safe('ALTER FUNCTION watch() SET search_path = public');
+		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', 'P0001', 'the last step is refused');
+		$session->query_safe($sql);
+		is($session->query_safe('SELECT extnamespace::regnamespace, current_setting($$session_replication_role$$)
+			FROM pg_extension WHERE extname = $$zklock$$'), 'zklock|origin', 'without event triggers it is created');
+	},
+	'privileges/default' => sub ($sql) {
+		$node->safe_psql('postgres', 'CREATE DATABASE closed');
+		my $session = background($node, database => 'closed');
+		$session->query_safe('CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC;
+			ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+			CREATE EXTENSION zklock SCHEMA zklock; SET search_path = zklock; SET ROLE etl');
+		assert_query($session, 'SELECT * FROM zk_session_locks', '42501', 'a view fails');
+		$session->query_safe("RESET ROLE; DROP EXTENSION zklock; $sql; SET ROLE etl; SELECT * FROM zk_session_locks");
+		assert_query($session, "SELECT zk_evict('a', 1)", '42501', 'what is not everybody\'s is taken');
+		$session->query_safe('RESET ROLE; CREATE FUNCTION mine() RETURNS void LANGUAGE sql RETURN NULL; SET ROLE etl');
+		assert_query($session, 'SELECT mine()', '42501', 'the default is as it was');
+	},
 	'trap/wrong' => sub ($sql) {
 		my @wrong = split /(?=^-- WRONG)/m, $sql;
 		is(scalar @wrong, 3, 'three ways');
