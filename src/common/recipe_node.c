@@ -66,7 +66,7 @@ static const StyleMark style_marks[] = {
 
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
-static bool is_mark(RecipeStyle style);
+static bool is_unmistakable(RecipeStyle style);
 static bool ends_in_sign(const char *text, size_t length);
 static RecipeNode recognize_prefix(const char *prefix, size_t length);
 static bool fits_mark(const StyleMark *mark, const char *prefix,
@@ -201,7 +201,7 @@ recipe_may_be_name(const char *child)
 	if (strncmp(child, CURATOR_START, strlen(CURATOR_START)) == 0)
 		return false;			/* most contenders: no more to look at */
 	style = recipe_parse_node(child).style;
-	return style != RECIPE_STYLE_NONE && !is_mark(style);
+	return style != RECIPE_STYLE_NONE && !is_unmistakable(style);
 }
 
 bool
@@ -215,9 +215,9 @@ recipe_has_client_mark(const char *component, size_t length)
 	if (prefix_length == length)
 		return false;
 	return strncmp(component, CURATOR_START, strlen(CURATOR_START)) == 0 ||
-		is_mark(recognize_prefix(component, prefix_length).style) ||
+		is_unmistakable(recognize_prefix(component, prefix_length).style) ||
 		(ends_in_sign(component, prefix_length) &&
-		 is_mark(recognize_prefix(component, prefix_length - 1).style));
+		 is_unmistakable(recognize_prefix(component, prefix_length - 1).style));
 }
 
 const char *
@@ -298,7 +298,7 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
  * too short: 'read-' || id may be the name of a lock.
  */
 static bool
-is_mark(RecipeStyle style)
+is_unmistakable(RecipeStyle style)
 {
 	switch (style)
 	{

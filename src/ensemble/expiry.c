@@ -185,24 +185,49 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 void
 zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 {
-	if (message_level_is_interesting(DEBUG1))
-		ereport(DEBUG1,
-				(errmsg_internal("zklock: lease \"%s\", fencing token " INT64_FORMAT ": %s",
-								 leased->path, leased->token,
-								 is_gone ? "deleted: its term was over" :
-								 "not deleted: it was renewed meanwhile, or ZooKeeper refused")));
 	if (is_gone)
 	{
+		zklock_expiry_debug(leased->path, leased->token,
+							"deleted: its term was over");
 		if (leased->who.owner != NULL)
 			zklock_stat_count(ZK_STAT_LEASE_END);
 		*look_at = ZK_LOOK_NOW;
 	}
 	else
 	{
+		zklock_expiry_debug(leased->path, leased->token,
+							"not deleted: it was renewed meanwhile, or ZooKeeper refused");
+
 		/* in a term again, which may be forged */
 		*look_at = Min(*look_at,
 					   protocol_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
 	}
+}
+
+void
+zklock_expiry_debug(const char *path, int64 token, const char *format,...)
+{
+	StringInfoData what;
+
+	if (!message_level_is_interesting(DEBUG1))
+		return;
+	initStringInfo(&what);
+	for (;;)
+	{
+		va_list		arguments;
+		int			missing;
+
+		va_start(arguments, format);
+		missing = appendStringInfoVA(&what, format, arguments);
+		va_end(arguments);
+		if (missing == 0)
+			break;
+		enlargeStringInfo(&what, missing);
+	}
+	ereport(DEBUG1,
+			(errmsg_internal("zklock: lease \"%s\", fencing token " INT64_FORMAT ": %s",
+							 zklock_text_quotable(path), token, what.data)));
+	pfree(what.data);
 }
 
 bool

@@ -107,6 +107,14 @@ extern void zklock_expiry_note_end(const ZkLeased *leased, bool is_gone,
  */
 extern void zklock_expiry_log(const char *lock_path, const ZkLeased *leased);
 
+/*
+ * A line of the log at DEBUG1: what has become of the lease with that node.
+ * Does nothing below DEBUG1.
+ */
+extern void zklock_expiry_debug(const char *path, int64 token,
+								const char *format,...)
+			__attribute__((format(printf, 3, 4)));
+
 /* Read them, and do that with each.  Result as zklock_expiry_read(). */
 extern bool zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 								const List *nodes, int64 *look_at);

@@ -40,6 +40,7 @@
 #include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "text.h"
 #include "worker.h"
 
 /* A node that is looked for. */
@@ -186,8 +187,8 @@ note_losses_of(const ZkBoardRow *row, int slot, bool asks)
 		losses[line] = lock->held.token;
 		if (message_level_is_interesting(DEBUG1))
 			ereport(DEBUG1,
-					(errmsg_internal("zklock: lock \"%s\" of process %d, token " INT64_FORMAT ": lost, to be told on \"%s\"",
-									 lock->name, row->pid, lock->held.token,
+					(errmsg_internal("zklock: lock \"%s\" of process %d, fencing token " INT64_FORMAT ": lost, to be told on \"%s\"",
+									 zklock_text_quotable(lock->name), row->pid, lock->held.token,
 									 row->channel)));
 	}
 }

@@ -413,16 +413,16 @@ note_renewal(Renewal *renewal, const ZkReply *reply)
 			known->state = ZK_KNOWN_HELD;
 			known->proof = renewal->sent;
 			renewal->state = RENEWAL_DONE;
-			zklock_lease_debug(known->leased.path, known->token,
-							   "renewed by a commit");
+			zklock_expiry_debug(known->leased.path, known->token,
+								"renewed by a commit");
 			break;
 		case ZK_NO_NODE:
 			refuse_commit(known, "its node is gone");
 		case ZK_BAD_VERSION:
 		case ZK_UNKNOWN_OUTCOME:
-			zklock_lease_debug(known->leased.path, known->token,
-							   "not renewed by a commit, which reads it: its version is not %d any more, or the outcome is unknown",
-							   known->leased.version);
+			zklock_expiry_debug(known->leased.path, known->token,
+								"not renewed by a commit, which reads it: its version is not %d any more, or the outcome is unknown",
+								known->leased.version);
 			break;
 		default:
 			zklock_session_raise(reply, "use a lease", known->leased.path);
@@ -458,7 +458,7 @@ raise_silence(const Proving *proving, const ZkKnownLease *known)
 static void
 refuse_commit(const ZkKnownLease *known, const char *why)
 {
-	zklock_lease_debug(known->leased.path, known->token, "lost: %s", why);
+	zklock_expiry_debug(known->leased.path, known->token, "lost: %s", why);
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	zklock_lease_raise_lost(known->name, known->token);
 }

@@ -30,6 +30,7 @@
 #include "parents.h"
 #include "removal.h"
 #include "session.h"
+#include "text.h"
 #include "write.h"
 
 /*
@@ -147,7 +148,7 @@ drop_name(const char *guard, int version, const char *path,
 	if (message_level_is_interesting(DEBUG1))
 		ereport(DEBUG1,
 				(errmsg_internal("zklock: the lock's name \"%s\" is being deleted: no lease was there for %d ms",
-								 path, IDLE_NAME_MS)));
+								 zklock_text_quotable(path), IDLE_NAME_MS)));
 	zklock_client_free(zklock_write_remove_guarded(guard, version, &path, 1,
 												   name->version));
 }

@@ -306,8 +306,8 @@ end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 				return false;
 			if (is_gone)
 				view->look_at = ZK_LOOK_NOW;
-			zklock_lease_debug(one->path, one->token, "%s: its owner has one ahead of it",
-							   is_gone ? "deleted" : "not deleted");
+			zklock_expiry_debug(one->path, one->token, "%s: its owner has one ahead of it",
+								is_gone ? "deleted" : "not deleted");
 		}
 		else if (leasing->mine != NULL &&
 				 recipe_compare_nodes(one->node, leasing->mine->node) > 0)
@@ -357,9 +357,9 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		return step;
 	if (reply->result != ZK_OK || reply->czxid != mine->token)
 	{
-		zklock_lease_debug(mine->path, mine->token,
-						   "not renewed: its version is not %d any more, it is gone, or the outcome is unknown",
-						   mine->version);
+		zklock_expiry_debug(mine->path, mine->token,
+							"not renewed: its version is not %d any more, it is gone, or the outcome is unknown",
+							mine->version);
 		return ZK_LEASE_GO_ON;
 	}
 	mine->version = reply->version;
@@ -368,8 +368,8 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->proof = sent;
 	if (!is_ours)
 		zklock_lease_log_renewal(leasing->order.name, mine);
-	zklock_lease_debug(mine->path, mine->token,
-					   "renewed for " INT64_FORMAT " ms", ttl_ms);
+	zklock_expiry_debug(mine->path, mine->token,
+						"renewed for " INT64_FORMAT " ms", ttl_ms);
 	return ZK_LEASE_GO_ON;
 }
 
@@ -414,30 +414,4 @@ zklock_lease_check(const ZkLeasing *leasing, const ZkReply *reply)
 			zklock_ephemeral_refuse(reply, leasing->view.lock_path);
 			zklock_session_raise(reply, "use a lease", leasing->view.lock_path);
 	}
-}
-
-void
-zklock_lease_debug(const char *path, int64 token, const char *format,...)
-{
-	StringInfoData what;
-
-	if (!message_level_is_interesting(DEBUG1))
-		return;
-	initStringInfo(&what);
-	for (;;)
-	{
-		va_list		arguments;
-		int			missing;
-
-		va_start(arguments, format);
-		missing = appendStringInfoVA(&what, format, arguments);
-		va_end(arguments);
-		if (missing == 0)
-			break;
-		enlargeStringInfo(&what, missing);
-	}
-	ereport(DEBUG1,
-			(errmsg_internal("zklock: lease \"%s\", fencing token " INT64_FORMAT ": %s",
-							 path, token, what.data)));
-	pfree(what.data);
 }

@@ -123,12 +123,4 @@ extern ZkLeaseStep zklock_lease_check(const ZkLeasing *leasing,
 extern char *zklock_lease_build_data(const ZkNodeData *who, const char *note,
 									 int64 ttl_ms);
 
-/*
- * A line of the log at DEBUG1: what has become of the lease with that node.  Does
- * nothing below DEBUG1.
- */
-extern void zklock_lease_debug(const char *path, int64 token,
-							   const char *format,...)
-			__attribute__((format(printf, 3, 4)));
-
 #endif							/* ZKLOCK_LEASE_NODE_H */

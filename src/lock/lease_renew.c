@@ -148,9 +148,9 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 		if (!is_released(releasing, reply))
 			continue;
 		leasing->end = ZK_LEASE_RELEASED;
-		zklock_lease_debug(leasing->mine->path, leasing->mine->token,
-						   "given up, for its token; the lock is free in " INT64_FORMAT " ms",
-						   releasing->delay_ms);
+		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
+							"given up, for its token; the lock is free in " INT64_FORMAT " ms",
+							releasing->delay_ms);
 		return ZK_LEASE_GO_ON;
 	}
 }

@@ -177,9 +177,9 @@ end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 		return !is_made(taking) || remove_made(trip, taking) ?
 			ZK_LEASE_GO_ON : ZK_LEASE_SESSION_LOST;
 	}
-	zklock_lease_debug(leasing->mine->path, leasing->mine->token,
-					   leasing->end == ZK_LEASE_HELD ? "taken" :
-					   "queued: others have the lock");
+	zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
+						leasing->end == ZK_LEASE_HELD ? "taken" :
+						"queued: others have the lock");
 	if (is_made(taking))
 		zklock_stat_count(ZK_STAT_LEASE);
 	keep_made(taking);
@@ -225,8 +225,8 @@ remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (zklock_expiry_remove(trip, mine, &is_gone))
 	{
 		if (is_gone)
-			zklock_lease_debug(mine->path, mine->token,
-							   "deleted: the wait was in vain");
+			zklock_expiry_debug(mine->path, mine->token,
+								"deleted: the wait was in vain");
 		else
 			withdraw_mine(&taking->leasing);	/* refused, or renewed by
 												 * another call */
@@ -262,8 +262,8 @@ withdraw_mine(const ZkLeasing *leasing)
 
 	if (zklock_session_client() == NULL || mine->version == ZK_ANY_VERSION)
 		return;
-	zklock_lease_debug(mine->path, mine->token,
-					   "being deleted: the call that made it has no use for it");
+	zklock_expiry_debug(mine->path, mine->token,
+						"being deleted: the call that made it has no use for it");
 
 	/* without memory it stays until its term is over */
 	(void) zklock_client_delete_version(zklock_session_client(), mine->path,
@@ -457,7 +457,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	leasing->proof = sent;
 	strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
 			sizeof(leasing->place));
-	zklock_lease_debug(reply->path, reply->czxid, "made");
+	zklock_expiry_debug(reply->path, reply->czxid, "made");
 	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
 		return step;
 	return zklock_lease_check(leasing,

@@ -40,7 +40,7 @@ typedef enum ZkLossKind
 /* What was lost. */
 typedef struct ZkLossOf
 {
-	ZkLossKind	kind;			/* not NONE */
+	ZkLossKind	kind;			/* not ZK_LOST_NOT */
 	const char *name;			/* of the lock; unused if FORGOTTEN */
 	int64		token;			/* its fencing token; of a lock that was let go
 								 * of it is not said */

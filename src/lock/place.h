@@ -106,7 +106,8 @@ typedef struct ZkPlace
 	int			permits;		/* more than 1: of a counting semaphore */
 
 	ZkPlaceState state;
-	ZkLossKind	loss;			/* LOST: how; NONE in any other state */
+	ZkLossKind	loss;			/* LOST: how; ZK_LOST_NOT in any other
+								 * state */
 
 	/* The queue node, as its contender, a downgrade or a proof has seen it. */
 	int64		czxid;			/* of the node */

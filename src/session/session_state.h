@@ -29,12 +29,12 @@ typedef uint64_t ZkSessionNumber;
 
 typedef enum ZkSessionState
 {
-	SESSION_NONE,			/* no session is open */
+	SESSION_NONE,				/* no session is open */
 	SESSION_OPENING,			/* no server has granted it yet */
-	SESSION_CONNECTED,		/* granted; a server answers for it */
-	SESSION_SUSPENDED,		/* granted; without a connection, and the
+	SESSION_CONNECTED,			/* granted; a server answers for it */
+	SESSION_SUSPENDED,			/* granted; without a connection, and the
 								 * ensemble may keep it */
-	SESSION_LOST,			/* it was granted, and is over: its nodes are
+	SESSION_LOST,				/* it was granted, and is over: its nodes are
 								 * gone, or will be */
 	SESSION_FAILED,			/* it is over, and was never granted */
 	SESSION_GIVEN_UP			/* this backend does not use it any more, and

@@ -53,5 +53,12 @@ subtest 'lost' => sub {
 	is($lines->[-1], 'lost: its node is gone', 'a commit that rests on it is refused');
 };
 
+subtest 'a name with a character that nobody sees' => sub {
+	my $from = -s $node->logfile;
+	$session->query_safe(q{SELECT zk_try_lease(E'odd\u202Ename', 'app', '30s')});
+	my $log = substr slurp_file($node->logfile), $from;
+	like($log, qr/zklock: lease "[^"]*\/odd<U\+202E>name\/[^"]*", fencing token \d+: taken$/m, 'is escaped, as in all other lines');
+};
+
 $_->quit foreach $session, $elsewhere;
 done_testing;
