@@ -2936,9 +2936,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
 'Takes a lease of the lock for an owner, or renews it. Returns its token, or NULL if others have '
-'the lock after the timeout. Any session may renew it. It ends ttl (2 s to a day) later. place: '
-'the owner joins the queue, and stays if it calls again within ttl. data: a line for zk_leader(). '
-'bound: to this role and cluster. Not undone by ROLLBACK.';
+'the lock after the timeout. It ends ttl (2 s to a day) later. Any session may renew it; if '
+'bound, only this role and cluster. place: the owner joins the queue, and stays if it calls again '
+'within ttl. data: a line for zk_leader(). Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
@@ -2981,8 +2981,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_leader(text) IS
 'Says who holds the lock as of this call; NULL if nobody does. Of a lease: its owner and data, and '
 'when it ends by ZooKeeper''s clock, unless it is renewed; is_overdue: that is past by this '
-'server''s clock. bound_to: the role that it is bound to. The owner of another lock is shown to '
-'members of pg_monitor.';
+'server''s clock. bound_to: the role that it is bound to. Who holds a lock without a lease is '
+'shown, as its owner, to members of pg_monitor alone.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
