@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_type_d.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -123,6 +124,7 @@ zklock_row_add_text(ZkRow *row, const char *text)
 		zklock_row_add(row, true, CStringGetTextDatum(text));
 	else
 		zklock_row_add(row, false, (Datum) 0);
+	row->is_text[row->ncolumns - 1] = true;
 }
 
 void
@@ -158,10 +160,28 @@ zklock_row_add_taken(ZkRow *row, const char *name, RecipeMode mode,
 	zklock_row_add(row, true, Int64GetDatum(token));
 }
 
+/*
+ * The database has the objects of one version, and the library may be of
+ * another one. A number that is read as a text would end the server.
+ */
+static void
+require_columns(TupleDesc desc, const ZkRow *row)
+{
+	bool		fits = row->ncolumns == desc->natts;
+
+	for (int i = 0; fits && i < row->ncolumns; i++)
+		fits = (TupleDescAttr(desc, i)->atttypid == TEXTOID) == row->is_text[i];
+	if (!fits)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this function of zklock was created by another version, whose result has other columns"),
+				 errhint("Restart the server if it has not loaded the library that is installed. Otherwise ALTER EXTENSION zklock UPDATE, or drop the extension and create it anew.")));
+}
+
 void
 zklock_row_put(ReturnSetInfo *result, ZkRow *row)
 {
-	Assert(row->ncolumns == result->setDesc->natts);
+	require_columns(result->setDesc, row);
 	tuplestore_putvalues(result->setResult, result->setDesc, row->values,
 						 row->nulls);
 }
@@ -173,7 +193,7 @@ zklock_row_datum(FunctionCallInfo fcinfo, ZkRow *row)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	Assert(row->ncolumns == desc->natts);
+	require_columns(desc, row);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row->values,
 											 row->nulls));
 }

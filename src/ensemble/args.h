@@ -81,6 +81,7 @@ typedef struct ZkRow
 	int			ncolumns;
 	Datum		values[ZK_COLUMNS_MAX];
 	bool		nulls[ZK_COLUMNS_MAX];
+	bool		is_text[ZK_COLUMNS_MAX];
 } ZkRow;
 
 /* Fill the next column; a NULL unless is_known. */
@@ -100,10 +101,13 @@ extern void zklock_row_add_taken(ZkRow *row, const char *name,
 								 RecipeMode mode, const char *state,
 								 const ZkTaken *taken, int64 token);
 
-/* Put the row to those of a set-returning function. */
+/*
+ * Put the row to those of a set-returning function; raise 55000 if the
+ * function is declared with other columns.
+ */
 extern void zklock_row_put(ReturnSetInfo *result, ZkRow *row);
 
-/* The row as the result of a function that returns one. */
+/* The row as the result of a function that returns one; raise likewise. */
 extern Datum zklock_row_datum(FunctionCallInfo fcinfo, ZkRow *row);
 
 #endif							/* ZKLOCK_ARGS_H */

@@ -143,3 +143,21 @@ DROP EVENT TRIGGER write_down;
 DROP FUNCTION write_down();
 DROP TABLE ddl;
 SELECT zk_try_lock('extension'), zk_unlock('extension');
+
+-- Functions that another version has created return other columns, or the same number of
+-- others: they do not fit the library, and say so.
+SELECT zk_try_lock('extension');
+CREATE FUNCTION pg_temp.former_locks(OUT name text, OUT mode text, OUT state text, OUT session integer,
+	OUT call integer, OUT xact integer, OUT token bigint, OUT node text, OUT granted_at timestamptz,
+	OUT permits integer, OUT root text)
+RETURNS SETOF record AS '$libdir/zklock', 'zk_locks' LANGUAGE C;
+SELECT * FROM pg_temp.former_locks();
+CREATE FUNCTION pg_temp.former_locks(short boolean, OUT pid integer, OUT name text)
+RETURNS SETOF record AS '$libdir/zklock', 'zk_locks' LANGUAGE C;
+SELECT * FROM pg_temp.former_locks(true);
+CREATE FUNCTION pg_temp.former_leader(name text, OUT owner text, OUT token bigint)
+RETURNS record AS '$libdir/zklock', 'zk_leader' LANGUAGE C;
+\set VERBOSITY terse
+SELECT * FROM pg_temp.former_leader('extension');
+\set VERBOSITY default
+SELECT zk_unlock('extension');
