@@ -713,7 +713,7 @@ CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-	SELECT string_agg(CASE WHEN strpos('"#<>&`*\', c.letter) > 0
+	SELECT string_agg(CASE WHEN strpos(E'"#<>&`*\\', c.letter) > 0
 			THEN concat('#', ascii(c.letter), ';')
 			ELSE c.letter END, '' ORDER BY c.nr)
 	FROM unnest(string_to_array(_zk_mermaid.label, NULL)) WITH ORDINALITY AS c(letter, nr);
@@ -1788,7 +1788,7 @@ BEGIN ATOMIC
 		(1, '^Could not load the module for TLS',
 			'Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; '
 			'and OpenSSL (libssl), which it needs.'),
-		(2, '"zklock\.ssl_cert_file" has expired| alert certificate expired',
+		(2, E'"zklock\\.ssl_cert_file" has expired| alert certificate expired',
 			'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; '
 			'or set the clock of this machine, or of the server, if it is wrong.'),
 		(3, 'Could not load file',
@@ -3168,7 +3168,7 @@ BEGIN
 			JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass
 				AND d.refobjid = e.oid AND d.deptype = 'e'
 			CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS o
-		WHERE e.extname = 'zklock' AND o.schema = 'zklock_script'
+		WHERE e.extname = 'zklock' AND o.schema = quote_ident('zklock_script')
 			AND NOT EXISTS (
 				SELECT FROM pg_depend AS part
 				WHERE part.classid = d.classid AND part.objid = d.objid AND part.deptype = 'i')

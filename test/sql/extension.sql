@@ -129,6 +129,16 @@ DROP EXTENSION zklock;
 CREATE EXTENSION zklock SCHEMA pg_catalog;
 \set VERBOSITY default
 
+-- Settings that change how PostgreSQL writes names, and up to 18 how it reads a script
+SELECT current_setting('server_version_num')::int < 190000 AS has_escapes \gset
+BEGIN;
+SET LOCAL quote_all_identifiers = on;
+\if :has_escapes
+SET LOCAL standard_conforming_strings = off;
+\endif
+CREATE EXTENSION zklock;
+ROLLBACK;
+
 -- Event triggers see how it is made elsewhere and moved, and all is part of the extension.
 CREATE TABLE ddl (tag text, identity text, in_extension boolean);
 CREATE FUNCTION write_down() RETURNS event_trigger LANGUAGE plpgsql AS $$

@@ -136,7 +136,7 @@ subtest 'a version that was made up' => sub {
 	my @order = sort { !!$before{$a} <=> !!$before{$b} || $a cmp $b } keys %step;
 	# Steps stand ahead of the move to the schema of the extension; an upgrade moves all in first.
 	my ($whole, $move) = slurp_file("$tree/sql/zklock--$newest.sql") =~ /^(.*)(^-- All is moved .*)\z/ms;
-	my $opening = 'CREATE SCHEMA zklock_script;' . $move =~ s/= 'zklock_script'/<> 'zklock_script'/r
+	my $opening = 'CREATE SCHEMA zklock_script;' . $move =~ s/(?== quote_ident)=/<>/r
 	  =~ s/member\.target/'zklock_script'/r =~ s/^DROP SCHEMA.*//mr . 'SET LOCAL search_path = zklock_script, pg_temp;';
 	$build->edit("zklock--$next.sql", sub { $_ = join "\n", $whole, @step{@order}, $move });
 	my $other = cluster('paris', $zk, $build->settings);
