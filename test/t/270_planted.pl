@@ -14,7 +14,7 @@ sub sql { return ask($node, $_[0], $database); }
 
 # The schema that nobody else sees is what protects the names, not how they are written.
 unlike(slurp_file("$FindBin::Bin/../../sql/zklock--2.0.sql") =~ s/^--.*|SET search_path = .*//mgr,
-	qr/pg_catalog|OPERATOR\(/, 'the script writes plain names');
+	qr/pg_catalog"?\s*\.|OPERATOR\(/, 'the script writes plain names');
 
 # What there is to be imitated, from an untouched database.
 my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, sql(<<'SQL');
