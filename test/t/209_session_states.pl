@@ -55,4 +55,36 @@ subtest 'the next one' => sub {
 };
 $session->quit;
 
+# A program that stands still sends no news: the backend finds out by the clock, when it looks.
+# Whatever an idle session is asked first has to look.
+subtest 'the first question after a loss' => sub {
+	$node->safe_psql('postgres', 'CREATE TABLE asked (what text)');
+	my @questions = (
+		[ "SELECT zk_fencing_token('first/0') IS NULL", '00000', 't' ],
+		[ "SELECT state FROM zk_session_locks WHERE name = 'first/1'", '00000', 'lost' ],
+		[ 'SELECT state FROM zk_session', '00000', 'lost' ],
+		[ "SELECT zk_unlock('first/3')", '00000', 'f' ],
+		[ "SELECT zk_is_held('first/4')", '00000', 'f' ],
+		[ "SELECT zk_lock('first/5')", '40001', '' ],
+		[ "SELECT zk_fence('first/6')", '55000', '' ],
+		[ "INSERT INTO asked VALUES ('late')", '40001', '' ],
+	);
+	my @sessions = map {
+		background($node, 'zklock.session_timeout' => '3s', holds => "first/$_")
+	} 0 .. $#questions;
+	my $timeout_ms = $sessions[0]->query_safe('SELECT session_timeout_ms FROM zk_session');
+	my @programs = session_programs(map { $_->pid } @sessions);
+	kill STOP => @programs;
+	sleep 2 + int($timeout_ms / 1000);    # by then the sessions are over, whoever looks
+	foreach my $i (0 .. $#questions)
+	{
+		my ($sql, $state, $result) = @{ $questions[$i] };
+		is($sessions[$i]->query($sql), $result, $sql);
+		is($sessions[$i]->sqlstate, $state, 'and its SQLSTATE') or diag($sessions[$i]->error);
+	}
+	kill KILL => @programs;
+	is(ask($node, 'SELECT count(*) FROM asked'), 0, 'nothing was written');
+	assert_no_nodes($zk, lock_path("first/$_")) foreach 0 .. $#questions;
+};
+
 done_testing();
