@@ -388,14 +388,11 @@ my $all_parked = !@stuck && eval {
 };
 find_stuck(0) unless $all_parked || @stuck;
 note(sprintf '%4.0f s: all parked', now() - $begin);
-ok($all_parked, 'every wait has ended')
-  or diag(join "\n", 'stuck:', @stuck);
 
 # Sessions of killed backends take their timeout to end, all others are alive: a node of
 # theirs has been forgotten, and stays, however long one waits.
-my @nodes;
+my (@nodes, @nodes_at_end);
 eval { poll_until { @nodes = $stage->nodes; !@nodes } 'nodes to go', $stuck_after_healing; };
-is("@nodes", '', 'no znode is left while the sessions live');
 
 kill 'KILL', values %worker_pid unless $all_parked;
 close $stay;
@@ -403,8 +400,7 @@ foreach my $worker (sort { $a <=> $b } keys %worker_pid)
 {
 	push @problems, map { "worker $worker died: $_" } died_of($worker_pid{$worker});
 }
-eval { poll_until { @nodes = $stage->nodes; !@nodes } 'nodes to go', $stuck_after_healing; };
-is("@nodes", '', 'no znode is left when the workers have gone');
+eval { poll_until { @nodes_at_end = $stage->nodes; !@nodes_at_end } 'nodes to go', $stuck_after_healing; };
 
 # ---------------------------------------------------------------------
 # The verdict
@@ -413,6 +409,20 @@ is("@nodes", '', 'no znode is left when the workers have gone');
 my @rows = $stage->rows;
 my ($woken_by_set, $woken_by_deletion) = $nemesis->wakeups;
 $stage->stop;
+
+# Nodes that the ensemble has, though it had forgotten that it made them: release 3.8.0 does
+# that when servers join a new leader one after the other (ZOOKEEPER-4643, ZOOKEEPER-4646).
+# Whose node it was has been told that it is gone, and was told the truth. Nobody is left to
+# delete it while that session lives, and those behind it wait.
+my @brought_back = Torture::TransactionLog::brought_back([ $stage->transactions ], @nodes, @nodes_at_end);
+my $why_void = @brought_back && "the ensemble has brought back what it had forgotten: @brought_back";
+note($why_void) if $why_void;
+unless_void(3, sub {
+	ok($all_parked, 'every wait has ended')
+	  or diag(join "\n", 'stuck:', @stuck);
+	is("@nodes", '', 'no znode is left while the sessions live');
+	is("@nodes_at_end", '', 'no znode is left when the workers have gone');
+});
 my $report = Torture::Report->new(
 	workers => [ @worker_files, @foreign_files ],
 	nemeses => [ values %nemesis_file ]);
@@ -464,6 +474,17 @@ sub make_witness ($reserve)
 		asked_within => $asked_within);
 }
 
+# So many tests, of which an ensemble that has broken its own promise leaves none.
+sub unless_void ($count, $tests)
+{
+  SKIP:
+	{
+		skip($why_void, $count) if $why_void;
+		$tests->();
+	}
+	return;
+}
+
 # One promise: a test if it was made, and a line in the table in any case.
 sub judge ($name, $is_promised, @violations)
 {
@@ -480,7 +501,7 @@ sub judge ($name, $is_promised, @violations)
 		$name, scalar @others,
 		$first ? sprintf '  first after %.0f s', $first - $begin : '' ];
 	push @seen, [ '  excused', scalar @explained, '' ] if @explained;
-	is(scalar @others, 0, $name) if $is_promised;
+	unless_void(1, sub { is(scalar @others, 0, $name) }) if $is_promised;
 	my @told = @violations > 5 ? @violations[ 0 .. 4 ] : @violations;
 	foreach my $violation (@told)
 	{
@@ -555,7 +576,7 @@ foreach my $none (
 	[ 'the test itself went well', @problems ])
 {
 	my ($name, @found) = @$none;
-	is(join("\n", @found), '', $name);
+	unless_void(1, sub { is(join("\n", @found), '', $name) });
 }
 is($report->writes('marked', 'accepted') + $report->writes('other', 'accepted'),
 	0, 'nobody else writes into a node of the queue');

@@ -90,7 +90,8 @@ names with blanks between.
 
 =cut
 
-sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files(), _judge_heals(), _judge_deadlocks()); }
+sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files(), _judge_brought_back(), _judge_heals(),
+		_judge_deadlocks()); }
 
 sub _judge ($name, $forge, $expected)
 {
@@ -305,6 +306,18 @@ sub _judge_files
 		push @verdicts, [ "logs: $name", $expected, $found ];
 	}
 	return @verdicts;
+}
+
+# What an ensemble has, and had forgotten: /b, but neither what was made for good nor what
+# was never made.
+sub _judge_brought_back
+{
+	my @transactions = map { { is_void => $_->[0], changes => [ { kind => 'create', path => $_->[1] } ] } }
+	  [ 0, '/a' ], [ 1, '/b' ], [ 1, '/c' ], [ 0, '/c' ];
+	return [
+		'logs: what was brought back',
+		'/b', join ' ', Torture::TransactionLog::brought_back(\@transactions, qw(/b /a /c /d /b))
+	];
 }
 
 # A transaction in a file: a session is closed.

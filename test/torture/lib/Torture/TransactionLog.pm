@@ -25,7 +25,7 @@ use v5.36;
 
 use Carp;
 use Compress::Raw::Zlib qw(adler32);
-use List::Util qw(max);
+use List::Util qw(max uniq);
 
 # Types of transactions, and what we call the change.
 my %kind = (
@@ -97,6 +97,11 @@ snapshot have nothing of it in their logs; and what they had beyond stays there,
 it is void.) Of the last epoch it is what a majority has. Dies if two servers tell
 different things of one transaction.
 
+=head2 brought_back([transactions], path, ...)
+
+Those of the paths that are in the ensemble at the end, and whose create is void: once each,
+in order.
+
 =head2 missing(transactions)
 
 The numbers of those that must have been there, for there is a later one of that epoch.
@@ -144,6 +149,17 @@ sub all ($leaders, @directories)
 
 # Hexadecimal, of up to 16 digits.
 sub _zxid { return unpack 'q>', pack 'H16', sprintf '%016s', $_[0]; }
+
+sub brought_back ($transactions, @paths)
+{
+	my (%is_good, %is_void);
+	foreach my $transaction (@$transactions)
+	{
+		my $is = $transaction->{is_void} ? \%is_void : \%is_good;
+		$is->{ $_->{path} } = 1 foreach grep { $_->{kind} eq 'create' } @{ $transaction->{changes} };
+	}
+	return uniq(sort grep { $is_void{$_} && !$is_good{$_} } @paths);
+}
 
 sub missing (@transactions)
 {
