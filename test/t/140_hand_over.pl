@@ -21,6 +21,9 @@ sub path ($lock)
 	return lock_path($lock) . "/$node";
 }
 
+# How many transactions there were.
+sub zxid { return $zk->four_letter_word('srvr') =~ /^Zxid: (0x[0-9a-f]+)$/m ? hex $1 : undef; }
+
 subtest 'three requests for a cycle, one for a try in vain' => sub {
 	my ($one, $two) = @pool;
 	my $before = $zk->packets_received;
@@ -33,12 +36,13 @@ subtest 'three requests for a cycle, one for a try in vain' => sub {
 	cmp_ok($received, '<', $mine + 30, 'and no more');
 
 	$one->query_safe("SELECT zk_lock('cycle')");
-	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
+	my $zxid = zxid();
 	$before = $zk->packets_received;
 	is($two->query_safe("SELECT zk_try_lock('cycle')"), 'f', 'busy')
 	  foreach 1 .. 10;
 	cmp_ok($zk->packets_received - $before, '<', 20, 'one request each');
-	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
+	# The server writes, too: it removes an empty container now and then.
+	cmp_ok(zxid() - $zxid, '<', 5, 'and no write');
 	$one->query_safe("SELECT zk_unlock('cycle')");
 };
 
