@@ -115,10 +115,15 @@ subtest 'while a downgrade is under way' => sub {
 	is($session->query_safe("SELECT zk_unlock('lost')"), 't', 'the downgrade gets no answer');
 	$session->query_safe('SAVEPOINT ahead');
 	kill KILL => $program;
-	poll_until { !session_programs($session->pid) } 'the program to be gone', 30;
-	# The loss may also interrupt the call; or the call does not know of it yet.
-	$session->query("SELECT zk_unlock('other')");
-	$session->query_safe("ROLLBACK TO ahead; SELECT zk_unlock('other')") if $session->sqlstate ne '00000';
+	poll_until
+	{
+		my $state = $session->query('SELECT state FROM zk_session');
+		# The loss may also interrupt the question.
+		$session->query_safe('ROLLBACK TO ahead') if $session->sqlstate ne '00000';
+		$state eq 'lost';
+	}
+	'the loss', 30;
+	is($session->query_safe("SELECT zk_unlock('other')"), 'f', 'the session is lost, and closed');
 	assert_query($session, "INSERT INTO written VALUES ('downgraded')", '00000', 'the transaction writes');
 	$session->start_query('COMMIT');
 	assert_ends($session, '40001', 'its commit is refused');
