@@ -240,9 +240,15 @@ void
 zklock_roundtrip_unmake(ZkRoundTrip *trip)
 {
 	if (trip->made != NULL)
-		zklock_client_free(zklock_client_remove(zklock_session_client(),
-												trip->made, ZK_ANY_VERSION));
+		zklock_roundtrip_drop(trip->made);
 	trip->made = NULL;
+}
+
+void
+zklock_roundtrip_drop(const char *path)
+{
+	zklock_client_free(zklock_client_remove(zklock_session_client(), path,
+											ZK_ANY_VERSION));
 }
 
 void

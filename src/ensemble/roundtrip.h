@@ -114,6 +114,12 @@ extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
  */
 extern void zklock_roundtrip_unmake(ZkRoundTrip *trip);
 
+/*
+ * Delete the znode at that path, of whatever version, if it has no children.
+ * Nobody waits for the reply.  Needs an open session.
+ */
+extern void zklock_roundtrip_drop(const char *path);
+
 /* Free the questions. */
 extern void zklock_roundtrip_end(ZkRoundTrip *trip);
 

@@ -56,6 +56,7 @@ zk_grant(PG_FUNCTION_ARGS)
 {
 	Datum		given = read_privileges(fcinfo, true);
 	char	   *prefix = read_prefix(fcinfo, 1);
+	const char *command;
 	const char *shown;
 	bool		is_found;
 	Oid			role = read_role(fcinfo, &shown, &is_found);
@@ -72,10 +73,11 @@ zk_grant(PG_FUNCTION_ARGS)
 	zklock_grant_add_text(&parameters, prefix);
 	zklock_grant_add_role(&parameters, schema, true, role);
 	zklock_grant_add_parameter(&parameters, TEXTARRAYOID, given);
-	(void) zklock_grant_run(psprintf("INSERT INTO %s.zk_privileges (prefix, role, privilege)"
-						" SELECT $1, $2, p FROM pg_catalog.unnest($3) AS p"
-						" ON CONFLICT DO NOTHING", zklock_grant_quoted_schema(schema)),
-							&parameters);	/* it may be there */
+	command = psprintf("INSERT INTO %s.zk_privileges (prefix, role, privilege)"
+					   " SELECT $1, $2, p FROM pg_catalog.unnest($3) AS p"
+					   " ON CONFLICT DO NOTHING",
+					   zklock_grant_quoted_schema(schema));
+	(void) zklock_grant_run(command, &parameters);	/* it may be there */
 	SPI_finish();
 	PG_RETURN_VOID();
 }

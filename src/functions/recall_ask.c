@@ -301,9 +301,7 @@ remove_outdated(ZkSample *sample, const char *root)
 		reply = zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
 		if (reply == NULL || reply->result != ZK_NO_NODE)
 			continue;
-		zklock_client_free(zklock_client_remove(zklock_session_client(),
-												sample->paths[i],
-												ZK_ANY_VERSION));
+		zklock_roundtrip_drop(sample->paths[i]);
 		nremoved++;
 	}
 	return nremoved;

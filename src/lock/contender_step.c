@@ -32,7 +32,6 @@ static RecipeMark mark_for(const Contender *contender);
 static void make_parents(Contender *contender);
 static void make_parents_carefully(Contender *contender);
 static void send_parents(Contender *contender);
-static void remove_lowest_parent(const ZkReply *reply);
 
 /* ---------------------------------------------------------------------
  * Replies
@@ -298,19 +297,11 @@ contender_end_parents(Contender *contender)
 			reply = zklock_client_reply(request);
 		if (!is_lowest_gone && reply != NULL && reply->result == ZK_OK)
 		{
-			remove_lowest_parent(reply);
+			zklock_roundtrip_drop(reply->path);
 			is_lowest_gone = true;
 		}
 		zklock_client_free(request);
 	}
-}
-
-/* Nobody waits for the reply. */
-static void
-remove_lowest_parent(const ZkReply *reply)
-{
-	zklock_client_free(zklock_client_remove(zklock_session_client(),
-											reply->path, ZK_ANY_VERSION));
 }
 
 /* ---------------------------------------------------------------------
