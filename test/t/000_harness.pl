@@ -1,7 +1,7 @@
 
-# The other tests believe what the harness tells them: that a server is paused,
-# that a node is there, that the network is cut. This one checks the harness
-# itself against real servers, without zklock and without PostgreSQL.
+# The harness that all other tests rely on does what it says: servers start, pause and stop, the
+# protocol client reads and writes znodes, the proxy cuts and delays. Tested against real
+# ZooKeeper servers, without zklock and without PostgreSQL.
 
 use strict;
 use warnings;
@@ -15,13 +15,13 @@ use ZooKeeper qw(poll_until is_alive);
 
 my $zk = ZooKeeper->new->start;
 
-subtest 'a server runs' => sub {
-	is($zk->mode, 'standalone', 'it says so');
+subtest 'a server that was started tells its mode and address' => sub {
+	is($zk->mode, 'standalone', 'the mode of a single server');
 	like($zk->connect_string, qr/^127\.0\.0\.1:\d+$/, 'one address');
 	is($zk->leader, 1, 'a standalone server is its own leader');
 };
 
-subtest 'the protocol client' => sub {
+subtest 'the protocol client creates, reads, lists and deletes znodes' => sub {
 	my $client = $zk->client;
 	is($client->timeout, 300, 'gets the long timeout it asks for');
 	$client->create_path('/locks/nightly');
@@ -46,7 +46,7 @@ subtest 'the protocol client' => sub {
 	eval { $client->delete('/locks'); };
 	like($@, qr{^delete /locks: NotEmpty}, 'an error has its name');
 	eval { $client->get('/nowhere'); };
-	like($@, qr{^get_data /nowhere: NoNode}, 'and its path');
+	like($@, qr{^get_data /nowhere: NoNode}, 'an error has the path of the request');
 
 	$client->close;
 	is(scalar(my @left = $zk->ephemerals('/locks')),
@@ -69,7 +69,7 @@ subtest 'an abandoned session ends by its timeout' => sub {
 	$zk->client->delete('/long');
 };
 
-subtest 'ACL and auth' => sub {
+subtest 'an ACL lets only its owner write' => sub {
 	my $owner = $zk->client;
 	$owner->add_auth('digest', 'me:secret');
 	$owner->create('/mine', 'x',
@@ -81,7 +81,7 @@ subtest 'ACL and auth' => sub {
 	$owner->delete('/mine');
 };
 
-subtest 'counters' => sub {
+subtest 'the counters of requests and watches are right' => sub {
 	my $client = $zk->client;
 	my $before = $zk->packets_received;
 	$client->children('/') foreach 1 .. 10;
@@ -90,7 +90,7 @@ subtest 'counters' => sub {
 	is($zk->monitor->{server_state}, 'standalone', 'mntr');
 };
 
-subtest 'pause and resume' => sub {
+subtest 'a paused server is silent, and answers when it is resumed' => sub {
 	$zk->pause;
 	is($zk->mode, '', 'a paused server does not answer');
 	$zk->resume;
@@ -103,7 +103,7 @@ subtest 'pause and resume' => sub {
 
 # As of a server that goes on, where SIGCHLD has a handler; and the machine may be so busy that
 # it takes longer than a moment.
-subtest 'a signal while a reply is awaited' => sub {
+subtest 'a signal does not break the wait for a reply' => sub {
 	my $client = $zk->client;
 	foreach my $asks (sub { $client->children('/'); 1 }, sub { $zk->mode eq 'standalone' })
 	{
@@ -129,7 +129,7 @@ subtest 'a signal while a reply is awaited' => sub {
 	}
 };
 
-subtest 'restart keeps port, data and sessions' => sub {
+subtest 'a restart keeps port, data and sessions' => sub {
 	my $port = $zk->port;
 	my $client = $zk->client;
 	$client->create('/kept', 'data');
@@ -143,7 +143,7 @@ subtest 'restart keeps port, data and sessions' => sub {
 	ok($next->exists('/held'), 'session');
 };
 
-subtest 'a proxy' => sub {
+subtest 'a proxy forwards, cuts, resets and refuses connections' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $client = ZooKeeper::Client->new($proxy->address);
 	is($proxy->connections, 1, 'forwards');
@@ -183,17 +183,17 @@ subtest 'a proxy' => sub {
 	is(kill(0, $pid), 0, 'stopped');
 };
 
-subtest 'a proxy of a server that hangs' => sub {
+subtest 'a proxy obeys while its server hangs' => sub {
 	my $server = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1');
 	my $proxy = Proxy->new('127.0.0.1:' . $server->sockport);
 	my @clients = map { IO::Socket::INET->new($proxy->address) } 1 .. 5;
 	my $since = time;
 	# In between it comes to its clients.
 	$proxy->connections foreach 1 .. 20;
-	cmp_ok(time - $since, '<', 60, 'it obeys');
+	cmp_ok(time - $since, '<', 60, 'twenty commands to the proxy');
 };
 
-subtest 'nothing outlives its parent' => sub {
+subtest 'servers and proxies end with the process that started them' => sub {
 	# A child starts a server and a proxy and is killed without a word.
 	pipe(my $read, my $write) or die $!;
 	my $pid = fork // die $!;
@@ -216,7 +216,7 @@ subtest 'nothing outlives its parent' => sub {
 $zk->stop;
 is($zk->running, 0, 'stopped');
 
-subtest 'an ensemble of three' => sub {
+subtest 'an ensemble of three elects another leader when the leader is killed or paused' => sub {
 	my $ensemble = ZooKeeper->new(servers => 3)->start;
 	my $leader = $ensemble->leader;
 	is(scalar(my @followers = $ensemble->followers), 2, 'two followers');

@@ -1,6 +1,7 @@
 
-# What the tests are told of their sessions: one that stood idle for longer than a
-# query may take is as good as any other. And they use TLS if they are told to.
+# Sessions that the harness opens: one that stood idle for longer than a query may take still
+# answers, and sessions use TLS if the environment asks for it. Tested against a real cluster and
+# a real ZooKeeper server.
 
 use ZkLockTest;
 

@@ -1,6 +1,7 @@
 
-# The runner of the tests tells what has failed, however a test program fails, and
-# leaves nothing running.
+# The runner of the TAP tests (test/lib/run_tap.pl) reports each failure, however a test program
+# fails, counts what was skipped or tried again, and leaves no process running. The test programs
+# are shell scripts made here.
 
 use v5.36;
 

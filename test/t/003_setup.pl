@@ -1,7 +1,7 @@
 
-# However a command that sets everything up is ended, nothing of it stays: by a
-# signal at once, and by SIGKILL at the latest with the next one. And no package that it
-# installs starts a service.
+# The set-up of make check (test/lib/setup.sh) takes down everything that it has started: at once
+# after a signal, and after SIGKILL at its next start. Packages that it installs start no
+# service. Tested with a job that has a process and a directory to take down.
 
 use strict;
 use warnings;

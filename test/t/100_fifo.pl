@@ -1,7 +1,7 @@
 
-# The queue is fair: contenders of two clusters are granted in the order in
-# which they joined, each with a greater token. A waiter that overtakes, or that is
-# forgotten, shows here.
+# A lock is granted in the order in which the contenders joined its queue, and each grant has a
+# greater fencing token than the one before. Tested with real servers: waiters of two clusters,
+# and the queue as ZooKeeper lists it.
 
 use ZkLockTest;
 
@@ -10,7 +10,7 @@ my %node = map { $_ => cluster($_, $zk) } qw(berlin paris);
 
 sub contenders { return queue_nodes($zk, lock_path('fifo')); }
 
-subtest 'six waiters of two clusters' => sub {
+subtest 'six waiters of two clusters are granted in the order of the queue' => sub {
 	my $client = $zk->client;
 	my $holder = background($node{berlin}, name => 'holder');
 	my @tokens = $holder->query_safe("SELECT zk_lock('fifo')");
@@ -45,7 +45,7 @@ subtest 'six waiters of two clusters' => sub {
 		$holder = $waiter;
 	}
 	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'tokens rise');
-	is(keys %{ { map { $_ => 1 } @tokens } }, 7, 'and differ');
+	is(keys %{ { map { $_ => 1 } @tokens } }, 7, 'no two tokens are the same');
 	assert_released($zk, 'fifo', $holder);
 };
 

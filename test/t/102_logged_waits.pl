@@ -1,7 +1,8 @@
 
-# What log_lock_waits and log_lock_failures write costs the ensemble next to
-# nothing: the first is on by default from PostgreSQL 19 on, and every wait that is
-# longer than deadlock_timeout comes to it.
+# log_lock_waits and log_lock_failures log waits for ZooKeeper locks, with the holder, at next to
+# no cost for the ensemble: the first is on by default from PostgreSQL 19 on, and every wait that
+# is longer than deadlock_timeout comes to it. A proxy between a real cluster and a real server
+# shows which requests are sent.
 
 use Proxy;
 use ZkLockTest;
@@ -34,7 +35,7 @@ sub waiter ($place)
 	return $waiter;
 }
 
-subtest 'who is next in line is told the holder without a request' => sub {
+subtest 'log_lock_waits names the holder without a request to ZooKeeper' => sub {
 	$holder->query_safe("SELECT zk_lock('logged')");
 	my $offset = -s $node->logfile;
 	my $waiter = waiter(2);
@@ -64,7 +65,7 @@ subtest 'who is next in line is told the holder without a request' => sub {
 	assert_no_nodes($zk, lock_path('logged'));
 };
 
-subtest 'a semaphore' => sub {
+subtest 'log_lock_waits names the first holder of a semaphore' => sub {
 	my $other = background($node);
 	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach $holder, $other;
 	my $waiter = background($node, 'deadlock_timeout' => '100ms');
@@ -77,7 +78,7 @@ subtest 'a semaphore' => sub {
 };
 
 # Each change of a contender's state is a line for whoever asks for DEBUG1.
-subtest 'the way through the queue' => sub {
+subtest 'log_min_messages = debug1 logs each change of the state of a contender' => sub {
 	my $waiter = background($node, log_min_messages => 'debug1', deadlock_timeout => '50ms');
 	my $node_of = sub ($name) { return qr/"\Q@{[lock_path($name)]}\E\/[^"]+"/; };
 	my $offset = -s $node->logfile;
@@ -107,7 +108,7 @@ subtest 'the way through the queue' => sub {
 };
 
 # PostgreSQL 18 and later.
-subtest 'log_lock_failures' => sub {
+subtest 'log_lock_failures logs each call that does not get the lock, with the holder' => sub {
 	plan skip_all => 'there is no log_lock_failures before PostgreSQL 18'
 	  if pg_major($node) < 18;
 	my $session = background($node);
@@ -141,8 +142,8 @@ subtest 'log_lock_failures' => sub {
 
 	$holder->query_safe("SELECT zk_unlock('busy')");
 	$offset = -s $node->logfile;
-	is($session->query_safe("SELECT zk_try_lock('busy')"), 't', 'one that is free');
-	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'is not');
+	is($session->query_safe("SELECT zk_try_lock('busy')"), 't', 'a free lock is granted');
+	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'the grant of a free lock is not logged');
 	assert_released($zk, 'busy', $session);
 };
 

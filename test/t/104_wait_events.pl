@@ -1,6 +1,7 @@
 
-# What a backend waits for has a name in pg_stat_activity, from PostgreSQL 17 on,
-# so that a lock that is busy is told from an ensemble that is slow or away.
+# Each kind of wait for ZooKeeper has a name in pg_stat_activity, from PostgreSQL 17 on, so that
+# a busy lock is told from an ensemble that is slow or unreachable. Tested with a proxy that
+# holds up requests or replies of a real server.
 
 use Proxy;
 use ZkLockTest;
@@ -24,7 +25,7 @@ sub waits_for ($event, $sql, $end)
 	wait_for_event($node, $session->pid, $event);
 	pass("$sql waits for $event");
 	$end->();
-	assert_ends($session, '00000', 'and goes on');
+	assert_ends($session, '00000', 'the statement ends without an error');
 	return;
 }
 

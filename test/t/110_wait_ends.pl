@@ -1,8 +1,8 @@
 
-# A wait can end in many ways besides a grant: cancelled, timed out, the backend
-# terminated, the client gone, the server shut down or killed. In each case the
-# backend must come back at once, its node must go, and whoever waited behind it
-# must not be forgotten: an orphan would block the lock for everybody.
+# A wait for a lock can end without a grant: by cancellation, timeout, the end of the backend, of
+# its client, or of the server. In each case the backend returns at once, its queue node is
+# deleted, and the waiter behind it is granted the lock in its turn. Tested with real servers, in
+# two clusters.
 
 use Refusals;
 use ZkLockTest;
@@ -182,7 +182,7 @@ sub run_under_cancels ($session, $between, @statements)
 my $holder = background($node{berlin});
 
 # Create, list, watch and delete are under way at the moment of some of these.
-subtest '200 cancels on a lock that another holds' => sub {
+subtest '200 canceled waits for a lock that is held leave no queue node' => sub {
 	my $waiter = background($node{paris});
 	$holder->query_safe("SELECT zk_lock('wait')");
 	my $cancelled =
@@ -198,19 +198,19 @@ subtest '200 cancels on a lock that another holds' => sub {
 
 # A cancel goes to the whole process group of the backend, of which its session's
 # program is a member for a moment.
-subtest '100 cancels while the program of a session starts' => sub {
+subtest "100 cancellations while the session's program starts do not end the program" => sub {
 	my $waiter = background($node{paris});
 	$holder->query_safe("SELECT zk_lock('wait')");
 	my $cancelled = run_under_cancels($waiter, 0.004,
 		("SELECT zk_lock('wait')", 'SELECT zk_disconnect()') x 100);
-	unlike($waiter->error, qr/could not start/, 'which is not hit by them');
-	cmp_ok($cancelled, '>=', 100, 'the backend is');
+	unlike($waiter->error, qr/could not start/, 'the start of the program is not interrupted');
+	cmp_ok($cancelled, '>=', 100, 'the backend is canceled');
 	$waiter->quit;
 	$holder->query_safe("SELECT zk_unlock('wait')");
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
-subtest '200 cancels on free locks' => sub {
+subtest '200 cancellations of grants leave a node for each lock held, and no other' => sub {
 	my $session = background($node{paris});
 	my $below = lock_path('free');
 	# The first ones connect and make the parents: those, too, get cancelled.
@@ -220,7 +220,7 @@ subtest '200 cancels on free locks' => sub {
 	cmp_ok($cancelled, '>', 20, 'some were cancelled');
 	my @held = split /\n/,
 	  $session->query_safe('SELECT node FROM zk_session_locks ORDER BY node COLLATE "C"');
-	cmp_ok(scalar @held, '<', 400, 'and are not held');
+	cmp_ok(scalar @held, '<', 400, 'locks of canceled calls are not held');
 	assert_becomes { join ' ', map { $_->[0] } $zk->ephemerals("$below/") } "@held",
 	  'there is a node for each lock held, no other';
 	$session->query_safe('SELECT zk_unlock_all()');

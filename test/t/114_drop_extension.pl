@@ -1,6 +1,7 @@
 
-# DROP EXTENSION takes the functions away, not the locks: what sessions hold and wait
-# for is theirs, the commit guard goes on, and the end of each is as it was.
+# DROP EXTENSION takes the SQL functions away, not the locks: sessions go on holding and waiting,
+# the commit guard goes on checking, and each lock ends as it would have. Tested with real
+# servers and sessions that hold, wait, keep and have fenced while the extension is dropped.
 
 use ZkLockTest;
 
@@ -20,12 +21,12 @@ my $writer = background($node, first => "BEGIN; SELECT zk_xact_lock('fenced'); S
 # Who has fenced something has its row, and so the table, locked.
 $owner->start_query('DROP EXTENSION zklock');
 wait_for_lock($owner->node, $owner->pid);
-ok(!$owner->is_done, 'it waits for a transaction that has fenced something');
+ok(!$owner->is_done, 'DROP EXTENSION waits for a transaction that has called zk_fence()');
 $writer->query_safe("INSERT INTO written VALUES ('fenced'); COMMIT");
-assert_ends($owner, '00000', 'and for no other');
+assert_ends($owner, '00000', 'DROP EXTENSION waits for no other transaction');
 assert_no_nodes($zk, lock_path('fenced'), 'that transaction has let go of its lock');
 
-subtest 'what is held' => sub {
+subtest 'a lock that is held stays held, and guards commits, after DROP EXTENSION' => sub {
 	assert_query($holder, "SELECT zk_unlock('held')", '42883', 'there are no functions any more');
 	is($abroad->query_safe("SELECT zk_try_lock('held')"), 'f', 'it is held all the same');
 	$holder->query_safe("INSERT INTO written VALUES ('held')");
@@ -36,7 +37,7 @@ subtest 'what is held' => sub {
 	like($holder->error, qr/lock "lost" was lost/, 'with its name');
 };
 
-subtest 'what is waited for' => sub {
+subtest 'a waiter goes on waiting after DROP EXTENSION, and is granted the lock' => sub {
 	ok(!$waiter->is_done, 'who waits goes on to wait');
 	$holder->query_safe('DISCARD ALL');
 	$holder->query_safe("INSERT INTO written VALUES ('free')");
@@ -46,12 +47,12 @@ subtest 'what is waited for' => sub {
 
 is($abroad->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'what is kept is given up for others');
 
-subtest 'the extension made again' => sub {
+subtest 'an extension that is created again has the locks of before' => sub {
 	$owner->query_safe("SELECT pg_backend_pid()");
 	$holder->query_safe('CREATE EXTENSION zklock');
 	$holder->query_safe("SELECT zk_lock('again')");
 	$owner->query_safe('DROP EXTENSION zklock; CREATE EXTENSION zklock');
-	is($holder->query_safe("SELECT zk_is_held('again') AND zk_unlock('again')"), 't', 'has the locks of before');
+	is($holder->query_safe("SELECT zk_is_held('again') AND zk_unlock('again')"), 't', 'a lock of before can be released');
 };
 
 done_testing();

@@ -1,7 +1,8 @@
 
-# CALL zk_commit_and_lock() waits without a snapshot: vacuum goes on, however long it
-# stands in line, and what is read after it is what the holder before has left, at
-# every isolation level. Where a transaction cannot be ended it is refused.
+# CALL zk_commit_and_lock() waits without a snapshot: VACUUM removes dead rows meanwhile, and at
+# every isolation level the statements after it see what the former holder has committed. Where a
+# transaction cannot be ended the call is refused. Tested with real servers; pg_stat_activity and
+# pg_locks show what a waiter holds.
 
 use ZkLockTest;
 
@@ -62,7 +63,7 @@ INSERT INTO work VALUES (0);
 CREATE PROCEDURE outer_call() LANGUAGE plpgsql AS $$ BEGIN CALL zk_commit_and_lock('calm'); END $$;
 SQL
 
-subtest 'a SELECT that waits holds back vacuum' => sub {
+subtest 'a SELECT that waits for a lock holds back VACUUM' => sub {
 	my $waiter = background($node);
 	$holder->query_safe("SELECT zk_lock('calm')");
 	starts_to_wait($waiter, "SELECT zk_lock('calm')");
@@ -79,7 +80,7 @@ my %calls = (
 	'CALL in a DO block' => "DO \$\$ BEGIN PERFORM FROM work; CALL zk_commit_and_lock('calm'); END \$\$");
 foreach my $what (sort keys %calls)
 {
-	subtest $what => sub {
+	subtest "a waiter by $what does not hold back VACUUM" => sub {
 		my $waiter = background($node);
 		foreach my $round (1, 2)
 		{
@@ -91,12 +92,12 @@ foreach my $what (sort keys %calls)
 			lets_go($waiter);
 		}
 		$waiter->query_safe($calls{$what});
-		is($waiter->query_safe("SELECT zk_unlock('calm')"), 't', 'also where nobody is ahead');
+		is($waiter->query_safe("SELECT zk_unlock('calm')"), 't', 'a free lock is granted, too');
 		lets_go($waiter);
 	};
 }
 
-subtest 'it goes on holding nothing when it has told the log' => sub {
+subtest 'a waiter by CALL holds no snapshot after its wait was logged either' => sub {
 	my $waiter = background($node, first => "SET deadlock_timeout = '50ms'; SET log_lock_waits = on");
 	$holder->query_safe("SELECT zk_lock('calm')");
 	my $offset = -s $node->logfile;
@@ -107,7 +108,7 @@ subtest 'it goes on holding nothing when it has told the log' => sub {
 	lets_go($waiter);
 };
 
-subtest 'the extended protocol' => sub {
+subtest 'CALL zk_commit_and_lock() works in the simple, extended and prepared protocol' => sub {
 	my $script = $node->basedir . '/wait.sql';
 	append_to_file($script,
 		"CALL zk_commit_and_lock('calm');\nSELECT zk_unlock('calm');\n");
@@ -122,7 +123,7 @@ subtest 'the extended protocol' => sub {
 # The snapshot trap cannot close.
 foreach my $level ('read committed', 'repeatable read', 'serializable')
 {
-	subtest "what is read after it, $level" => sub {
+	subtest "a read after CALL zk_commit_and_lock() sees the former holder's commit, $level" => sub {
 		my $waiter = background($node, 'default_transaction_isolation' => "$level");
 		foreach my $sql (
 			"CALL zk_commit_and_lock('calm'); SELECT max(i) FROM work",
@@ -133,15 +134,15 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 			my $newest = sql('INSERT INTO work SELECT max(i) + 1 FROM work RETURNING i');
 			$holder->query_safe("SELECT zk_unlock('calm')");
 			my $read = $waiter->wait_result . $waiter->error;
-			like($read, qr/\b$newest\b/, 'is what was committed while it waited');
-			unlike($read, qr/WARNING/, 'and nobody is warned');
+			like($read, qr/\b$newest\b/, 'the row that was committed during the wait is read');
+			unlike($read, qr/WARNING/, 'no warning');
 			lets_go($waiter);
 		}
 	};
 }
 
 # What else ends a wait is in specs/timeouts.
-subtest 'a cancel ends it' => sub {
+subtest 'a canceled CALL zk_commit_and_lock() leaves its queue and keeps other locks' => sub {
 	$holder->query_safe("SELECT zk_lock('calm')");
 	my $session = background($node, holds => 'mine');
 	starts_to_wait($session, "CALL zk_commit_and_lock('calm')");
@@ -153,7 +154,7 @@ subtest 'a cancel ends it' => sub {
 	lets_go($holder);
 };
 
-subtest 'what was done before is guarded' => sub {
+subtest 'CALL zk_commit_and_lock() commits only if all locks of the session are still held' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum', holds => 'mine');
 	sql("SELECT zk_evict('mine', token) FROM zk_lock_queue('mine')");
 	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_commit_and_lock('calm'); END \$\$",
@@ -162,7 +163,7 @@ subtest 'what was done before is guarded' => sub {
 	assert_no_nodes($zk, $path, 'nor has it queued up');
 };
 
-subtest 'its time begins before the commit' => sub {
+subtest 'the timeout of CALL zk_commit_and_lock() includes the commit' => sub {
 	sql(<<'SQL');
 CREATE TABLE slow (i int);
 CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END';
@@ -170,15 +171,15 @@ CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
 SQL
 	my $session = background($node, is_connected => 1);
 	assert_query($session, "DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_commit_and_lock('calm', '100ms'); END \$\$",
-		'55P03', 'and is over then');
-	is(sql('SELECT count(*) FROM slow'), 1, 'which is done');
+		'55P03', 'the timeout is over after the commit');
+	is(sql('SELECT count(*) FROM slow'), 1, 'the transaction is committed');
 	assert_no_nodes($zk, $path, 'it has not queued up');
 };
 
-subtest 'a standby' => sub {
+subtest 'CALL zk_commit_and_lock() works on a standby' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
 	my $session = background(standby_of($primary), first => "CALL zk_commit_and_lock('calm')");
-	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_session_locks'), 't|calm', 'takes it, too');
+	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_session_locks'), 't|calm', 'the lock is held on a standby');
 	lets_go($session);
 };
 

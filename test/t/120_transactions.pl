@@ -1,7 +1,7 @@
 
-# Locks follow transactions as advisory locks do, and a lock passes on only when
-# what was done under it is durable and visible. The first half is sql/scopes and
-# specs/savepoint; here a rival in another cluster says when a lock is really free.
+# Locks follow transactions as advisory locks do, and a lock passes on only when the work of its
+# holder is flushed and visible. One session alone is tested in sql/scopes and specs/savepoint;
+# here a contender of another cluster tells when a lock is really free, with real servers.
 
 use ZkLockTest;
 
@@ -25,7 +25,7 @@ sub is_held ($expected, $what)
 	return assert_becomes { held() } $expected, $what;
 }
 
-subtest 'a wait is cancelled in a savepoint' => sub {
+subtest 'a wait that times out in a savepoint leaves the outer lock held' => sub {
 	my $session = background($berlin);
 	$rival->query_safe("SELECT zk_lock('tx/busy')");
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'); SAVEPOINT one");
@@ -37,12 +37,12 @@ subtest 'a wait is cancelled in a savepoint' => sub {
 	$session->query_safe("SELECT zk_xact_lock('tx/busy')");
 	is_held('a busy', 'the transaction can go on');
 	$session->query_safe('COMMIT');
-	is_held('', 'to its end');
+	is_held('', 'all locks are released at the end of the transaction');
 };
 
 # The loop that works off a queue: each round holds the lock for its own
 # transaction only, so that others get their turn.
-subtest 'a procedure with COMMIT in a loop' => sub {
+subtest 'a procedure that commits in a loop releases its lock between the rounds' => sub {
 	my ($session, $gate) = map { background($berlin) } 1 .. 2;
 	$session->query_safe(q{CREATE TABLE rounds (round int, token bigint);
 		CREATE PROCEDURE work() LANGUAGE plpgsql AS $$
@@ -74,7 +74,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 
 # The WAL writer is stopped, so that an asynchronous commit stays unflushed. A
 # lock that passes on before the flush guards what a crash will undo.
-subtest 'synchronous_commit = off' => sub {
+subtest 'work under a lock is flushed before the lock passes on, with synchronous_commit = off' => sub {
 	my $session = background($berlin);
 	my $observer = background($berlin, first => 'CREATE TABLE unsafe (i int)');
 	my $wal_writer = $observer->query_safe(
@@ -103,7 +103,7 @@ subtest 'synchronous_commit = off' => sub {
 			$session->start_query("SELECT zk_unlock('tx/sync')");
 		}
 		$rival->wait_result;
-		is($observer->query_safe(sprintf $flushed, $before), 't', "$function, $guard: it is when the lock passes on");
+		is($observer->query_safe(sprintf $flushed, $before), 't', "$function, $guard: the commit is flushed when the lock passes on");
 		$session->wait_result;
 		$rival->query_safe("SELECT zk_unlock('tx/sync')");
 	}
@@ -116,7 +116,7 @@ subtest 'synchronous_commit = off' => sub {
 		$session->query_safe('INSERT INTO unsafe VALUES (3)');
 		is($observer->query_safe(sprintf $flushed, $before), 'f', 'work under it is not flushed');
 		is($observer->query_safe("SELECT $release('tx/sync', $token)"), 't', "$release by another session");
-		is($observer->query_safe(sprintf $flushed, $before), 't', 'flushes it');
+		is($observer->query_safe(sprintf $flushed, $before), 't', 'the release flushes that work');
 	}
 	kill 'CONT', $wal_writer;
 

@@ -1,6 +1,8 @@
 
-# The last moments of a transaction: what a loss of the lock may do there, and
-# what it must not.
+# A transaction that has lost a lock does not commit, and a loss that comes after the commit
+# guard undoes nothing: this tests the moments around COMMIT, with losses before, during and
+# after the proof, and with waits for standbys and for other sessions that notify. Real servers;
+# locks are lost by deleting their znodes, and a proxy holds up replies.
 
 use Proxy;
 use ZkLockTest;
@@ -89,7 +91,7 @@ sub assert_commits_late ($session, $commit)
 # PostgreSQL answers a cancellation of this wait with a WARNING and "COMMIT":
 # the client would believe in a commit that no standby has. So the loss of the
 # lock must not be one.
-subtest 'the wait for a standby is not cancelled by a loss' => sub {
+subtest 'a loss of the lock does not cancel a commit that waits for a standby' => sub {
 	my $session = background($node, @short, synchronous_commit => 'on',
 		first => "BEGIN; SELECT zk_xact_lock('sync'); INSERT INTO written VALUES ('sync')");
 	assert_commits_late($session, 'COMMIT');
@@ -100,7 +102,7 @@ subtest 'the wait for a standby is not cancelled by a loss' => sub {
 
 # The process is stopped when it has asked for its proof and has not read the
 # answer. When it goes on, the answer is there, and says what was true then.
-subtest 'the answer to an old question is no proof' => sub {
+subtest 'a proof that was asked for before a pause of the backend is not accepted at commit' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $old = background($node, @short, 'zklock.servers' => $proxy->address, 'zklock.commit_guard' => 'quorum',
 		first => "BEGIN; SELECT zk_xact_lock('proof'); INSERT INTO written VALUES ('proof')");
@@ -132,7 +134,7 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 	assert_query($old, 'COMMIT', '40001', 'and the evicted one commits nothing');
 };
 
-subtest 'to let go of a lost lock does not help the transaction' => sub {
+subtest 'a transaction that releases a lost lock is refused all the same' => sub {
 	my $session = background($node);
 	my %taken = (q{zk_unlock('released')} => 'zk_lock', q{zk_unlock_shared('released')} => 'zk_lock_shared',
 		q{zk_unlock(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock', 'zk_disconnect()' => 'zk_lock');
@@ -151,7 +153,7 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 };
 
 # A commit is held up when it is past its guard, and not yet visible.
-subtest 'the lock stays until the commit is visible' => sub {
+subtest 'a lock stays held until the commit is visible' => sub {
 	foreach my $end ('no standby is demanded', 'canceled')
 	{
 		my $next = background($node);
@@ -164,7 +166,7 @@ subtest 'the lock stays until the commit is visible' => sub {
 		start_in_queue($next, "SELECT zk_lock('visible', '30s')", $zk, lock_path('visible'), 2);
 		is(written($end), '0', 'and nothing is visible');
 		$end eq 'canceled' ? $session->cancel : set_standbys('');
-		assert_ends($next, '00000', "$end: and then");
+		assert_ends($next, '00000', "$end: then the next contender has the lock");
 		is(written($end), '1', 'with what was written');
 		$session->wait_result;
 		like($session->error, $end eq 'canceled' ? qr/committed locally/ : qr/^$/, 'as the commit says');
@@ -175,7 +177,7 @@ subtest 'the lock stays until the commit is visible' => sub {
 
 # A cancellation that came before the commit is past its guard ends the transaction: later it
 # could only end the wait for a standby. Here the last trigger asks for it, as it ends.
-subtest 'a cancellation just ahead of the guard is heard' => sub {
+subtest 'a cancellation just before the commit guard ends the transaction' => sub {
 	$node->safe_psql('postgres', q{CREATE TABLE canceled (what text);
 		CREATE FUNCTION cancel() RETURNS trigger LANGUAGE plpgsql AS
 			'BEGIN RETURN CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN NULL::canceled END; END';
@@ -190,7 +192,7 @@ subtest 'a cancellation just ahead of the guard is heard' => sub {
 # A transaction that notifies takes a lock of the whole cluster when it commits,
 # and keeps it while it waits for a standby. Others that notify wait for it there:
 # what they proved before says nothing any more.
-subtest 'the wait for other notifiers comes before the proof' => sub {
+subtest 'the commit guard waits for other sessions that notify before it asks for its proof' => sub {
 	my @ways = ('NOTIFY news', q{SELECT pg_notify('news', '')});
 	if (missing_extensions($node, 'tcn'))
 	{
@@ -238,7 +240,7 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 # postgres_fdw commits on its other connection while this one commits. That is to
 # be over when we take the lock, or the two wait for each other; and it must not be
 # done at all for a transaction that is known to have lost its lock.
-subtest 'postgres_fdw notifies on the same cluster' => sub {
+subtest 'a commit with postgres_fdw does not deadlock when the remote transaction notifies, too' => sub {
 	my @missing = missing_extensions($node, qw(postgres_fdw tcn));
 	plan skip_all => "there is no @missing" if @missing;
 	my $paris = cluster('paris', $zk, init => [ allows_streaming => 1 ]);
@@ -263,20 +265,20 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		$session->query_safe($_) foreach @{ $order{$order} };
 		$session->query_safe("BEGIN; INSERT INTO far VALUES ('$order'); NOTIFY news");
 		assert_query($session, 'COMMIT', '00000', "$order: committed");
-		is($told->($order), '1', 'there too');
+		is($told->($order), '1', 'committed on the remote server, too');
 
 		if ($order eq 'the other connection first')
 		{
 			lose($session, 'far');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('late'); NOTIFY news");
 			assert_query($session, 'COMMIT', '40001', 'refused');
-			is($told->('late'), '0', 'there too');
+			is($told->('late'), '0', 'nothing is written on the remote server');
 			$session->query_safe("SELECT zk_unlock_all(), zk_lock('far');
 				SET zklock.commit_guard = quorum");
 			evict('far');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('unaware'); NOTIFY news");
 			assert_query($session, 'COMMIT', '40001', 'refused, though nobody knew');
-			is($told->('unaware'), '0', 'there too');
+			is($told->('unaware'), '0', 'nothing is written on the remote server');
 		}
 	}
 
@@ -315,7 +317,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 
 # It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble
 # goes away while the session waits for that lock, so that its proof is too old behind it.
-subtest 'others that notify do not wait for ZooKeeper' => sub {
+subtest 'other sessions that notify do not wait for ZooKeeper' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
 		my $first = background($node);
@@ -333,7 +335,7 @@ subtest 'others that notify do not wait for ZooKeeper' => sub {
 		$first->wait_result;
 		wait_for_wait($node, $session->pid);
 		assert_query($other, 'NOTIFY news', '00000', "$guard: another session notifies");
-		ok(!$session->is_done, 'while this one waits');
+		ok(!$session->is_done, 'the commit with the old proof still waits');
 		$zk->resume;
 		assert_ends($session, '00000', 'which commits at last');
 		is(written($guard), '1', 'what it wrote');
@@ -341,7 +343,7 @@ subtest 'others that notify do not wait for ZooKeeper' => sub {
 };
 
 # Many that notify, each behind a wait for the others: all of them get through.
-subtest 'a crowd that notifies' => sub {
+subtest 'eight sessions that notify at a time all commit' => sub {
 	my @crowd = map { background($node) } 1 .. 8;
 	$crowd[$_]->query_safe("SET zklock.commit_guard = 'quorum'; SELECT zk_lock('crowd$_')") foreach 0 .. $#crowd;
 	foreach my $round (1 .. 5)
@@ -353,7 +355,7 @@ subtest 'a crowd that notifies' => sub {
 };
 
 # Without anything to wait for in between, the quorum is asked once.
-subtest 'the quorum is asked once a commit' => sub {
+subtest 'commit_guard = quorum asks ZooKeeper once for each commit' => sub {
 	my $session = background($node,
 		'zklock.session_timeout' => '10s', 'zklock.commit_guard' => 'quorum', holds => 'once');
 	foreach my $what ("INSERT INTO written VALUES ('once')", 'NOTIFY news')
@@ -369,18 +371,18 @@ subtest 'the quorum is asked once a commit' => sub {
 	}
 };
 
-subtest 'to notify is to write' => sub {
+subtest 'a transaction that only notifies counts as one that writes' => sub {
 	my $session = background($node, holds => 'only');
 	lose($session, 'only');
 	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
 	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
 	$session->query_safe('BEGIN; NOTIFY news');
 	is($session->query_safe("SELECT zk_unlock('only')"), 'f', 'let go of');
-	assert_query($session, 'COMMIT', '40001', 'which does not help the transaction');
+	assert_query($session, 'COMMIT', '40001', 'the release does not make the commit pass');
 	$session->query_safe('NOTIFY news');
 };
 
-subtest 'COMMIT PREPARED is a commit' => sub {
+subtest 'COMMIT PREPARED passes the commit guard as COMMIT does' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum');
 	my $prepared = "SELECT count(*) FROM pg_prepared_xacts";
 	foreach my $is_known (0, 1)
@@ -405,7 +407,7 @@ subtest 'COMMIT PREPARED is a commit' => sub {
 		'40001', 'without it nothing is prepared');
 };
 
-subtest 'nor is its wait for a standby cancelled by a loss' => sub {
+subtest 'a loss of the lock does not cancel COMMIT PREPARED that waits for a standby' => sub {
 	my $session = background($node, @short, holds => 'wait',
 		first => "BEGIN; INSERT INTO written VALUES ('wait'); PREPARE TRANSACTION 'wait'");
 	assert_commits_late($session, "COMMIT PREPARED 'wait'");
@@ -425,14 +427,14 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 };
 
 # Whether a transaction has notified is found out by an error that nobody sees.
-subtest 'to notify with exit_on_error' => sub {
+subtest 'the commit guard works with exit_on_error = on' => sub {
 	my $session = background($node, first => "SET exit_on_error = on; SELECT zk_lock('careful')");
 	$session->query_safe('BEGIN; NOTIFY news; COMMIT');
-	is($session->query_safe('SHOW exit_on_error'), 'on', 'nobody is thrown out');
+	is($session->query_safe('SHOW exit_on_error'), 'on', 'the session goes on');
 };
 
 # In a transaction block COMMIT PREPARED is refused, and the transaction may go on.
-subtest 'COMMIT PREPARED after a savepoint' => sub {
+subtest 'a refused COMMIT PREPARED in a transaction block leaves losses interrupting statements' => sub {
 	my $session = background($node, first => "SELECT zk_lock('block'); BEGIN; SAVEPOINT s");
 	assert_query($session, "COMMIT PREPARED 'nothing'", '25001', 'refused');
 	$session->query_safe('ROLLBACK TO s');
@@ -445,7 +447,7 @@ subtest 'COMMIT PREPARED after a savepoint' => sub {
 
 # It drops the temporary tables, which is a change; but not one that relied on
 # the lock.
-subtest 'DISCARD ALL lets go of a lost lock' => sub {
+subtest 'DISCARD ALL releases a lost lock' => sub {
 	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	lose($session, 'discard');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');

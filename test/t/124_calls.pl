@@ -1,6 +1,7 @@
 
-# Locks of call scope: they outlive the commits of a procedure, and end with what the
-# client has sent, however that ends. What a single session can tell of them is sql/calls.
+# Locks of call scope outlive the commits of a procedure, and end with the statement that the
+# client has sent, however it ends. What one session alone shows is in sql/calls; here a second
+# session asks whether the lock is free, with real servers.
 
 use ZkLockTest;
 
@@ -81,7 +82,7 @@ sub open_gate { return $gate->query_safe('SELECT pg_advisory_unlock(1)'); }
 
 sub done { return sql("SELECT coalesce(string_agg(what, ' ' ORDER BY ctid), '') FROM done"); }
 
-subtest 'however a call ends' => sub {
+subtest 'a lock of call scope is released when its CALL succeeds, fails or is refused' => sub {
 	my $evict = "DO \$\$ BEGIN PERFORM zk_evict('call', token) FROM zk_session_locks; END \$\$";
 	foreach my $end (
 		[ 'success', 'SELECT', '00000', 'held all' ],
@@ -101,7 +102,7 @@ subtest 'however a call ends' => sub {
 	}
 };
 
-subtest 'a call that is ended from outside' => sub {
+subtest 'a lock of call scope is released when its CALL is canceled, times out, or loses its session' => sub {
 	my $session = background($node);
 	my $ends = sub ($what) {
 		assert_ends($session, '57014', $what);
@@ -157,7 +158,7 @@ SQL
 	assert_no_nodes($zk, $path, 'terminated');
 };
 
-subtest 'in a transaction that has failed' => sub {
+subtest 'a lock of call scope is released in a transaction that has failed' => sub {
 	my $session = background($node);
 	$session->query("BEGIN; SELECT zk_call_lock('call'); SELECT 1 / 0");
 	is_free('by another statement');
@@ -167,7 +168,7 @@ subtest 'in a transaction that has failed' => sub {
 };
 
 # What clients do that set a savepoint ahead of each statement.
-subtest 'an error after a savepoint' => sub {
+subtest 'an error after a savepoint leaves a lock of call scope held until the transaction ends' => sub {
 	my $session = background($node);
 	foreach my $error ('SELECT 1 / 0', "SELECT zk_call_lock('other'), 1 / (zk_fencing_token('other') * 0)")
 	{
@@ -192,7 +193,7 @@ subtest 'an error after a savepoint' => sub {
 };
 
 # Two clients count up what nothing but the lock protects, over a commit.
-subtest 'the extended protocol' => sub {
+subtest 'locks of call scope work in the extended protocol and in a pipeline' => sub {
 	sql(<<'SQL');
 CREATE TABLE counter (n int);
 INSERT INTO counter VALUES (0);
@@ -233,7 +234,7 @@ SQL
 };
 
 # What an apply worker does has no client.
-subtest 'a background worker' => sub {
+subtest 'locks of call scope are refused in a background worker' => sub {
 	sql('CREATE TABLE copied (i int); CREATE PUBLICATION everything FOR TABLE copied');
 	sql("SELECT pg_create_logical_replication_slot('copy', 'pgoutput')");
 	sql('CREATE DATABASE copy');
@@ -250,7 +251,7 @@ SQL
 	my $offset = -s $node->logfile;
 	sql('INSERT INTO copied VALUES (1)');
 	$node->wait_for_log(qr/locks of call scope cannot be used in a background worker/, $offset);
-	pass('is refused');
+	pass('the apply worker logs the refusal');
 	$node->safe_psql('copy', 'ALTER SUBSCRIPTION copy DISABLE; ALTER SUBSCRIPTION copy SET (slot_name = NONE);
 		DROP SUBSCRIPTION copy');
 };

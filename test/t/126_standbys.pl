@@ -1,7 +1,8 @@
 
-# The work of a holder is as safe as synchronous_commit = on makes it before the next one gets
-# the lock: also from a failover to a synchronous standby, and whatever the setting says. A lease
-# ends by time, so its transaction does not begin to commit while the standby does not answer.
+# The work of a holder is as safe as synchronous_commit = on makes it before the next contender
+# gets the lock: it survives a failover to a synchronous standby, whatever the setting says. A
+# lease ends by time, so its transaction does not begin to commit while the standby does not
+# answer. Tested with a real standby whose receiver is stopped.
 
 use ZkLockTest;
 
@@ -60,7 +61,7 @@ sub assert_waits ($session, $sql, $name, $what)
 
 foreach my $level (qw(off local))
 {
-	subtest "synchronous_commit = $level" => sub {
+	subtest "synchronous_commit = $level: a commit under a lock waits for the standby" => sub {
 		my $session = background($berlin);
 		$session->query_safe("SET synchronous_commit = $level; SELECT zk_lock('session')");
 		assert_waits($session, "INSERT INTO written VALUES ('$level')", 'session', 'session scope');
@@ -77,7 +78,7 @@ foreach my $level (qw(off local))
 	};
 }
 
-subtest 'a lease' => sub {
+subtest 'a commit that rests on a lease is refused while the standby does not answer' => sub {
 	my $session = background($berlin);
 	my $begin = "SELECT zk_try_lease('leased', 'app', '20s') AS token \\gset\nBEGIN; SELECT zk_require_lease('leased', :token);";
 	$session->query_safe("$begin INSERT INTO written VALUES ('early')");
@@ -116,17 +117,17 @@ subtest 'a lease' => sub {
 	$session->quit;
 };
 
-subtest 'a lease that is given up over another connection' => sub {
+subtest 'a commit that rests on a lease released by another connection is refused' => sub {
 	my $session = background($berlin, 'zklock.commit_guard' => 'quorum');
 	$session->query_safe("SELECT zk_try_lease('given up', 'app', '60s') AS token \\gset
 		BEGIN; SELECT zk_require_lease('given up', :token); INSERT INTO written VALUES ('given up')");
-	is($other->query_safe("SELECT zk_release_lease('given up', token) FROM zk_leader('given up')"), 't', 'it is');
-	assert_query($session, 'COMMIT', '40001', 'and who asks a quorum does not commit');
+	is($other->query_safe("SELECT zk_release_lease('given up', token) FROM zk_leader('given up')"), 't', 'another connection releases the lease');
+	assert_query($session, 'COMMIT', '40001', 'commit_guard = quorum refuses the commit');
 	is(written('given up'), 0, 'nothing is written');
 	$session->quit;
 };
 
-subtest 'failover' => sub {
+subtest 'work committed under a lock survives a failover' => sub {
 	my $session = background($berlin);
 	$session->query_safe("SET synchronous_commit = off; BEGIN; SELECT zk_xact_lock('last'); INSERT INTO written VALUES ('last'); COMMIT");
 	$berlin->stop('immediate');

@@ -1,8 +1,8 @@
 
-# Locks work wherever a transaction of its own ends in an orderly way: in a
-# background worker, on a hot standby, across a promotion. Elsewhere, in
-# parallel workers, autovacuum and walsenders, they are refused: a lock there
-# would end with somebody else's work, or hold up what must not wait.
+# Locks work in backends, background workers, on a hot standby and across a promotion. In
+# parallel workers, autovacuum workers and walsenders they are refused, because a lock there
+# would end with another process's work. Tested with real servers: each kind of process is made
+# to call zklock.
 
 use ZkLockTest;
 
@@ -21,7 +21,7 @@ my $rival = background($other);
 # The ephemeral nodes of a lock.
 sub nodes ($name) { return [ $zk->ephemerals(lock_path($name) . '/') ]; }
 
-subtest 'parallel workers' => sub {
+subtest 'locks are refused in parallel workers' => sub {
 	my $session = background($primary);
 	# A function that lies: C functions of zklock are PARALLEL RESTRICTED.
 	$session->query_safe(q{CREATE TABLE many AS SELECT generate_series(1, 1000) i;
@@ -42,16 +42,16 @@ subtest 'parallel workers' => sub {
 	like($session->query_safe("SET $force = off; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 			SET min_parallel_table_scan_size = 0;
 			EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM many"),
-		qr/Workers Launched: [1-9]/, 'a parallel query of a holder');
-	is_deeply(nodes('parallel'), $before, 'leaves the lock alone');
+		qr/Workers Launched: [1-9]/, 'a session that holds a lock runs a parallel query');
+	is_deeply(nodes('parallel'), $before, 'the parallel query leaves the lock as it is');
 	is($session->query_safe(
 			"SELECT count(*) > 0 AND zk_try_lock('parallel') FROM many"),
-		't', 'and the leader may lock');
+		't', 'the leader of a parallel query may take a lock');
 	$session->query_safe('SELECT zk_unlock_all()');
 	assert_no_nodes($zk, lock_path('parallel'), 'nothing left');
 };
 
-subtest 'autovacuum' => sub {
+subtest 'locks are refused in an autovacuum worker' => sub {
 	my $session = background($primary);
 	my $offset = -s $primary->logfile;
 	$session->query_safe(q{CREATE FUNCTION indexed(i int) RETURNS boolean
@@ -69,7 +69,7 @@ subtest 'autovacuum' => sub {
 	$session->query_safe('DROP TABLE vacuumed');
 };
 
-subtest 'walsender' => sub {
+subtest 'locks are refused in a walsender' => sub {
 	my ($code, $out, $error) = $primary->psql('postgres',
 		"SELECT zk_try_lock('walsender')",
 		replication => 'database');
@@ -79,7 +79,7 @@ subtest 'walsender' => sub {
 };
 
 # PostgreSQL 17 and later.
-subtest 'login trigger' => sub {
+subtest 'a login trigger can take a lock' => sub {
 	plan skip_all => 'there are no triggers of logins before PostgreSQL 17'
 	  if pg_major($other) < 17;
 	$other->safe_psql('postgres', 'CREATE DATABASE guarded');
@@ -89,20 +89,20 @@ subtest 'login trigger' => sub {
 		CREATE EVENT TRIGGER lock_it ON login EXECUTE FUNCTION lock_it()});
 
 	my $session = background($other, database => 'guarded');
-	assert_held($session, 'login', 'takes a lock');
+	assert_held($session, 'login', 'the login trigger takes the lock');
 	my ($code, undef, $error) = $other->psql('guarded', 'SELECT 1');
-	isnt($code, 0, 'nobody else can log in meanwhile');
+	isnt($code, 0, 'another login times out meanwhile');
 	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'message');
 	wait_for_queue($zk, lock_path('login'), 1);
 	assert_leave_nothing($zk, lock_path('login'), $session);
-	is($other->safe_psql('guarded', "SELECT zk_is_held('login')"), 't', 'the next one can');
+	is($other->safe_psql('guarded', "SELECT zk_is_held('login')"), 't', 'the next login has the lock');
 	assert_no_nodes($zk, lock_path('login'), 'nothing left');
 	$other->safe_psql('postgres', 'DROP DATABASE guarded');
 };
 
 # An apply worker of logical replication is a background worker that runs
 # triggers. Its locks order what comes from several publishers.
-subtest 'background worker' => sub {
+subtest 'an apply worker of logical replication can take a lock' => sub {
 	$primary->safe_psql('postgres', 'CREATE TABLE applied (i int, worker text)');
 	$primary->safe_psql('postgres', 'CREATE PUBLICATION changes FOR TABLE applied');
 	$other->safe_psql('postgres', q{CREATE TABLE applied (i int, worker text);
@@ -144,21 +144,21 @@ subtest 'background worker' => sub {
 	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
 };
 
-subtest 'hot standby and promotion' => sub {
+subtest 'a lock taken on a hot standby stays held across its promotion' => sub {
 	my $standby = standby_of($primary);
 	my $here = background($standby);
 	my $there = background($primary);
 
 	is($here->query_safe('SELECT pg_is_in_recovery()'), 't', 'a standby');
-	like($here->query_safe("SELECT zk_lock('standby')"), qr/^\d+$/, 'locks');
+	like($here->query_safe("SELECT zk_lock('standby')"), qr/^\d+$/, 'a lock is granted on a standby');
 	my $nodes = nodes('standby');
-	is(scalar @$nodes, 1, 'with a node');
+	is(scalar @$nodes, 1, 'the lock has a queue node');
 	is($there->query_safe("SELECT zk_try_lock('standby')"), 'f', 'it excludes its primary');
 	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"), qr/^standby$/, 'which sees who it is');
 	$here->query_safe("BEGIN; SELECT zk_xact_lock('transaction')");
 	is($there->query_safe("SELECT zk_try_lock('transaction')"), 'f', 'a lock of a transaction, too');
 	$here->query_safe('COMMIT');
-	assert_no_nodes($zk, lock_path('transaction'), 'until its end');
+	assert_no_nodes($zk, lock_path('transaction'), 'released at the end of the transaction');
 	start_in_queue($there, "SELECT zk_lock('standby')", $zk, lock_path('standby'), 2);
 
 	my $id = $here->query_safe('SELECT session_id FROM zk_session');

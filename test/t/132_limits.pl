@@ -1,7 +1,7 @@
 
-# What an administrator may set, or get wrong: too many connections,
-# credentials, a chroot, names instead of addresses, a dead server in the list.
-# Each mistake must be told from the others by its message.
+# Mistakes in the settings and limits of the ensemble have messages of their own: too many
+# connections, credentials, an ACL, a chroot, names instead of addresses, a dead server in the
+# list, something that is no ZooKeeper. Tested with real servers, a proxy, and fake servers.
 
 use FakeServer;
 use Proxy;
@@ -190,28 +190,28 @@ foreach my $bad (
 
 # A server could not read the end of a session whose znodes have more than it takes for
 # a transaction (ZOOKEEPER-4306).
-subtest 'long names, with many locks allowed' => sub {
+subtest 'locks with long names are refused when their znodes would be too much for one session' => sub {
 	my $session = background($node, 'zklock.max_locks' => 10000);
 	assert_query($session, "DO \$\$ BEGIN FOR i IN 1..1200 LOOP
 			PERFORM zk_lock('long/' || repeat('x', 490) || i); END LOOP; END \$\$",
 		'53400', 'are refused when there are too many for a session');
 	like($session->error, qr/DETAIL:  This session holds \d+, whose znodes have 52\d{4} bytes, and may have 524288 bytes/,
-		'and it is said how much there is');
-	like($session->error, qr/HINT:  Release some, or give locks shorter names/, 'and what to do');
+		'the DETAIL says how much there is');
+	like($session->error, qr/HINT:  Release some, or give locks shorter names/, 'the HINT says what to do');
 	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	cmp_ok($held, '>', 400, 'many can be held');
 	$session->query_safe("SELECT zk_unlock('long/' || repeat('x', 490) || 1)");
-	like($session->query("SELECT zk_lock('long/one')"), qr/^\d+$/, 'and one more when one was released');
+	like($session->query("SELECT zk_lock('long/one')"), qr/^\d+$/, 'one more lock is granted after a release');
 	$session->quit;
 	poll_until { !$zk->ephemerals(lock_path('long/')) } 'nodes to go with the session', 60;
 };
 
-subtest 'more than there can be' => sub {
+subtest 'two million names and names of 20 MB are refused with a short message' => sub {
 	my $session = background($node);
 	my $before = -s $node->logfile;
 	assert_query($session, "SELECT zk_lock(array_fill('a'::text, ARRAY[2000000]))", '54000', 'two million names');
 	like($session->error, qr/too many lock names in one call\nDETAIL:  There are 2000000, and one call may have 20000/,
-		'are counted, and not looked at');
+		'the message says how many names there are');
 	foreach my $call ("zk_lock(repeat('x', 20000000))", "zk_lock(ARRAY[repeat('x', 20000000)])",
 		"zk_run_once('job', repeat('x', 20000000))", "zk_lock(ARRAY['a'], NULL, ARRAY[repeat('x', 20000000)])")
 	{
@@ -219,7 +219,7 @@ subtest 'more than there can be' => sub {
 		like($session->sqlstate, qr/^(42602|22023)$/, "$call is refused");
 		cmp_ok(length $session->error, '<', 2000, 'in a few words');
 	}
-	cmp_ok((-s $node->logfile) - $before, '<', 20000, 'in the log, too');
+	cmp_ok((-s $node->logfile) - $before, '<', 20000, 'the log stays short, too');
 };
 
 done_testing();

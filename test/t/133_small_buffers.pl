@@ -1,8 +1,8 @@
 
-# The end of a session is one transaction over its znodes. If it is longer than a server
-# reads (jute.maxbuffer and its extrasize), no server that has it starts again
-# (ZOOKEEPER-4306). zklock.max_lock_bytes bounds it, and zk_check() finds out what the
-# servers take.
+# zklock.max_lock_bytes keeps the end of a session smaller than what a server reads
+# (jute.maxbuffer), because no server would start again that has a larger one in its log
+# (ZOOKEEPER-4306). zk_check() finds out what the servers read. Tested with a real server that
+# has a small buffer.
 
 use ZkLockTest;
 
@@ -37,7 +37,7 @@ sub end_and_stop ($session)
 	return $zk->stop;
 }
 
-subtest 'what the servers take' => sub {
+subtest 'zk_check() tells which zklock.max_lock_bytes the servers bear' => sub {
 	foreach my $case (
 		[ '512kB', qr/^warning\|it is less than twice zklock\.max_lock_bytes: 127\.0\.0\.1:\d+ takes no request of 1048575 bytes, but one of 65535\|Set zklock\.max_lock_bytes to 32kB or less/ ],
 		[ '33kB', qr/^warning\|.* takes no request of 67583 bytes, but one of 33791\|Set zklock\.max_lock_bytes to 16kB or less/ ],
@@ -57,22 +57,22 @@ subtest 'what the servers take' => sub {
 	}
 };
 
-subtest 'up to the bound' => sub {
+subtest 'locks up to zklock.max_lock_bytes are granted, and the server starts again' => sub {
 	my $session = background($node, 'zklock.max_lock_bytes' => '64kB', 'zklock.keep' => '10min');
 	$session->query_safe("SELECT zk_lock('full/' || repeat('k', 400) || i), zk_unlock('full/' || repeat('k', 400) || i)
 		FROM generate_series(1, 20) AS i");
 	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 20, 'some are kept');
 	fill($session);
 	like($session->error, qr/too many ZooKeeper locks\nDETAIL:  This session holds \d+, whose znodes have \d+ bytes, and may have 65536 bytes/,
-		'which says how much there is');
-	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" may be half of what all servers have as jute\.maxbuffer/, 'and what may be changed');
+		'the DETAIL says how much there is');
+	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" may be half of what all servers have as jute\.maxbuffer/, 'the HINT says what may be changed');
 	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 0, 'kept ones go first');
 	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	assert_becomes { scalar(my @nodes = $zk->ephemerals(lock_path('full/'))) } $held, 'those that are held stay';
 	my $bytes = bytes_of_paths();
 	cmp_ok($bytes, '<=', $size, 'no more than it may have');
 	cmp_ok($bytes, '>', $size - 700, 'and no less than there is room for');
-	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_session_locks LIMIT 3) AS l"), 't', 'and are held');
+	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_session_locks LIMIT 3) AS l"), 't', 'the locks are held');
 	$session->query_safe("SELECT zk_unlock(name) FROM zk_session_locks LIMIT 2");
 	like($session->query("SELECT zk_lock('full/' || repeat('y', 400))"), qr/^\d+$/, 'with room there is one more');
 	end_and_stop($session);
@@ -81,7 +81,7 @@ subtest 'up to the bound' => sub {
 };
 
 # What makes the bound necessary: with a larger one the server does not come back.
-subtest 'beyond what a server reads' => sub {
+subtest 'a session with more than jute.maxbuffer keeps the server from starting again' => sub {
 	my $session = background($node, 'zklock.max_lock_bytes' => '72kB');
 	fill($session);
 	cmp_ok(bytes_of_paths(), '>', $size + 1024, 'more than it reads');

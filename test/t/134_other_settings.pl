@@ -1,6 +1,6 @@
 
-# A session whose settings have changed, here to another chroot, goes there with
-# whatever it does next: it reads and deletes there, and not where it was before.
+# A session whose zklock.servers was changed does its next request at the new place, here another
+# chroot of a real server: it reads and deletes there, and not where it was before.
 
 use ZkLockTest;
 
@@ -38,7 +38,7 @@ sub at ($place, $path) { return "/$place/locks/$path"; }
 foreach ([ qw(here there) ], [ qw(there here) ])
 {
 	my ($from, $to) = @$_;
-	subtest "from $from to $to" => sub {
+	subtest "a session moved from $from to $to reads and deletes there only" => sub {
 		my $pid = $keeper{$to}->pid;
 		my %token = map { $_ => $keeper{$to}->query_safe("SELECT token FROM zk_lock_queue('$_')") } qw(hold1 lock1);
 		my $asks = sub ($sql, $expected) {
@@ -50,22 +50,22 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 		$asks->("pid FROM zk_runs('job') WHERE slot = '2'", $pid);
 		$asks->("count(*) FROM zk_all_locks() WHERE name LIKE '%1'", 2);
 		$asks->("zk_forget_run('job', '1')", 't');
-		ok(!$client->exists(at($to, '.once/job.once/1.once')), 'deletes the one');
+		ok(!$client->exists(at($to, '.once/job.once/1.once')), 'the record at the new place is deleted');
 		$asks->("zk_run_once('job', '1')", 't');
 		is(scalar(grep { $client->exists(at($_, '.once/job.once/1.once')) } qw(here there)),
-			2, 'and not the other');
+			2, 'no record of the old place is deleted');
 
 		$asks->("zk_request_release('lock1')", 1);
 		# who listens already is told a little later
-		assert_becomes { $keeper{$to}->query_safe("SELECT zk_release_requested('lock1')") } 't', 'asks the one';
+		assert_becomes { $keeper{$to}->query_safe("SELECT zk_release_requested('lock1')") } 't', 'the holder at the new place is asked';
 		is($keeper{$from}->query_safe("SELECT zk_release_requested('lock1')"),
-			'f', 'and not the other')
+			'f', 'the holder at the old place is not asked')
 		  if $from eq 'here';
 
 		$asks->("zk_release_hold('hold1', $token{hold1})", 't');
 		$asks->("zk_evict('lock1', $token{lock1})", 't');
-		assert_knows_loss($keeper{$to}, 'lock1', 'the one');
-		assert_nodes($zk, at($to, 'hold2'), 1, 'others stay');
+		assert_knows_loss($keeper{$to}, 'lock1', 'the holder at the new place has lost its lock');
+		assert_nodes($zk, at($to, 'hold2'), 1, 'other queue nodes stay');
 		$keeper{$to}->query('SELECT zk_unlock_all()');
 	};
 }

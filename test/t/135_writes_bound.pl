@@ -1,7 +1,7 @@
 
-# What a role may write to the ensemble in a second (zklock.max_creates), all its backends
-# together, whatever they write, and whether they connect anew. The judge is the ensemble's own
-# transaction log, and the bound is by the time that has passed: a slow machine only has more.
+# zklock.max_creates bounds what a role may write to ZooKeeper in one second, over all its
+# backends and all kinds of calls, also if it connects anew. The judge is the transaction log of
+# a real server; the bound is by the time that has passed, so a slow machine only has more room.
 
 use FindBin;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -63,7 +63,7 @@ sub ask_roles ($columns, $where) { return ask($node, "SELECT $columns FROM zk_st
 
 my $of_flood = "usename = 'flood' AND datname = 'postgres'";
 
-subtest 'whatever is written, by all backends of a role together' => sub {
+subtest 'zklock.max_creates bounds all calls and all backends of a role together' => sub {
 	my %call = (
 		'locks' => "PERFORM zk_lock('locks'); PERFORM zk_unlock('locks')",
 		'containers' => "PERFORM zk_try_lock('new/' || i || '/a/b/c'); PERFORM zk_unlock('new/' || i || '/a/b/c')",
@@ -104,24 +104,24 @@ subtest 'whatever is written, by all backends of a role together' => sub {
 	$_->quit foreach values %session;
 };
 
-subtest 'what is refused' => sub {
+subtest 'a refused write names the role and the bound, and leaves no znode' => sub {
 	# So many may be written at once, also with a smaller bound: 20.
 	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 5');
 	my $session = background($node, user => 'flood');
 	assert_query($session, $too_many, '53400', 'is told');
 	like($session->error,
 		qr/too many writes to ZooKeeper in one second\nDETAIL:  All sessions of role "flood" in database "postgres" may make 5 a second together\.\nHINT:  .*zklock\.max_creates/,
-		'what, how many and whose');
+		'the message names the role, the database and the bound');
 	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'leaves no lock');
-	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'and no znode';
-	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'and cannot be allowed by the role itself');
+	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'no znode is left of the refused call';
+	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role itself cannot raise its bound');
 
 	$session->query(again(1, "PERFORM zk_renew_lease('held', $token, '10min')"));
 	is($admin->query_safe("SELECT owner, token FROM zk_leader('held')"), "app|$token", 'a lease whose renewal is refused is held');
 	$session->quit;
 };
 
-subtest 'what releases is never refused' => sub {
+subtest 'zklock.max_creates refuses neither releases nor proofs of commits' => sub {
 	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.max_creates TO flood');
 	my ($session, $fellow) = map { background($node, user => 'flood') } 1 .. 2;
 	$_->query_safe('SET zklock.max_creates = 0') foreach $session, $fellow;
@@ -133,20 +133,20 @@ subtest 'what releases is never refused' => sub {
 	# Proofs of commits are counted, and not refused, so there is no room for twenty seconds.
 	$_->query_safe('SET zklock.max_creates = 1') foreach $session, $fellow;
 	$fellow->query_safe('INSERT INTO work VALUES (2)') for 1 .. 60;
-	is(ask_roles('last_writes > 30', $of_flood), 't', 'a commit that proves its lock');
-	assert_query($session, 'COMMIT', '53400', 'but for one that would renew a lease');
+	is(ask_roles('last_writes > 30', $of_flood), 't', 'proofs of commits are counted, and not refused');
+	assert_query($session, 'COMMIT', '53400', 'a commit that would renew a lease is refused');
 	is($session->query_safe('SELECT count(*) FROM work WHERE i = 1'), 0, 'which commits nothing');
 	$session->query_safe('SET zklock.max_creates = 1');
-	assert_query($session, "SELECT zk_try_lease('left', 'app', '60s')", '53400', 'and what is new');
+	assert_query($session, "SELECT zk_try_lease('left', 'app', '60s')", '53400', 'a new lease is refused');
 	assert_no_nodes($zk, lock_path('left'));
-	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock');
-	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease, which was still held');
-	is($fellow->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks');
+	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock is released');
+	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease, which was still held, is released');
+	is($fellow->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks are released');
 	assert_soon { !$zk->ephemerals(lock_path('own lock')) && !$zk->ephemerals(lock_path('of fellow')) } 'and they are gone';
 	$_->quit foreach $session, $fellow;
 };
 
-subtest 'others' => sub {
+subtest 'zklock.max_creates counts each role and each database apart' => sub {
 	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 1');
 	my $session = background($node, user => 'flood');
 	assert_query($session, $too_many, '53400', 'a role at its bound');
@@ -154,15 +154,15 @@ subtest 'others' => sub {
 	is($other->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
 	my $elsewhere = background($node, user => 'flood', database => 'second');
 	is($elsewhere->query_safe("SELECT zk_try_lock(ARRAY['d', 'e', 'f'])"), 't', 'nor it in another database');
-	assert_query($session, $too_many, '53400', 'it still is');
+	assert_query($session, $too_many, '53400', 'the role is still at its bound');
 	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
 	assert_query($session, "SELECT as_owner('many/' || i) FROM generate_series(1, 100) AS i", '53400', "also in a superuser's function");
 	my $before = ask_roles('writes', "usename = 'postgres' OR usename = current_user");
 	$admin->query_safe('SET SESSION AUTHORIZATION flood');
-	is($admin->query_safe("SELECT zk_try_lock('by whom')"), 't', 'a superuser');
+	is($admin->query_safe("SELECT zk_try_lock('by whom')"), 't', 'a superuser who acts as the role may write');
 	$admin->query_safe('RESET SESSION AUTHORIZATION');
 	cmp_ok(ask_roles('writes', "usename = 'postgres' OR usename = current_user"), '>', $before, 'counts as who has logged in');
-	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'everybody sees them');
+	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'every role sees the counts of both');
 	$admin->query_safe('SET zklock.max_creates = 0');
 	is($admin->query_safe("SELECT zk_try_lock(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'without a bound');
 	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'as the view says');

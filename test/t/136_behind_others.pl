@@ -1,6 +1,6 @@
 
-# zklock hooks into what others hook into as well: behind another library it passes on
-# what that one has asked for, and works as it does alone.
+# zklock works behind another library that uses the same hooks of PostgreSQL, and passes on what
+# that library has asked for. Tested with pg_stat_statements loaded ahead of zklock.
 
 use ZkLockTest;
 

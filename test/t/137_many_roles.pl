@@ -1,6 +1,6 @@
 
-# More roles than there is room for in shared memory: those that come late share one bound, so
-# that nobody is without. In a build that has room for two.
+# Roles for which shared memory has no room share one bound of zklock.max_creates, so that no
+# role is without a bound. Tested with a build of zklock that has room for two roles.
 
 use Builds;
 use ZkLockTest;

@@ -1,7 +1,7 @@
 
-# How a lock passes from one to the next: without a read, when that is safe, and
-# with a look at the queue whenever it is not. The server's own counter tells
-# which of the two it was.
+# A lock passes to the next waiter of another cluster without a read where that is safe, and
+# after a look at the queue where it is not. The packet counter of a real server tells which of
+# the two it was.
 
 use ZkLockTest;
 
@@ -24,7 +24,7 @@ sub path ($lock)
 # How many transactions there were.
 sub zxid { return $zk->four_letter_word('srvr') =~ /^Zxid: (0x[0-9a-f]+)$/m ? hex $1 : undef; }
 
-subtest 'three requests for a cycle, one for a try in vain' => sub {
+subtest 'a cycle of lock and unlock takes three requests, a try of a busy lock takes one' => sub {
 	my ($one, $two) = @pool;
 	my $before = $zk->packets_received;
 	$one->query_safe("SELECT zk_lock('cycle'), zk_unlock('cycle')") foreach 1 .. 20;
@@ -46,7 +46,7 @@ subtest 'three requests for a cycle, one for a try in vain' => sub {
 	$one->query_safe("SELECT zk_unlock('cycle')");
 };
 
-subtest 'a holder that had to wait hands over' => sub {
+subtest 'a holder that had to wait hands the lock over in two requests' => sub {
 	my ($first, $second, $third) = @pool;
 	assert_least
 	{
@@ -68,7 +68,7 @@ subtest 'a holder that had to wait hands over' => sub {
 	2, 'two requests, both of the holder';
 };
 
-subtest 'who was evicted hands nothing on' => sub {
+subtest 'an evicted holder does not hand over its lock' => sub {
 	my ($first, $second, $third) = @pool;
 	assert_least
 	{
@@ -78,7 +78,7 @@ subtest 'who was evicted hands nothing on' => sub {
 		wait_for_queue($zk, lock_path('lost'), 2);
 		$stranger->delete(path('lost'));
 		$third->wait_result;
-		assert_not_held($second, 'lost', 'it knows');
+		assert_not_held($second, 'lost', 'the evicted holder knows that it holds nothing');
 
 		my $before = $zk->packets_received;
 		$second->query_safe("SELECT zk_unlock('lost')");
@@ -91,17 +91,17 @@ subtest 'who was evicted hands nothing on' => sub {
 	2, 'a delete and the look of the try, but no set';
 };
 
-subtest 'nobody else can' => sub {
+subtest 'a stranger cannot mark a node as handed over' => sub {
 	my ($first, $second, $third) = @pool;
 	line_up($zk, 'guarded', $first, $second);
 	eval { $stranger->set(path('guarded'), 'unlock'); };
 	like($@, qr/NoAuth|NOAUTH|-102/i, 'a stranger cannot write to the node');
-	isnt(scalar $stranger->get(path('guarded')), undef, 'but read it');
+	isnt(scalar $stranger->get(path('guarded')), undef, 'a stranger can read the node');
 	ok(!$second->is_done, 'the waiter waits');
 	# A waiter that gives up lets the one behind it in, no sooner than its turn.
 	start_in_queue($third, "SELECT zk_lock('guarded')", $zk, lock_path('guarded'), 3);
 	$second->cancel;
-	assert_ends($second, '57014', 'it gave up');
+	assert_ends($second, '57014', 'the waiter in the middle gives up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
 	wait_for_watch($zk, path('guarded'));
 	ok(!$third->is_done, 'who waits behind it goes on to wait');
@@ -110,7 +110,7 @@ subtest 'nobody else can' => sub {
 };
 
 # Curator's Revoker, for example, sets the data of a holder's node.
-subtest 'the data of a foreign node says nothing' => sub {
+subtest "data set on another client's node is not taken for a hand-over" => sub {
 	my ($session) = @pool;
 	$stranger->create_path(lock_path('revoked'));
 	foreach my $name ('_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-',
@@ -122,16 +122,16 @@ subtest 'the data of a foreign node says nothing' => sub {
 		my $before = $zk->packets_received;
 		$stranger->set($theirs, '__REVOKE__');
 		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 30;
-		ok(!$session->is_done, 'the waiter goes on to wait');
+		ok(!$session->is_done, 'the waiter goes on waiting');
 		$stranger->delete($theirs);
-		assert_ends($session, '00000', 'until the node goes');
+		assert_ends($session, '00000', 'the waiter is granted the lock when the node is deleted');
 		assert_released($zk, 'revoked', $session);
 	}
 };
 
 # The holder becomes a reader: the writer behind it must not take that for the
 # end of the lock, in whichever way the holder got it.
-subtest 'a downgrade hands nothing over' => sub {
+subtest 'a downgrade does not hand over the lock' => sub {
 	my ($first, $second, $third) = @pool;
 	line_up($zk, 'down', $first, $second, $third);
 	foreach my $pair ([ $first, $second ], [ $second, $third ])
@@ -143,7 +143,7 @@ subtest 'a downgrade hands nothing over' => sub {
 		wait_for_watch($zk, path('down'));
 		ok(!$next->is_done, 'the writer waits');
 		$holder->query_safe("SELECT zk_unlock_shared('down')");
-		assert_ends($next, '00000', 'until the reader goes');
+		assert_ends($next, '00000', 'the writer is granted the lock when the reader has released it');
 	}
 	assert_released($zk, 'down', $third);
 	# released before the node of the reader is there
@@ -153,13 +153,13 @@ subtest 'a downgrade hands nothing over' => sub {
 };
 
 # Readers look: several may go ahead together, and some may be there.
-subtest 'readers behind a holder that hands over' => sub {
+subtest 'readers behind a holder that hands over are all granted, a writer behind them waits' => sub {
 	my ($first, $second, @readers) = @pool;
 	line_up($zk, 'readers', $first, $second);
 	start_in_queue($readers[$_], "SELECT zk_lock_shared('readers')", $zk, lock_path('readers'), $_ + 3) foreach 0, 1;
 	$first->query_safe("SELECT zk_unlock('readers')");
 	$second->wait_result;
-	ok(!(grep { $_->is_done } @readers), 'they wait');
+	ok(!(grep { $_->is_done } @readers), 'the readers wait');
 	$second->query_safe("SELECT zk_unlock('readers')");
 	assert_ends($_, '00000', 'granted') foreach @readers;
 	# Nor does one of them hand over what the others hold.
@@ -170,13 +170,13 @@ subtest 'readers behind a holder that hands over' => sub {
 	wait_for_watch($zk, $left, $second);
 	ok(!$second->is_done, 'a writer waits for all of them');
 	$readers[0]->query_safe("SELECT zk_unlock_shared('readers')");
-	assert_ends($second, '00000', 'and follows');
+	assert_ends($second, '00000', 'the writer is granted the lock when all readers have released it');
 	assert_released($zk, 'readers', $second);
 };
 
 # A proof older than a third of the session timeout will not do: the waiter asks
 # the quorum for its own node first.
-subtest 'after a long wait' => sub {
+subtest 'a hand-over whose waiter has an old proof is checked with ZooKeeper' => sub {
 	my ($first, $second, $third, $fourth) = @pool;
 	line_up($zk, 'long', $first, $second, $third, $fourth);
 	my $queued = time;
@@ -198,7 +198,7 @@ subtest 'after a long wait' => sub {
 # lock another's: that of a hand-over, or the list that tells that it is the first.
 foreach my $what ('hand-over', 'deletion')
 {
-	subtest "a waiter that sleeps through a $what" => sub {
+	subtest "a waiter that is stopped during a $what queues again" => sub {
 		my ($first, $second, $sleeper, $fourth) = @pool;
 		my @ahead = $what eq 'deletion' ? $first : ($first, $second);
 		line_up($zk, 'asleep', @ahead, $sleeper, $fourth);
@@ -221,7 +221,7 @@ foreach my $what ('hand-over', 'deletion')
 
 # An ensemble that knows no digest authentication: without an identity nodes are
 # not guarded, so none may be marked, and all works by looking.
-subtest 'without digest authentication' => sub {
+subtest 'locks pass on without hand-over where digest authentication is disabled' => sub {
 	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;

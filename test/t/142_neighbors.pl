@@ -1,7 +1,8 @@
 
-# Backends of one cluster hand locks to each other
-# directly. The ensemble still has the last word: nobody is let in twice, nobody
-# is forgotten, and those who know nothing of it come in their turn.
+# Backends of one cluster hand locks to each other through shared memory. ZooKeeper still has the
+# last word: no lock is held twice, no waiter is forgotten, and waiters of other clusters come in
+# their turn. Tested with real servers, whose packet counter tells what a hand-over costs, and a
+# proxy.
 
 use Proxy;
 use ZkLockTest;
@@ -50,7 +51,7 @@ sub wait_until_left ($lock, $nleft)
 
 # The delete is one request and one write, whether or not the holder had to wait
 # itself.
-subtest 'one request for a hand-over' => sub {
+subtest 'a hand-over to a waiter of the same cluster takes one request' => sub {
 	my @received;
 	while (@received < 6 || @received < 20 && !grep { $_ == 1 } @received)
 	{
@@ -68,7 +69,7 @@ subtest 'one request for a hand-over' => sub {
 };
 
 # The server stands still. Nobody needs it to pass the lock on.
-subtest 'while the ensemble is silent' => sub {
+subtest 'a lock passes on within a cluster while ZooKeeper is silent' => sub {
 	line_up($zk, 'silent', @pool, $abroad);
 	$zk->pause;
 	assert_passes('silent', $pool[0], $pool[1], 'the second has it');
@@ -76,15 +77,15 @@ subtest 'while the ensemble is silent' => sub {
 	ok(!$abroad->is_done, 'the one from abroad waits');
 	$zk->resume;
 	wait_for_queue($zk, lock_path('silent'), 2);
-	assert_held($pool[2], 'silent', 'the ensemble agrees');
+	assert_held($pool[2], 'silent', 'ZooKeeper confirms the holder');
 	ok(!$abroad->is_done, 'the one from abroad still waits');
-	assert_passes('silent', $pool[2], $abroad, 'until its turn');
+	assert_passes('silent', $pool[2], $abroad, 'the waiter of the other cluster is granted the lock in its turn');
 	assert_released($zk, 'silent', $abroad);
 };
 
 # Its delete does not get through, so its node stays in the queue. Those who
 # have a hand-over need not look; those who have to look wait for it.
-subtest 'the node of one who let go stays' => sub {
+subtest "a lock is handed over while the delete of the former holder's node is held up" => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
 	my $theirs = '_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-';
@@ -94,11 +95,11 @@ subtest 'the node of one who let go stays' => sub {
 	$stranger->contend(lock_path("stays/$theirs"));
 	$proxy->cut;
 	assert_passes('stays', $cut, $pool[0], 'the neighbor has it');
-	assert_held($pool[0], 'stays', 'and holds it');
+	assert_held($pool[0], 'stays', 'ZooKeeper confirms the holder');
 	is($pool[0]->query_safe("BEGIN; SET LOCAL zklock.commit_guard = quorum;
 		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
-		'done', 'and may commit');
-	ok(!$abroad->is_done, 'nobody else has it');
+		'done', 'the new holder may commit');
+	ok(!$abroad->is_done, 'the waiter of the other cluster still waits');
 	assert_passes('stays', $pool[0], $abroad, 'it is handed over abroad');
 	is((nodes('stays'))[0], $first, 'though the first node is still there');
 	is($pool[1]->query_safe("SELECT zk_try_lock('stays')"),
@@ -112,7 +113,7 @@ subtest 'the node of one who let go stays' => sub {
 
 # Whoever gave up is told in vain, or not at all, and the one behind it comes.
 # More often than there is room for backends: each leaves its place.
-subtest 'waiters that give up' => sub {
+subtest 'a waiter behind one that has given up is told of the release' => sub {
 	my ($first, $second, $third) = @pool;
 	foreach my $how (qw(cancel terminate))
 	{
@@ -162,13 +163,13 @@ subtest 'waiters that give up' => sub {
 	my $count = sub { $paris->safe_psql('postgres', 'SELECT sum(grants_handed_over) FROM zk_stat') };
 	my $before = $count->();
 	assert_passes('leave', $first, $abroad, 'the one from abroad has it');
-	assert_becomes { $count->() - $before } 1, 'handed over';
+	assert_becomes { $count->() - $before } 1, 'the lock is handed over to the other cluster';
 	assert_released($zk, 'leave', $abroad);
 };
 
 # All wait for the same node, so they all have the same few places for those that may be told:
 # each way of ending a wait gives its place back.
-subtest 'more that give up than there is room for' => sub {
+subtest 'waiters that have given up leave their places in shared memory to others' => sub {
 	my ($first, $second) = @pool;
 	my $rounds = 10;
 	$first->query_safe("SELECT zk_lock('room')");
@@ -219,7 +220,7 @@ subtest 'more that give up than there is room for' => sub {
 
 # Whoever makes a hold waits like others, and its cleanup must not mind that this
 # backend has never waited for a neighbor before.
-subtest 'a hold as the first wait of a backend' => sub {
+subtest 'zk_hold() works as the first wait of a backend' => sub {
 	foreach my $how ('granted', 'cancelled')
 	{
 		my $maker = background($berlin, first => "SELECT zk_is_held('warm')");
@@ -229,23 +230,23 @@ subtest 'a hold as the first wait of a backend' => sub {
 		if ($how eq 'cancelled')
 		{
 			$maker->cancel;
-			assert_ends($maker, '57014', 'it was cancelled, no more');
+			assert_ends($maker, '57014', 'the call is canceled');
 			$pool[0]->query_safe("SELECT zk_unlock('held')");
 		}
 		else
 		{
 			$pool[0]->query_safe("SELECT zk_unlock('held')");
-			assert_ends($maker, '00000', 'it stands');
-			is($pool[0]->query_safe("SELECT zk_try_lock('held')"), 'f', 'for others');
+			assert_ends($maker, '00000', 'the hold is made');
+			is($pool[0]->query_safe("SELECT zk_try_lock('held')"), 'f', 'the hold keeps others out');
 			is($maker->query_safe("SELECT zk_release_hold('held',
-				(SELECT token FROM zk_lock_queue('held')))"), 't', 'and is released');
+				(SELECT token FROM zk_lock_queue('held')))"), 't', 'the hold is released');
 		}
 		assert_leave_nothing($zk, lock_path('held'), $maker);
 	}
 };
 
 # What was said once is not said of the next lock.
-subtest 'told once' => sub {
+subtest 'a release that was told counts for one lock only' => sub {
 	my ($first, $second) = @pool;
 	$stranger->create_path(lock_path('foreign'));
 	my $made = $stranger->contend(lock_path('foreign/6ba7b8109dad11d180b400c04fd430c8__lock__'));
@@ -258,7 +259,7 @@ subtest 'told once' => sub {
 	sleep 1;
 	cmp_ok($zk->packets_received - $before, '<', 200, 'and not asked for again and again');
 	$stranger->delete($made);
-	assert_ends($second, '00000', 'until it goes');
+	assert_ends($second, '00000', 'the lock is granted when the foreign node is deleted');
 	assert_released($zk, 'foreign', $second);
 	assert_released($zk, 'told', $second);
 };
@@ -266,7 +267,7 @@ subtest 'told once' => sub {
 # A proof that is older than a third of the session timeout will not do, and a
 # read of the own node would not either: the server may lag behind. The quorum is
 # asked.
-subtest 'after a long wait' => sub {
+subtest 'a waiter with an old proof asks ZooKeeper before it takes a lock handed over' => sub {
 	my ($first, $second) = @pool;
 	my (@received, @proofs);
 	foreach (1 .. 2)
@@ -284,8 +285,8 @@ subtest 'after a long wait' => sub {
 			FROM zk_backends WHERE pid = pg_backend_pid()");
 		assert_released($zk, 'long', $second);
 	}
-	cmp_ok(least_of(@received), '>=', 2, 'by a check');
-	like("@proofs", qr/t/, 'which is a proof');
+	cmp_ok(least_of(@received), '>=', 2, 'the grant includes a check by ZooKeeper');
+	like("@proofs", qr/t/, 'the check counts as a proof');
 
 	# also while the node of the one before still stands
 	my $proxy = Proxy->new($zk->connect_string);
@@ -310,7 +311,7 @@ subtest 'after a long wait' => sub {
 
 # Nobody can know of an eviction until the next proof, as a holder cannot, so the
 # guard has to.
-subtest 'a waiter that was evicted' => sub {
+subtest 'a waiter that was evicted may not commit after a hand-over' => sub {
 	my ($first, $second, $third) = @pool;
 	$second->query_safe('CREATE TABLE work (i int); SET zklock.commit_guard = quorum');
 	line_up($zk, 'evicted', $first, $second, $third);
@@ -327,7 +328,7 @@ subtest 'a waiter that was evicted' => sub {
 
 # One of them has been evicted, which it does not know of. The entry is its own; the other
 # one has none, and must not take what others are told for its.
-subtest 'two that wait for one' => sub {
+subtest 'a waiter does not take a hand-over that is meant for another waiter' => sub {
 	my ($first, $second, $third) = @pool;
 	my ($holder, $waiter) = map { background($berlin) } 1 .. 2;
 	line_up($zk, 'two', $first, $second);
@@ -341,14 +342,14 @@ subtest 'two that wait for one' => sub {
 	assert_ends($second, '57014', 'the one that was evicted leaves');
 	line_up($zk, 'another', $holder, $waiter);
 	assert_passes('another', $holder, $waiter, 'another lock is handed over meanwhile');
-	assert_ends($third, '55P03', 'who waits for the first goes on to');
+	assert_ends($third, '55P03', 'the waiter for the first lock goes on waiting');
 	$third->query_safe('RESET lock_timeout');
 	assert_released($zk, 'two', $first);
 	assert_released($zk, 'another', $waiter);
 };
 
 # Two ensembles count alike, so a node of one may have the number of a node of the other.
-subtest 'the same number in another ensemble' => sub {
+subtest 'a hand-over in one ensemble is not taken for one in another ensemble' => sub {
 	my $elsewhere = ZooKeeper->new->start;
 	my $counter = $elsewhere->client;
 	my @theirs = map { background($berlin, 'zklock.servers' => $elsewhere->connect_string) } 1, 2;
@@ -373,12 +374,12 @@ subtest 'the same number in another ensemble' => sub {
 	start_in_queue($theirs[1], "SELECT zk_lock('alike', '8s')", $elsewhere, lock_path('alike'), 2);
 	wait_for_watch($zk, (nodes('number'))[0]);
 	wait_for_watch($elsewhere, (queue_nodes($elsewhere, lock_path('alike')))[0]);
-	assert_passes('number', $first, $second, 'who waits for the one has it');
-	assert_ends($theirs[1], '55P03', 'who waits for the other does not');
+	assert_passes('number', $first, $second, 'the waiter for the released lock has it');
+	assert_ends($theirs[1], '55P03', 'the waiter in the other ensemble times out');
 	assert_released($zk, 'number', $second);
 };
 
-subtest 'a commit is visible to the next holder' => sub {
+subtest 'the next holder sees what the former one has committed' => sub {
 	my ($first, $second) = @pool;
 	$first->query_safe('CREATE TABLE counted (i int); INSERT INTO counted VALUES (0)');
 	foreach my $round (1 .. 20)
@@ -397,7 +398,7 @@ subtest 'a commit is visible to the next holder' => sub {
 # The next one comes within microseconds. It must find no lock of PostgreSQL's
 # still held by the transaction before, which takes milliseconds to let go of so
 # many.
-subtest 'a commit is over for the next holder' => sub {
+subtest 'the next holder finds the locks of the former transaction released' => sub {
 	my ($first, $second) = @pool;
 	foreach (1 .. 10)
 	{
@@ -417,7 +418,7 @@ subtest 'a commit is over for the next holder' => sub {
 };
 
 # The lock is still held, by a reader.
-subtest 'a downgrade tells nobody' => sub {
+subtest 'a downgrade is not told to waiters as a release' => sub {
 	my ($first, $second, $third) = @pool;
 	line_up($zk, 'down', $first, $second);
 	my ($old) = nodes('down');
@@ -432,7 +433,7 @@ subtest 'a downgrade tells nobody' => sub {
 
 # Counting without protection but the lock: none is lost, from two clusters and
 # a dozen backends.
-subtest 'none is lost' => sub {
+subtest 'eight backends and another cluster count up without losing an increment' => sub {
 	my $count = 60;
 	$berlin->safe_psql('postgres',
 		'CREATE TABLE turns (turn serial, token bigint PRIMARY KEY); CREATE TABLE busy (who int)');

@@ -1,7 +1,7 @@
 
-# A lock with several permits, across clusters: never more holders than permits,
-# in the order of the queue, whoever of them leaves first; and a wait costs one
-# watch, a release wakes one.
+# A lock with several permits never has more holders than permits, across clusters, and permits
+# pass on in the order of the queue. A wait costs one watch, and a release wakes one waiter.
+# Tested with real servers, whose counters tell requests and watches.
 
 use Proxy;
 use ZkLockTest;
@@ -39,7 +39,7 @@ sub states ($lock)
 		"SELECT string_agg(left(state, 1), '' ORDER BY position) FROM zk_lock_queue('$lock')");
 }
 
-subtest 'the first of the queue hold it' => sub {
+subtest 'the first three contenders of the queue hold a lock with three permits' => sub {
 	line_up_for('three', 3, 0 .. $#pool);
 	wait_for_wait($_->node, $_->pid) foreach @pool[ 3 .. $#pool ];
 	$pool[$_]->wait_result foreach 0 .. 2;
@@ -59,7 +59,7 @@ subtest 'the first of the queue hold it' => sub {
 	assert_released($zk, 'three', @pool[ @holders ]);
 };
 
-subtest 'those who wait may leave, too' => sub {
+subtest 'waiters for a permit that give up do not hold up the others' => sub {
 	line_up_for('two', 2, 0 .. 5);
 	$pool[$_]->wait_result foreach 0, 1;
 	# the first that waits, and one behind it
@@ -70,13 +70,13 @@ subtest 'those who wait may leave, too' => sub {
 	}
 	wait_for_queue($zk, lock_path('two'), 4);
 	ok(!$pool[3]->is_done && !$pool[5]->is_done, 'the others wait');
-	assert_passes('two', $pool[1], $pool[3], 'and follow in turn');
-	ok(!$pool[5]->is_done, 'one by one');
-	assert_passes('two', $pool[0], $pool[5], 'to the last');
+	assert_passes('two', $pool[1], $pool[3], 'the next waiter is granted the permit');
+	ok(!$pool[5]->is_done, 'the last waiter still waits');
+	assert_passes('two', $pool[0], $pool[5], 'the last waiter is granted the permit');
 	assert_released($zk, 'two', @pool[ 3, 5 ]);
 };
 
-subtest 'a grant wakes the next in line and nobody else' => sub {
+subtest 'a grant of a permit wakes the next waiter and no other' => sub {
 	line_up_for('quiet', 2, 0 .. $#pool);
 	$pool[$_]->wait_result foreach 0, 1;
 	my $watched = sub { return scalar(my @nodes = $zk->watched_paths(lock_path('quiet') . '/')); };
@@ -104,7 +104,7 @@ subtest 'a grant wakes the next in line and nobody else' => sub {
 };
 
 # Where there are no permits, or another client's lock, is in t/198.
-subtest 'all must count alike' => sub {
+subtest 'a call that names another number of permits is refused' => sub {
 	$pool[0]->query_safe("SELECT zk_lock('mixed', permits => 2)");
 	foreach my $other ("zk_lock('mixed', permits => 3)", "zk_try_lock('mixed', permits => 4)",
 		"zk_xact_lock('mixed', '10 s', 5)")
@@ -118,7 +118,7 @@ subtest 'all must count alike' => sub {
 # Who names another number than the first of the queue leaves again; but that
 # may take long, if its connection is down. It must not be the end of those who
 # are right and come meanwhile.
-subtest 'a wrong number in the middle stops nobody' => sub {
+subtest 'a contender with another number of permits in the queue is waited for' => sub {
 	foreach my $permits (1, 2)
 	{
 		my $path = lock_path("wrong$permits");
@@ -132,7 +132,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
 		foreach my $number (2, 3)
 		{
-			assert_ends($pool[$number], '00000', "$permits: it is waited for");
+			assert_ends($pool[$number], '00000', "$permits: granted when the odd contender has left");
 			$pool[$number]->query_safe("SELECT zk_unlock('wrong$permits')");
 		}
 		assert_no_nodes($zk, $path);
@@ -141,7 +141,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 
 # Data that was set may say that the one ahead was granted. If the list says that it
 # was not, there is nothing to be had from looking again.
-subtest 'somebody sets the data of the one ahead' => sub {
+subtest 'data set on the node ahead is not taken for a permit' => sub {
 	my $path = lock_path('set');
 	foreach my $name ("_c_$uuid-permits-2-lock-", '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-')
 	{
@@ -166,7 +166,7 @@ subtest 'somebody sets the data of the one ahead' => sub {
 	}
 };
 
-subtest 'holders that die make room' => sub {
+subtest 'a permit of a holder that was terminated goes to the next waiter' => sub {
 	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
 	take($pool[2], 'mortal', 2);
 	wait_for_queue($zk, lock_path('mortal'), 3);
@@ -177,7 +177,7 @@ subtest 'holders that die make room' => sub {
 
 # Who queues up while the connection of the one ahead of it is down takes that
 # one for a waiter. It may have become a holder when it is back, and must say so.
-subtest 'granted at the first look, with others behind' => sub {
+subtest 'a holder whose grant was delayed still passes its permit on' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $oslo = cluster('oslo', $zk,
 		servers => $proxy->address, 'zklock.session_timeout' => '60s');

@@ -1,7 +1,7 @@
 
-# Several locks as one call: all or nothing, whatever comes in between, in an
-# order in which nobody waits for somebody who waits for him. Whether anything is
-# left behind is asked of ZooKeeper, not of those who say so.
+# A call for several locks takes all of them or none, in an order that makes no deadlocks,
+# whatever interrupts it. ZooKeeper is asked what is left behind, not the session. Tested with
+# real servers in two clusters, and a proxy that breaks connections.
 
 use Proxy;
 use ZkLockTest;
@@ -38,7 +38,7 @@ sub assert_holds ($session, $expected, $what)
 
 sub names { return 'ARRAY[' . join(', ', map { "'sev/$_'" } @_) . ']'; }
 
-subtest 'opposite orders' => sub {
+subtest 'calls for the same locks in opposite orders make no deadlock' => sub {
 	my $rounds = 25;
 	$_->safe_psql('postgres', q{CREATE PROCEDURE take(names text[], rounds int)
 		LANGUAGE plpgsql AS $$
@@ -79,7 +79,7 @@ foreach my $what (sort keys %ends)
 {
 	foreach my $function (qw(zk_lock zk_xact_lock))
 	{
-		subtest "$what ends $function()" => sub { ends($what, $function); };
+		subtest "$function() that is ended by $what leaves nothing behind" => sub { ends($what, $function); };
 	}
 }
 
@@ -131,7 +131,7 @@ sub ends ($what, $function)
 	return;
 }
 
-subtest 'pg_terminate_backend()' => sub {
+subtest 'a call for several locks ended by pg_terminate_backend() leaves nothing behind' => sub {
 	my $session = background($berlin);
 	start_in_queue($session, 'SELECT zk_lock(' . names(qw(c b a)) . ')', $zk, lock_path('sev/b'), 2);
 	$session->terminate;
@@ -139,7 +139,7 @@ subtest 'pg_terminate_backend()' => sub {
 	nodes_are('b', 'nothing left in ZooKeeper');
 };
 
-subtest 'tries' => sub {
+subtest 'a failed try of several locks leaves counts and queues as they were' => sub {
 	my $session = background($berlin, first => "SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
 	foreach my $function (qw(zk_try_lock zk_try_xact_lock))
 	{
@@ -167,7 +167,7 @@ $rival->query_safe("SELECT zk_unlock('sev/b')");
 
 # Whatever request or reply is lost with a connection: no lock is lost, none is
 # had twice, and none is left.
-subtest 'the connection breaks again and again' => sub {
+subtest 'no lock of a set is lost or left behind when the connection breaks again and again' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $session = background($berlin, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s');
 	$session->query_safe(q{CREATE SEQUENCE rounds;
@@ -194,7 +194,7 @@ subtest 'the connection breaks again and again' => sub {
 };
 
 # Each wait takes most of the time that is given for both.
-subtest 'one deadline for all' => sub {
+subtest 'one timeout bounds the waits for all locks of a set' => sub {
 	my $session = background($berlin);
 	my $second = background($paris);
 	foreach my $bound ([ 'SELECT zk_lock(%s, \'6s\')', 'timeout' ],
@@ -220,7 +220,7 @@ subtest 'one deadline for all' => sub {
 		is($session->sqlstate, '55P03', "$what: SQLSTATE");
 		like($session->error, qr/lock "sev\/b"/, "$what: while it waits for the second");
 		cmp_ok($took, '>', 5.9, "$what: not before its time");
-		cmp_ok($took, '<', 10, "$what: and not for each lock");
+		cmp_ok($took, '<', 10, "$what: the bound is not for each lock");
 		assert_holds($session, '', 'holds nothing');
 		$second->query_safe("SELECT zk_unlock('sev/b')");
 		nodes_are('', 'nothing left');
@@ -228,7 +228,7 @@ subtest 'one deadline for all' => sub {
 };
 
 # Rows hold, columns ask; a and a/b/c are above and below a/b, a/d beside it.
-subtest 'a name and its ancestors' => sub {
+subtest 'locks of a name and of its ancestors exclude each other as the table says' => sub {
 	my @forms = (
 		"zk_%slock_path('sev/a')", "zk_%slock_path('sev/a/b')",
 		"zk_%slock_path('sev/a/d')", "zk_%slock_path('sev/a', mode => 'shared')",
@@ -301,7 +301,7 @@ sub goes_on ($session)
 foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 {
 	my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
-	subtest "session lost: $sql" => sub {
+	subtest "a session lost during $sql fails the call" => sub {
 		my $session = background($berlin, @short);
 		# There is nothing to be released.
 		loses($session, $sql, '40001', qr/lock "sev\/a" was lost/, qr/HINT:  Run the transaction again/,
@@ -311,7 +311,7 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 	};
 }
 
-subtest 'session lost, and the error caught' => sub {
+subtest 'a transaction that catches the loss of its session during a call can commit' => sub {
 	my $session = background($berlin, @short, first => 'BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
 	loses($session, q{DO $$ BEGIN
 			PERFORM zk_lock(} . names(qw(a b)) . q{);
@@ -320,18 +320,18 @@ subtest 'session lost, and the error caught' => sub {
 		END $$}, '00000');
 	# What was lost was never had, so nothing was written under it.
 	$session->query_safe('COMMIT');
-	is($session->query_safe('TABLE caught'), '40001', 'and can commit');
+	is($session->query_safe('TABLE caught'), '40001', 'the transaction has committed');
 	assert_holds($session, '', 'holds nothing');
 	goes_on($session);
 };
 
-subtest 'session lost, with another lock held before' => sub {
+subtest 'a lock held before stays lost after a session is lost during a call' => sub {
 	my $session = background($berlin, @short, holds => 'sev/d');
 	# It names one of them; the other one is to be released.
 	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')', '40001',
 		qr/lock "sev\/[ad]" was lost/, qr/HINT:  Release it with zk_unlock\(\)/);
-	assert_holds($session, 'd:1+0', 'it is the only one');
-	is($session->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'which is lost');
+	assert_holds($session, 'd:1+0', 'only the lock held before is listed');
+	is($session->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'the lock held before is lost');
 	is($session->query_safe("SELECT zk_unlock('sev/d')"), 'f', 'released');
 	goes_on($session);
 };

@@ -1,7 +1,7 @@
 
-# The end of ZooKeeper's sequence counter, which nobody can wait for: it is set
-# in the files of a server that is not running. At the end zklock refuses the lock
-# rather than guess who is first, and says how its counter starts again.
+# At the end of ZooKeeper's sequence counter, zklock refuses the lock rather than guess which
+# contender is first, and the hint says how the counter starts again. The counter is set in the
+# files of a real server that is stopped.
 
 use File::Basename qw(dirname);
 use ZkLockTest;
@@ -42,11 +42,11 @@ sub unlock
 }
 
 # No kind of lock is granted with a number that others cannot be compared with.
-subtest 'at the limit' => sub {
+subtest 'locks are refused when their sequence counter is at its end' => sub {
 	$holder->query_safe("SELECT zk_lock('refused')");
 	is(number($holder), $limit - 1, 'the last number below it is granted');
 	assert_query($waiter, "SELECT zk_lock('refused', '30 s')", '54000', 'who comes behind is refused at once');
-	assert_held($holder, 'refused', 'and takes the lock from nobody');
+	assert_held($holder, 'refused', 'the holder keeps the lock');
 	unlock($holder);
 	foreach my $sql ("zk_lock('refused')", "zk_try_lock('refused')",
 		"zk_xact_lock_shared('refused', '1 s')", "zk_lock('refused', permits => 2)",
@@ -58,10 +58,10 @@ subtest 'at the limit' => sub {
 	assert_no_nodes($zk, lock_path($_), 'nothing of ours is left') foreach qw(refused stuck);
 };
 
-subtest 'what the hint says' => sub {
+subtest 'the hint names the znode whose deletion starts the counter again' => sub {
 	$waiter->query("SELECT zk_lock('refused')");
 	my ($path) = $waiter->error =~ /\nHINT:  .*"delete (.*)" in ZooKeeper's zkCli.sh/;
-	is($path, lock_path('refused'), 'is the znode to delete');
+	is($path, lock_path('refused'), 'the hint has the path of the lock');
 	assert_no_nodes($zk, $path);
 	$stranger->delete($path);
 	$holder->query_safe("SELECT zk_lock('refused')");
@@ -73,7 +73,7 @@ subtest 'what the hint says' => sub {
 # What another client's counter has come to, with numbers in no order any more.
 foreach my $number ('-000000005', '-2147483648', $last, $limit)
 {
-	subtest "a contender numbered $number" => sub {
+	subtest "a lock with a contender numbered $number is refused" => sub {
 		my $path = lock_path('foreign');
 		my $theirs =
 		  $stranger->create("$path/_c_$uuid-lock-$number", '', ephemeral => 1);

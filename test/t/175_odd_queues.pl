@@ -1,7 +1,7 @@
 
-# Queues and names at the far end of what is allowed: ten thousand contenders,
-# children that nobody expects, and locks whose names have every character there
-# is.
+# Queues and names at the limits of what is allowed: ten thousand contenders ahead, children that
+# are no contenders, and locks whose names have every character. Tested with a real server and
+# clients that make such znodes.
 
 use Encode qw(decode_utf8);
 use ZkLockTest;
@@ -12,7 +12,7 @@ my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
 my ($session, $other) = map { background($node, is_connected => 1) } 1 .. 2;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 
-subtest 'ten thousand contenders ahead' => sub {
+subtest 'a waiter behind ten thousand contenders watches one node and is woken once' => sub {
 	my $crowd = $zk->client;
 	my $path = lock_path('long');
 	my $count = 10_000;
@@ -22,7 +22,7 @@ subtest 'ten thousand contenders ahead' => sub {
 	my $before = $zk->packets_received;
 	is($session->query_safe("SELECT zk_try_lock('long')"), 'f', 'a try fails');
 	# list; and some patience with heartbeats
-	cmp_ok($zk->packets_received - $before, '<=', 5, 'having asked once');
+	cmp_ok($zk->packets_received - $before, '<=', 5, 'the try has asked for one list');
 
 	$before = $zk->packets_received;
 	$session->start_query("SELECT zk_lock('long')");
@@ -31,7 +31,7 @@ subtest 'ten thousand contenders ahead' => sub {
 	is("@watched", sprintf('%s/_c_%s-lock-%010d', $path, $uuid, $count - 1),
 		'who waits watches the last, and nobody else');
 	# create, list, watch
-	cmp_ok($zk->packets_received - $before, '<=', 7, 'after three requests');
+	cmp_ok($zk->packets_received - $before, '<=', 7, 'the wait took three requests');
 
 	is($other->query_safe("SELECT count(*), count(DISTINCT node), min(position),
 			max(position), count(*) FILTER (WHERE state = 'held'),
@@ -50,12 +50,12 @@ subtest 'ten thousand contenders ahead' => sub {
 	# deletes, close; list; and some patience with heartbeats, but not a look for
 	# each who left
 	cmp_ok($zk->packets_received - $before, '<=', @leaving + 5,
-		'having been woken once');
+		'the waiter was woken once');
 	$session->query_safe("SELECT zk_unlock('long')");
 	assert_no_nodes($zk, $path);
 };
 
-subtest 'children that are not in the queue' => sub {
+subtest 'children that are no contenders do not count in the queue' => sub {
 	my $stranger = $zk->client;
 	my $path = lock_path('crowded');
 	$stranger->create_path($path);
@@ -69,12 +69,12 @@ subtest 'children that are not in the queue' => sub {
 		utf8::encode(my $bytes = "$path/$name");
 		$stranger->create($bytes, 'x', ephemeral => 1);
 	}
-	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'do not count');
-	is($other->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'but we do');
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'the try is granted');
+	is($other->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'another try fails');
 	is($other->query_safe("SELECT count(*) FILTER (WHERE position = 1),
 			count(*) FILTER (WHERE position IS NULL AND state IS NULL)
 			FROM zk_lock_queue('crowded')"),
-		'1|' . @odd, 'and all are shown');
+		'1|' . @odd, 'zk_lock_queue() shows all children');
 	$session->query_safe("SELECT zk_unlock('crowded')");
 
 	# One that counts, but whose path is longer than any that we make.
@@ -90,7 +90,7 @@ subtest 'children that are not in the queue' => sub {
 
 # All characters that the rules of names allow, a hundred and fifty to a lock; the
 # letters around them keep a name from ending in ten digits.
-subtest 'names of every character' => sub {
+subtest 'names with every character that is allowed can be locked' => sub {
 	my @names = split /\n/, $session->query_safe(<<'SQL');
 CREATE TABLE characters AS
 	SELECT code,
@@ -122,7 +122,7 @@ SQL
 	$other->query_safe('SELECT zk_unlock_all()');
 };
 
-subtest 'every other character is refused' => sub {
+subtest 'names with any other character are refused' => sub {
 	my $refused = $session->query_safe(<<'SQL');
 CREATE FUNCTION refused(name text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

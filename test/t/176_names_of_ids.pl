@@ -1,7 +1,8 @@
 
-# Names that end in ids: the znode of 'orders/1000000000' is a child of that of 'orders', and
-# looks like an entry of its queue. It is none, and in nobody's way; but every contender counts,
-# of whatever client: also one with nothing but a number, and one that belongs to no session.
+# A lock whose name ends in a number, such as 'orders/1000000000', is no contender for the lock
+# above it, although its znode looks like a queue node. Every contender of any client counts,
+# also one that has only a number for a name or belongs to no session. Tested with znodes of all
+# kinds on a real server.
 
 use ZkLockTest;
 
@@ -28,7 +29,7 @@ sub fill ($name)
 
 fill('orders');
 
-subtest 'each id has a lock' => sub {
+subtest 'each name that ends in a number has a lock of its own' => sub {
 	foreach my $id (@ids)
 	{
 		is($session->query_safe("SELECT zk_try_lock('orders/$id')"), 'f', "$id is held");
@@ -36,10 +37,10 @@ subtest 'each id has a lock' => sub {
 	is($session->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_all_locks('orders')"),
 		$session->query_safe("SELECT string_agg('orders/' || id, ' ' ORDER BY 'orders/' || id) FROM unnest(string_to_array('@ids', ' ')) AS id"),
 		'zk_all_locks shows them, and not the one above');
-	is($session->query_safe("SELECT zk_lock_path('orders/1000000001') > 0, zk_unlock_path('orders/1000000001')"), 't|t', 'and paths');
+	is($session->query_safe("SELECT zk_lock_path('orders/1000000001') > 0, zk_unlock_path('orders/1000000001')"), 't|t', 'zk_lock_path() of such a name');
 };
 
-subtest 'the lock above' => sub {
+subtest 'locks below do not count in the queue of the lock above' => sub {
 	foreach my $call ("zk_try_lock('orders')", "zk_lock('orders', '60 s') > 0", "zk_try_lock_shared('orders')",
 		"zk_try_lock('orders', permits => 3)", "zk_try_xact_lock('orders')")
 	{
@@ -61,7 +62,7 @@ subtest 'the lock above' => sub {
 };
 
 # A lock below whose number is greater is behind the contender, whatever it is.
-subtest 'what it costs' => sub {
+subtest 'locks below cost no request more' => sub {
 	my $cycle = sub ($name) {
 		return sub {
 			my $before = $zk->packets_received;
@@ -98,7 +99,7 @@ my %contender = (
 
 foreach my $kind (sort keys %contender)
 {
-	subtest "every contender counts: $kind" => sub {
+	subtest "a contender made as $kind is waited for" => sub {
 		my $how = $contender{$kind};
 		my $theirs;
 		if (ref $how eq 'ARRAY')
@@ -115,19 +116,19 @@ foreach my $kind (sort keys %contender)
 		is($session->query_safe("SELECT zk_try_lock('orders')"), 'f', 'a try fails');
 		is($session->query_safe("SELECT string_agg(state, ' ') FROM zk_lock_queue('orders') WHERE position IS NOT NULL"),
 			'held', 'zk_lock_queue shows it');
-		is($session->query_safe("SELECT holder_count FROM zk_all_locks('orders') WHERE name = 'orders'"), 1, 'and zk_all_locks');
+		is($session->query_safe("SELECT holder_count FROM zk_all_locks('orders') WHERE name = 'orders'"), 1, 'zk_all_locks shows it');
 		start_to_wait($session, "SELECT zk_lock('orders')");
 		wait_for_watch($zk, $theirs);
-		ok(!$session->is_done, 'who waits waits for it');
+		ok(!$session->is_done, 'the waiter waits');
 		$stranger->delete($theirs);
-		assert_ends($session, '00000', 'until it is gone');
+		assert_ends($session, '00000', 'the waiter is granted the lock when the contender is gone');
 		$session->query_safe("SELECT zk_unlock('orders')");
 	};
 }
 
 # A list may have a lock below that the list before had not, with a number of those ahead; and
 # behind a waiter a contender may come.
-subtest 'what comes while somebody waits' => sub {
+subtest 'a lock below that is taken during a wait does not hold up the waiter' => sub {
 	foreach my $mode ('', '_shared')
 	{
 		my $low = 1_700_000_000_001 + length $mode;
@@ -139,33 +140,33 @@ subtest 'what comes while somebody waits' => sub {
 		$below->query_safe("SELECT zk_lock('orders/$low')");
 		$other->query_safe("SELECT zk_unlock('orders')");
 		assert_ends($session, '00000', 'the lock below is not in the way');
-		is($other->query_safe("SELECT zk_try_lock('orders', permits => 1)"), 'f', 'it is held');
+		is($other->query_safe("SELECT zk_try_lock('orders', permits => 1)"), 'f', 'the waiter holds the lock');
 		$session->query_safe('SELECT zk_unlock_all()');
 		is($other->query_safe("SELECT zk_try_lock('orders')"), 'f', 'then the contender that came has it');
 		$stranger->delete($theirs);
-		is($other->query_safe("SELECT zk_lock('orders', '60 s') > 0"), 't', 'until it is gone');
+		is($other->query_safe("SELECT zk_lock('orders', '60 s') > 0"), 't', 'the lock is granted when the contender is gone');
 		$other->query_safe('SELECT zk_unlock_all()');
 	}
 };
 
-subtest 'who waits for a permit' => sub {
+subtest 'locks below neither give nor take a permit' => sub {
 	$other->query_safe("SELECT zk_lock('orders', permits => 2)");
 	my $third = background($node, first => "SELECT zk_lock('orders', permits => 2)");
 	start_to_wait($session, "SELECT zk_lock('orders', permits => 2)");
 	$below->query_safe("SELECT zk_lock('orders/1700000000005')");
-	ok(!$session->is_done, 'a lock below gives none');
+	ok(!$session->is_done, 'the waiter still waits for a permit');
 	$other->query_safe("SELECT zk_unlock('orders')");
-	assert_ends($session, '00000', 'and takes none');
+	assert_ends($session, '00000', 'the waiter is granted a permit');
 	$_->query_safe('SELECT zk_unlock_all()') foreach $session, $third;
 	$third->quit;
 };
 
-subtest 'a deadlock' => sub {
+subtest 'a deadlock is found over a lock that has locks below' => sub {
 	$session->query_safe("SELECT zk_lock('orders')");
 	$other->query_safe("SELECT zk_lock('elsewhere')");
 	start_to_wait($session, "SELECT zk_lock('elsewhere')");
 	$other->start_query("SELECT zk_lock('orders')");
-	assert_soon { $session->is_done || $other->is_done } 'is found', 60;
+	assert_soon { $session->is_done || $other->is_done } 'the deadlock is found', 60;
 	my ($victim, $survivor) = $session->is_done ? ($session, $other) : ($other, $session);
 	assert_ends($victim, '40P01', 'one of both gives way');
 	$victim->query_safe('SELECT zk_unlock_all()');
@@ -175,17 +176,17 @@ subtest 'a deadlock' => sub {
 
 # What cannot be known counts: a znode that may not be read, and one that another client has
 # made for its own locks below, which is as persistent as a contender may be.
-subtest 'in doubt it is a contender' => sub {
+subtest 'a child that cannot be told from a contender counts as one' => sub {
 	$below->query_safe("SELECT zk_lock('doubt/plain')");
 	my $path = lock_path('doubt') . '/0000000000';
 	$stranger->create($path, '', container => 1, acl => [ [ 31, 'ip', '192.0.2.1' ] ]);
-	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'one that may not be read');
+	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'a child that may not be read counts');
 	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('doubt') WHERE position = 1"), 1, 'as zk_lock_queue says');
 	$stranger->delete($path);
-	is($session->query_safe("SELECT zk_try_lock('doubt'), zk_unlock('doubt')"), 't|t', 'until it is gone');
+	is($session->query_safe("SELECT zk_try_lock('doubt'), zk_unlock('doubt')"), 't|t', 'the lock is free when the child is gone');
 
 	$stranger->create_path("$path/part");
-	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'a persistent one');
+	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'a persistent child counts');
 	assert_told($session, "SELECT zk_lock('doubt', '100 ms')",
 		qr/DETAIL:  The znode "[^"]*doubt\/0000000000" belongs to no session and may be a contender/, 'of which who waits is told');
 	$stranger->delete_recursive($path);
@@ -210,7 +211,7 @@ subtest 'in doubt it is a contender' => sub {
 	$stranger->delete($path);
 };
 
-subtest 'what others would take for their own is refused' => sub {
+subtest 'names that other clients would take for contenders are refused' => sub {
 	foreach my $name ("orders/_c_$uuid-lock-1000000000", 'orders/a__lock__1', 'orders/a__rlock__12345678901', 'orders/__READ__1',
 		'orders/x-__WRIT__0000000001/part', 'orders/LOCK-SHARED-7')
 	{

@@ -1,6 +1,7 @@
 
-# zklock.keep: a lock that nobody waits for stays with the session that used it
-# last. Taking it again asks nobody; whoever else comes has it at once.
+# zklock.keep leaves a lock that no other session waits for with the session that used it last:
+# taking it again sends no request, and another contender gets it at once. Tested with real
+# servers, a second cluster as the other contender, and the server's counters.
 
 use ZkLockTest;
 
@@ -77,11 +78,11 @@ sub keeper_of_one ($time)
 	return (@keeper, keep_one(@keeper));
 }
 
-subtest 'the second time nobody is asked' => sub {
+subtest 'a kept lock is taken again without a request to ZooKeeper' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('1min');
 	assert_states($keeper, "$name kept", 'kept');
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
-	assert_not_held($keeper, $name, 'by its own word');
+	assert_not_held($keeper, $name, 'zk_is_held() is false');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
 	like($node, qr/_c_\w{8}-\w{4}-8a13-/, 'its node is marked');
 
@@ -102,7 +103,7 @@ subtest 'the second time nobody is asked' => sub {
 	assert_leave_nothing($zk, lock_path($name), $keeper);
 };
 
-subtest "nor is the session's program" => sub {
+subtest "a kept lock is taken again without waking the session's program" => sub {
 	my ($keeper, $name) = keeper_of_one('1min');
 	my ($program) = session_programs($keeper->pid);
 	# Requests, and how often the program has gone to sleep.
@@ -118,10 +119,10 @@ subtest "nor is the session's program" => sub {
 	is($requests, 0, 'ten thousand cycles, no request');
 	# for heartbeats
 	cmp_ok($sleeps, '<', 200, 'and it is hardly woken');
-	cmp_ok($keeper->query_safe('SELECT sum(grants_kept) FROM zk_stat'), '>=', 10000, 'counted');
+	cmp_ok($keeper->query_safe('SELECT sum(grants_kept) FROM zk_stat'), '>=', 10000, 'zk_stat counts the grants');
 };
 
-subtest 'whoever comes has it at once' => sub {
+subtest 'another contender gets a kept lock at once, whatever its keeper does' => sub {
 	my $rival = rival();
 	my %busy = (idle => '', 'in a transaction' => 'BEGIN; SELECT 1', 'in a long statement' => 'SELECT pg_sleep(600)');
 	foreach my $how (sort keys %busy)
@@ -134,7 +135,7 @@ subtest 'whoever comes has it at once' => sub {
 		$keeper->cancel;
 		$keeper->wait_result if $busy{$how};
 		$keeper->query('ROLLBACK');
-		assert_states($keeper, '', 'and nothing is kept any more');
+		assert_states($keeper, '', 'nothing is kept any more');
 		is(cycle($keeper, $name) =~ /^\d+$/, 1, 'it can be taken again');
 	}
 
@@ -153,7 +154,7 @@ subtest 'whoever comes has it at once' => sub {
 	$stranger->delete($theirs);
 };
 
-subtest 'a try does not lie' => sub {
+subtest 'a try by another session is true for a kept lock and false for a held one' => sub {
 	my $rival = rival();
 	my $keeper = keeper('10min');
 	my @names = map { new_name() } 1 .. 4;
@@ -178,16 +179,16 @@ subtest 'a try does not lie' => sub {
 	$before = $zk->packets_received;
 	is($rival->query_safe("SELECT zk_try_lock('$names[3]')"), 'f', 'again') foreach 1 .. 10;
 	cmp_ok($zk->packets_received - $before, '<', 30, 'with two reads');
-	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
+	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'the tries write nothing');
 	is($keeper->query_safe("SELECT zk_unlock('$names[3]')"), 't', 'released');
 	assert_states($keeper, '', 'not kept, for somebody wants it');
-	is($rival->query_safe("SELECT zk_try_lock('$names[3]', '20s')"), 't', 'and there it is');
+	is($rival->query_safe("SELECT zk_try_lock('$names[3]', '20s')"), 't', 'the lock is granted when its holder has released it');
 	$rival->query_safe('SELECT zk_unlock_all()');
 	cycle($keeper, $names[3]);
 	assert_states($keeper, '', 'nor is it kept for a while');
 };
 
-subtest 'a keeper that does not answer' => sub {
+subtest 'a keeper that does not answer is not waited for longer than a second' => sub {
 	my $rival = connected('paris', 'zklock.connect_timeout' => '1min');
 	my ($keeper, $name) = keeper_of_one('10min');
 	my ($program) = session_programs($keeper->pid);
@@ -199,7 +200,7 @@ subtest 'a keeper that does not answer' => sub {
 	assert_no_nodes($zk, lock_path($name), 'it gives way when it wakes up');
 };
 
-subtest 'what this session wants itself' => sub {
+subtest 'a session can take its own kept lock in other modes' => sub {
 	my $keeper = keeper('10min');
 	my @names = map { new_name() } 1 .. 6;
 	my $given_up = 'SELECT sum(keeps_given_up) FROM zk_stat';
@@ -221,16 +222,16 @@ subtest 'what this session wants itself' => sub {
 	assert_no_nodes($zk, lock_path($_)) foreach @names;
 };
 
-subtest 'until its time is over' => sub {
+subtest 'a kept lock is given up when zklock.keep is over' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('2s');
 	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 20)"),
-		"$token|t", 'used');
+		"$token|t", 'the kept lock is taken again');
 	assert_no_nodes($zk, lock_path($name), 'it goes, with its backend idle');
-	assert_states($keeper, '', 'which this knows');
+	assert_states($keeper, '', 'the backend lists no lock');
 	assert_anew($keeper, $name, $token, 'the next time it is another');
 };
 
-subtest 'what ends it' => sub {
+subtest 'a kept lock ends with changes of role, application and settings' => sub {
 	my %end = (
 		'DISCARD ALL' => 'DISCARD ALL',
 		zk_unlock_all => 'SELECT zk_unlock_all()',
@@ -256,7 +257,7 @@ subtest 'what ends it' => sub {
 	assert_anew($keeper, $other, $token, 'the next session takes it anew');
 };
 
-subtest 'it counts against max_locks, and goes first' => sub {
+subtest 'kept locks count against zklock.max_locks and are given up first' => sub {
 	my $keeper = keeper('10min');
 	my @names = map { new_name() } 1 .. 4;
 	$keeper->query_safe('SET zklock.max_locks = 3');
@@ -277,7 +278,7 @@ subtest 'it counts against max_locks, and goes first' => sub {
 	poll_until { grep({ queue_nodes($zk, lock_path("many$_")) } 1 .. 150) == 64 } 'all others have gone', 20;
 };
 
-subtest 'nobody is disturbed for it' => sub {
+subtest 'the loss of a kept lock disturbs no transaction' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	$node{berlin}->safe_psql('postgres', 'CREATE TABLE t (n int)');
 	my $offset = -s $node{berlin}->logfile;
@@ -292,14 +293,14 @@ subtest 'nobody is disturbed for it' => sub {
 	assert_anew($keeper, $name, $token, 'taken anew');
 };
 
-subtest 'one that was evicted' => sub {
+subtest 'an evicted lock is not kept any more' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
 	poll_until { states($keeper) eq '' } 'is not kept', 20;
 	assert_anew($keeper, $name, $token, 'and is taken anew');
 };
 
-subtest 'an old proof' => sub {
+subtest 'a kept lock with an old proof is taken anew' => sub {
 	my $keeper = background($node{berlin}, first => "SET zklock.session_timeout = '4s'; SET zklock.keep = '10min'");
 	my $name = new_name();
 	my $token = keep_one($keeper, $name);
@@ -325,7 +326,7 @@ subtest 'an old proof' => sub {
 	cmp_ok($keeper->wait_result, '>', $token, 'a node that has gone is not taken back');
 };
 
-subtest 'others see its node, as that of a holder' => sub {
+subtest 'zk_lock_queue() shows a kept lock as held' => sub {
 	my $rival = rival();
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	is(queue_state($rival, $name), 'held', 'kept');
@@ -339,7 +340,7 @@ subtest 'others see its node, as that of a holder' => sub {
 };
 
 # Taken back at once, in one transaction with the change, and after it.
-subtest 'not by another user' => sub {
+subtest 'a kept lock is not taken back by another application or user' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	my $row = "FROM zk_lock_queue('$name') WHERE state = 'held'";
 	isnt($keeper->query_safe("BEGIN; SET LOCAL application_name = 'bob'; SELECT zk_lock('$name')"),
@@ -349,7 +350,7 @@ subtest 'not by another user' => sub {
 	assert_no_nodes($zk, lock_path($name), 'its release, under the former name');
 };
 
-subtest 'under another zklock.keep' => sub {
+subtest 'a lock is kept for the time of zklock.keep at its grant' => sub {
 	my ($keeper, $name) = keeper_of_one('10min');
 	$keeper->query_safe("SET zklock.keep = '2s'");
 	assert_states($keeper, '', 'what was kept goes');
@@ -363,7 +364,7 @@ subtest 'under another zklock.keep' => sub {
 	assert_no_nodes($zk, lock_path($name), 'and ends');
 };
 
-subtest 'not where others take it in between' => sub {
+subtest 'a lock that two sessions take in turn is not kept' => sub {
 	my $keeper = keeper('10min');
 	my $rival = background($node{paris}, 'zklock.keep' => '10min');
 	my $name = new_name();
@@ -378,7 +379,7 @@ subtest 'not where others take it in between' => sub {
 	} 'and later it is again', 20;
 };
 
-subtest 'fenced' => sub {
+subtest 'a lock whose token was told is not kept' => sub {
 	my $keeper = keeper('10min');
 	my $writer = background($node{berlin});
 	my %by = (

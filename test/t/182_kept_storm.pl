@@ -1,13 +1,11 @@
 
-# Kept locks in a storm: sessions of two clusters take a few locks again and again, keep
-# them for next to no time or for long, and add to counters in a third place that nobody
-# guards; meanwhile their programs and backends are stopped for a moment, and
-# connections reset. No update is lost, and in the end nothing is left.
+# Kept locks do not lose an update under load: sessions of two clusters take a few locks again
+# and again, keep them for short and long times, and add to counters in a third database that
+# nothing else guards; meanwhile processes are stopped for a moment and connections reset. With
+# the mutants test/torture/mutants/keep-*.patch this test fails.
 #
-# Its power: with test/torture/mutants/keep-*.patch it fails.
-#
-# STORM_SECONDS: how long that goes on at least, until each cluster has taken back and given
-# up enough; on a busy machine that is longer.
+# STORM_SECONDS: how long that goes on at least, until each cluster has taken back and given up
+# enough; on a busy machine that is longer.
 
 use Proxy;
 use ZkLockTest;

@@ -1,6 +1,7 @@
 
-# Kept locks at the edges: cancels, requests to release, too many of them, strangers
-# with the mark of a keeper. Each was found by somebody who tried to break it.
+# Kept locks (zklock.keep) stay correct in rare situations: cancellations, requests to release,
+# more locks than can be kept, and nodes that other clients have marked as kept. Each of these
+# once went wrong. Tested with real servers, a proxy, and forged nodes.
 
 use Proxy;
 use ZkLockTest;
@@ -30,7 +31,7 @@ sub forge ($name, %option)
 	return $stranger->contend(lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-', 'x', %option);
 }
 
-subtest 'a cancel as the lock is taken back' => sub {
+subtest 'a cancellation while a kept lock is taken back leaves nothing behind' => sub {
 	# With the snapshot fixed each grant warns, and a warning looks for cancels.
 	foreach my $round (1 .. 3)
 	{
@@ -48,7 +49,7 @@ subtest 'a cancel as the lock is taken back' => sub {
 };
 
 # Once there is one its program reads who has come.
-subtest 'locks below a kept one' => sub {
+subtest 'locks below a kept one do not end it' => sub {
 	$rival->query_safe("SELECT zk_lock('above/0')");
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
@@ -63,7 +64,7 @@ subtest 'locks below a kept one' => sub {
 };
 
 # Nobody would tell its program who has come.
-subtest 'a queue that may not be read' => sub {
+subtest 'a lock whose queue cannot be read is not kept' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $keeper = keeper('zklock.servers' => $proxy->address);
 	$rival->query_safe("SELECT zk_lock('unread'), zk_unlock('unread')");
@@ -75,7 +76,7 @@ subtest 'a queue that may not be read' => sub {
 	assert_becomes { $keeper->query_safe('SELECT count(*) FROM zk_session_locks') } 0, 'keeps nothing';
 };
 
-subtest 'requests to release' => sub {
+subtest 'a lock that was to be released is not kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('asked')");
 	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'not yet');
@@ -99,7 +100,7 @@ subtest 'requests to release' => sub {
 };
 
 # Whoever said that he let go may have lied: what rests on that alone ends with its release.
-subtest 'a lock that was granted on a word' => sub {
+subtest "a lock granted on another session's word is not kept" => sub {
 	my @sessions = ($rival, background($node{paris}), keeper());
 	start_in_queue($sessions[$_], "SELECT zk_lock('word')", $zk, lock_path('word'), $_ + 1) foreach 0 .. 2;
 	foreach (0, 1)
@@ -115,7 +116,7 @@ subtest 'a lock that was granted on a word' => sub {
 	assert_states($sessions[2], 'word kept', 'and the next one is');
 };
 
-subtest 'more locks than can be kept' => sub {
+subtest 'locks beyond the number that can be kept are released' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 70) i");
 	my $begun = time;
@@ -127,7 +128,7 @@ subtest 'more locks than can be kept' => sub {
 	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_session_locks"), '64kept', '64 are kept');
 };
 
-subtest 'a lease' => sub {
+subtest 'a lease is granted while the lock is only kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('leased')");
 	is($rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')"), '', 'nobody gets one while the lock is held');
@@ -135,7 +136,7 @@ subtest 'a lease' => sub {
 	assert_soon { $rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')") ne '' } 'but while it is merely kept';
 };
 
-subtest 'a set, and a lock that is held' => sub {
+subtest 'a set of locks is not kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('set/d')");
 	my $names = join ',', map { "'set/$_'" } 'a' .. 'd';
@@ -151,7 +152,7 @@ subtest 'a set, and a lock that is held' => sub {
 	assert_states($keeper, '', 'and not kept');
 };
 
-subtest 'strangers with the mark' => sub {
+subtest 'nodes that strangers have marked as kept do not hold up a try' => sub {
 	my $node = forge('hidden', acl => [ [ 31, 'digest', 'a:b' ] ]);
 	is($rival->query("SELECT zk_try_lock('hidden')"), 'f', 'one that cannot be read is busy');
 
@@ -185,7 +186,7 @@ subtest 'strangers with the mark' => sub {
 };
 
 my @soon = (deadlock_timeout => '200ms');
-subtest 'one that has no answer is not in a deadlock' => sub {
+subtest 'a deadlock over a session that keeps locks is found' => sub {
 	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));
 	$keeper->query_safe("SELECT zk_lock('x')");
 	$other->query_safe("SELECT zk_lock('y')");
@@ -202,7 +203,7 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 };
 
 # It waits for who waits for it, but would have given the lock up, were it not stopped.
-subtest 'one that merely keeps a lock is not in a deadlock' => sub {
+subtest 'a session that only keeps a lock is not part of a deadlock' => sub {
 	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));
 	$keeper->query_safe("SELECT zk_lock('held'), zk_lock('x'), zk_unlock('x')");
 	assert_states($keeper, 'held held, x kept', 'kept');

@@ -1,7 +1,8 @@
 
-# Deadlocks: over clusters, over several sessions, over semaphores, and through
-# PostgreSQL's own locks. One of those who wait for each other gives way, with
-# 40P01 and the whole cycle; the others go on; and who only waits is left alone.
+# Deadlocks over ZooKeeper locks are found: over several clusters and sessions, over semaphores,
+# and through PostgreSQL's own locks. One session fails with 40P01 and the whole cycle, the
+# others go on, and a session that only waits is never told of a deadlock. Tested with real
+# servers in two clusters, and with clients that write false waits into ZooKeeper.
 
 use Proxy;
 use ZkLockTest;
@@ -109,7 +110,7 @@ sub stand_and_say ($stranger, $lock)
 	return make_fact($stranger, $stranger->contend(lock_path("$lock/x-lock-")));
 }
 
-subtest 'two sessions of two clusters' => sub {
+subtest 'a deadlock of two sessions in two clusters is found, reported and counted' => sub {
 	my $one = patient('berlin', holds => 'a');
 	my $other = background($node{paris}, first => "BEGIN; SELECT zk_xact_lock('b')");
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
@@ -131,7 +132,7 @@ HINT:  See server log for query details\./, 'the cycle is told');
 };
 
 # What it says of PostgreSQL's locks is old: it is stopped, and cannot take that back.
-subtest 'a wait in PostgreSQL that is over' => sub {
+subtest 'a wait in PostgreSQL that is over is not taken for part of a deadlock' => sub {
 	# For longer than it is stopped, however busy the machine is.
 	my $teller = background($node{berlin}, 'zklock.session_timeout' => '40s', holds => 'old/a',
 		first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 9');
@@ -153,7 +154,7 @@ subtest 'a wait in PostgreSQL that is over' => sub {
 
 foreach my $length (3, 10)
 {
-	subtest "a ring of $length" => sub {
+	subtest "a deadlock of $length sessions is found, and all are named" => sub {
 		my @ring = ((map { patient($_ % 2 ? 'berlin' : 'paris') } 2 .. $length), session('paris'));
 		foreach my $i (0 .. $#ring)
 		{
@@ -167,7 +168,7 @@ foreach my $length (3, 10)
 		wait_until_said($length - 1);
 		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the one that looks gives way');
 		assert_length($ring[-1], $length, 'all are named');
-		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'nobody else does');
+		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'no other session gives way');
 		$ring[-1]->query_safe('SELECT zk_unlock_all()');
 		foreach my $i (reverse 0 .. $#ring - 1)
 		{
@@ -179,7 +180,7 @@ foreach my $length (3, 10)
 }
 
 # How long the cycle is must not count, nor how many reads that takes.
-subtest 'the ensemble is far away' => sub {
+subtest 'a deadlock of eight sessions is found in a few round trips' => sub {
 	my $far = 0.15;    # each way, seconds
 	my $proxy = Proxy->new($zk->connect_string, delay => $far);
 	my @ring = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }, 'zklock.servers' => $proxy->address,
@@ -190,15 +191,15 @@ subtest 'the ensemble is far away' => sub {
 	  foreach 0 .. $#ring - 1;
 	wait_until_said($#ring);
 	my $begun = time;
-	assert_query($ring[-1], "SELECT zk_lock('far/0')", '40P01', 'it is found');
+	assert_query($ring[-1], "SELECT zk_lock('far/0')", '40P01', 'the deadlock is found');
 	my $trips = (time - $begun - 0.3) / 2 / $far;
-	assert_length($ring[-1], scalar @ring, 'all of it');
+	assert_length($ring[-1], scalar @ring, 'all sessions are named');
 	note("after $trips round trips");
 	cmp_ok($trips, '<', 40, 'after a few round trips, not after three for each of the ring, twice');
 	assert_nothing_said(reverse @ring);
 };
 
-subtest 'a semaphore' => sub {
+subtest 'a deadlock over a semaphore needs all its holders' => sub {
 	my ($first, $second, $waiter) = (patient('berlin'), session('paris'), patient('berlin'));
 	$_->query_safe("SELECT zk_lock('permit', permits => 2)") foreach $first, $second;
 	$waiter->query_safe("SELECT zk_lock('c'), zk_lock('d')");
@@ -206,7 +207,7 @@ subtest 'a semaphore' => sub {
 	wait_behind($first, "SELECT zk_lock('c')", 'c', 2);
 	wait_until_said(2);
 	ok(!$first->is_done && !$waiter->is_done, 'a permit may still be let go of');
-	assert_query($second, "SELECT zk_lock('d')", '40P01', 'now none can be');
+	assert_query($second, "SELECT zk_lock('d')", '40P01', 'no permit can be released any more');
 	assert_length($second, 2, 'the shortest cycle is told');
 	$second->query_safe('SELECT zk_unlock_all()');
 	assert_ends($waiter, '00000', 'the permit is enough for the waiter');
@@ -216,7 +217,7 @@ subtest 'a semaphore' => sub {
 };
 
 # All that are asked about wait for it, but of so many holders not all are.
-subtest 'a semaphore of many' => sub {
+subtest 'a semaphore of which one holder does not wait is in no deadlock' => sub {
 	my $waiter = background($node{berlin}, 'zklock.session_timeout' => '4s', holds => 'c');
 	my ($stranger, $free) = map { $zk->client } 1 .. 2;
 	$free->create_path(lock_path('many'));
@@ -232,7 +233,7 @@ subtest 'a semaphore of many' => sub {
 	assert_nothing_said($waiter);
 };
 
-subtest 'a row first, then the lock' => sub {
+subtest 'a session that holds a row and waits for a ZooKeeper lock gives way' => sub {
 	my ($lock, $row) = lock_and_row();
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	wait_for_lock($node{berlin}, $lock->pid);
@@ -244,7 +245,7 @@ P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are t
 };
 
 # Nobody tells the waiter when the row's waiter comes.
-subtest 'the lock first, then a row' => sub {
+subtest 'a deadlock is found when the wait for a row comes last' => sub {
 	my ($lock, $row) = lock_and_row();
 	wait_behind($row, "SELECT zk_xact_lock('e')", 'e', 2);
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
@@ -285,7 +286,7 @@ sub assert_all_go_on ($abroad, $row, @others)
 	return assert_nothing_said($row, @others, $abroad);
 }
 
-subtest 'over a row, a stranger in between, and another cluster' => sub {
+subtest 'a deadlock over rows, two sessions of one cluster and another cluster is found' => sub {
 	my $between = session('berlin');
 	my ($row, $lock, $abroad) = wait_over_row($between);
 	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'the one that looks gives way');
@@ -294,7 +295,7 @@ subtest 'over a row, a stranger in between, and another cluster' => sub {
 };
 
 # The leader itself waits for its workers, which is no wait for a lock.
-subtest 'a parallel worker waits for a table' => sub {
+subtest 'a deadlock over a lock that a parallel worker waits for is found' => sub {
 	$node{berlin}->safe_psql('postgres', q{
 		CREATE TABLE few (i int);
 		CREATE TABLE many AS SELECT generate_series(1, 10000) i;
@@ -309,13 +310,13 @@ subtest 'a parallel worker waits for a table' => sub {
 	$query->start_query('SELECT sum(look(i)) FROM many');
 	$node{berlin}->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") or die 'no worker waits';
-	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'it is found');
-	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/, 'and said what for');
+	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'the deadlock is found');
+	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/, 'the error names the table lock');
 	assert_goes_on($query, $table);
 };
 
 # Who waits for a snapshot waits for no lock.
-subtest 'a transaction that is deferrable' => sub {
+subtest 'a deadlock over a deferrable transaction that waits for a snapshot is found' => sub {
 	my ($writer, $reader, $abroad) = (session('berlin'), session('berlin'), patient('paris'));
 	# Who is given way to by that one may not wait for long.
 	my $wait_for_snapshot = sub ($loser = undef) {
@@ -343,7 +344,7 @@ subtest 'a transaction that is deferrable' => sub {
 	assert_query($writer, "SELECT zk_xact_lock('safe')", '40P01', 'who waits for ZooKeeper gives way');
 	my ($p, $q) = (who('berlin', $writer), who('berlin', $reader));
 	like($writer->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "safe"; blocked by p$q\.
-P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
+P$q waits for a safe snapshot; blocked by p$p\./, 'the error names the safe snapshot');
 	$end->();
 
 	# the other way round, and over another cluster
@@ -353,13 +354,13 @@ P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
 	wait_until_said(1);
 	wait_behind($writer, "SELECT zk_xact_lock('abroad')", 'abroad', 2);
 	$wait_for_snapshot->($writer);
-	assert_ends($writer, '40P01', 'also if it came first');
+	assert_ends($writer, '40P01', 'the session that waits for ZooKeeper gives way also if it came first');
 	$end->();
 	$abroad->wait_result;
 	assert_nothing_said($writer, $reader, $abroad);
 };
 
-subtest 'whose deadlock_timeout is over first gives way' => sub {
+subtest 'the session whose deadlock_timeout is over first gives way' => sub {
 	my ($patient, $hasty) = half_a_deadlock(deadlock_timeout => '60s');
 	wait_until_said(1);
 	$hasty->query_safe("SET deadlock_timeout = '100ms'");
@@ -369,7 +370,7 @@ subtest 'whose deadlock_timeout is over first gives way' => sub {
 };
 
 # It is there, and who said it does not know: it is taken back after the reconnect, and said anew.
-subtest 'the reply to what was said is lost' => sub {
+subtest 'a deadlock is found when the reply to the published wait is lost' => sub {
 	plan skip_all => 'a proxy does not know what is encrypted' if $ENV{ZKLOCK_TEST_TLS};
 	my $proxy = Proxy->new($zk->connect_string);
 	my $one = background($node{berlin}, 'zklock.servers' => $proxy->address, holds => 'a');
@@ -388,12 +389,12 @@ subtest 'the reply to what was said is lost' => sub {
 	assert_one_gives_way($one, $other, 'one of them gives way');
 };
 
-subtest 'who holds nothing says nothing' => sub {
+subtest 'a session that holds no lock publishes no wait' => sub {
 	my ($holder, @waiters) = (background($node{berlin}, holds => 'h'), map { session('paris') } 1 .. 3);
 	$_->start_query("SELECT zk_lock('h')") foreach @waiters;
 	wait_for_queue($zk, lock_path('h'), 4);
 	sleep 1;    # three times what they wait for until they would
-	is(said(), 0, 'nothing is said');
+	is(said(), 0, 'no wait is published');
 	$holder->quit;
 	foreach (1 .. 3)
 	{
@@ -405,7 +406,7 @@ subtest 'who holds nothing says nothing' => sub {
 };
 
 # Facts are anybody's to delete who may write there. Who waits long looks after his.
-subtest 'what was said is deleted by a stranger' => sub {
+subtest 'a published wait that a stranger deletes is published again' => sub {
 	my ($one, $other) = half_a_deadlock('zklock.session_timeout' => '3s');
 	wait_until_said(1);
 	my $stranger = $zk->client;
@@ -435,7 +436,7 @@ sub session_id ($session)
 }
 
 # That a session waits only that session says. Its fact counts if it is its own.
-subtest 'what one says of others does not count' => sub {
+subtest 'a wait that one client publishes for another session is not believed' => sub {
 	my ($one, $holder) = holders();
 	my ($waiter, $stranger) = (session('paris'), $zk->client);
 	wait_behind($waiter, "SELECT zk_lock('a')", 'a', 2);
@@ -446,7 +447,7 @@ subtest 'what one says of others does not count' => sub {
 	assert_not_believed($stranger, $one, $holder, $waiter);
 };
 
-subtest 'nor what one says of two that wait in PostgreSQL' => sub {
+subtest 'a wait in PostgreSQL that a stranger publishes is not believed' => sub {
 	my ($one, $holder) = holders();
 	my ($waiter, $stranger) = (background($node{paris}, holds => 'c'), $zk->client);
 	my @ids = map { session_id($_) } $holder, $waiter;
@@ -454,7 +455,7 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 	wait_until_said(1);
 	$stranger->create_path(lock_path('.waits/pg'));
 	my $lie = $stranger->create(lock_path(".waits/pg/$ids[0]-$ids[1]"), 'nothing', ephemeral => 1);
-	is(ask($node{berlin}, 'SELECT count(*) FROM zk_waits() WHERE name IS NULL'), 0, 'nor is it shown');
+	is(ask($node{berlin}, 'SELECT count(*) FROM zk_waits() WHERE name IS NULL'), 0, 'zk_waits() does not show it');
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(3);
 	my $since = time;
@@ -463,7 +464,7 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 };
 
 # Its word is older than its lock.
-subtest 'one that says it waits, and holds the lock' => sub {
+subtest 'a client that publishes a wait for a lock it holds is in no deadlock' => sub {
 	my ($one, $stranger) = (session('berlin'), $zk->client);
 	$one->query_safe("SELECT zk_lock_shared('a')");
 	my $reader = '_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__';
@@ -481,15 +482,15 @@ subtest 'one that says it waits, and holds the lock' => sub {
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 4);
 	wait_until_said(4);
 	sleep 1;    # it searches at once
-	ok(!$one->is_done, 'is not in a cycle');
+	ok(!$one->is_done, 'no deadlock is found');
 	$_->close foreach $stranger, @odd;
-	assert_ends($one, '00000', 'and lets go of it');
+	assert_ends($one, '00000', 'the waiter is granted the lock');
 	$one->quit;
 	assert_nothing_said();
 };
 
 # Names that read alike, but are not what zklock writes. Each would be one more wait of the same two.
-subtest 'a thousand that look like a fact' => sub {
+subtest 'a thousand znodes that look like published waits do not hide a deadlock' => sub {
 	my ($row, $lock, $abroad) = wait_over_row();
 	my $stranger = $zk->client;
 	my ($fact) = grep { m{/pg/} } map { $_->[0] } $zk->ephemerals(lock_path('.waits/'));
@@ -501,7 +502,7 @@ subtest 'a thousand that look like a fact' => sub {
 
 # A client that waits likewise and says so, but does not search, is one of a cycle. Who
 # has looked before it is complete looks again after a session timeout.
-subtest 'one of a cycle does not search' => sub {
+subtest 'a deadlock with a client that does not search is found' => sub {
 	foreach my $is_newest (0, 1)
 	{
 		my $lock = $is_newest ? 'newest' : 'older';
@@ -527,7 +528,7 @@ subtest 'one of a cycle does not search' => sub {
 };
 
 # The wait is the same as ever, but for a line in the log.
-subtest 'nobody may say anything' => sub {
+subtest 'a lock is granted where no session may publish waits' => sub {
 	$zk->client->set_acl(lock_path('.waits'), [ [ 1, 'world', 'anyone' ] ]);
 	my ($one, $other) = half_a_deadlock();
 	poll_until { $node{berlin}->log_contains('deadlocks over ZooKeeper locks go unseen by process ' . $one->pid) }

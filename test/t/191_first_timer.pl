@@ -1,7 +1,7 @@
 
-# Deadlocks are found by the first who looks: whose deadlock_timeout is over. It does not matter
-# how long the others would leave a wait alone, who closes the cycle, and in which
-# clusters; and one of the cycle gives way, not two.
+# A deadlock is found by the first session whose deadlock_timeout is over, whatever the timeouts
+# of the others, whichever session closes the cycle, in one cluster or two; and one session gives
+# way, not two. Tested with rings of two and three sessions on real servers.
 
 use ZkLockTest;
 
@@ -83,7 +83,7 @@ sub rings ($title)
 	return %rings;
 }
 
-subtest 'one comes after the other' => sub {
+subtest 'a deadlock that is closed step by step costs one session' => sub {
 	my %rings = rings('in turn');
 	foreach my $i (0 .. 2)
 	{
@@ -102,14 +102,14 @@ subtest 'one comes after the other' => sub {
 	assert_one_gives_way(%rings);
 };
 
-subtest 'all come at once' => sub {
+subtest 'a deadlock of sessions that begin to wait at once costs one session' => sub {
 	my %rings = rings('at once');
 	foreach my $ring (values %rings) { start_wait($ring, $_) foreach 0 .. $#{ $ring->{sessions} }; }
 	assert_one_gives_way(%rings);
 };
 
 # All look at the same time, and find the same cycle.
-subtest 'all look at once' => sub {
+subtest 'a deadlock that all sessions find at once costs one session' => sub {
 	my %rings = map { ("ring $_" => ring("same$_", 1, ('300ms') x (2 + $_ % 2))) } 1 .. 8;
 	foreach my $ring (values %rings) { start_wait($ring, $_) foreach 0 .. $#{ $ring->{sessions} }; }
 	assert_one_gives_way(%rings);
@@ -117,7 +117,7 @@ subtest 'all look at once' => sub {
 
 # A session that does not wait any more has left its claim on the cycle behind: it is none, or
 # nobody would give way.
-subtest 'a claim that was left behind' => sub {
+subtest 'a claim on a deadlock that was left behind does not hide the deadlock' => sub {
 	my $stranger = $zk->client;
 	my $ring = ring('left', 1, '8s', '8s');
 	foreach my $i (0, 1) { start_wait($ring, $i); wait_until_said($ring, $i); }
@@ -132,7 +132,7 @@ subtest 'a claim that was left behind' => sub {
 };
 
 # Who waits inside PostgreSQL has no timer of zklock's. Who it waits for says so, however long its own is.
-subtest 'over a row' => sub {
+subtest 'a deadlock over a row is found by the session with the short timeout' => sub {
 	my $abroad = background($node{paris}, deadlock_timeout => $short, holds => 'f');
 	my $lock = background($node{berlin}, deadlock_timeout => $long, first => "BEGIN; SELECT zk_xact_lock('g')");
 	my $row = background($node{berlin}, deadlock_timeout => $long, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1');

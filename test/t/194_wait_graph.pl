@@ -1,5 +1,7 @@
 
-# Who waits for whom, over all clusters: as rows, for one process, and as a picture.
+# zk_waits() and zk_wait_graph() show which session waits for which, over all clusters, as rows
+# and as a Mermaid picture; names in it are escaped. Tested with real servers, and with twenty
+# clients that are no sessions of zklock.
 
 use ZkLockTest;
 
@@ -39,18 +41,18 @@ is( $berlin->safe_psql('postgres', q{SELECT format('%s %s %s: %s <- %s %s', clus
 		'  : ShareLock on transaction N <- berlin ' . $row->pid),
 	'everybody who waits, and for whom');
 is($berlin->safe_psql('postgres', 'SELECT blocked_by_cluster, blocked_by_pid' . waits_of($row)),
-	'paris|' . $abroad->pid, 'whom one waits for');
+	'paris|' . $abroad->pid, 'the session that blocks one process');
 like($berlin->safe_psql('postgres', 'SELECT waits_for, blocked_by_pid' . waits_of($stuck)),
-	qr/^ShareLock on transaction \d+\|${\ $row->pid}$/, 'also in PostgreSQL');
+	qr/^ShareLock on transaction \d+\|${\ $row->pid}$/, 'the session that blocks a process by a lock of PostgreSQL');
 is($berlin->safe_psql('postgres', 'SELECT count(*)' . waits_of($holder)),
-	0, 'nobody');
+	0, 'no session blocks the holder');
 my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($mermaid, qr/^flowchart LR\n(?:\ts0x\w+\["[^"]*"\]\n){4}(?:\ts0x\w+ (?:-->|-\.->)\|"[^"]*"\| s0x\w+\n){3}$/,
-	'Mermaid');
+	'zk_wait_graph() returns a Mermaid flowchart');
 like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'names are escaped');
 is($berlin->safe_psql('postgres', q{SELECT _zk_mermaid('a"#<>&`*\b')}),
-	'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'whatever they have');
-like($mermaid, qr/ -\.->\|"ShareLock on transaction \d+"\| s0x/, 'with waits in PostgreSQL');
+	'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'all special characters are escaped');
+like($mermaid, qr/ -\.->\|"ShareLock on transaction \d+"\| s0x/, 'waits in PostgreSQL have an arrow of their own');
 
 # A hold, which is no session's, and twenty clients behind it that say nothing of themselves.
 $berlin->safe_psql('postgres', "SELECT zk_hold('crowd', 'why not'), zk_hold('crowd/b', 'too')");
@@ -62,10 +64,10 @@ foreach my $i (0 .. $#crowd)
 		ephemeral => 1, sequential => 1) foreach 0, 1;
 }
 my $crowded = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
-like($crowded, qr/"session 0x[0-9a-f]+<br>curator".*\|"crowd"\|.*\|"crowd\/b"\|/s, 'strangers, by their style');
-is(scalar(() = $crowded =~ /^\ts[0-9a-f]{32}\["process \d+<br>berlin/mg), 2, 'each hold');
+like($crowded, qr/"session 0x[0-9a-f]+<br>curator".*\|"crowd"\|.*\|"crowd\/b"\|/s, 'other clients are shown by their style');
+is(scalar(() = $crowded =~ /^\ts[0-9a-f]{32}\["process \d+<br>berlin/mg), 2, 'each hold is shown');
 is($berlin->safe_psql('postgres', "SELECT count(*), count(DISTINCT session_id), count(blocked_by_session_id)
-	FROM zk_waits() WHERE name LIKE 'crowd%'"), '40|20|0', 'a crowd');
+	FROM zk_waits() WHERE name LIKE 'crowd%'"), '40|20|0', 'zk_waits() has a row for each client and lock');
 $_->close foreach @crowd;
 
 # A process of another cluster is known by what its queue node says.

@@ -1,7 +1,8 @@
 
-# The product, not only its factors: node style x mode and permits x scope x keep x
-# timeout x what the caller meets. Each cell is a lock of its own and one assertion;
-# promise() is the table of what must come out. It knows the documents, not the code.
+# Each combination of node style, mode and permits, scope, zklock.keep, timeout and situation has
+# the promised outcome: result, queue, and what is left. Each is a lock of its own and one
+# assertion; promise() is the table of what must come out, made from the documents and not from
+# the code. Real servers, two clusters, and drivers of other clients as holders.
 
 use Peer;
 use ZkLockTest;
@@ -422,7 +423,7 @@ sub call_and_look ($release, @batch)
 # All cells of a situation that one of these makes, and the other one ends.
 sub play ($situation, $begin = undef, $end = undef)
 {
-	subtest $situation => sub {
+	subtest "calls for a lock, situation: $situation" => sub {
 		foreach my $batch (batches($situation))
 		{
 			$begin->(@$batch) if $begin;
@@ -481,7 +482,7 @@ sub let_in_turn ($cell)
 	return;
 }
 
-subtest 'waited for' => sub {
+subtest 'calls for a lock, situation: waited for' => sub {
 	foreach my $cell (map { @$_ } batches('waited for'))
 	{
 		let_in_turn($cell);
@@ -496,7 +497,7 @@ SKIP: {
 	foreach my $client (sort keys %foreign)
 	{
 		my $peer = $driver{ Peer::library($client) };
-		subtest $client => sub {
+		subtest "calls for a lock that is held by $client" => sub {
 			foreach my $cell (map { @$_ } batches($client, scopes => ['session']))
 			{
 				$peer->choose(lock_path($cell->{name}), $client);
@@ -563,7 +564,7 @@ sub lock_each_other (@batch)
 	return;
 }
 
-subtest 'deadlocked' => sub {
+subtest 'calls for a lock, situation: deadlocked' => sub {
 	foreach my $batch (batches('deadlocked'))
 	{
 		lock_each_other(@$batch);
@@ -654,7 +655,7 @@ sub lose_in_line ($blow, $cell)
 
 foreach my $situation (sort keys %blow)
 {
-	subtest $situation => sub {
+	subtest "calls for a lock, situation: $situation" => sub {
 		foreach my $cell (map { @$_ } batches($situation))
 		{
 			lose($blow{$situation}, $cell);
@@ -662,7 +663,7 @@ foreach my $situation (sort keys %blow)
 		}
 	};
 
-	subtest "$situation in line" => sub {
+	subtest "calls for a lock, situation: $situation in line" => sub {
 		foreach my $cell (map { @$_ } batches("$situation in line", timeouts => [ @timeouts[ 1, 2 ] ]))
 		{
 			lose_in_line($blow{$situation}, $cell);

@@ -1,8 +1,7 @@
 
-# ZooKeeper ends a session that is silent for its timeout. A backend that works,
-# sleeps, waits for PostgreSQL or does nothing at all for longer than that must
-# keep its session and its lock all the same. The statements here run for twice
-# the timeout because that is the case to be tested.
+# A backend that works, sleeps, waits for PostgreSQL, or is idle for longer than the session
+# timeout keeps its ZooKeeper session and its locks. The statements here run for twice the
+# session timeout, against a real server.
 
 use ZkLockTest;
 
@@ -54,7 +53,7 @@ my $tries = 'SELECT ' . join ', ', map { "zk_try_lock('$_')" } sort keys %worklo
 my $in_vain = join '|', ('f') x keys %workload;
 is($rival->query_safe($tries), $in_vain, 'nobody else gets the locks at the beginning');
 $session{sleep}->wait_result;
-is($rival->query_safe($tries), $in_vain, 'nor after twice the session timeout');
+is($rival->query_safe($tries), $in_vain, 'nobody else gets the locks after twice the session timeout');
 $blocker->query_safe('COMMIT');
 
 foreach my $name (sort keys %workload)

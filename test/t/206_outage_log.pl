@@ -1,6 +1,7 @@
 
-# What the server's log tells of an outage: a line of each backend that holds or waits
-# for locks, and nothing of others.
+# The server's log has one line of each backend that holds or waits for locks when its connection
+# to ZooKeeper breaks, comes back, or the session is lost, and no line of other backends. Tested
+# with a proxy that goes away.
 
 use Proxy;
 use ZkLockTest;
@@ -42,43 +43,43 @@ my $monitor = background($node);
 poll_until { $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = 'outage'") == 4 }
 'four to wait', 60;
 
-subtest 'an outage' => sub {
+subtest 'each backend with locks logs that its connection broke' => sub {
 	is(scalar lines('.*'), 0, 'nothing to be told yet');
 	$proxy->go_away;
 	wait_for_lines('lost its connection', 4);
 	my @lines = lines('lost its connection');
-	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\.$/, 'what');
+	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\.$/, 'the line names the server and what becomes of the locks');
 	wait_for_lines('lost its connection', 5, $holder, $idle);
 	is(scalar lines('.*'), 5, 'the holder says it at its next statement; who has no lock is silent');
 };
 
-subtest 'its end' => sub {
+subtest 'each backend with locks logs that it is connected again' => sub {
 	$proxy->heal;
 	wait_for_lines('is connected again', 5, $holder, $idle);
 	my @lines = lines('is connected again');
-	like($lines[0], qr/again, to server "\Q$address\E"\n.*DETAIL:  It had no connection since 2/, 'since when');
+	like($lines[0], qr/again, to server "\Q$address\E"\n.*DETAIL:  It had no connection since 2/, 'the line says since when there was no connection');
 	is(scalar lines('is lost'), 0, 'nothing is lost');
 };
 
-subtest 'a loss' => sub {
+subtest 'each backend with locks logs that its session is lost, and why' => sub {
 	my $other = background($node, 'zklock.servers' => $zk->connect_string, holds => 'other');
 	kill 'KILL', session_programs($other->pid);
 	wait_for_lines('is lost', 1, $other);
-	unlike((lines('is lost'))[0], qr/No contact with ZooKeeper/, 'why');
+	unlike((lines('is lost'))[0], qr/No contact with ZooKeeper/, 'a program that was killed is not reported as an outage');
 
 	$proxy->go_away;
 	# The loss may cancel the statement that looks for it.
 	wait_for_lines('is lost', 6, $holder);
 	like((lines('is lost'))[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\. Server "127\.0\.0\.1:\d+" .*\.$/,
-		'why');
+		'the line says why the session is lost');
 	$proxy->heal;
 	$holder->query('SELECT zk_unlock_all()');
 	$_->wait_result foreach @waiters;
-	is(scalar lines('is lost'), 6, 'and nothing more');
+	is(scalar lines('is lost'), 6, 'no backend logs another loss');
 };
 $_->quit foreach $holder, $idle, $monitor, @waiters;
 
-subtest 'not to the client' => sub {
+subtest 'lines about the connection go to the log and not to the client' => sub {
 	# A client that does not read must not hold up who lets go of locks.
 	my $session = background($node);
 	my $told = '';

@@ -1,6 +1,6 @@
 
-# What a session's program has to tell reaches the server's log, if the session was opened
-# with log_min_messages at debug1: each state of the session, and why.
+# With log_min_messages = debug1, each state of a session in its zklock-session program is a line
+# of the server's log, with the reason. Tested with a proxy in front of a real server.
 
 use Proxy;
 use ZkLockTest;
@@ -29,7 +29,7 @@ sub wait_for_line ($session, $pattern, $what)
 
 my $session = background($node);
 
-subtest 'from its beginning to its end' => sub {
+subtest "the program's lines tell each state of a session and why it changed" => sub {
 	$session->query_safe("SET log_min_messages = debug1");
 	$session->query_safe("SELECT zk_lock('told')");
 	wait_for_line($session, qr/^connects to \Q$address\E$/, 'to whom it connects');
@@ -45,12 +45,12 @@ subtest 'from its beginning to its end' => sub {
 	$session->query('SELECT zk_unlock_all()');
 };
 
-subtest 'not without being asked' => sub {
+subtest "the program's lines are not logged without debug1" => sub {
 	my $other = background($node);
 	$from = -s $node->logfile;
 	$other->query_safe("SELECT zk_lock('told')");
 	$proxy->reset_connections;
-	assert_soon { $other->query_safe('SELECT 1'); log_text() =~ /is connected again/ } 'it is back', 60;
+	assert_soon { $other->query_safe('SELECT 1'); log_text() =~ /is connected again/ } 'the session is connected again', 60;
 	is(scalar lines(), 0, 'no line of the program');
 	$other->quit;
 };

@@ -1,6 +1,7 @@
 
-# At debug1 the server's log tells each state of a backend's place in the queue of a lock,
-# with the node, the fencing token, and why; and each that is kept, taken back or given up.
+# With log_min_messages = debug1, each state of a backend's place in the queue of a lock is a
+# line of the server's log, with the node, the fencing token and the reason: also a lock that is
+# kept, taken back or given up. Tested with a real server.
 
 use ZkLockTest;
 
@@ -30,50 +31,50 @@ is_deeply([ told('plain', "SELECT zk_lock('plain'), zk_unlock('plain')") ],
 is_deeply([ told('xact', "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('xact'); ROLLBACK TO a; SELECT zk_xact_lock('xact'); COMMIT") ],
 	[ ('none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: rolled back'),
 	  ('none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: ended with its transaction or call') ],
-	'by savepoint and transaction');
+	'a lock ends with its savepoint or transaction');
 
 is_deeply([ told('down', "SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down')",
 			line => qr/^downgrading -> held: it has a shared node$/, asking => "SELECT zk_is_held('down')") ],
 	[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
 	  'held -> downgrading: held in shared mode', 'downgrading -> held: it has a shared node' ],
 	'a downgrade');
-is_deeply([ told('down', "SELECT zk_unlock_shared('down')") ], [ 'held -> none: unlocked' ], 'and its end');
+is_deeply([ told('down', "SELECT zk_unlock_shared('down')") ], [ 'held -> none: unlocked' ], 'a lock held in shared mode is released');
 
 my $other = background($node);
 $other->query_safe("SELECT zk_lock('busy')");
 is_deeply([ told('busy', "SELECT zk_lock('busy', '1ms')") ],
 	[ 'none -> wanted: a contender sets out', 'wanted -> none: 55P03' ], 'a wait that ends in vain');
 
-subtest 'kept' => sub {
+subtest 'the log tells why a lock is kept, taken back or given up' => sub {
 	$session->query_safe("SET zklock.keep = '1h'");
 	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept')") ],
 		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
 		  'held -> kept: nobody waits for its lock' ],
-		'released');
+		'a released lock is kept');
 	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept')") ],
-		[ 'kept -> held: taken back', 'held -> kept: nobody waits for its lock' ], 'taken again');
+		[ 'kept -> held: taken back', 'held -> kept: nobody waits for its lock' ], 'a kept lock is taken back');
 	is_deeply([ told('kept', "SET application_name = 'else'; SELECT 1") ],
 		[ 'kept -> held: taken back',
 		  'held -> none: it was kept for another caller, or for another time' ],
-		'another application');
+		'a kept lock is given up for another application_name');
 	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_fencing_token('kept'), zk_unlock('kept')") ],
 		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
 		  'not kept: the user was told its token', 'held -> none: unlocked' ],
-		'not kept');
+		'a lock whose token was told is not kept');
 	is_deeply([ told('kept', "SELECT zk_lock('kept'), zk_unlock('kept'); SELECT zk_unlock_all()") ],
 		[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
 		  'held -> kept: nobody waits for its lock',
 		  'kept -> held: taken back', 'held -> none: all locks are released' ],
-		'given up');
+		'a kept lock is given up by zk_unlock_all()');
 	$session->query_safe('RESET zklock.keep');
 };
 
-subtest 'lost' => sub {
+subtest 'the log tells why a lock is lost' => sub {
 	my $token = $session->query_safe("SELECT zk_lock('lost')");
 	$other->query_safe("SELECT zk_evict('lost', $token)");
 	like(join("\n", told('lost', 'SELECT 1', line => qr/^held -> lost: /, asking => "SELECT zk_is_held('lost')")),
 		qr/^held -> lost: (?:its node is gone|the quorum has no such node)$/, 'its node was deleted');
-	is_deeply([ told('lost', "SELECT zk_unlock('lost')") ], [ 'lost -> none: unlocked' ], 'and let go of');
+	is_deeply([ told('lost', "SELECT zk_unlock('lost')") ], [ 'lost -> none: unlocked' ], 'a lost lock is released');
 };
 
 $_->quit foreach $session, $other;

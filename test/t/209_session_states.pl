@@ -1,6 +1,7 @@
 
-# What the server's log has of a session, with log_min_messages at debug1: a line for each
-# change of its state, from where the state is changed, with its number here, its id, and why.
+# With log_min_messages = debug1, each change of the state of a ZooKeeper session is a line of
+# the server's log, with the session's number, its id, and the reason; and an idle session that
+# was lost knows it at the next question. Tested with a proxy in front of a real server.
 
 use Proxy;
 use ZkLockTest;
@@ -28,7 +29,7 @@ sub wait_for_line ($session, $pattern, $what)
 my $session = background($node);
 $session->query_safe('SET log_min_messages = debug1');
 
-subtest 'from its beginning to its loss' => sub {
+subtest 'the log tells each state of a session from its opening to its loss' => sub {
 	$session->query_safe("SELECT zk_lock('told')");
 	my @lines = lines(1);
 	is($lines[0], '0x0: none -> opening: asked for, with a session timeout of 30000 ms', 'it is asked for');
@@ -45,7 +46,7 @@ subtest 'from its beginning to its loss' => sub {
 		'it is lost, and why');
 };
 
-subtest 'the next one' => sub {
+subtest 'the log tells the next session of a backend under another number' => sub {
 	$session->query('SELECT zk_unlock_all()');
 	$session->query_safe("SELECT zk_lock('told')");
 	like((lines(1))[-1], qr/: lost -> none: closed$/, 'the first one is closed');
@@ -57,7 +58,7 @@ $session->quit;
 
 # A program that stands still sends no news: the backend finds out by the clock, when it looks.
 # Whatever an idle session is asked first has to look.
-subtest 'the first question after a loss' => sub {
+subtest 'the first question after a loss is answered by a session that knows it' => sub {
 	$node->safe_psql('postgres', 'CREATE TABLE asked (what text)');
 	my @questions = (
 		[ "SELECT zk_fencing_token('first/0') IS NULL", '00000', 't' ],
@@ -80,7 +81,7 @@ subtest 'the first question after a loss' => sub {
 	{
 		my ($sql, $state, $result) = @{ $questions[$i] };
 		is($sessions[$i]->query($sql), $result, $sql);
-		is($sessions[$i]->sqlstate, $state, 'and its SQLSTATE') or diag($sessions[$i]->error);
+		is($sessions[$i]->sqlstate, $state, 'the SQLSTATE of that question') or diag($sessions[$i]->error);
 	}
 	kill KILL => @programs;
 	is(ask($node, 'SELECT count(*) FROM asked'), 0, 'nothing was written');

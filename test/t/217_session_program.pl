@@ -1,6 +1,8 @@
 
-# The session's program: whatever happens to it costs its backend the session and
-# nobody else anything, and whatever happens to the backend leaves nothing behind.
+# Whatever happens to a zklock-session program costs its backend the ZooKeeper session and no
+# other process anything, and whatever happens to the backend leaves no program, znode or
+# descriptor behind. Tested with real servers: programs and backends are killed, stopped, starved
+# and replaced.
 
 use Builds;
 use ZkLockTest;
@@ -50,18 +52,18 @@ sub library_directory
 	return $directory;
 }
 
-subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
+subtest "zklock.so has no thread and does not link ZooKeeper's client" => sub {
 	my $directory = library_directory();
 	my ($linked) = run_command([ 'ldd', "$directory/zklock.so" ]);
 	unlike($linked, qr/zookeeper|pthread/, 'it is linked with neither');
 	my ($symbols) = run_command([ 'nm', '-D', "$directory/zklock.so" ]);
-	unlike($symbols, qr/ U (?:zoo|pthread_)/, 'nor asks for them otherwise');
+	unlike($symbols, qr/ U (?:zoo|pthread_)/, 'it refers to none of their functions');
 	ok(-x "$directory/zklock-session", 'the program is beside it');
 };
 
 foreach my $signal (qw(KILL SEGV ABRT))
 {
-	subtest "SIG$signal" => sub {
+	subtest "a program killed by SIG$signal costs its backend the lock and nothing else" => sub {
 		my $holder = background($node, holds => 'program');
 		my $token = $holder->query_safe("SELECT zk_fencing_token('program')");
 		kill $signal, program_of($holder);
@@ -78,21 +80,21 @@ foreach my $signal (qw(KILL SEGV ABRT))
 	};
 }
 
-subtest 'started by hand' => sub {
+subtest 'a zklock-session that is started by hand says that it is of no use' => sub {
 	PostgreSQL::Test::Utils::command_checks_all(
 		[ library_directory() . '/zklock-session' ], 1, [qr/^$/],
 		[qr/^This program is started by PostgreSQL's extension zklock and is of no use otherwise\.$/],
 		'the program says what it is for');
 };
 
-subtest 'while a statement runs' => sub {
+subtest 'a program killed during a statement cancels the statement if it holds a lock' => sub {
 	my $holder = background($node, holds => 'program');
 	my $start = time;
 	my $program = program_of($holder);
 	$holder->start_query('SELECT pg_sleep(60)');
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
-	assert_ends($holder, '40001', 'it is canceled');
+	assert_ends($holder, '40001', 'the statement is canceled');
 	cmp_ok(time - $start, '<', 30, 'at once');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	assert_free('program', 'the lock is free');
@@ -115,7 +117,7 @@ foreach my $end (
 		sub { kill 'STOP', program_of($_[0]); $_[0]->query_safe('SELECT zk_unlock_all()'); } ])
 {
 	my ($what, $do, $do_before) = @$end;
-	subtest "killed, and then its backend $what" => sub {
+	subtest "a session whose program was killed ends when its backend $what" => sub {
 		my $long = ZooKeeper->new(tick_time => 3000)->start;
 		my @there = ('zklock.servers' => $long->connect_string, 'zklock.session_timeout' => '60s');
 		my ($holder, $next) = (background($node, @there, holds => 'program'), background($other, @there));
@@ -128,7 +130,7 @@ foreach my $end (
 }
 
 # The loss is known although something else is still to be read.
-subtest 'while a statement runs that has left something unread' => sub {
+subtest 'a program killed during a statement is noticed behind an unread reply' => sub {
 	my ($holder, $rival) = (background($node, holds => 'program'), background($other, holds => 'rival'));
 	my $program = program_of($holder);
 	$holder->start_query("SELECT zk_try_lock('rival', '1s'), pg_sleep(60)");
@@ -137,7 +139,7 @@ subtest 'while a statement runs that has left something unread' => sub {
 	assert_ends($holder, '40001', 'the reason for the cancellation is found');
 };
 
-subtest 'while it waits' => sub {
+subtest 'a program killed during a wait makes the waiter queue again' => sub {
 	my $holder = background($other, holds => 'program');
 	my $waiter = background($node, first => "SELECT zk_try_lock('program')");
 	my $program = program_of($waiter);
@@ -156,7 +158,7 @@ subtest 'while it waits' => sub {
 };
 
 # Nothing is held any more when the transaction ends, and the session's nodes are there.
-subtest 'after the last savepoint with a lock' => sub {
+subtest 'a lock released by a savepoint is free though the program was killed' => sub {
 	my $session = background($node, 'zklock.session_timeout' => '60s',
 		first => "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('program')");
 	kill_program($session);
@@ -166,7 +168,7 @@ subtest 'after the last savepoint with a lock' => sub {
 	assert_leave_nothing($zk, $path, $session);
 };
 
-subtest 'at any moment' => sub {
+subtest 'a program killed at thirty random moments fails no call without an error of ours' => sub {
 	# Whoever is hit fails with an error of its own, or does not notice.
 	my $session = background($node);
 	%seen = ();
@@ -185,26 +187,26 @@ subtest 'at any moment' => sub {
 		$seen{ $session->sqlstate }++;
 		$session->query('ROLLBACK; SELECT zk_unlock_all()');
 	}
-	assert_seen('00000|40001|08006|08001|25P02', 'with errors that name it');
-	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'then it works');
+	assert_seen('00000|40001|08006|08001|25P02', 'the only errors of those calls');
+	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'the next call is granted its lock');
 	assert_leave_nothing($zk, $path, $session);
-	assert_no_programs('nor a program', $session);
+	assert_no_programs('no program is left', $session);
 };
 
-subtest 'a program that stands still' => sub {
+subtest 'a program that stands still is replaced after a bounded wait' => sub {
 	my $holder = background($node, @short, holds => 'program');
 	my $program = program_of($holder);
 	kill 'STOP', $program;
 	my $start = time;
 	$holder->query("SELECT zk_is_held('program')");
-	cmp_ok(time - $start, '<', 30, 'is not waited for for ever');
-	is($holder->query("SELECT zk_is_held('program')"), 'f', 'it has no session any more');
+	cmp_ok(time - $start, '<', 30, 'the wait for the program is bounded');
+	is($holder->query("SELECT zk_is_held('program')"), 'f', 'the session is lost');
 	$holder->query("SELECT zk_unlock('program')");
 	$holder->query_safe("SELECT zk_lock('program')");
-	isnt(program_of($holder), $program, 'the backend has another');
+	isnt(program_of($holder), $program, 'the backend has another program');
 	kill 'CONT', $program;
 	poll_until { !grep { $_ == $program } session_programs($holder->pid) } 'it to end', 30;
-	assert_held($holder, 'program', 'which it does not harm');
+	assert_held($holder, 'program', 'the old program does not harm the new session');
 	kill 'STOP', program_of($holder);
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
 	$holder->query("SELECT zk_unlock_all()");
@@ -212,7 +214,7 @@ subtest 'a program that stands still' => sub {
 };
 
 # Nobody closes a session that is given up, unless its program does.
-subtest 'an idle backend whose session was given up blocks nobody' => sub {
+subtest 'an idle backend whose session was given up blocks no other contender' => sub {
 	my $second = ZooKeeper->new(tick_time => 2000)->start;
 	my @there = ('zklock.servers' => $second->connect_string);
 	my ($holder, $waiter) = (background($node, @there, @short, holds => 'program'), background($other, @there, @short));
@@ -226,7 +228,7 @@ subtest 'an idle backend whose session was given up blocks nobody' => sub {
 	'its program has ended the session', 30;
 };
 
-subtest 'signals' => sub {
+subtest 'the program ignores signals to its process group and gets no rights' => sub {
 	my $holder = background($node, holds => 'program');
 	my $program = program_of($holder);
 	# AddressSanitizer wants to see all of it, and needs more.
@@ -248,7 +250,7 @@ subtest 'signals' => sub {
 	assert_no_programs('which ends with its backend', $holder);
 };
 
-subtest 'COPY PROGRAM' => sub {
+subtest "COPY PROGRAM inherits no descriptor of the session's program" => sub {
 	my $session = background($node);
 	my $file = $node->basedir . '/descriptors';
 	my @inherited;
@@ -259,13 +261,13 @@ subtest 'COPY PROGRAM' => sub {
 		$session->query_safe("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; ls -l /proc/self/fd > $file'");
 		push @inherited, scalar(() = slurp_file($file) =~ /socket|memfd|anon_inode/g);
 	}
-	is($inherited[1], $inherited[0], 'inherits nothing of ours');
+	is($inherited[1], $inherited[0], 'the child has no more descriptors with a session than without');
 	$session->query("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; exit 3'");
 	like($session->error, qr/child process exited with exit code 3/, 'its end is PostgreSQL\'s to learn of');
 	assert_held($session, 'program', 'the lock is held');
 };
 
-subtest 'many descriptors, and none' => sub {
+subtest 'a backend without descriptors gets an error, and a lock when it has some again' => sub {
 	my $session = background($node);
 	# Far beyond what the program has.
 	$session->query_safe("SELECT zk_lock('program')");
@@ -290,7 +292,7 @@ subtest 'many descriptors, and none' => sub {
 };
 
 # PostgreSQL's own limit, which other extensions use up.
-subtest 'no external descriptors' => sub {
+subtest 'locks work again when other extensions have given descriptors back' => sub {
 	plan skip_all => 'there is no dblink' if missing_extensions($node, 'dblink');
 	$node->append_conf('postgresql.conf', 'max_files_per_process = 80');
 	$node->restart;
@@ -325,7 +327,7 @@ subtest 'no external descriptors' => sub {
 	$postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 };
 
-subtest 'nobody spins while an ensemble refuses connections' => sub {
+subtest 'backends use no processor time while an ensemble refuses connections' => sub {
 	my $gone = ZooKeeper->new->start;
 	my @there = ('zklock.servers' => $gone->connect_string, 'zklock.session_timeout' => '10s');
 	my ($holder, $waiter) = (background($node, @there, holds => 'program'), background($other, @there));
@@ -343,7 +345,7 @@ subtest 'nobody spins while an ensemble refuses connections' => sub {
 	$waiter->wait_result;
 };
 
-subtest 'no more processes' => sub {
+subtest 'a lock fails with 53000 where no process can be started' => sub {
 	plan skip_all => 'no limit holds for this user' if $> == 0;
 	my $session = background($node);
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
@@ -357,13 +359,13 @@ subtest 'no more processes' => sub {
 
 # The library finds its program wherever both are; and what it finds may be
 # something else, after an upgrade of the files.
-subtest 'a relocated installation' => sub {
+subtest 'a relocated installation finds its own program and refuses other versions' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $build = Builds->copy;
 	my $elsewhere = cluster('elsewhere', $zk, $build->settings);
 	my $moved = $build->library_directory;
 	my $session = background($elsewhere, holds => 'program');
-	assert_held($session, 'program', 'works');
+	assert_held($session, 'program', 'a lock works in the copied installation');
 
 	my %bad = (
 		'a program of another version' => [
@@ -386,8 +388,8 @@ subtest 'a relocated installation' => sub {
 	}
 	unlink "$moved/zklock-session";
 	my $new = background($elsewhere);
-	assert_query($new, "SELECT zk_lock('new')", '53000', 'none at all');
-	like($new->error, qr/No such file or directory/, 'is named');
+	assert_query($new, "SELECT zk_lock('new')", '53000', 'a missing program fails the call');
+	like($new->error, qr/No such file or directory/, 'the error says that the program is missing');
 	kill_program($session);
 	assert_query($session, "DO 'BEGIN PERFORM zk_forget_run(''new'', ''x'');
 		EXCEPTION WHEN insufficient_resources THEN PERFORM zk_lock(''new''); END'", '40001', 'whose error is caught');
@@ -395,7 +397,7 @@ subtest 'a relocated installation' => sub {
 	$elsewhere->stop;
 };
 
-subtest 'a thousand locks, and a program that does not read' => sub {
+subtest 'a rollback of a thousand locks does not wait for a program that does not read' => sub {
 	my $session = background($node,
 		first => "BEGIN; SELECT zk_xact_lock(repeat('x', 200) || i) FROM generate_series(1, 1000) i");
 	my $program = program_of($session);
@@ -409,7 +411,7 @@ subtest 'a thousand locks, and a program that does not read' => sub {
 	assert_leave_nothing($zk, $path, $session);
 };
 
-subtest 'exit with requests under way' => sub {
+subtest 'backends that end with requests under way leave nothing behind' => sub {
 	my @sessions = map { background($node) } 1 .. 5;
 	foreach my $session (@sessions)
 	{
@@ -419,11 +421,11 @@ subtest 'exit with requests under way' => sub {
 	$_->terminate foreach @sessions;
 	$_->wait_result, $_->quit foreach @sessions;
 	assert_no_programs('nothing is left', @sessions);
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) } 'nor a node', 30;
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) } 'no node is left', 30;
 };
 
 # One that is lost is made up for when the session timeout has passed.
-subtest 'no wake-up is lost' => sub {
+subtest 'no wake-up of a waiter is lost in ten seconds of turns' => sub {
 	my $script = $node->basedir . '/wake.sql';
 	append_to_file($script, "SELECT zk_lock('program');\nSELECT zk_unlock('program');\n");
 	my $log = $node->basedir . '/wake';
@@ -448,7 +450,7 @@ subtest 'no wake-up is lost' => sub {
 };
 
 # A hundred, ten at a time, each with a session of its own.
-subtest 'backends that come and go' => sub {
+subtest 'a hundred backends that come and go leave nothing behind' => sub {
 	my $script = $node->basedir . '/come.sql';
 	$node->safe_psql('postgres', 'CREATE TABLE come (pid int)');
 	append_to_file($script, "WITH pid AS (INSERT INTO come VALUES (pg_backend_pid()) RETURNING pid)
@@ -458,8 +460,8 @@ subtest 'backends that come and go' => sub {
 		'all of them work');
 	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
 	is(scalar @pids, 100, 'so many backends');
-	assert_no_programs('leave nothing', @pids);
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) } 'nor a node', 30;
+	assert_no_programs('no program is left', @pids);
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) } 'no node is left', 30;
 };
 
 is(ask($node, 'SELECT pg_postmaster_start_time()'), $postmaster, 'the cluster has been up all the time');
@@ -467,7 +469,7 @@ ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes 
 	'and no backend fell over');
 
 # It would look for the ensemble for two session timeouts, in order to close its session.
-subtest 'without a backend, and asked to end' => sub {
+subtest 'a program without a backend ends at once when it is asked to' => sub {
 	my $silent = ZooKeeper->new->start;
 	my $session = background($node,
 		'zklock.servers' => $silent->connect_string, 'zklock.session_timeout' => '1min', holds => 'orphan');
@@ -476,13 +478,13 @@ subtest 'without a backend, and asked to end' => sub {
 	$silent->stop;
 	kill 'KILL', $backend;
 	poll_until { $node->log_contains("\\(PID $backend\\) was terminated") } 'its backend to end', 30;
-	assert_soon { kill('TERM', $program); !session_programs($backend) } 'it does so at once', 30;
+	assert_soon { kill('TERM', $program); !session_programs($backend) } 'the program ends', 30;
 	wait_for_recovery($node);
 };
 
 # The server that is process 1 inherits all orphans, and takes one of which it
 # knows nothing, and that dies badly, for one of its own.
-subtest 'PostgreSQL is process 1 of a container' => sub {
+subtest "a cluster that is process 1 of a container survives the end of a session's program" => sub {
 	my @container = qw(unshare --map-current-user --pid --fork --kill-child --mount-proc);
 	plan skip_all => 'no namespaces here' if system("@container true >/dev/null 2>&1") != 0;
 	$node->stop;

@@ -1,6 +1,7 @@
 
-# An ensemble of three: a lock is the same through every server, and no one of them
-# costs anybody a lock or a place in the queue, be it dead, hung or cut off.
+# In an ensemble of three servers a lock is the same through each server, and no server that is
+# killed, hung or cut off costs a session its lock or its place in the queue. Tested with real
+# servers, one of which is killed, paused or put behind a proxy, and with Curator beside zklock.
 
 use Peer;
 use Proxy;
@@ -28,7 +29,7 @@ sub start_as ($count, $session, $lock)
 
 sub assert_rising (@tokens) { return is("@tokens", join(' ', sort { $a <=> $b } @tokens), 'tokens rise'); }
 
-subtest 'through different servers' => sub {
+subtest 'a lock is the same through each server of an ensemble' => sub {
 	my @sessions = map { session_at($_ == 2 ? 'paris' : 'berlin', $_) } $zk->members;
 	my @tokens = $sessions[0]->query_safe("SELECT zk_lock('through')");
 	like($sessions[0]->query_safe('SELECT server FROM zk_session'),
@@ -47,7 +48,7 @@ subtest 'through different servers' => sub {
 	assert_leave_nothing($zk, lock_path('through'), @sessions);
 };
 
-subtest 'one session after another' => sub {
+subtest 'sessions of one backend begin with different servers' => sub {
 	my $session = background($node{berlin});
 	my %servers;
 	foreach my $round (1 .. 3)
@@ -56,11 +57,11 @@ subtest 'one session after another' => sub {
 		$servers{ $session->query_safe('SELECT server FROM zk_session') } = 1;
 		$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
 	}
-	cmp_ok(scalar(keys %servers), '>', 1, 'does not begin with the same server');
+	cmp_ok(scalar(keys %servers), '>', 1, 'not all sessions begin with the same server');
 	$session->quit;
 };
 
-subtest 'the leader is killed' => sub {
+subtest 'a leader that is killed costs no session its lock or its place' => sub {
 	my $holder = background($node{berlin});
 	my @waiters = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
 	# Wherever their sessions are, some are connected to the leader.
@@ -91,7 +92,7 @@ subtest 'the leader is killed' => sub {
 
 # Two of three are gone: no quorum. What is held is held, but nobody can prove
 # it, so a commit waits; and nobody is granted anything.
-subtest 'without a quorum' => sub {
+subtest 'a commit under a lock waits while there is no quorum' => sub {
 	my $holder = background($node{berlin}, 'zklock.commit_guard' => 'quorum', holds => 'quorum',
 		first => 'CREATE TABLE unproven (i int)');
 	my $waiter = background($node{paris});
@@ -110,7 +111,7 @@ subtest 'without a quorum' => sub {
 
 # One server answers no connection and no handshake any more, of however many that
 # come. Whoever meets it turns to the next in a part of the session timeout.
-subtest 'a server that accepts and is silent' => sub {
+subtest 'a server that accepts connections and is silent costs no session its lock' => sub {
 	my @proxies = map { Proxy->new('127.0.0.1:' . $zk->port($_)) } $zk->members;
 	my $servers = join ',', map { $_->address } @proxies;
 	my @sessions = map { background($node{berlin}, 'zklock.servers' => $servers, holds => "silent$_") } 0 .. 5;
@@ -124,7 +125,7 @@ subtest 'a server that accepts and is silent' => sub {
 
 # The two others elect a leader after ten seconds only, as with ZooKeeper's defaults: a
 # session has some three seconds left then to find one of them.
-subtest 'the leader hangs' => sub {
+subtest 'a leader that hangs costs no session its lock' => sub {
 	my $count = 6;
 	my $usual = ZooKeeper->new(
 		servers => 3,

@@ -1,7 +1,7 @@
 
-# What a running statement hears when its lock is lost: it ends within a second of
-# the loss, with an error that names the lock, which no exception handler in PL/pgSQL
-# can swallow.
+# A statement that runs when its lock is lost ends within a second of the loss, with an error
+# that names the lock and that no exception handler in PL/pgSQL can swallow. Tested with a real
+# server that is paused, and by killing the session's program.
 
 use IPC::Run;
 use ZkLockTest;
@@ -71,7 +71,7 @@ cmp_ok($least{'No contact'}, '<', $timeout * 1000, 'before the ensemble may end 
 cmp_ok($least{'No contact'}, '>', $timeout * 900, 'and not long before');
 cmp_ok($least{'did not answer'}, '<', $timeout * 150, 'the server had its chance twice in what was left');
 
-subtest 'a row lock is let go' => sub {
+subtest 'a statement that waits for a row ends when its lock is lost' => sub {
 	$node->safe_psql('postgres', "INSERT INTO written VALUES ('row')");
 	my $blocker = background($node, first => "BEGIN; UPDATE written SET what = 'row' WHERE what = 'row'");
 	my $session = background($node, first => "BEGIN; SELECT zk_xact_lock('lost')");
@@ -85,7 +85,7 @@ subtest 'a row lock is let go' => sub {
 };
 
 # The signal must be meant for the lock: no lock, no cancellation.
-subtest 'a session without a lock is left alone' => sub {
+subtest 'a statement of a session without a lock runs to its end during an outage' => sub {
 	my $session = background($node, first => "SELECT zk_lock('lost'), zk_unlock('lost')");
 	assert_no_nodes($zk, lock_path('lost'), 'released');
 	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
@@ -96,18 +96,18 @@ subtest 'a session without a lock is left alone' => sub {
 };
 
 # What is written when the lock is released already does not rest on it.
-subtest 'written after the release' => sub {
+subtest 'a commit of work after the release of a lost lock is not refused' => sub {
 	my $session = background($node, holds => 'lost');
 	kill KILL => session_programs($session->pid);
 	# The loss may also interrupt the question.
 	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
 	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'it was lost');
-	assert_query($session, "INSERT INTO written VALUES ('since'); COMMIT", '00000', 'the commit is none of it');
+	assert_query($session, "INSERT INTO written VALUES ('since'); COMMIT", '00000', 'the commit is not refused');
 	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
 
 # The release of another lock closes the lost session, and the request goes with it.
-subtest 'while a downgrade is under way' => sub {
+subtest 'a commit is refused when the lock is lost during a downgrade' => sub {
 	my $session = background($node,
 		first => "BEGIN; SELECT zk_lock('lost'), zk_lock_shared('lost'), zk_lock('other')");
 	my ($program) = session_programs($session->pid);
@@ -133,7 +133,7 @@ subtest 'while a downgrade is under way' => sub {
 
 # The interrupt comes while nothing looks for it, and an error lets go of the lock before
 # anything does: what the error says that comes of it names the lock all the same.
-subtest 'let go of before the interrupt takes effect' => sub {
+subtest 'a lock that is released before its loss interrupts the statement is named all the same' => sub {
 	foreach my $round (1 .. 10)
 	{
 		my $session = background($node, is_connected => 1);
@@ -156,7 +156,7 @@ subtest 'let go of before the interrupt takes effect' => sub {
 		assert_leave_nothing($zk, lock_path('late'), $session);
 		if ($state eq '00000' && $round < 10)
 		{
-			note('again: it was faster than we were');
+			note('again: the statement ended before the loss reached it');
 			next;
 		}
 		is($state, '40001', "SQLSTATE, in round $round");
@@ -167,7 +167,7 @@ subtest 'let go of before the interrupt takes effect' => sub {
 
 # The error of an interrupt becomes that of the loss where it is raised, and gets its SQLSTATE
 # where it is reported, however long that takes and whoever catches it on the way.
-subtest 'whatever becomes of the error' => sub {
+subtest 'a loss is reported with 40001 whatever catches or delays its error' => sub {
 	my $sleep = 'PERFORM pg_sleep(60);';
 	my $tables = "EXECUTE (SELECT string_agg(format('CREATE TEMP TABLE many_%s (i int PRIMARY KEY, t text);', i), '')
 		FROM generate_series(1, 150) AS i);";
@@ -204,7 +204,7 @@ subtest 'whatever becomes of the error' => sub {
 	is(ask($node, 'SELECT count(*) FROM sleepy'), 0, 'and nothing is written');
 };
 
-subtest 'the extended protocol' => sub {
+subtest 'a loss is reported with 40001 in the extended protocol' => sub {
 	append_to_file(my $script = $node->basedir . '/lost.sql', "SELECT zk_lock('lost'), pg_sleep(60);\n");
 	foreach my $mode (qw(extended prepared))
 	{
@@ -219,7 +219,7 @@ subtest 'the extended protocol' => sub {
 		"$mode: it holds the lock and sleeps", 60;
 		kill KILL => session_programs($pid);
 		$bench->finish;
-		like($out, qr/number of serialization failures: 1 /, "$mode: a failure after which to try again") || note($error);
+		like($out, qr/number of serialization failures: 1 /, "$mode: pgbench counts a serialization failure") || note($error);
 		assert_no_nodes($zk, lock_path('lost'), 'and nothing is left');
 	}
 };
@@ -227,7 +227,7 @@ subtest 'the extended protocol' => sub {
 # What cancels a statement later is none of the loss, whatever came of that: it was said by an
 # error of ours that was caught, by the cancellation itself that was caught, or nobody was
 # interrupted, for the session was idle.
-subtest 'a later cancellation keeps its words' => sub {
+subtest 'a cancellation after a loss that was dealt with keeps its own message' => sub {
 	my $catch = "DO \$\$ BEGIN
 		%s
 		LOOP

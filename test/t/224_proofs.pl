@@ -1,9 +1,9 @@
 
-# What an acknowledged write proves, and what it does not. Only the leader ends
-# sessions, and of a session at a follower it hears by that follower's answers to
-# its pings alone. So after a pause of the client a write may be acknowledged for a
-# session that has a moment left, or, if the follower goes at once, for one of
-# which the leader will never hear again. See src/common/contact.h.
+# A holder relies on its lock only as long as the ensemble cannot have given it to another
+# contender: this tests what an acknowledged write proves. Only the leader ends sessions, and it
+# hears of a session at a follower by that follower's answers to its pings alone; so after a
+# pause of the client a write may be acknowledged for a session that is about to end
+# (src/common/contact.h). Three real servers, of which one is killed or paused.
 
 use ZkLockTest;
 
@@ -112,7 +112,7 @@ sub follower_goes ($holder, $next, $lock)
 }
 
 # Nothing was paused: a question that was answered with yes leaves the reserve.
-subtest 'the follower goes at once' => sub {
+subtest 'a confirmed lock stays held for the reserve when its follower is killed' => sub {
 	my ($holder, $next) = holder_and_next('gone', 'lease');
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
@@ -121,7 +121,7 @@ subtest 'the follower goes at once' => sub {
 };
 
 # All that the leader has heard of an idle session are the follower's reports of its pulses.
-subtest 'the follower goes right after the first lock' => sub {
+subtest 'a first lock stays held for the reserve when its follower is killed' => sub {
 	my ($holder, $next) = (session_of('berlin'), session_of('paris'));
 	# More than the session timeout since the session was opened, and any part of a pulse.
 	sleep 1.1 * $timeout + rand $timeout / 4;
@@ -132,13 +132,13 @@ subtest 'the follower goes right after the first lock' => sub {
 
 # The question is answered a moment before the session ends: that it is alive says
 # nothing of how long it will be.
-subtest 'after a pause' => sub {
+subtest 'a lock confirmed after a pause stays held for the reserve when its follower is killed' => sub {
 	my ($holder, $next) = holder_that_stood_still('pause', 'lease', "SELECT zk_is_held('pause')");
 	follower_goes($holder, $next, 'pause');
 };
 
 # The same with a commit in place of the question.
-subtest 'a commit after a pause' => sub {
+subtest 'a commit after a pause is followed by the reserve before the next grant' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
 		my ($holder, $next) = holder_that_stood_still('commit', $guard, 'INSERT INTO work VALUES (3)');
@@ -151,7 +151,7 @@ subtest 'a commit after a pause' => sub {
 };
 
 # The leader hears all that its own clients send.
-subtest 'at the leader' => sub {
+subtest 'a lock held at the leader passes on after the whole session timeout' => sub {
 	my ($holder, $next) = holder_and_next('leader', 'quorum', $zk->leader);
 	$holder->query_safe('INSERT INTO work VALUES (4)');
 	my $committed = time;
@@ -165,7 +165,7 @@ subtest 'at the leader' => sub {
 # Holder and waiter are neighbors at one follower. The leader ends the sessions of
 # both, and somebody elsewhere is granted the lock, before the one tells the other
 # that it lets go.
-subtest 'neighbors after a pause' => sub {
+subtest 'a hand-over between two sessions that were paused does not grant a lock held elsewhere' => sub {
 	my ($holder, $waiter) = map { session_of('berlin') } 1 .. 2;
 	my $third = session_of('paris');
 	$holder->query_safe("SELECT zk_lock('told')");
@@ -180,14 +180,14 @@ subtest 'neighbors after a pause' => sub {
 	ok(!$waiter->is_done, 'the waiter is not granted what a third one holds');
 	$third->query_safe("SELECT zk_unlock('told')");
 	$zk->resume($follower);
-	my $ours = assert_ends($waiter, '00000', 'later it is');
+	my $ours = assert_ends($waiter, '00000', 'the waiter is granted the lock later');
 	cmp_ok($ours, '>', $theirs, 'by a younger node');
 	assert_leave_nothing($zk, lock_path('told'), $holder, $waiter, $third);
 };
 
 # The session's program would interrupt the statement, but the backend finds the loss
 # first, in a call that needs no lock and goes on with a new session.
-subtest 'a loss that a question finds first' => sub {
+subtest 'a loss that a question finds first ends the statement' => sub {
 	my $holder = session_of('berlin');
 	$holder->query_safe("SELECT zk_lock('busy')");
 	my ($program) = session_programs($holder->pid);
@@ -200,7 +200,7 @@ subtest 'a loss that a question finds first' => sub {
 
 # A follower that has lost its leader answers reads; the heartbeat is none, and
 # comes also between reads.
-subtest 'a follower without a leader' => sub {
+subtest 'a follower without a leader is noticed before the session timeout' => sub {
 	my ($noticed, $lost);
 	# Once in time will do, on a busy machine.
 	foreach (1 .. 3)

@@ -1,7 +1,8 @@
 
-# A session on which nothing depends costs the leader of the ensemble nothing: the server that it
-# is connected to answers its pulses. It is kept all the same, its first lock has a fresh proof, and
-# a server that has lost its leader meanwhile holds that lock up for some seconds only.
+# A ZooKeeper session without locks costs the leader of the ensemble nothing: the server that it
+# is connected to answers its heartbeats. The session is kept all the same, its first lock has a
+# fresh proof, and a server that has lost its leader holds that lock up for some seconds only.
+# Three real servers with proxies between them.
 
 use Proxy;
 use ZkLockTest;
@@ -60,7 +61,7 @@ sub session_of_list
 my @idle = map { session_at($_) } ($follower, $other) x 3;
 my @identities = map { identity($_) } @idle;
 
-subtest 'the leader is not asked' => sub {
+subtest 'idle sessions send no request to the leader' => sub {
 	my ($least, $seconds) = (1000, 0);
 	# Once will do, on a busy machine.
 	foreach (1 .. 3)
@@ -75,7 +76,7 @@ subtest 'the leader is not asked' => sub {
 	note("$least requests to the leader in $seconds s");
 };
 
-subtest 'the first lock has a fresh proof' => sub {
+subtest 'the first lock of an idle session takes no request more than the next one' => sub {
 	my ($first, $second);
 	foreach my $session (@idle[ 0 .. 2 ])
 	{
@@ -89,13 +90,13 @@ subtest 'the first lock has a fresh proof' => sub {
 	is($first, $second, 'it asks no more than the next one');
 };
 
-subtest 'sessions stay' => sub {
+subtest 'idle sessions are kept for many session timeouts' => sub {
 	# On a busy machine one or another is lost for want of a processor.
 	my $same = grep { identity($idle[$_]) eq $identities[$_] } 0 .. $#idle;
 	cmp_ok($same, '>=', 2, 'the server that answers them has told the leader');
 };
 
-subtest 'a holder asks the leader' => sub {
+subtest 'a session that holds a lock sends its heartbeats to the leader' => sub {
 	$idle[0]->query_safe("SELECT zk_lock('held')");
 	my $before = led();
 	assert_soon { led() - $before >= 3 } 'its heartbeats go there', 10 * $timeout;
@@ -104,7 +105,7 @@ subtest 'a holder asks the leader' => sub {
 
 # The library would give up the connection after two thirds of the session timeout, of which a
 # quarter may have passed since it was answered last.
-subtest 'a server that has lost its leader' => sub {
+subtest 'a server that has lost its leader holds up the first lock for some seconds only' => sub {
 	# Longer than half of the session timeout: it might have sent heartbeats.
 	my $left = 0.55 * $long - (time - $idle_since);
 	sleep $left if $left > 0;
@@ -115,7 +116,7 @@ subtest 'a server that has lost its leader' => sub {
 	cmp_ok(time - $start, '<', (2 / 3 - 1 / 4) * $long, 'it turns to another server soon');
 	assert_ends($_, '00000', 'granted') foreach @cut_off;
 	my $port = $zk->port($other);
-	like($_->query_safe('SELECT server FROM zk_session'), qr/:$port$/, 'there') foreach @cut_off;
+	like($_->query_safe('SELECT server FROM zk_session'), qr/:$port$/, 'the session is at the other server') foreach @cut_off;
 };
 
 done_testing();

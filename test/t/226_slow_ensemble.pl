@@ -1,6 +1,7 @@
 
-# Where each answer takes longer than a third of the session timeout, no proof is
-# ever fresh. A commit says so instead of asking for ever.
+# Where each answer of ZooKeeper takes longer than a third of the session timeout, a commit is
+# refused with 08006 instead of asking without end. Tested with a proxy that delays a real
+# server.
 
 use Proxy;
 use ZkLockTest;
@@ -56,7 +57,7 @@ sub lessee ($delay, $timeout, $ttl, @names)
 foreach my $case ([ 'a lease', '1s', '' ], [ 'a lock and a lease', '1800ms', "SELECT zk_lock('held');" ])
 {
 	my ($what, $timeout, $lock) = @$case;
-	subtest "$what whose proofs are never fresh" => sub {
+	subtest "a commit that rests on $what is refused when no proof is fresh" => sub {
 		my ($session, $far, $near, @rests) = lessee(0.2, $timeout, '30s', $what);
 		# On a busy machine such a session may be lost.
 		foreach (1 .. 10)
@@ -73,20 +74,20 @@ foreach my $case ([ 'a lease', '1s', '' ], [ 'a lock and a lease', '1800ms', "SE
 	};
 }
 
-subtest 'many leases' => sub {
+subtest 'a commit that rests on twelve leases renews them together' => sub {
 	my @names = map { "many/$_" } 1 .. 12;
 	my ($session, $far, $near, @rests) = lessee(0.075, '4s', '60s', @names);
 	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (3)");
 	# Somebody else renews them meanwhile, and each version is another one.
 	$near->query_safe("SELECT zk_try_lease('$_', 'app', '60s')") foreach @names;
-	is(commit_ends($session, 'twelve leases'), '00000', 'are renewed, and read, together');
+	is(commit_ends($session, 'twelve leases'), '00000', 'the commit passes');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'what rests on them is written');
 
 	# What was renewed less than a third of the session timeout ago would not be asked for again.
 	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (4); SELECT pg_sleep(1.5)");
 	$near->query_safe("SELECT zk_evict('many/7', token) FROM zk_lock_queue('many/7')");
-	is(commit_ends($session, 'without one'), '40001', 'one that is lost is one too many');
-	like($session->error, qr/the lease of lock "many\/7"/, 'and named');
+	is(commit_ends($session, 'without one'), '40001', 'a commit without one of the leases is refused');
+	like($session->error, qr/the lease of lock "many\/7"/, 'the error names the lost lease');
 };
 
 done_testing();

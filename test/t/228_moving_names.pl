@@ -1,7 +1,7 @@
 
-# Names, not addresses: servers that come back elsewhere under their names, names that
-# nobody knows yet, or that take long to look up. A session follows them, with its locks,
-# and is held up by none that it does not need.
+# zklock.servers may have names: a session follows servers to new addresses, keeps its locks, and
+# is not held up by names that are unknown or slow to look up. Tested with three real servers
+# that move, and a library in front of getaddrinfo() that answers for their names.
 
 use Certificates;
 use FakeServer;
@@ -51,7 +51,7 @@ sub move ($member, $address)
 	return $zk->start($member);
 }
 
-subtest 'each server comes back at another address' => sub {
+subtest 'a session keeps its lock when each server comes back at another address' => sub {
 	my $holder = background($node, holds => 'moved');
 	my $idle = background($node, is_connected => 1);
 	my @before = map { session_of($_) } $holder, $idle;
@@ -64,7 +64,7 @@ subtest 'each server comes back at another address' => sub {
 };
 
 # The list then has more servers, and the attempts another share of the time.
-subtest 'names that become known later' => sub {
+subtest 'a session uses names that become known after its start' => sub {
 	know('zk1.test' => $zk->address(1));
 	my $session = background($node, holds => 'early');
 	my $id = session_of($session);
@@ -77,7 +77,7 @@ subtest 'names that become known later' => sub {
 };
 
 # An address of before is as good as any.
-subtest 'nobody knows a name while it connects again' => sub {
+subtest 'a session connects again to known addresses while no name can be looked up' => sub {
 	my $session = background($node, holds => 'outage');
 	my ($server) = server_of($session);
 	know(map { $_ => '' } keys %{ { places() } });
@@ -88,7 +88,7 @@ subtest 'nobody knows a name while it connects again' => sub {
 	assert_released($zk, 'outage', $session);
 };
 
-subtest 'slow names' => sub {
+subtest 'slow names are looked up side by side and within zklock.connect_timeout' => sub {
 	my %place = places();
 	know(%place, map { +"zk$_.test" => '~600000 ' . $zk->address($_) } 1, 3);
 	my $session = background($node, 'zklock.connect_timeout' => '50s');
@@ -122,7 +122,7 @@ subtest 'slow names' => sub {
 	know(%place);
 };
 
-subtest 'zk_check()' => sub {
+subtest 'zk_check() tells of slow names and moved servers' => sub {
 	my $session = background($node);
 	know(map { +"zk$_.test" => '~750 ' . $zk->address($_) } @members);
 	assert_soon {
@@ -146,7 +146,7 @@ subtest 'zk_check()' => sub {
 };
 
 # Of another ensemble, which does not know our sessions.
-subtest 'another server at an address of before' => sub {
+subtest 'a session finds its server when another server has taken the old address' => sub {
 	my ($first, $second) = grep { $_ != $zk->leader } @members;
 	move($second, '127.0.1.9');
 	know(places(), "zk$second.test" => '127.0.1.8');
@@ -178,7 +178,7 @@ subtest 'another server at an address of before' => sub {
 };
 
 # What a server's certificate must be for is known by its address.
-subtest 'over TLS' => sub {
+subtest 'a session over TLS follows its server to another address' => sub {
 	Certificates::need_tls();
 	my $authority = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
 	$authority->issue('server', 'DNS:zk1.test');

@@ -1,6 +1,7 @@
 
-# zklock.idle_timeout: a session that is not used and has no locks ends by itself, and its program
-# with it. Nobody loses anything by that, and the next lock opens another one.
+# zklock.idle_timeout ends a ZooKeeper session that is not used and has no locks, with its
+# program. No lock is lost by that, and the next lock opens another session. Tested with a real
+# server, which counts sessions.
 
 use ZkLockTest;
 
@@ -25,7 +26,7 @@ sub wait_until_ended (@sessions)
 	return poll_until { !session_programs(map { $_->pid } @sessions) } 'the programs to end', 60;
 }
 
-subtest 'a pool in the afternoon' => sub {
+subtest 'twenty idle sessions end after zklock.idle_timeout without a loss' => sub {
 	my @pool = map { background($node, 'zklock.idle_timeout' => $idle) } 1 .. 20;
 	my $before = ensemble_sessions();
 	my $losses = losses();
@@ -38,9 +39,9 @@ subtest 'a pool in the afternoon' => sub {
 		't', 'and that there is none');
 	is($pool[1]->query_safe('SELECT state, program_pid IS NULL FROM zk_session'), 'idle|t', 'zk_session, too');
 	is($_->query($cycle), 't|t', 'the next lock works') foreach @pool[ 0 .. 3 ];
-	is($_->error, '', 'without a word') foreach @pool[ 0 .. 3 ];
+	is($_->error, '', 'without a message') foreach @pool[ 0 .. 3 ];
 	is($pool[0]->query("SET zklock.idle_timeout = 0; $cycle; SELECT state FROM zk_session"), "t|t\nconnected",
-		'by another session');
+		'another session is open');
 	is(losses(), $losses, 'none was lost');
 	unlike(substr(slurp_file($node->logfile), $length), qr/lost|WARNING|ERROR/, 'and nothing is in the log');
 	is($pool[1]->query_safe("SELECT state FROM zk_check(false) WHERE item = 'session'"), 'ok',
@@ -50,7 +51,7 @@ subtest 'a pool in the afternoon' => sub {
 };
 
 # These all have a lock, wait for one, or had one in a transaction that is not over.
-subtest 'who is not idle' => sub {
+subtest 'a session that holds, waits for or keeps a lock does not count as idle' => sub {
 	my %session = map { $_ => background($node, 'zklock.idle_timeout' => $idle) }
 	  ('held', 'waiting', 'kept', 'in a transaction');
 	$session{held}->query_safe("SELECT zk_lock('held')");
@@ -62,7 +63,7 @@ subtest 'who is not idle' => sub {
 	# It begins to be idle after them, and is so for longer than they may be.
 	wait_until_ended($idler);
 	is(scalar session_programs(map { $_->pid } values %session), 4, 'all have their sessions');
-	assert_held($session{held}, 'held', 'it is held');
+	assert_held($session{held}, 'held', 'the lock is held');
 	is($session{kept}->query_safe("SELECT state FROM zk_session_locks"), 'kept', 'it is kept');
 	$session{held}->query_safe("SELECT zk_unlock('held')");
 	assert_ends($session{waiting}, '00000', 'the waiter is granted the lock');
@@ -75,35 +76,35 @@ subtest 'who is not idle' => sub {
 };
 
 # A look is a use, and a change of the setting reaches a session that is there.
-subtest 'looks and settings' => sub {
+subtest 'a look at a queue counts as use, and a new zklock.idle_timeout reaches an open session' => sub {
 	my $session = background($node);
 	$session->query_safe($cycle);
 	my $before = $session->query_safe('SELECT session_id FROM zk_session');
 	$session->query_safe("SET zklock.idle_timeout = '1h'");
 	$session->query_safe("SELECT count(*) FROM zk_lock_queue('x')");
-	is($session->query_safe('SELECT session_id FROM zk_session'), $before, 'it stays');
+	is($session->query_safe('SELECT session_id FROM zk_session'), $before, 'the session stays');
 	$session->query_safe("SET zklock.idle_timeout = $idle");
 	wait_until_ended($session);
-	is($session->query("SELECT count(*) FROM zk_lock_queue('x')"), '0', 'a look opens another one');
-	is($session->error, '', 'without a word');
+	is($session->query("SELECT count(*) FROM zk_lock_queue('x')"), '0', 'a look at a queue opens another session');
+	is($session->error, '', 'without a message');
 	wait_until_ended($session);
-	like($session->query("SELECT zk_run_once('job', '1h')"), qr/^[tf]$/, 'so does a job');
+	like($session->query("SELECT zk_run_once('job', '1h')"), qr/^[tf]$/, 'zk_run_once() opens another session');
 };
 
 # A lease is no lock of the session, which may end in a transaction that rests on it. The commit
 # asks, by another session.
-subtest 'a lease' => sub {
+subtest 'a commit that rests on a lease passes after its session has ended by idleness' => sub {
 	my $session = background($node, 'zklock.idle_timeout' => $idle, 'zklock.commit_guard' => 'quorum');
 	my $token = $session->query_safe("SELECT zk_try_lease('job', 'app', '1h')");
 	$session->query_safe("BEGIN; CREATE TABLE leased (); SELECT zk_require_lease('job', $token)");
 	wait_until_ended($session);
 	assert_query($session, 'COMMIT', '00000', 'the transaction commits');
-	is($session->error, '', 'without a word');
+	is($session->error, '', 'without a message');
 };
 
 # The program decides while the backend begins to use the session. One that has stood still finds
 # that its time is over, and a request.
-subtest 'at the same time' => sub {
+subtest 'a call at the moment of zklock.idle_timeout loses no lock' => sub {
 	my $patience = 3;
 	my $session = background($node, 'zklock.idle_timeout' => "${patience}s");
 	my $which = "SELECT zk_lock('x') > 0, zk_unlock('x'), program_pid FROM zk_session";
@@ -136,7 +137,7 @@ subtest 'at the same time' => sub {
 		END $$
 		SQL
 	is($session->sqlstate, '00000', 'two hundred locks, and a session that may end behind each');
-	is($session->error, '', 'without a word');
+	is($session->error, '', 'without a message');
 	is(losses(), $losses, 'none was lost');
 	note($node->safe_psql('postgres', 'SELECT sum(sessions) FROM zk_stat') . ' sessions');
 	$session->quit;

@@ -1,6 +1,7 @@
 
-# What ZooKeeper has not executed is asked again within the bounds of the call, with pauses;
-# and what it never will is told as that.
+# A request that ZooKeeper has not executed (throttled, session moved, server read-only) is sent
+# again within the bounds of the call, with pauses; an unknown error is reported with its number.
+# Tested with a proxy that refuses requests of a real server, and with a server that throttles.
 
 use Liar;
 use Time::HiRes qw(time);
@@ -37,7 +38,7 @@ sub asks_again ($session, $what, $sql, $pattern, $before = undef)
 
 foreach my $what (sort keys %code)
 {
-	subtest "each request is $what once" => sub {
+	subtest "each call has its result when each of its requests is refused once ($what)" => sub {
 		my $session = background($node, is_connected => 1);
 		asks_again($session, $what, "SELECT zk_lock('lock')", qr/^\d+$/);
 		asks_again($session, $what, "SELECT zk_try_lock('lock')", qr/^t$/);
@@ -51,7 +52,7 @@ foreach my $what (sort keys %code)
 	};
 }
 
-subtest 'all requests are throttled' => sub {
+subtest 'calls end by their bounds while all requests are throttled' => sub {
 	my $session = background($node, is_connected => 1);
 	my $holder = background($node, 'zklock.servers' => $zk->connect_string, holds => 'other');
 	$session->query_safe("SELECT zk_lock('held')");
@@ -61,7 +62,7 @@ subtest 'all requests are throttled' => sub {
 	$session->query_safe("SET zklock.connect_timeout = '1s'");
 	my $begun = time;
 	assert_query($session, "SELECT zk_try_lock('new')", '08001', 'could not ask ZooKeeper for lock "new" in the time given');
-	like($session->error, qr/DETAIL:  Server "[^"]+" has not executed a request: operation was throttled/, 'as it is');
+	like($session->error, qr/DETAIL:  Server "[^"]+" has not executed a request: operation was throttled/, 'the DETAIL quotes the server');
 	like($session->error, qr/HINT:  .*throttled_op_wait_time/, 'with the settings to look at');
 	cmp_ok(time - $begun, '<', 60, 'in time');
 	foreach my $bound ([ "SET lock_timeout = '500ms'", '55P03', 'lock timeout' ], [ "SET lock_timeout = 0; SET statement_timeout = '500ms'", '57014', 'statement timeout' ])
@@ -82,23 +83,23 @@ subtest 'all requests are throttled' => sub {
 	$liar->be_honest;
 	wait_for_queue($zk, lock_path('other'), 2, $session);
 	$holder->quit;
-	like($session->wait_result, qr/^\d+$/, 'and a wait has its lock in the end');
+	like($session->wait_result, qr/^\d+$/, 'the wait is granted its lock');
 	is($session->query_safe("SELECT zk_is_held('held')"), 't', 'nothing is lost');
 	assert_leave_nothing($zk, lock_path('held'), $session);
 };
 
-subtest 'throttled for a session timeout' => sub {
+subtest 'a call whose requests are throttled for a session timeout fails with 53000' => sub {
 	my $session = background($node, is_connected => 1, 'zklock.session_timeout' => '8s');
 	$liar->answer_all_with($code{throttled});
 	assert_query($session, "SELECT zk_lock('given up')", '53000', 'ZooKeeper has not executed the request');
-	like($session->error, qr/throttled/, 'in its words');
+	like($session->error, qr/throttled/, 'the error quotes the server');
 	$liar->be_honest;
 	assert_query($session, "SELECT zk_lock('given up')", '00000', 'the next one is executed');
 	assert_leave_nothing($zk, lock_path('given up'), $session);
 };
 
 # It may have been done: it is undone.
-subtest 'an error that nobody knows' => sub {
+subtest 'an error code that zklock does not know is reported with 58000 and its number' => sub {
 	my $session = background($node, is_connected => 1);
 	# Of a create2.
 	$liar->refuse(1, -199, 15);
@@ -108,7 +109,7 @@ subtest 'an error that nobody knows' => sub {
 };
 
 # A server that throttles whatever has waited for a millisecond behind another request.
-subtest 'a real server' => sub {
+subtest 'requests that a real server throttles are executed in the end' => sub {
 	my $busy = ZooKeeper->new(java_options => [ '-Dzookeeper.request_throttle_max_requests=1', '-Dzookeeper.throttled_op_wait_time=1' ])->start;
 	my @sessions = map { background($node, 'zklock.servers' => $busy->connect_string) } 1 .. 4;
 	my $throttled = sub { return $busy->counter('throttled_ops'); };

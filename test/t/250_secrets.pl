@@ -1,6 +1,7 @@
 
-# Credentials for ZooKeeper do not get to where others can read them, or somebody
-# is told.
+# Credentials for ZooKeeper (zklock.auth) do not get to where others can read them: not into
+# stored settings, logs, messages, or the memory of a backend; and files with them that others
+# can read are reported. Tested in real clusters with settings and files of all kinds.
 
 use File::Temp ();
 use ZkLockTest;
@@ -30,7 +31,7 @@ my $stored = cluster('stored', $zk);
 my $session = background($stored, first => "CREATE FUNCTION keeper() RETURNS int
 	LANGUAGE sql AS 'SELECT 1'");
 
-subtest 'stored settings' => sub {
+subtest 'credentials cannot be stored with a role, database or function' => sub {
 	my @refused = map { $_->[0] } @of_superuser;
 	foreach my $command (@refused, @functions)
 	{
@@ -53,7 +54,7 @@ subtest 'stored settings' => sub {
 };
 
 # Where the server ran without the library nobody has looked at the value.
-subtest 'stored before' => sub {
+subtest 'stored credentials of before are not applied, and a warning is logged' => sub {
 	foreach my $store (@of_superuser)
 	{
 		my $command = $store->[0];
@@ -84,7 +85,7 @@ foreach my $case (
 {
 	my ($mode, $who) = @$case;
 	my $file = credentials_file($mode);
-	subtest sprintf('a file of mode %04o', $mode) => sub {
+	subtest sprintf('a file with credentials of mode %04o is reported if others can read it', $mode) => sub {
 		$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
 		$node->reload;
 		foreach my $user (undef, 'ordinary')
@@ -106,7 +107,7 @@ foreach my $case (
 }
 
 # Whom a superuser lets set the parameter may not read the server's files that way.
-subtest 'a file that a delegate names' => sub {
+subtest 'a role that may set zklock.auth needs pg_read_server_files to name a file' => sub {
 	my $file = credentials_file(0600);
 	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET, ALTER SYSTEM ON PARAMETER zklock.auth TO delegate');
 	my $set = "SET zklock.auth = '\@$file'";
@@ -132,15 +133,15 @@ subtest 'a file that a delegate names' => sub {
 };
 
 # Where the file is, is not for everybody.
-subtest 'a file that is not there' => sub {
+subtest 'a missing file with credentials is reported without its path' => sub {
 	$node->append_conf('postgresql.conf', "zklock.auth = '\@$directory/gone'");
 	$node->reload;
 	my $session = background($node, user => 'ordinary');
 	my $offset = -s $node->logfile;
-	assert_query($session, "SELECT zk_lock('gone')", '58P01', 'raises');
-	like($session->error, qr/could not read the file with the credentials for ZooKeeper: No such file/, 'why');
+	assert_query($session, "SELECT zk_lock('gone')", '58P01', 'the call fails');
+	like($session->error, qr/could not read the file with the credentials for ZooKeeper: No such file/, 'the error says why');
 	unlike($session->error, qr/\Q$directory\E/, 'without its path');
-	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'which the log has');
+	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'the log has the path');
 };
 
 # Does the memory of a process have it? Undefined if that cannot be read. In what it shares
@@ -166,7 +167,7 @@ sub has_in_memory ($pid, $text)
 
 # What the backend has given to the session's program it has no more. Should the program
 # die, the session is closed without it.
-subtest 'credentials in memory' => sub {
+subtest 'a backend does not keep credentials in memory, and can end its session' => sub {
 	my $file = credentials_file(0600);
 	$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
 	$node->reload;

@@ -1,8 +1,7 @@
 
-# zklock is loaded with the server, or refuses: everything else that would load it raises
-# 55000 and says what to set. For a client that is there before the library can leave values
-# of settings behind that it may not set; loaded with the server, these are refused when it
-# connects, and what the administrator has set holds.
+# zklock works only when it is loaded by shared_preload_libraries; everything else that loads it
+# fails with 55000 and says what to set. So a client cannot leave values behind for settings that
+# it may not set. Tested with a real cluster and connections at the level of the protocol.
 
 use IO::Socket::UNIX;
 
@@ -32,7 +31,7 @@ sub startup (%parameter)
 	die "the connection ended without a word\n";
 }
 
-subtest 'loaded with the server: settings of others are refused' => sub {
+subtest "a client cannot set zklock's settings for superusers at its start" => sub {
 	my %refused = (
 		'zklock.root' => '/elsewhere', 'ZKLOCK.Root' => '/elsewhere', 'zklock.auth' => 'digest:app:secret', 'zklock.commit_guard' => 'off',
 		'zklock.max_locks' => '100000', 'zklock.session_scope' => 'refuse', 'zklock.servers' => 'elsewhere:2181');
@@ -68,7 +67,7 @@ subtest 'loaded with the server: settings of others are refused' => sub {
 };
 
 # The same cluster without it. What is in its databases stays there.
-subtest 'loaded late: refused' => sub {
+subtest 'zklock that is loaded by anything else than shared_preload_libraries refuses to work' => sub {
 	my $hint = qr/zklock must be loaded by shared_preload_libraries\n(?:.*\n)*?HINT:  .*shared_preload_libraries = 'zklock'.*restart/;
 	$node->append_conf('postgresql.conf', q(shared_preload_libraries = ''));
 	$node->restart;
@@ -83,31 +82,31 @@ subtest 'loaded late: refused' => sub {
 			foreach my $attempt (1, 2)
 			{
 				assert_query($session, $sql, '55000', "$sql, attempt $attempt");
-				like($session->error, $hint, 'with what to do');
+				like($session->error, $hint, 'the HINT says what to do');
 			}
 		}
 		is($session->query_safe("SELECT current_setting('zklock.commit_guard', true) IS NULL"), 't', 'nothing is defined');
 	}
 	my $empty = background($node, database => 'empty');
 	assert_query($empty, 'CREATE EXTENSION zklock', '55000', 'CREATE EXTENSION');
-	like($empty->error, $hint, 'with what to do');
+	like($empty->error, $hint, 'the HINT says what to do');
 	is($empty->query_safe("SELECT count(*) FROM pg_extension WHERE extname = 'zklock'"), 0, 'and there is none');
 
 	my %error = startup(user => 'session_preload');
 	is("$error{S} $error{C}", 'FATAL 55000', 'session_preload_libraries');
-	like($error{H}, qr/shared_preload_libraries = 'zklock'/, 'with what to do');
+	like($error{H}, qr/shared_preload_libraries = 'zklock'/, 'the HINT says what to do');
 };
 
 # It has no postmaster, and leaves shared memory before it closes its session.
-subtest 'a server for a single user, loaded with it' => sub {
+subtest 'zklock works in a server for a single user' => sub {
 	$node->append_conf('postgresql.conf', 'shared_preload_libraries = zklock');
 	$node->stop;
 	my ($out, $err) = ('', '');
 	my @server = ($node->installed_command('postgres'), '--single', '-D', $node->data_dir, 'postgres');
 	ok(IPC::Run::run(\@server, '<', \"SELECT zk_try_lock('single')\nSELECT state FROM zk_locks\n", '>', \$out, '2>', \$err),
 		'ends well') or diag($err);
-	like($out, qr/zk_try_lock = "t".*state = "held"/s, 'has locks');
-	assert_no_nodes($zk, lock_path('single'), 'and leaves nothing behind');
+	like($out, qr/zk_try_lock = "t".*state = "held"/s, 'the session has its lock');
+	assert_no_nodes($zk, lock_path('single'), 'nothing is left behind');
 };
 
 done_testing();

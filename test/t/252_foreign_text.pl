@@ -1,6 +1,7 @@
 
-# What others have written into a queue, and the names in other encodings, are shown
-# so that they cannot be taken for anything else, and no message is lost for them.
+# Text that other clients have written into a queue, and names in other encodings, are shown
+# escaped, so that they cannot be taken for anything else, and no message is lost for them.
+# Tested with hostile znodes on a real server, databases of four encodings, and clients of six.
 
 use utf8;
 
@@ -56,7 +57,7 @@ foreach my $database (sort keys %encoding)
 {
 	foreach my $client ('same', 'UTF8', 'LATIN1', 'EUC_JP', 'SQL_ASCII', 'WIN1251')
 	{
-		subtest "$database, client encoding $client" => sub {
+		subtest "hostile text in a queue is shown escaped in database $database with client encoding $client" => sub {
 			my $session = background($node, database => $database);
 			my $set = $client eq 'same' ? 'SELECT 1' :
 			  "SET client_encoding = '$client'";
@@ -64,18 +65,18 @@ foreach my $database (sort keys %encoding)
 			plan(skip_all => 'no such conversion') if $session->sqlstate ne '00000';
 
 			my $queue = assert_query($session, "SELECT * FROM zk_lock_queue('hostile')", '00000', 'the queue is shown');
-			unlike($queue, $forbidden, 'and nothing that hides');
-			like($queue, qr/<U\+001B>\[2Ja/, 'but what is there instead');
-			like($queue, qr/<U\+202E>txt/, 'also of what turns text round');
-			like($queue, qr/\|Z(?:\||$)/m, 'and a single letter');
-			like($queue, qr/<FF><FE><80><C3>\(/, 'and of bytes that are no characters');
+			unlike($queue, $forbidden, 'the queue has no character that hides text');
+			like($queue, qr/<U\+001B>\[2Ja/, 'control characters are shown as escapes');
+			like($queue, qr/<U\+202E>txt/, 'characters that turn text round are shown as escapes');
+			like($queue, qr/\|Z(?:\||$)/m, 'a single letter is shown as it is');
+			like($queue, qr/<FF><FE><80><C3>\(/, 'bytes that are no characters are shown as escapes');
 			like($queue, qr/<U\+65E5>/, 'escaped where there is none such')
 			  if $database eq 'latin1' || $client eq 'LATIN1';
 			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
 			  if $database ne 'latin1' && $client eq 'UTF8';
 			my $locks = assert_query($session, 'SELECT zk_escape(name) FROM zk_all_locks()', '00000', 'so are the names of locks');
-			unlike($locks, $forbidden, 'which hide nothing');
-			like($locks, qr/^odd<U\+202E>name$/m, 'either');
+			unlike($locks, $forbidden, 'the names have no character that hides text');
+			like($locks, qr/^odd<U\+202E>name$/m, 'a name with such a character is shown with an escape');
 			is($session->query_safe("SELECT sum(l.holder_count) - count(*)
 					FROM zk_all_locks('hostile') l, zk_lock_queue(l.name) q WHERE q.state = 'held'"),
 				0, 'and the names themselves are those of the queues');
@@ -89,24 +90,24 @@ foreach my $database (sort keys %encoding)
 			foreach my $timeout ('300ms', '10s')
 			{
 				assert_query($session, "SELECT zk_lock('hostile', '$timeout')", '55P03', 'a wait ends as it should');
-				unlike($session->error, $forbidden, 'without a word of a stranger');
+				unlike($session->error, $forbidden, 'the message has no text of a stranger');
 				$log = slurp_file($node->logfile, $offset);
 				last if $log =~ /still waiting for ExclusiveLock on ZooKeeper lock "hostile".*\n.*<U\+FEFF>/;
 				note('again: the wait was over before it could be logged');
 			}
-			like($log, qr/still waiting for ExclusiveLock on ZooKeeper lock "hostile"/, 'and is logged');
-			unlike($log, $forbidden, 'with nothing that hides');
-			like($log, qr/\\" of user \\"root\\\\ <U\+FEFF>"\)/, 'and quotes that end nothing');
-			unlike($log, qr/2202[0-9]|has no equivalent|invalid byte/, 'nor another error');
+			like($log, qr/still waiting for ExclusiveLock on ZooKeeper lock "hostile"/, 'the wait is logged');
+			unlike($log, $forbidden, 'the log has no character that hides text');
+			like($log, qr/\\" of user \\"root\\\\ <U\+FEFF>"\)/, 'quotes in the log are escaped');
+			unlike($log, qr/2202[0-9]|has no equivalent|invalid byte/, 'the log has no other error');
 
-			assert_query($session, "SELECT zk_request_release('hostile')", '00000', 'so does a request');
-			unlike($session->error, $forbidden, 'which names whom it could not ask');
+			assert_query($session, "SELECT zk_request_release('hostile')", '00000', 'a request to release is sent');
+			unlike($session->error, $forbidden, 'the message has no text of a stranger');
 		};
 	}
 }
 
 # Roles and databases have the bytes of the encoding in which they were made.
-subtest 'names of another encoding' => sub {
+subtest 'a role name in another encoding is shown in the queue' => sub {
 	$node->safe_psql('latin1', "SELECT set_config('client_encoding', 'LATIN1', false);
 		CREATE ROLE \"J\xf6rg\" LOGIN SUPERUSER");
 	foreach my $database (sort keys %encoding)
@@ -121,7 +122,7 @@ subtest 'names of another encoding' => sub {
 };
 
 # The root is one for all databases, in the bytes of postgresql.conf.
-subtest 'a root of another encoding' => sub {
+subtest 'a zklock.root in another encoding is the same in each database' => sub {
 	my $root = encode_utf8("/w\x{f6}rter/\x{65e5}");
 	$node->append_conf('postgresql.conf', "zklock.root = '$root'");
 	$node->reload;
@@ -137,7 +138,7 @@ subtest 'a root of another encoding' => sub {
 };
 
 # The reason of a request arrives at who is asked.
-subtest 'reasons' => sub {
+subtest 'the reason of a request to release is shown escaped' => sub {
 	foreach my $database (sort keys %encoding)
 	{
 		my $lock = "reason_$database";
@@ -147,10 +148,10 @@ subtest 'reasons' => sub {
 		$stranger->create_path(lock_path('.release'));
 		$stranger->create(lock_path(".release/$mine.release"),
 			encode_utf8('x' x 200 . "日" x 500 . $hostile));
-		is($holder->query_safe("SELECT zk_release_requested('$lock')"), 't', "$database: asked");
-		like($holder->error, qr/release of lock "$lock" was requested/, 'and told');
-		unlike($holder->error, $forbidden, 'and nothing hides in it');
-		unlike(slurp_file($node->logfile, $offset), $forbidden, 'nor in the log');
+		is($holder->query_safe("SELECT zk_release_requested('$lock')"), 't', "$database: the holder is asked to release");
+		like($holder->error, qr/release of lock "$lock" was requested/, 'the holder is told');
+		unlike($holder->error, $forbidden, 'the message has no character that hides text');
+		unlike(slurp_file($node->logfile, $offset), $forbidden, 'the log has no character that hides text');
 	}
 };
 

@@ -1,9 +1,8 @@
 
-# A name has one spelling, whatever the encoding of the database has for it: in EUC_TW and
-# EUC_JP a character can be two sequences of bytes, which are one in UTF-8, and so one znode.
-# Privileges, fences, records and views must not take them for two names. And a name with a
-# character that nobody sees is another one than that without it, also in views, which can be
-# joined by the names that they have.
+# A lock name has one spelling, whatever the encoding of the database: in EUC_TW and EUC_JP two
+# sequences of bytes can be one character in UTF-8, and so one znode. Privileges, fences, records
+# and views take them for one name. And a name with an invisible character is another name than
+# the one without it, in views, too. Tested in databases of five encodings.
 
 use File::Basename qw(dirname);
 use ZkLockTest;
@@ -42,7 +41,7 @@ foreach my $encoding (sort keys %spellings)
 	my $super = background($node, database => $database);
 	my $bob = background($node, database => $database, user => 'bob');
 
-	subtest "$encoding: one lock" => sub {
+	subtest "$encoding: two spellings of a name are one lock" => sub {
 		is($super->query_safe("SELECT encode(convert_to($as_other, '$encoding'), 'hex') LIKE '%$other'"),
 			't', 'a text of the database has the other spelling');
 		$super->query_safe("SELECT zk_lock($as_other)");
@@ -62,7 +61,7 @@ foreach my $encoding (sort keys %spellings)
 	foreach my $granted ($as_own, $as_other)
 	{
 		my $which = $granted eq $as_own ? 'the spelling of UTF-8' : 'another spelling';
-		subtest "$encoding: privileges on $which" => sub {
+		subtest "$encoding: privileges granted on $which cover both" => sub {
 			$super->query_safe("DELETE FROM zk_privileges; SELECT zk_grant('all', $granted, 'postgres')");
 			foreach my $name ($as_own, $as_other, map { text($encoding, $_, '/below') } $own, $other)
 			{
@@ -81,7 +80,7 @@ foreach my $encoding (sort keys %spellings)
 	}
 	$super->query_safe('DELETE FROM zk_privileges');
 
-	subtest "$encoding: fences" => sub {
+	subtest "$encoding: two spellings of a name are one fence" => sub {
 		my $guarded = "convert_from('\\x$own', '$encoding')";
 		my $again = "convert_from('\\x$other', '$encoding')";
 		my $token = $super->query_safe("SELECT zk_lock($guarded)");
@@ -93,7 +92,7 @@ foreach my $encoding (sort keys %spellings)
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 
-	subtest "$encoding: records of runs" => sub {
+	subtest "$encoding: two spellings of a name and slot are one run" => sub {
 		is($super->query_safe("SELECT zk_run_once($as_own, convert_from('\\x$own', '$encoding'))"),
 			't', 'a slot is claimed');
 		is($super->query_safe("SELECT zk_run_once($as_other, convert_from('\\x$other', '$encoding'))"),
@@ -105,7 +104,7 @@ foreach my $encoding (sort keys %spellings)
 	};
 }
 
-subtest 'fences without the extension' => sub {
+subtest 'docs/migrating/fence.sql takes both spellings for one name' => sub {
 	$node->safe_psql('postgres',
 		"CREATE DATABASE fences TEMPLATE template0 ENCODING 'EUC_TW' LOCALE 'C'");
 	$node->safe_psql('fences', slurp_file(dirname(__FILE__) . "/../../docs/migrating/fence.sql"));
@@ -116,12 +115,12 @@ subtest 'fences without the extension' => sub {
 };
 
 # U+4E04 has a sequence of bytes in EUC_TW that has no character in UTF-8.
-subtest 'no way to UTF-8, or none back' => sub {
+subtest 'a character without an equivalent in UTF-8 is refused in names and slots' => sub {
 	my $session = background($node, database => 'euc_tw');
-	assert_query($session, "SELECT zk_lock(convert_from('\\xe4b884', 'UTF8'))", '42602', 'is no name');
+	assert_query($session, "SELECT zk_lock(convert_from('\\xe4b884', 'UTF8'))", '42602', 'a name with such a character is refused');
 	like($session->error, qr/ERROR:  invalid lock name\nDETAIL:  The name has a character of encoding "EUC_TW" that has no equivalent in UTF-8, or none that leads back to it\./,
-		'and told so');
-	assert_query($session, "SELECT zk_run_once('job', convert_from('\\xe4b884', 'UTF8'))", '42602', 'nor a slot');
+		'the error says which character it is');
+	assert_query($session, "SELECT zk_run_once('job', convert_from('\\xe4b884', 'UTF8'))", '42602', 'a slot with such a character is refused');
 };
 
 # U+200B and U+00AD are invisible, U+0416 is not in LATIN1. As UTF-8, in octal for bytea.
@@ -150,7 +149,7 @@ foreach my $database (@plain)
 {
 	my $super = background($node, database => $database);
 	my @has = $database eq 'latin1' ? ('hyphen') : sort keys %character;
-	subtest "$database: names that hide a character" => sub {
+	subtest "$database: names with invisible characters are told apart in all views" => sub {
 		foreach my $what (@has)
 		{
 			my $name = named_in($database, $what);
@@ -174,7 +173,7 @@ foreach my $database (@plain)
 }
 
 # LATIN1 has the hyphen and lacks the letter.
-subtest 'who may look' => sub {
+subtest 'a role without privileges does not see names that its database cannot show' => sub {
 	my $super = background($node, database => 'latin1');
 	my $bob = background($node, database => 'latin1', user => 'bob');
 	my $seen = sub { return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0; };
@@ -186,27 +185,27 @@ subtest 'who may look' => sub {
 	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'nor who waits there');
 };
 
-subtest 'a client that lacks a character' => sub {
+subtest 'a client whose encoding lacks a character is shown an escape' => sub {
 	my $super = background($node, database => 'utf8');
 	$super->query_safe("SET client_encoding = 'LATIN1'");
 	is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') WHERE name ~ '<U[+]0416>'"), 1, 'is shown an escape');
 	assert_query($super, 'SELECT * FROM zk_waits()', '00000', 'and no error');
 };
 
-subtest 'fences below a root with such a character' => sub {
+subtest 'fences below a root with such a character are the same for every client' => sub {
 	my $super = background($node, database => 'utf8');
 	$super->query_safe("SELECT set_config('zklock.root', convert_from('/root\\320\\226', 'UTF8'), false)");
 	$super->query_safe("SELECT zk_fence('root', 3)");
 	$super->query_safe("SET client_encoding = 'LATIN1'");
-	assert_query($super, "SELECT zk_fence('root', 2)", '40001', 'are the same for every client');
-	is($super->query_safe("SELECT root, token FROM zk_fences WHERE name = 'root'"), '/root<U+0416>|3', 'and in ASCII');
+	assert_query($super, "SELECT zk_fence('root', 2)", '40001', 'an old token is refused');
+	is($super->query_safe("SELECT root, token FROM zk_fences WHERE name = 'root'"), '/root<U+0416>|3', 'zk_fences shows the root with an escape');
 };
 
-subtest 'a database without an encoding' => sub {
+subtest 'a database without an encoding names the same znode by the same bytes' => sub {
 	my $super = background($node, database => 'sql_ascii');
 	is($super->query_safe('SELECT zk_try_lock(' . named_in('sql_ascii', 'letter') . ')'), 'f',
-		'names the same znode by the same bytes');
-	assert_query($super, q{SELECT zk_lock(convert_from('\351', 'SQL_ASCII'))}, '42602', 'they must be UTF-8');
+		'a lock held in another database is busy');
+	assert_query($super, q{SELECT zk_lock(convert_from('\351', 'SQL_ASCII'))}, '42602', 'bytes that are no UTF-8 are refused');
 };
 
 done_testing();

@@ -1,7 +1,7 @@
 
-# Privileges by name and fences on their way into a database of another encoding, by a dump,
-# and into one that is made from a template. Names stay closed in each case, also where the
-# other database has no characters for some of them.
+# Privileges by name and fences survive a dump that is restored in a database of another
+# encoding, and a copy of a template database. Names stay closed in each case, also where the
+# other database lacks their characters. Tested with pg_dump and psql.
 
 use PostgreSQL::Test::Utils qw(run_log);
 use ZkLockTest;
@@ -32,7 +32,7 @@ database('tw', 'EUC_TW');
 $node->safe_psql('tw', 'CREATE EXTENSION zklock');
 my $writer = background($node, database => 'tw');
 $writer->query_safe("SELECT zk_grant('lock', $three, 'payroll'), zk_grant('lock', 'open', 'bob'), zk_fence($three, 3)");
-subtest 'from EUC_TW to UTF8' => sub {
+subtest 'a dump from EUC_TW restored in UTF8 keeps privileges and fences' => sub {
 	restore('tw', 'tw_utf8', 'UTF8');
 	my ($super, $bob) = map { background($node, database => 'tw_utf8', user => $_) } 'postgres', 'bob';
 	assert_query($bob, "SELECT zk_try_xact_lock($three)", '42501', 'the name is closed');
@@ -42,7 +42,7 @@ subtest 'from EUC_TW to UTF8' => sub {
 };
 
 # The rows are loaded as a whole, or not at all.
-subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
+subtest 'a dump from UTF8 restored in LATIN1, which lacks a character, closes all names' => sub {
 	database('letters', 'UTF8');
 	$node->safe_psql('letters', 'CREATE EXTENSION zklock');
 	$writer = background($node, database => 'letters');
@@ -55,14 +55,14 @@ subtest 'from UTF8 to LATIN1, which lacks a character' => sub {
 	my $closed = "SELECT state FROM zk_check(false) WHERE item = 'closed prefixes'";
 	is($super->query_safe($closed), 'error', 'zk_check() says so, too');
 	$super->query_safe("SELECT zk_grant('lock', 'pay', 'bob')");
-	is($super->query_safe($closed), '', 'until that is no accident any more');
+	is($super->query_safe($closed), '', 'zk_check() is silent when rows are there again');
 	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'what is given anew can be had');
 	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'and all else is closed as before');
 	$super->query_safe("SELECT zk_open('')");
 	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'until it is opened');
 };
 
-subtest 'what was opened is open' => sub {
+subtest 'a dump of a database whose names were opened leaves them open' => sub {
 	$writer->query_safe("SELECT zk_open('pay'), zk_open(prefix) FROM zk_closed WHERE prefix <> 'pay'");
 	is($writer->query_safe('SELECT count(*) FROM zk_closed'), 0, 'no row is left');
 	restore('letters', 'opened', 'LATIN1');
@@ -75,11 +75,11 @@ subtest 'what was opened is open' => sub {
 		'nor for a transaction with an older snapshot');
 };
 
-subtest 'a template' => sub {
+subtest 'a database made from a template has its privileges' => sub {
 	$writer->quit;
 	$node->safe_psql('postgres', 'CREATE DATABASE copy TEMPLATE letters');
 	my $bob = background($node, database => 'copy', user => 'bob');
-	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '42501', 'has its rows');
+	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '42501', 'a closed name stays closed in the copy');
 };
 
 done_testing();

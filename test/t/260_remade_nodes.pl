@@ -1,7 +1,7 @@
 
-# Whoever may delete a queue node may make another one with its name. That one is
-# nobody's lock: nobody who held the first one commits under quorum, or is told that
-# he holds it, and nothing that takes its place stands for him.
+# A queue node that is deleted and made again by another client under the same name is not the
+# holder's: with commit_guard = quorum the former holder commits nothing, and no question is
+# answered with "held". Tested with znodes that are made again on a real server.
 
 use Preload;
 use ZkLockTest;
@@ -39,7 +39,7 @@ foreach my $style (qw(curator kazoo))
 {
 	foreach my $function (qw(zk_lock zk_xact_lock))
 	{
-		subtest "$function, style $style" => sub {
+		subtest "a lock by $function() whose node was made again is lost, style $style" => sub {
 			my ($old, $next) = map { background($node) } 1 .. 2;
 			$_->query_safe("SET zklock.node_style = '$style'") foreach $old, $next;
 			$old->query_safe("BEGIN; SELECT $function('lock')");
@@ -60,7 +60,7 @@ foreach my $style (qw(curator kazoo))
 }
 
 # A reader that was a writer has a node of its own, by then or never.
-subtest 'a downgrade' => sub {
+subtest 'a downgrade of a lock whose node was made again is refused' => sub {
 	my ($old, $next) = map { background($node) } 1 .. 2;
 	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
 	my @names = remake('down', sub { });
@@ -74,15 +74,15 @@ subtest 'a downgrade' => sub {
 
 	# And of one that is over, the new node is the one that counts.
 	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'); SELECT zk_unlock('down')");
-	assert_held($old, 'down', 'a reader');
+	assert_held($old, 'down', 'the lock is held in shared mode');
 	@names = remake('down', sub { });
-	assert_not_held($old, 'down', 'no more');
+	assert_not_held($old, 'down', 'the lock is not held when its node was made again');
 	remove('down', @names);
 };
 
 # That there is a node of the name is half an answer: whose it is a look tells. If that
 # cannot be sent both are asked again.
-subtest 'a look that cannot be sent' => sub {
+subtest 'a lock whose node was made again is lost when the second look cannot be sent' => sub {
 	my $library = Preload::library('unsent_look') or plan skip_all => 'there is no compiler';
 	my $paris = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
 	my $flag = "$library.once";

@@ -1,8 +1,8 @@
 
-# Whoever may create a node in a queue may give it the name of one that is handed
-# over, and set its data: it need not have held the lock for that. Under lease one
-# who waits behind it may believe that. Nobody commits by it under quorum, and
-# nobody who asks is told that the lock is held.
+# A client that may create znodes in a queue can forge one that looks handed over. With
+# commit_guard = lease a waiter behind it may believe that; with quorum no transaction commits on
+# it, and no question is answered with "held". Tested with forged znodes, copied names and stolen
+# sessions on real servers.
 
 use Preload;
 use Proxy;
@@ -33,28 +33,28 @@ sub start_waiting ($waiter, $query, $ahead)
 	return;
 }
 
-subtest 'under quorum it is not believed' => sub {
+subtest 'a forged hand-over is not believed with commit_guard = quorum' => sub {
 	my ($holder, $waiter, $forged) = queue_up('quorum', $node, 'zklock.commit_guard' => 'quorum');
 	set_and_be_seen($zk, $stranger, $forged) foreach 1 .. 3;
 	ok(!$waiter->is_done, 'the one who waits goes on waiting');
-	assert_held($holder, 'quorum', 'for the holder');
+	assert_held($holder, 'quorum', 'the holder still holds the lock');
 	$stranger->delete($forged);
-	assert_passes('quorum', $holder, $waiter, 'and has the lock in its turn');
+	assert_passes('quorum', $holder, $waiter, 'the waiter is granted the lock in its turn');
 };
 
-subtest 'nor for a hold, which is for ever' => sub {
+subtest 'a forged hand-over is not believed by zk_hold()' => sub {
 	my ($holder, $waiter) = (background($node, holds => 'hold'), background($node));
 	my $forged = $stranger->contend(lock_path("hold/$forged_name"));
 	start_waiting($waiter, "SELECT zk_hold('hold', 'works')", $forged);
 	set_and_be_seen($zk, $stranger, $forged);
-	ok(!$waiter->is_done, 'it waits');
+	ok(!$waiter->is_done, 'the hold waits');
 	$holder->quit;
 	$stranger->delete($forged);
-	like($waiter->wait_result, qr/^\d+$/, 'until it is its turn');
+	like($waiter->wait_result, qr/^\d+$/, 'the hold is granted in its turn');
 };
 
 # The guard is asked for more only afterwards.
-subtest 'what was granted on such a word is looked at again' => sub {
+subtest 'a grant by a forged hand-over is checked before a commit with quorum' => sub {
 	foreach my $way (
 		'a question',
 		"SET zklock.commit_guard = 'quorum'; INSERT INTO written VALUES ('false')",
@@ -85,15 +85,15 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		$waiter->query_safe('SELECT zk_unlock_all()');
 		my ($first) = wait_for_queue($zk, lock_path('again'), 2);
 		wait_for_watch($zk, $first, $next);
-		ok(!$next->is_done, 'and hands nothing over');
+		ok(!$next->is_done, 'the session that believed it hands nothing over');
 		$holder->query_safe('SELECT zk_unlock_all()');
-		assert_ends($next, '00000', 'until the holder lets go');
+		assert_ends($next, '00000', 'the next waiter is granted the lock when the holder releases it');
 	}
 	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written by a false word');
 };
 
 # Whichever it looks at first.
-subtest 'a true word does not stand for a false one' => sub {
+subtest 'a true hand-over does not make a forged one of another lock true' => sub {
 	foreach my $true ('one', 'two')
 	{
 		my ($holder, $waiter) = map { background($node) } 1 .. 2;
@@ -105,7 +105,7 @@ subtest 'a true word does not stand for a false one' => sub {
 			$forged{$lock} = $stranger->contend(lock_path($lock) . "/$forged_name");
 			start_waiting($waiter, "SELECT zk_lock('$lock')", $forged{$lock});
 			$stranger->set($forged{$lock}, '');
-			assert_ends($waiter, '00000', 'believed');
+			assert_ends($waiter, '00000', 'the waiter believes the forged hand-over');
 		}
 		$holder->query_safe("SELECT zk_unlock('$true')");
 		$stranger->delete($forged{$true});
@@ -118,7 +118,7 @@ subtest 'a true word does not stand for a false one' => sub {
 };
 
 # The look waits for whoever is ahead; meanwhile the session may end.
-subtest 'the session is lost while it looks again' => sub {
+subtest 'a commit is refused when its session is lost while a forged hand-over is checked' => sub {
 	my ($holder, $waiter, $forged) = queue_up('lost');
 	$stranger->set($forged, '');
 	$waiter->wait_result;
@@ -139,7 +139,7 @@ subtest 'the session is lost while it looks again' => sub {
 };
 
 # As when the interrupt of the loss comes late: the backend finds the loss by itself.
-subtest 'likewise, and nothing interrupts it' => sub {
+subtest 'a commit is refused when its session is lost and no interrupt tells it' => sub {
 	my $library = Preload::library('no_interrupts') or plan skip_all => 'there is no compiler';
 	my $deaf = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
 	my $proxy = Proxy->new($zk->connect_string);
@@ -150,12 +150,12 @@ subtest 'likewise, and nothing interrupts it' => sub {
 	$waiter->query_safe("SET zklock.commit_guard = quorum; BEGIN; CREATE TABLE false_word ()");
 	$proxy->cut;
 	assert_query($waiter, 'COMMIT', '40001', 'the commit is refused');
-	like($waiter->error, qr/DETAIL:  The connection broke at/, 'for what has happened');
+	like($waiter->error, qr/DETAIL:  The connection broke at/, 'the DETAIL says what has happened');
 	$stranger->delete($forged);
 };
 
 # An honest word that is looked at again holds, be there one ahead or several.
-subtest 'a true word stays one' => sub {
+subtest 'a true hand-over is confirmed when it is checked' => sub {
 	my @sessions = map { background($node) } 1 .. 4;
 	$sessions[0]->query_safe("SELECT zk_lock('true')");
 	foreach my $position (1 .. $#sessions)
@@ -173,7 +173,7 @@ subtest 'a true word stays one' => sub {
 
 # Backends of one cluster tell each other. The name of a node can be copied to
 # where it says nothing: into another queue, or into that of another ensemble.
-subtest 'a copied name' => sub {
+subtest 'a node name copied to another queue is not taken for a hand-over there' => sub {
 	foreach my $way ([ $zk, 'told', 'here' ], [ $other_zk, 'there', 'there' ])
 	{
 		my ($ensemble, $lock, $copied) = @$way;
@@ -205,7 +205,7 @@ subtest 'a copied name' => sub {
 
 # Who knows the number of a session can go on with it, and make nodes in its name. If
 # the reply to a create was lost these look like the one that it has made.
-subtest 'nodes in the name of a session' => sub {
+subtest "nodes made under a stolen session id are not taken for the waiter's own" => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $holder = background($node);
 	my $waiter = background($node,
@@ -224,12 +224,12 @@ subtest 'nodes in the name of a session' => sub {
 	$proxy->come_back;
 	wait_for_watch($zk, $names[0], $waiter);
 	ok(!$waiter->is_done, 'who waits goes on to wait');
-	assert_held($holder, 'name', 'for the holder');
-	assert_passes('name', $holder, $waiter, 'until its turn');
+	assert_held($holder, 'name', 'the holder still holds the lock');
+	assert_passes('name', $holder, $waiter, 'the waiter is granted the lock in its turn');
 };
 
 # A create whose reply was lost is undone, whoever else has used its GUID by then.
-subtest 'nodes with the GUID of one that is taken back' => sub {
+subtest 'nodes made with the GUID of a lost create are deleted with it' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $path = lock_path('back');
 	my $other = background($node, first => "SELECT zk_lock('back'), zk_unlock('back')");

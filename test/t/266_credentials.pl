@@ -1,7 +1,8 @@
 
-# With credentials (zklock.auth) locks pass from one session to the next in turn, and
-# nobody is handed one: who has the credentials may write to queue nodes, and a set
-# means nothing. Strangers may not enter the queue.
+# With credentials (zklock.auth) a lock passes from one session to the next in turn, without
+# hand-over: every client with the credentials may write to queue nodes, so written data proves
+# nothing. Strangers cannot enter the queue. Tested with clients with and without the credentials
+# on a real server.
 
 use ZkLockTest;
 
@@ -15,7 +16,7 @@ my @pool = map { background($node) } 1 .. 3;
 # A root that strangers may enter, and one lock in it.
 $stranger->create_path(lock_path('open'));
 
-subtest 'locks pass in turn, without a mark or a set' => sub {
+subtest 'locks with credentials pass in turn without a hand-over' => sub {
 	foreach my $number (0 .. 2)
 	{
 		start_in_queue($pool[$number], "SELECT zk_lock('pass')", $zk, lock_path('pass'), $number + 1);
@@ -36,18 +37,18 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 	assert_released($zk, 'pass', $pool[2]);
 };
 
-subtest 'from a file whose lines end as in DOS' => sub {
+subtest 'credentials are read from a file whose lines end as in DOS' => sub {
 	my $file = $node->basedir . '/credentials';
 	append_to_file($file, "digest:$secret\r\n");
 	chmod 0600, $file or die "could not chmod $file: $!\n";
 	my $session = background($node);
 	$session->query_safe("SET zklock.auth = '\@$file'; SELECT zk_lock('file')");
 	my ($first) = queue_nodes($zk, lock_path('file'));
-	ok(eval { $friend->set(lock_path("file/$first"), ''); 1 }, 'they are the same');
+	ok(eval { $friend->set(lock_path("file/$first"), ''); 1 }, 'a client with the same credentials may write');
 	assert_leave_nothing($zk, lock_path('file'), $session);
 };
 
-subtest 'who may do what' => sub {
+subtest 'the ACL lets everybody read, and only those with the credentials write' => sub {
 	my ($session) = @pool;
 	$session->query_safe("SELECT zk_lock('acl')");
 	my ($name) = queue_nodes($zk, lock_path('acl'));
@@ -62,13 +63,13 @@ subtest 'who may do what' => sub {
 		like($@, qr/NoAuth|NoChildren/, 'a stranger cannot create below it');
 	}
 	eval { $stranger->delete($path) };
-	like($@, qr/NoAuth/, 'nor delete');
+	like($@, qr/NoAuth/, 'a stranger cannot delete the node');
 	$friend->delete($path);
 	assert_not_held($session, 'acl', 'a friend can delete it');
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
-subtest 'a word in an open queue is not believed' => sub {
+subtest 'a forged hand-over in a queue open to strangers is not believed' => sub {
 	my ($holder, $waiter) = @pool;
 	my $path = lock_path('open');
 	$holder->query_safe("SELECT zk_lock('open')");
@@ -77,11 +78,11 @@ subtest 'a word in an open queue is not believed' => sub {
 	wait_for_watch($zk, $forged);
 	set_and_be_seen($zk, $stranger, $forged);
 	ok(!$waiter->is_done, 'who waits goes on to wait');
-	assert_held($holder, 'open', 'for the holder');
+	assert_held($holder, 'open', 'the holder still holds the lock');
 	$stranger->delete($forged);
 	$holder->query_safe("SELECT zk_unlock('open')");
 	$waiter->wait_result;
-	assert_held($waiter, 'open', 'and is granted in turn');
+	assert_held($waiter, 'open', 'the waiter is granted the lock in its turn');
 	$waiter->query_safe("SELECT zk_unlock('open')");
 	assert_no_nodes($zk, $path);
 };

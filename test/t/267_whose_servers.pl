@@ -1,6 +1,6 @@
-# Credentials (zklock.auth) go to the servers that they belong to. A role that may set
-# zklock.servers names a proxy of its own, which leads to the same ensemble and writes down all
-# that it hears: the secret of somebody else must not be in it. Who may send it there, does.
+# Credentials (zklock.auth) go only to the servers that they belong to: a role that may set
+# zklock.servers cannot have another role's secret sent to servers of its own. Tested with a
+# proxy as such a server, which writes down all that it hears.
 
 use Proxy;
 use ZkLockTest;
@@ -69,7 +69,7 @@ sub connect_with ($options, $user)
 	return background($node, user => $user);
 }
 
-subtest 'a superuser' => sub {
+subtest 'a superuser may send the configured credentials to any servers' => sub {
 	my $session = background($node, user => 'admin', first => "SET $own_servers");
 	assert_sent($session, 'configuration', 'sets the servers');
 	$session->query_safe('RESET zklock.servers');
@@ -83,7 +83,7 @@ subtest 'a superuser' => sub {
 };
 
 # Nobody else may set the servers.
-subtest 'servers that are stored' => sub {
+subtest 'credentials of the configuration are not sent to servers stored for a role' => sub {
 	$node->safe_psql('postgres', "ALTER ROLE app SET $own_servers");
 	assert_refused(background($node, user => 'app'), 'without credentials',
 		qr/DETAIL:  "zklock\.auth" is that of the configuration, and "zklock\.servers" is stored for a role or a database\.\nHINT/);
@@ -98,7 +98,7 @@ subtest 'servers that are stored' => sub {
 
 $node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.servers, zklock.auth TO bob, alice');
 
-subtest 'a role that may set them' => sub {
+subtest 'a role that may set zklock.servers does not get the configured credentials sent there' => sub {
 	my $bob = background($node, user => 'bob', first => "SET $own_servers");
 	assert_refused($bob, 'in its session',
 		qr/DETAIL:  "zklock\.auth" is that of the configuration, and "zklock\.servers" is set in this session by role "bob"\.\nHINT/);
@@ -124,7 +124,7 @@ subtest 'a role that may set them' => sub {
 	assert_refused(background($node, user => 'admin', database => 'bobs'), "a superuser in that role's database");
 };
 
-subtest 'functions with settings of their own' => sub {
+subtest 'functions with settings of their own do not mix credentials and servers of two roles' => sub {
 	my $define = sub ($name, $owner, $setting, $lock) {
 		$node->safe_psql('postgres', "CREATE FUNCTION $name() RETURNS bigint LANGUAGE sql SECURITY DEFINER
 			SET $setting AS \$\$ SELECT $lock \$\$; ALTER FUNCTION $name() OWNER TO $owner");
@@ -143,7 +143,7 @@ subtest 'functions with settings of their own' => sub {
 };
 
 # Its program would move to the servers that are set, with the credentials that it has.
-subtest 'a session that holds a lock' => sub {
+subtest 'a session that holds a lock does not move to servers of a role' => sub {
 	my $bob = background($node, user => 'bob', holds => 'of/held');
 	my $own = q(SELECT session_id FROM zk_session);
 	my $id = $bob->query_safe($own);
@@ -153,8 +153,8 @@ subtest 'a session that holds a lock' => sub {
 	assert_refused($bob, 'also without credentials for the next one');
 	is($bob->query_safe($own), $id, 'it is the same session');
 	is($bob->query_safe(q(SELECT zk_unlock('of/held'))), 't', 'its lock can be released');
-	is(who_was_heard(), '', 'over the servers of before');
-	assert_sent($bob, '', 'the next session has none');
+	is(who_was_heard(), '', 'the release went to the servers of before');
+	assert_sent($bob, '', 'the next session sends no secret');
 	$bob->query_safe('RESET zklock.auth; RESET zklock.servers');
 	assert_query($bob, 'SELECT ' . lock_sql(), '00000', 'and with the configuration all is as before');
 	is(who_was_heard(), '', 'at its servers');

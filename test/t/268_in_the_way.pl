@@ -1,7 +1,7 @@
 
-# Another program has an ephemeral znode where a lock's queue would be, as simple locks
-# are made, or above it. There is no queue then, and no waiting: that is said, with whose
-# it is, and views show it.
+# An ephemeral znode of another program where a lock's queue would be, or above it, leaves no
+# room for a queue: the call fails with 55000 and says whose znode it is, and the views show it.
+# Tested with such znodes on a real server.
 
 use ZkLockTest;
 
@@ -46,7 +46,7 @@ foreach my $call (sort keys %in_the_way)
 }
 is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 1, 'nothing else is held then');
 
-subtest 'who may know it' => sub {
+subtest 'the owner of a znode that is in the way is told only to roles that may see others' => sub {
 	my %knows = (ordinary => 0, monitor => 1);
 	foreach my $role (sort keys %knows)
 	{
@@ -58,11 +58,11 @@ subtest 'who may know it' => sub {
 	like(slurp_file($node->logfile), qr/DETAIL:  .*$owner, another client \("host-7 pid 4711"\)/, 'the log tells it');
 };
 
-subtest 'views' => sub {
+subtest 'the views show a znode that is in the way as a holder' => sub {
 	is($session->query_safe("SELECT position, state, mode, style, node, session_id, data, since IS NOT NULL, token > 0 FROM zk_lock_queue('simple')"),
 		'1|held|exclusive|none|' . lock_path('simple') . "|$owner|host-7 pid 4711|t|t", 'zk_lock_queue');
 	is($session->query_safe("SELECT position, state, node, session_id, data, token FROM zk_lock_queue('above/it/further')"),
-		'1|held|' . lock_path('above') . "|$owner|host-7 pid 4711|", 'also of what is above');
+		'1|held|' . lock_path('above') . "|$owner|host-7 pid 4711|", 'zk_lock_queue of a lock below');
 	is($session->query_safe("SELECT state, who, location FROM zk_who('simple')"), "held|host-7 pid 4711|$owner", 'zk_who');
 	is($session->query_safe("SELECT name, holder_count, waiter_count FROM zk_all_locks() WHERE name <> 'mine'"), "above|1|0\nsimple|1|0", 'zk_all_locks');
 	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('nothing/there')"), 0, 'of a lock that nobody has there is nothing');
@@ -70,7 +70,7 @@ subtest 'views' => sub {
 	like($session->error, qr/could not ask 1 holder/, 'which is said');
 };
 
-subtest 'taken away, or gone' => sub {
+subtest 'a znode that is in the way can be evicted, and the lock is free when it is gone' => sub {
 	my $token = $session->query_safe("SELECT token FROM zk_lock_queue('simple')");
 	is($session->query_safe("SELECT zk_evict('above/it', '$token')"), 'f', 'not by another name');
 	is($session->query_safe("SELECT zk_evict('simple', '$token')"), 't', 'by zk_evict()');
@@ -81,7 +81,7 @@ subtest 'taken away, or gone' => sub {
 };
 
 # Not of a lock, but of what zklock has besides.
-subtest 'elsewhere below the root' => sub {
+subtest 'a znode in the way of requests, records or leases fails the call' => sub {
 	my $holder = background($node, holds => 'asked');
 	foreach my $case ([ '.release' => "zk_request_release('asked')" ], [ '.once' => "zk_run_once('job', '1')" ],
 		[ '.leases' => "zk_try_lease('leased', 'app', '60s')" ])
@@ -99,7 +99,7 @@ subtest 'elsewhere below the root' => sub {
 	$holder->quit;
 };
 
-subtest 'the root' => sub {
+subtest 'an ephemeral znode as the root fails all locks' => sub {
 	make('/ephemeral');
 	my $elsewhere = background($node, 'zklock.root' => '/ephemeral');
 	assert_query($elsewhere, "SELECT zk_lock('any')", '55000', 'no lock');

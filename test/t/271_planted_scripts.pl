@@ -1,8 +1,8 @@
 
-# What we ship to be run or pasted, in a database whose owner has planted what it could take
-# for PostgreSQL's or ours (lib/Planted.pm): no script, program, query or page runs anything of
-# his as the superuser or monitor that uses it. Files are found, not listed: one that has SQL
-# and that nobody knows how to run fails. And each is heard if its names had no schema.
+# Scripts, programs and queries of this repository that are run or pasted by superusers and
+# monitors run nothing that the owner of the database has planted (test/lib/Planted.pm). Files
+# with SQL are found, not listed: one that this test does not know how to run fails. Each is also
+# run without the schemas in its names, and must then set off the alarm.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -132,7 +132,7 @@ sub unguarded ($page)
 }
 is(scalar unguarded(Pages::page('x.md', "```sql\nSELECT zk_hold('a', 'b');\n```\n\n```sql\nSELECT zklock.zk_evict('a', 1);\nSET search_path = zklock;\nSELECT zk_check();\n```\n")), 1,
 	'a call for operators before that line');
-is(join("\n", map { unguarded($_) } Pages::all()), '', 'there is none');
+is(join("\n", map { unguarded($_) } Pages::all()), '', 'no page has such a call');
 
 # The pages for superusers, operators and monitors. The functions that any file or page calls get
 # some of each name that fit better.
@@ -163,7 +163,7 @@ sub try ($file, $path, $sql)
 	return ($alarm, join("\n", $output =~ /^psql:\S+ ((?:ERROR|FATAL):.*)$/mg), $output);
 }
 
-subtest 'what is planted is found' => sub {
+subtest 'planted functions, operators and casts that fit better are found by this test' => sub {
 	my @better = ("SELECT format('%s %s', 'x'::name, 'y'::name)", "SELECT 'x'::name ~ 'x'::varchar",
 		"SELECT 'pg_class'::regclass = 'pg_class'::regclass", 'SELECT * FROM zk_stat', "SELECT zk_lock('x'::name)");
 	my @found = ([ @better, 'SELECT count(*) FROM pg_class', 'SELECT now()', 'SELECT 1 + 1' ], \@better, [ "SELECT 'x'::text", 'SELECT 1::oid' ]);
@@ -179,7 +179,7 @@ subtest 'what is planted is found' => sub {
 
 foreach my $file (sort keys %run)
 {
-	subtest $file => sub {
+	subtest "$file runs nothing that the owner of the database has planted" => sub {
 		foreach my $path (@Planted::paths)
 		{
 			my ($alarm, $errors, $output) = try($file, $path, $run{$file}{sql});
@@ -199,7 +199,7 @@ foreach my $file (sort keys %run)
 # not so: that is an error, and no alarm.
 foreach my $page (@pages)
 {
-	subtest $page->{name} => sub {
+	subtest "SQL of $page->{name} runs nothing that the owner of the database has planted" => sub {
 		my $sql = join "\n", map { $_->{code} =~ s/\b4711\b/1/gr } grep { $_->{language} eq 'sql' } Pages::blocks($page);
 		# What stands before is a program's.
 		$sql =~ s/\A.*?(?=^CREATE SCHEMA zklock|^SET search_path = zklock)//ms;
@@ -209,12 +209,12 @@ foreach my $page (@pages)
 			is($alarm, '', "$path: nothing of the owner's") or diag($output);
 		}
 		my ($alarm) = try($page->{name}, $Planted::paths[0], $sql =~ s/$line.*//gr);
-		isnt($alarm, '', 'which is heard without the first line');
+		isnt($alarm, '', 'without the first line planted functions would be run');
 	};
 }
 
 # Schemas that we are about to make are his already: then nothing is done.
-subtest 'in our place' => sub {
+subtest 'scripts do not use a schema of their name that is there already' => sub {
 	foreach my $schema (qw(zklock_advisory zklock))
 	{
 		my $file = $schema eq 'zklock' ? 'docs/migrating/fence.sql' : 'docs/migrating/advisory.sql';
@@ -223,7 +223,7 @@ subtest 'in our place' => sub {
 		$planted->run($database, user => $Planted::owner, sql => "CREATE SCHEMA $schema;");
 		my ($status, $output) = $planted->run($database, sql => $run{$file}{sql});
 		is($status, 3, "$file ends");
-		like($output, qr/ERROR:  schema "$schema" already exists/, 'and says why');
+		like($output, qr/ERROR:  schema "$schema" already exists/, 'the error says why');
 		is($planted->alarm($database), '', 'nothing was run');
 		$node->safe_psql($database, $undo{$file});
 	}

@@ -1,7 +1,7 @@
 
-# From releases 3.8.4 and 3.9.2 on, ZooKeeper tells nobody what becomes of a node
-# that he may not read. The one ahead can take that right away when the waiter
-# watches already: then nothing wakes him, and he must look by himself.
+# A waiter is granted the lock although the node ahead of it was hidden from it: ZooKeeper 3.8.4
+# and 3.9.2 and later do not tell a client of a node that it may not read, so the waiter must
+# look by itself. Tested with a stranger that changes the ACL of its node, on a real server.
 
 use ZkLockTest;
 
@@ -24,9 +24,9 @@ foreach my $who (sort keys %mark)
 	$waiter->start_query("SELECT zk_lock('hidden')");
 	wait_for_watch($zk, $theirs);
 	$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
-	ok(!$waiter->is_done, "$who: who may not see the one ahead any more waits on");
+	ok(!$waiter->is_done, "$who: the waiter goes on waiting");
 	$stranger->delete($theirs);
-	assert_ends($waiter, '00000', "$who: and has its turn");
+	assert_ends($waiter, '00000', "$who: the waiter is granted the lock");
 	$waiter->query_safe("SELECT zk_unlock('hidden')");
 	assert_no_nodes($zk, lock_path('hidden'), "$who: nothing left");
 }

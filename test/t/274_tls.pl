@@ -1,6 +1,6 @@
-# TLS between sessions and ZooKeeper: locks as without it; servers that are not who they
-# should be get no word; and what is wrong is said. With real servers, and certificates
-# that are made here.
+# With zklock.ssl, sessions use TLS to ZooKeeper, and locks work as without it; servers that are
+# not who they should be get no byte of ours in the clear, and messages say what is wrong. Tested
+# with real servers and fake ones, and with certificates made here.
 
 use Certificates;
 use FakeServer;
@@ -107,7 +107,7 @@ sub member_of ($session)
 sub session_id ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 sub what_check_says { return $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)'); }
 
-subtest 'locks between a cluster with TLS and one without' => sub {
+subtest 'a lock passes between a cluster with TLS and one without' => sub {
 	my ($ours, $theirs) = (background($node, holds => 'mixed'), background($plain));
 	start_to_wait($theirs, "SELECT zk_lock('mixed')");
 	assert_held($ours, 'mixed', 'held, proved over TLS');
@@ -116,7 +116,7 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 		'who has a certificate of the same subject may set its data, too');
 	assert_passes('mixed', $ours, $theirs, 'granted');
 	start_to_wait($ours, "SELECT zk_lock('mixed')");
-	assert_passes('mixed', $theirs, $ours, 'and back');
+	assert_passes('mixed', $theirs, $ours, 'the lock passes back');
 
 	# More than fits into one record of TLS. On a busy machine the
 	# proof of so many takes its time.
@@ -144,12 +144,12 @@ sub check_of ($session, $item, $count)
 	return $rows;
 }
 
-subtest 'what is told of it' => sub {
+subtest 'zk_session and zk_check() tell of TLS and of certificates that end soon' => sub {
 	my ($ours, $theirs) = (background($node), background($plain));
 	$_->query_safe("SELECT zk_lock('told'), zk_unlock('told')") foreach $ours, $theirs;
 	my $query = 'SELECT ssl, ssl_version, ssl_subject FROM zk_session';
 	like($ours->query_safe($query), qr/^t\|TLSv1\.[23]\|CN=server$/, 'zk_session, with TLS');
-	is($theirs->query_safe($query), 'f||', 'and without');
+	is($theirs->query_safe($query), 'f||', 'zk_session, without TLS');
 	like(check_of($ours, 'tls', 3), qr/^ok\|\S+ speaks TLSv1\.[23], \S+; its certificate, of CN=server, and its authorities are valid until 20\d\d-/m,
 		'zk_check(): each of the servers');
 	like(check_of($ours, 'client certificate', 1), qr/^ok\|it is valid until 20\d\d-/, 'and ours');
@@ -171,7 +171,7 @@ subtest 'what is told of it' => sub {
 	use_settings();
 };
 
-subtest 'connections that break' => sub {
+subtest 'a session with TLS keeps its lock when its server is killed' => sub {
 	my $session = background($node, holds => 'kept');
 	my ($member) = member_of($session);
 	my $id = session_id($session);
@@ -195,7 +195,7 @@ subtest 'connections that break' => sub {
 	poll_until { !$zk->ephemerals('/') } 'its nodes to go';
 };
 
-subtest 'sessions end' => sub {
+subtest 'a session with TLS ends with its backend or program' => sub {
 	my $session = background($node, holds => 'ended');
 	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
 	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
@@ -207,7 +207,7 @@ subtest 'sessions end' => sub {
 	assert_no_programs('no program is left', $session);
 };
 
-subtest 'files and settings that are no good' => sub {
+subtest 'bad files and settings of TLS are reported by name' => sub {
 	my $file = 'Could not load file';
 	my %case = (
 		'zklock.ssl_ca_file names nothing' => [ ssl_ca_file => '', qr/"zklock\.ssl_ca_file" names no file/ ],
@@ -236,7 +236,7 @@ subtest 'files and settings that are no good' => sub {
 	is(error_with('zklock.ssl_ca_file' => 'root.crt'), '', 'a path leads to the data directory');
 };
 
-subtest 'servers that are not what they should be' => sub {
+subtest 'servers with a wrong, expired or revoked certificate are refused' => sub {
 	my %server = (
 		expired => server_with($good->both('expired')),
 		other => server_with($good->both('other')),
@@ -265,10 +265,10 @@ subtest 'servers that are not what they should be' => sub {
 	}
 	my $revoked = server_with($good->both('revoked'));
 	my @servers = ('zklock.servers' => $revoked->secure_connect_string);
-	is(error_with(@servers), '', 'who does not know that it is revoked believes it');
-	assert_refused({ @servers, 'zklock.ssl_crl_file' => $list }, 'who knows it does not',
+	is(error_with(@servers), '', 'a revoked certificate is accepted without a revocation list');
+	assert_refused({ @servers, 'zklock.ssl_crl_file' => $list }, 'a revoked certificate is refused with a revocation list',
 		qr/is not good: certificate revoked; it is that of CN=revoked, .*, for DNS:localhost, IP Address:127\.0\.0\.1/);
-	is(error_with('zklock.ssl_crl_file' => $list), '', 'others are good');
+	is(error_with('zklock.ssl_crl_file' => $list), '', 'other certificates are accepted with a revocation list');
 
 	# Not the server's own certificate is revoked, but that of who has issued it.
 	my $below = Certificates->new($directory, 'below', $good);
@@ -290,7 +290,7 @@ subtest 'servers that are not what they should be' => sub {
 	is(error_with('zklock.servers' => '127.0.0.1:' . $zk->secure_port), '', 'by its address');
 };
 
-subtest 'what servers want' => sub {
+subtest 'the error says what a server wants: a certificate, TLS, another port' => sub {
 	my @none = ('zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
 	my $wants_certificate = qr/HINT:  The server may want a client certificate/;
 	assert_refused({@none}, 'without a client certificate', qr/could not connect to ZooKeeper/, $wants_certificate);
@@ -335,7 +335,7 @@ subtest 'what servers want' => sub {
 		'a server that has 1.2 alone', qr/TLS with server .* failed/);
 };
 
-subtest 'the certificate as credentials' => sub {
+subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 	my %setting = (
 		servers => $zk->secure_connect_string,
 		%tls,
@@ -394,7 +394,7 @@ sub fake ($answer, $file)
 	});
 }
 
-subtest 'nothing is said to a stranger' => sub {
+subtest 'a stranger in place of a server gets a ClientHello and no more' => sub {
 	foreach my $answer ('', "\x00\x00\x00\x29" . "\x00" x 41, "imok\n", "\x15\x03\x03\x00\x02\x02\x28")
 	{
 		my $file = "$directory/heard-" . length $answer;
@@ -412,7 +412,7 @@ subtest 'nothing is said to a stranger' => sub {
 	}
 };
 
-subtest 'not a byte in the clear' => sub {
+subtest 'every connection begins with TLS' => sub {
 	my $log = "$directory/beginnings";
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port,
 		greeting => sub {
@@ -438,7 +438,7 @@ subtest 'not a byte in the clear' => sub {
 };
 
 # Who gives a server up tells it so: the last record is an alert. TLS 1.2 shows what is one.
-subtest 'a silent server is told of the end' => sub {
+subtest 'a server that is given up gets a TLS alert' => sub {
 	my $log = "$directory/all-that-was-sent";
 	my $server = server_with($good->both('server'), @tls_1_2);
 	my $proxy = Proxy->new('127.0.0.1:' . $server->secure_port,
@@ -461,7 +461,7 @@ subtest 'a silent server is told of the end' => sub {
 	poll_until { ($records->())[-1] == 21 } 'an alert as the last record', 30;
 };
 
-subtest 'new files without a restart' => sub {
+subtest 'renewed certificate files are used without a restart' => sub {
 	use_settings();
 	my $session = background($node, holds => 'renewed');
 	$good->issue('client');
@@ -476,7 +476,7 @@ subtest 'new files without a restart' => sub {
 	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
 };
 
-subtest 'new files for a session that is there' => sub {
+subtest 'renewed certificate files are used when a session connects again' => sub {
 	my $copy = sub ($name) { return (joined('own.pem', $good->cert($name)), joined('own.key', $good->key($name))); };
 	my ($cert, $key) = $copy->('client');
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);

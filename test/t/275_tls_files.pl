@@ -1,6 +1,6 @@
-# The files of TLS: the passphrase of a key, by a command that does what it should or
-# not; files that are replaced by ones that are no good; and what they cost a session
-# that is connected again. Settings that are no good, which reach a session with a lock.
+# The files of TLS: a key's passphrase by zklock.ssl_passphrase_command, whatever the command
+# does, files that are replaced by bad ones, and bad settings at a reload. None of it costs a
+# session that holds a lock its lock. Tested with a real server behind a proxy.
 
 use Certificates;
 use Proxy;
@@ -50,10 +50,10 @@ sub processes
 	return grep { -r $_ && eval { slurp_file($_) } =~ /\Q$word\E/ } glob '/proc/[0-9]*/cmdline';
 }
 
-subtest 'a passphrase' => sub {
+subtest 'a passphrase command is run once and its first line is the passphrase' => sub {
 	my $prompt = "$directory/prompt";
 	like(error_of_lock(), qr/DETAIL:  Could not load file .*: it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, /,
-		'without a command');
+		'without a command the error names the setting');
 	my ($inherited, $environment) = ("$directory/inherited", "$directory/environment");
 	use_command("echo '%p 100%%' >$prompt; readlink \$(seq -f /proc/self/fd/%%g 3 100) >$inherited; "
 		  . "echo \"\$HOME \$PATH\" >$environment; echo 'open sesame'");
@@ -74,7 +74,7 @@ subtest 'a passphrase' => sub {
 	is(error_of_lock(), '', 'the first line');
 };
 
-subtest 'a passphrase that does not come' => sub {
+subtest 'a passphrase command that fails, hangs or says too much is reported in time' => sub {
 	my $no = qr/ERROR:  could not set up TLS for ZooKeeper\nDETAIL:  Could not load file "[^"]*-secret\.key":/;
 	my $failed = qr/$no it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, failed or took too long/;
 	my $wrong = qr/$no what "zklock\.ssl_passphrase_command" says is not its passphrase/;
@@ -159,7 +159,7 @@ sub replace
 	return;
 }
 
-subtest 'a session that is connected again' => sub {
+subtest 'a session connects again with the files it has read, or with new good ones' => sub {
 	use_command("echo 'open sesame'");
 	my ($session, $reconnect) = session();
 	unlike($reconnect->(), qr/HINT/, 'with its files');
@@ -205,7 +205,7 @@ subtest 'a session that is connected again' => sub {
 };
 
 # They are tried beside the connection that is there, and not taken.
-subtest 'settings that are no good, while a lock is held' => sub {
+subtest 'bad settings of TLS at a reload leave a session with a lock where it is' => sub {
 	use_command("echo 'open sesame'");
 	my ($session, $reconnect) = session();
 	my $ca = $good->ca;
@@ -229,7 +229,7 @@ subtest 'settings that are no good, while a lock is held' => sub {
 	$session->quit;
 };
 
-subtest 'two names for one address' => sub {
+subtest 'a server with two names in zklock.servers is used by the name in its certificate' => sub {
 	my $named = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('named') })->start;
 	my $port = $named->secure_port;
 	my @client = ('zklock.ssl_cert_file' => $good->cert('client'), 'zklock.ssl_key_file' => $good->key('client'));

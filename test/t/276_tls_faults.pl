@@ -1,7 +1,7 @@
-# TLS with what breaks in the middle: servers that end the connection, say nothing more, or
-# change a byte, wherever that comes in what they say; and a library that does not call the
-# program's connect(), so that nothing could be encrypted. All of it is over in time, says
-# why, and leaves nothing.
+# A TLS connection that breaks anywhere ends in time, with an error that says why, and leaves
+# nothing behind: servers that close, fall silent or change a byte at each place of what they
+# say, and a ZooKeeper library that bypasses the program's connect(). Tested with relays before a
+# real server.
 
 use Builds;
 use Certificates;
@@ -66,7 +66,7 @@ sub use_servers ($servers, $timeout)
 # A changed byte may be one that means nothing, such as that of a version which nobody reads.
 foreach my $fault (qw(closed silent changed))
 {
-	subtest "at each place: $fault" => sub {
+	subtest "a connection that is $fault at each place of the handshake fails in time" => sub {
 		my @relays = map {
 			my $place = $_;
 			FakeServer->new(sub ($client) { return serve($client, $fault, $place); }, forks => 1)
@@ -81,9 +81,9 @@ foreach my $fault (qw(closed silent changed))
 		if ($fault ne 'changed' || $session->sqlstate ne '00000')
 		{
 			is($session->sqlstate, '08001', 'with an error');
-			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'which');
+			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'the error is that of a connection');
 			# Where a name has an address of IPv6, too, nobody listens there.
-			like($session->error, qr/TLS|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/, 'and why');
+			like($session->error, qr/TLS|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/, 'the error says why');
 		}
 		my $check = $session->query_safe('SELECT item, state, what FROM zk_check(false)');
 		my %said = map { $_ => 1 } $check =~ /^server ([^|]+)/mg;
@@ -105,7 +105,7 @@ foreach my $fault (qw(closed silent changed))
 
 # Bytes that TLS has not found to be the server's keep no session alive: a record that is
 # never whole, byte by byte, and nobody who takes a new connection.
-subtest 'a record that does not end' => sub {
+subtest 'bytes of a TLS record that does not end keep no session alive' => sub {
 	my $flag = "$directory/trickle";
 	my $trickle = FakeServer->new(sub ($client) {
 		return 0 if -e $flag;
@@ -137,7 +137,7 @@ subtest 'a record that does not end' => sub {
 };
 
 # The library takes no more from a server whose length it could not make room for.
-subtest 'a length that cannot be' => sub {
+subtest 'a length that cannot be is waited for without using processor time' => sub {
 	my $liar = FakeServer->new(sub ($front) {
 		sysread $front, my $greeting, 1000;
 		return syswrite $front, pack 'N3 Q> N x17 N', 37, 0, 30_000, 1, 16, -5;
@@ -169,7 +169,7 @@ subtest 'a length that cannot be' => sub {
 	use_servers($zk->secure_connect_string, '30s');
 };
 
-subtest 'a file that cannot be read at a reload' => sub {
+subtest 'a file that cannot be read at a reload is logged, and the session goes on' => sub {
 	my $session = background($node, holds => 'kept');
 	my $from = -s $node->logfile;
 	reconfigure($node, 'zklock.ssl_ca_file' => 'nowhere.pem');
@@ -181,7 +181,7 @@ subtest 'a file that cannot be read at a reload' => sub {
 	reconfigure($node, 'zklock.ssl_ca_file' => undef);
 };
 
-subtest 'a library that does not call our connect()' => sub {
+subtest 'a ZooKeeper library that bypasses our connect() is refused' => sub {
 	my $preload = Preload::library('own_connect') or plan skip_all => 'there is no compiler';
 
 	# Behind what is there already. Nobody else knows this server.
@@ -191,14 +191,14 @@ subtest 'a library that does not call our connect()' => sub {
 		environment => { LD_PRELOAD => join ' ', grep { $_ } $ENV{LD_PRELOAD}, $preload });
 	my ($status, $out, $err) = $other->psql('postgres', "SELECT zk_lock('open')");
 	like($err, qr/could not set up TLS for ZooKeeper/, 'refused');
-	like($err, qr/DETAIL:  .* does not call the connect\(\) of zklock's program/, 'why');
+	like($err, qr/DETAIL:  .* does not call the connect\(\) of zklock's program/, 'the DETAIL says why');
 	like($other->safe_psql('postgres', 'SELECT what FROM zk_check(false)'),
 		qr/does not call the connect\(\) of zklock's program/, 'zk_check() says it, too');
 	ok(!IO::Select->new($server)->can_read(0), 'nobody has connected to the server');
 };
 
 # Of an installation that was copied in part.
-subtest 'the module for TLS' => sub {
+subtest 'a missing or foreign module for TLS is reported' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $build = Builds->copy;
 	my $directory = $build->library_directory;
@@ -230,9 +230,9 @@ subtest 'the module for TLS' => sub {
 	$other->stop;
 };
 
-subtest 'a library that is bound at once' => sub {
+subtest 'TLS works with a library that is bound at its start' => sub {
 	my $bound = cluster('rome', $zk, servers => $zk->secure_connect_string, %tls, environment => { LD_BIND_NOW => 1 });
-	is($bound->safe_psql('postgres', "SELECT zk_lock('bound') > 0"), 't', 'is served');
+	is($bound->safe_psql('postgres', "SELECT zk_lock('bound') > 0"), 't', 'a lock is granted');
 };
 
 done_testing();

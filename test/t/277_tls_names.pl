@@ -1,5 +1,7 @@
-# Which names and addresses a server's certificate is for, and files of TLS that go bad at a
-# reload. Whether credentials go to a server is the same question with TLS as without.
+# A server's certificate must be for the name or address in zklock.servers, by its subjectAltName
+# alone; files of TLS that go bad at a reload are reported and leave sessions alone; and
+# credentials do not go to servers of a role with TLS either. Tested with real servers and
+# certificates of all kinds.
 #
 # 127.0.0.0x1 is a name that leads to 127.0.0.1 without DNS.
 
@@ -80,12 +82,12 @@ sub check_says ($session)
 	return $session->query_safe('SELECT state, what, remedy FROM zk_check(false)');
 }
 
-subtest 'a certificate without subjectAltName' => sub {
+subtest 'a certificate without subjectAltName is refused, whatever its CN' => sub {
 	my $error = error_at("localhost:$port{bare}");
-	like($error, qr/ERROR:  could not connect to ZooKeeper within/, 'is refused');
+	like($error, qr/ERROR:  could not connect to ZooKeeper within/, 'the connection is refused');
 	like($error, qr/DETAIL:  The certificate of server "[^"]*" is not for "localhost", because it has no subjectAltName; it is that of CN=localhost, issued by /,
-		'whatever its CN is');
-	like($error, qr/HINT:  Issue the server a certificate that has its name or address/, 'and what helps');
+		'the DETAIL says that it has no subjectAltName');
+	like($error, qr/HINT:  Issue the server a certificate that has its name or address/, 'the HINT says what helps');
 	reconfigure($node, 'zklock.servers' => "localhost:$port{bare}");
 	my $session = background($node);
 	assert_soon { check_says($session) =~ /\|no TLS: [^|]*because it has no subjectAltName[^|]*\|Issue the server/ }
@@ -93,7 +95,7 @@ subtest 'a certificate without subjectAltName' => sub {
 	reconfigure($node, 'zklock.servers' => undef);
 };
 
-subtest 'names and addresses' => sub {
+subtest 'a certificate is accepted only for its own names and addresses' => sub {
 	my @refused = (
 		[ "127.0.0.1:$port{odd}", 'a name that looks like the address' ],
 		[ "127.0.0.0x1:$port{odd}", 'stars for two labels, in the middle, or for a part of one' ],
@@ -109,7 +111,7 @@ subtest 'names and addresses' => sub {
 	is(error_at("127.0.0.0x1:$port{wild}"), '', 'a star for the first label');
 };
 
-subtest 'an address of IPv6' => sub {
+subtest 'a certificate is accepted for its own IPv6 address' => sub {
 	plan skip_all => 'there is no IPv6 here' if !IO::Socket::IP->new(LocalHost => '::1', Listen => 1);
 	my $relay_to = sub ($port) {
 		return FakeServer->new(sub ($client) {
@@ -132,7 +134,7 @@ subtest 'an address of IPv6' => sub {
 	like(error_at("$bad"), qr/DETAIL:  The certificate of server "[^"]*" is not for "::1"; it is that of /, 'and one that it has not');
 };
 
-subtest 'files that go bad at a reload' => sub {
+subtest 'files that go bad at a reload are reported, and a session goes on' => sub {
 	plan skip_all => 'root can read every file' if $> == 0;
 	my $session = background($node, holds => 'reloaded');
 	my $id = $session->query_safe('SELECT session_id FROM zk_session');
@@ -167,7 +169,7 @@ subtest 'files that go bad at a reload' => sub {
 };
 
 # The role's server needs a certificate of the authority.
-subtest 'credentials and servers of a role' => sub {
+subtest 'a role that sets zklock.servers may use a certificate there, and no secret' => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN; GRANT SET ON PARAMETER zklock.servers TO bob');
 	my $own = "SET zklock.servers = '127.0.0.1:$port{wild}'";
 	append_to_file("$directory/auth", "digest:alice:secret\n");
@@ -175,7 +177,7 @@ subtest 'credentials and servers of a role' => sub {
 	reconfigure($node, 'zklock.auth' => "\@$directory/auth");
 	my $bob = background($node, user => 'bob', first => $own);
 	assert_query($bob, "SELECT zk_lock('of_bob')", '42501', 'a secret does not go there');
-	like($bob->error, qr/the credentials for ZooKeeper are not sent to the servers/, 'and why');
+	like($bob->error, qr/the credentials for ZooKeeper are not sent to the servers/, 'the error says why');
 	reconfigure($node, 'zklock.auth' => 'x509');
 	assert_query($bob, "SELECT zk_lock('of_bob')", '00000', 'a certificate is no secret');
 };

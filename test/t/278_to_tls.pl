@@ -1,7 +1,7 @@
-# An ensemble and its clients go from plain to TLS, one server after the other and then one
-# cluster after the other, as docs/decisions/to-tls.md tells it: no lock is lost on the way, a
-# session that holds one goes over with it, and locks pass between those who have TLS and those
-# who do not yet.
+# An ensemble and its clients go from plain connections to TLS without losing a lock, one server
+# after the other and then one cluster after the other, as docs/decisions/to-tls.md tells it: a
+# session that holds a lock goes over with it, and locks pass between clusters with and without
+# TLS. Tested with three real servers and two clusters.
 
 use Certificates;
 use ZkLockTest;
@@ -32,7 +32,7 @@ sub plain_clients
 # Known once the servers have their second ports.
 sub tls_settings { return ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client')); }
 
-subtest 'the servers, one after the other' => sub {
+subtest 'a lock stays held while each server gets a port for TLS' => sub {
 	foreach my $member ($zk->members)
 	{
 		$zk->add_tls($member, { ca => $authority->ca, cert => $authority->both('server') });
@@ -44,7 +44,7 @@ subtest 'the servers, one after the other' => sub {
 	assert_soon { plain_clients() >= 2 } 'by their plain ports';
 };
 
-subtest 'the clusters, one after the other' => sub {
+subtest 'a lock stays held while each cluster goes over to TLS' => sub {
 	my $token = $holder->query_safe(q(SELECT zk_fencing_token('moving')));
 	my $offset = -s $node{berlin}->logfile;
 	reconfigure($node{berlin}, tls_settings(), 'zklock.ssl_ca_file' => 'missing.crt');
@@ -62,10 +62,10 @@ subtest 'the clusters, one after the other' => sub {
 	assert_passes('moving', $holder, $waiter, 'the lock goes to who has no TLS');
 
 	reconfigure($node{paris}, tls_settings());
-	assert_soon { is_encrypted($waiter) eq 't' } 'the other cluster';
+	assert_soon { is_encrypted($waiter) eq 't' } 'the session of the other cluster has TLS';
 	assert_becomes { plain_clients() } 0, 'nobody is left at the plain ports';
 	assert_held($waiter, 'moving', 'nothing was lost');
-	assert_passes('moving', $waiter, $new, 'and the lock goes on');
+	assert_passes('moving', $waiter, $new, 'the lock passes to the next waiter');
 	is(is_encrypted($new), 't', 'to one that has begun with TLS');
 	$_->quit foreach $holder, $waiter, $new;
 	poll_until { !$zk->ephemerals('/') } 'their nodes to go';

@@ -1,7 +1,7 @@
-# zklock.servers names other servers while locks are held: those to which an ensemble has been
-# moved, as clients see a reconfiguration. The sessions follow, also of backends that are idle or
-# busy, once the new servers have proved that they know them; those of another ensemble, or of an
-# older copy, are not used.
+# Sessions follow a new zklock.servers while they hold locks, also those of idle and busy
+# backends, once the new servers have proved that they know the session; servers of another
+# ensemble, or of an older copy, are not used. Tested with three real servers, another ensemble,
+# and a copy of a data directory.
 
 use ZkLockTest;
 
@@ -43,7 +43,7 @@ my %id = (idle => session_of($idle), busy => session_of($busy));
 like($id{idle}, qr/^0x[[:xdigit:]]+$/, 'the id of a session');
 my $token = $idle->query_safe(q(SELECT zk_fencing_token('idle')));
 
-subtest 'an ensemble moves' => sub {
+subtest 'sessions with locks follow zklock.servers to other servers of the ensemble' => sub {
 	is(servers_of($id{$_}), $first, "the session of the $_ backend is where it was set to be") foreach sort keys %id;
 	$busy->start_query('SELECT pg_sleep(600)');
 	reconfigure($node, 'zklock.servers' => $to);
@@ -61,7 +61,7 @@ subtest 'an ensemble moves' => sub {
 	$zk->start($first);
 };
 
-subtest 'the servers of another ensemble' => sub {
+subtest 'sessions with locks stay when zklock.servers names another ensemble' => sub {
 	my $own = holder('own', user => $role);
 	my $id = session_of($own);
 	my $offset = -s $node->logfile;
@@ -83,7 +83,7 @@ subtest 'the servers of another ensemble' => sub {
 };
 
 # It knows the session, which is safe only with the ensemble that has seen what the session has.
-subtest 'an older copy of the ensemble' => sub {
+subtest 'sessions with locks stay when zklock.servers names an older copy of the ensemble' => sub {
 	my $copy = ZooKeeper->new;
 	mkdir $copy->data_dir;
 	system_or_bail('cp', '-r', $zk->data_dir($zk->leader) . '/version-2', $copy->data_dir);
@@ -102,7 +102,7 @@ subtest 'an older copy of the ensemble' => sub {
 	$copy->stop;
 };
 
-subtest 'servers that one session sets' => sub {
+subtest 'a session follows servers that it sets itself with its next statement' => sub {
 	my $at = servers_of($id{idle});
 	my ($another) = grep { $_ ne $at } @others;
 	$idle->query_safe("SET zklock.servers = '" . $zk->connect_string($another) . "'");
@@ -115,12 +115,12 @@ subtest 'servers that one session sets' => sub {
 	assert_held($idle, 'idle', 'still held');
 };
 
-subtest 'a reload that comes when the servers of before have stopped' => sub {
+subtest 'a session whose servers have stopped follows a reload' => sub {
 	$zk->stop($first);
 	reconfigure($node, 'zklock.servers' => $to);
 	assert_moves($id{idle}, 'a session without a connection goes over');
 	assert_held($idle, 'idle', 'with its lock');
-	is(session_of($idle), $id{idle}, 'and is the same');
+	is(session_of($idle), $id{idle}, 'the session is the same');
 	$zk->start($first);
 };
 

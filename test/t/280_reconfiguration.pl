@@ -1,6 +1,6 @@
-# An ensemble is moved by reconfiguration, as docs/background.md tells it: its first servers are
-# removed from it, the cluster gets the others by a reload, and those of before stop. Who holds a
-# lock keeps it, and who waits for it goes on waiting.
+# An ensemble can be moved by ZooKeeper's reconfiguration without losing a lock, as
+# docs/background.md tells it: the first servers are removed, a reload names the others, and
+# those of before stop. Tested with five real servers, a holder and a waiter.
 
 use ZkLockTest;
 
@@ -34,8 +34,8 @@ $zk->stop(@before);
 assert_held($holder, 'moving', 'the lock is held when those of before have stopped');
 is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'with its token');
 is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
-ok(!$waiter->is_done, 'and waited for');
-assert_passes('moving', $holder, $waiter, 'and it passes');
+ok(!$waiter->is_done, 'the waiter still waits');
+assert_passes('moving', $holder, $waiter, 'the lock passes to the waiter');
 unlike(slurp_file($node->logfile, $offset), qr/is lost/, 'no session was lost');
 
 done_testing();

@@ -1,7 +1,7 @@
 
-# A guarded table in a database that knows of the lock only by its token: an old
-# holder that wakes up late must not write, whichever of the two comes first,
-# and the tokens must survive a dump.
+# zk_fence() keeps an old holder from writing to a guarded table, in a database that knows the
+# lock by its token only, whichever holder comes first; and the tokens survive a dump. Tested
+# with three clusters, one of which never talks to ZooKeeper.
 
 use PostgreSQL::Test::Utils qw(command_ok);
 use ZkLockTest;
@@ -17,7 +17,7 @@ $guarded->safe_psql('postgres',
 
 sub balance { return $guarded->safe_psql('postgres', 'SELECT balance FROM account'); }
 
-subtest 'a paused holder writes too late' => sub {
+subtest 'a paused holder that writes too late is refused by zk_fence()' => sub {
 	my ($old, $new) = (background($berlin), background($paris));
 	my ($old_write, $new_write) = map { background($guarded) } 1 .. 2;
 	my $old_token = $old->query_safe("SELECT zk_lock('account')");
@@ -42,7 +42,7 @@ subtest 'a paused holder writes too late' => sub {
 	assert_not_held($old, 'account', 'the old holder does not hold it');
 };
 
-subtest 'an old holder that was first is waited for' => sub {
+subtest 'a new holder waits for an old one that is inside, which then does not pass again' => sub {
 	my ($first, $second) = map { background($guarded) } 1 .. 2;
 	$first->query_safe("BEGIN; SELECT zk_fence('order', 5)");
 	$second->start_query("SELECT zk_fence('order', 9)");
@@ -52,7 +52,7 @@ subtest 'an old holder that was first is waited for' => sub {
 	assert_query($first, "SELECT zk_fence('order', 5)", '40001', 'and the old one does not pass again');
 };
 
-subtest 'an old snapshot is no way around' => sub {
+subtest 'a repeatable read snapshot does not get past zk_fence()' => sub {
 	my $session = background($guarded, first => 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 	$guarded->safe_psql('postgres', "SELECT zk_fence('snapshot', 9)");
 	assert_query($session, "SELECT zk_fence('snapshot', 5)", '40001', 'refused');
@@ -61,7 +61,7 @@ subtest 'an old snapshot is no way around' => sub {
 
 # Tenants of one database, each with a root of its own, use the same name. A root in the
 # chroot of the servers is another one, too.
-subtest 'tenants' => sub {
+subtest 'zk_fence() keeps the tokens of each root apart' => sub {
 	my %set = (
 		anna => q{SET zklock.root = '/anna'},
 		bert => q{SET zklock.root = '/bert'},
@@ -97,7 +97,7 @@ subtest 'tenants' => sub {
 };
 
 # Who owns a database can dump it without being a superuser.
-subtest 'a dump by the owner of the database' => sub {
+subtest 'a dump by the owner of the database keeps the tokens' => sub {
 	my $dump = $guarded->basedir . '/owner.sql';
 	$guarded->safe_psql('postgres', $_)
 	  foreach 'CREATE ROLE keeper LOGIN', 'CREATE DATABASE kept OWNER keeper',
@@ -112,7 +112,7 @@ subtest 'a dump by the owner of the database' => sub {
 			'-d', $guarded->connstr('kept_again') ], 'restore');
 	my $session = background($guarded, database => 'kept_again');
 	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there');
-	assert_query($session, "SET zklock.root = '/team'; SELECT zk_fence('order', 8)", '00000', 'of each root');
+	assert_query($session, "SET zklock.root = '/team'; SELECT zk_fence('order', 8)", '00000', 'each root has its own token');
 	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
 	$session->query_safe('SET ROLE keeper');
 	assert_query($session, 'UPDATE zk_fences SET token = 1', '42501',
