@@ -1,7 +1,8 @@
 
-# zk_fence(name, token) of the extension, and that of docs/migrating/fence.sql for a
-# database where it cannot be installed: each test is made of both. The script is run by
-# one who is no superuser.
+# docs/migrating/fence.sql does in a database without the extension what zk_fence(name, token) of
+# the extension does: the same results, errors, table and comparison. Each case runs in a
+# database with the extension and in one with the script, which an owner who is no superuser has
+# run.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -54,8 +55,8 @@ sub test ($database)
 		is(raises($first, "SELECT zklock.zk_fence($case->[0])"), $case->[1], "zk_fence($case->[0])");
 	}
 	is($node->safe_psql($database, "SELECT token, claimed_by, claimed_at <= now() FROM zklock.zk_fences WHERE name = 'elsewhere'"),
-		(1000 << 32) . '|worker|t', 'what is noted');
-	is(raises($first, 'SELECT FROM zklock.zk_fences'), '42501 permission denied for table zk_fences', 'who may, may not look');
+		(1000 << 32) . '|worker|t', 'zk_fences has the last claim');
+	is(raises($first, 'SELECT FROM zklock.zk_fences'), '42501 permission denied for table zk_fences', 'a role that may call zk_fence() may not read its table');
 	my $nobody = background($node, database => $database);
 	$nobody->query_safe('CREATE ROLE nobody') if $database eq 'extension';
 	$nobody->query_safe('SET ROLE nobody');
@@ -89,10 +90,10 @@ sub test ($database)
 
 foreach my $database (qw(extension script))
 {
-	subtest "zk_fence of the $database" => sub { test($database) };
+	subtest "zk_fence() of the $database accepts, refuses and waits as the table of cases says" => sub { test($database) };
 }
 
-subtest 'the same table' => sub {
+subtest 'the table zk_fences is the same in the extension and the script' => sub {
 	my ($extension, $plain) = map { $node->safe_psql($_, <<~'SQL') } qw(extension script);
 		SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
 		WHERE attrelid = 'zklock.zk_fences'::regclass AND attnum > 0 ORDER BY attnum;
@@ -103,7 +104,7 @@ subtest 'the same table' => sub {
 	like($plain, qr/^zk_fences_pkey\|PRIMARY KEY \(root, name\)$/m, 'a row for each root and name');
 };
 
-subtest 'roots' => sub {
+subtest 'zk_fence() of the script keeps the tokens of each root apart' => sub {
 	my $session = background($node, database => 'script', user => 'worker');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/team')"), 'none', 'the same name below another root');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/zklock')"),
@@ -111,14 +112,14 @@ subtest 'roots' => sub {
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, NULL)"), '22004 root must not be null', 'no root');
 };
 
-subtest 'the same comparison' => sub {
+subtest 'the comparison of tokens is the same in the extension and the script' => sub {
 	my ($extension, $plain) = map {
 		$node->safe_psql($_, q{SELECT prosrc FROM pg_proc WHERE proname = '_zk_fence_compare'}) =~ s/^\s*HINT = .*?;\n//msgr
 	} qw(extension script);
-	is($plain, $extension, 'but for hints');
+	is($plain, $extension, 'the functions are the same but for hints');
 };
 
-subtest 'a dump' => sub {
+subtest 'a dump by the owner of the database keeps the tokens of the script' => sub {
 	my $dump = PostgreSQL::Test::Utils::tempdir_short() . '/dump';
 	command_ok([ 'pg_dump', '-d', $node->connstr('script'), '-U', 'owner', '-f', $dump ], 'by its owner');
 	$node->safe_psql('postgres', 'CREATE DATABASE restored OWNER owner');

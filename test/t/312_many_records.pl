@@ -1,6 +1,7 @@
 
-# The records of one name are bounded, and a claim costs the same however many there
-# are.
+# zk_run_once() keeps at most 100,000 records of one job and refuses more, and a claim costs the
+# same however many there are. Tested with that many records made by another client on a real
+# server, and a proxy that loses a reply.
 
 use Proxy;
 use ZkLockTest;
@@ -34,17 +35,17 @@ sub add_records
 	return;
 }
 
-subtest 'old records go faster than new ones come' => sub {
+subtest 'records whose time is over are deleted faster than new ones come' => sub {
 	my $claims = 600;
 	claim('first', 200);
 	add_records('old', 5000, 0);
 	my $before = records();
 	claim('second', $claims);
 	note('old ones left: ' . (records() - 200 - $claims));
-	cmp_ok(records(), '<', $before - $claims, 'twice as fast');
+	cmp_ok(records(), '<', $before - $claims, 'each claim has deleted more than one old record');
 };
 
-subtest 'so many and no more' => sub {
+subtest 'record 100,001 of a job is refused, and there is room again after zk_forget_run()' => sub {
 	# Each call may delete some of the old ones, and make room.
 	$stranger->delete("$directory/$_") foreach grep { /^old / } $stranger->children($directory);
 	add_records('kept', $most - records(), 1 << 40);
@@ -63,7 +64,7 @@ subtest 'so many and no more' => sub {
 };
 
 # Whose reply was lost finds its own record among those that it counts.
-subtest 'so many without its own' => sub {
+subtest 'a claim whose reply was lost does not count its own record' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $asker = background($node);
 	$asker->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_run_once('other', 'connect')");

@@ -1,6 +1,7 @@
 
-# What it costs to wait in zk_try_lease() does not depend on how many wait. And though a waiter
-# looks at no more than the lease just ahead, a dead one in the middle of the queue stops nobody.
+# What a wait in zk_try_lease() costs does not depend on how many wait: a waiter looks at the
+# lease just ahead only. A dead lease in the middle of the queue holds up no one all the same.
+# Tested with a real server that counts requests.
 
 use ZkLockTest;
 
@@ -43,7 +44,7 @@ sub requests_each ($count)
 
 # A renewal of one's own, a look at the one ahead when that was renewed, and heartbeats: less than
 # one a second. With a look at all others each of twenty has seven.
-subtest 'twenty wait at the cost of five' => sub {
+subtest 'each of twenty waiters for a lease sends as few requests as each of five' => sub {
 	lease($holder, 'line', 'first', "'1 day'");
 	foreach my $count (5, 20)
 	{
@@ -55,7 +56,7 @@ subtest 'twenty wait at the cost of five' => sub {
 	is(scalar(grep { $_->is_done } @waiters), 0, 'all wait');
 	$holder->query_safe("SELECT zk_evict('line', token) FROM zk_lock_queue('line') WHERE position = 1");
 	cmp_ok($waiters[0]->wait_result, '>', 0, 'the first of them has it then');
-	is(scalar(grep { $_->is_done } @waiters), 1, 'and nobody else');
+	is(scalar(grep { $_->is_done } @waiters), 1, 'no other waiter has the lease');
 	# Each is the next when the one before it is not renewed any more, or gives it up.
 	my $token = $waiters[0]->query_safe("SELECT (zk_leader('line')).token");
 	$waiters[0]->query_safe("SELECT zk_release_lease('line', $token)");
@@ -64,18 +65,18 @@ subtest 'twenty wait at the cost of five' => sub {
 	@waiters = ();
 };
 
-subtest 'dead places in the middle' => sub {
+subtest 'dead leases in the middle of the queue are removed by the waiter behind them' => sub {
 	my $token = lease($holder, 'dead', 'first', "'60s'");
 	lease($holder, 'dead', "dead$_", "'2s', place => true") foreach 1 .. 4;
 	my $waiter = background($node);
 	start_in_queue($waiter, "SELECT zk_try_lease('dead', 'living', '60s', '3min')", $zk, lock_path('dead'), 6);
 	assert_soon { queue_nodes($zk, lock_path('dead')) == 2 } 'are removed by who waits behind the last of them';
 	$holder->query_safe("SELECT zk_release_lease('dead', $token)");
-	cmp_ok($waiter->wait_result, '>', $token, 'who has it then');
+	cmp_ok($waiter->wait_result, '>', $token, 'that waiter has the lease then');
 };
 
 # Other clients time nobody.
-subtest 'a dead holder ahead of another client' => sub {
+subtest 'a dead lease ahead of another client is removed by the lease behind both' => sub {
 	my $client = $zk->client;
 	lease($holder, 'mixed', 'dead', "'2s'");
 	my $other = $client->contend(lock_path('mixed/x-lock-'));
@@ -84,11 +85,11 @@ subtest 'a dead holder ahead of another client' => sub {
 	assert_soon { queue_nodes($zk, lock_path('mixed')) == 2 } 'is removed by the first lease behind both';
 	ok(!$waiter->is_done, 'the other client has the lock');
 	$client->delete($other);
-	cmp_ok($waiter->wait_result, '>', 0, 'then the waiter');
+	cmp_ok($waiter->wait_result, '>', 0, 'the waiter has the lease when the other client has left');
 };
 
 # A renewal is seen by who waits, though it reads nothing else.
-subtest 'a holder that renews' => sub {
+subtest 'a holder that renews its lease keeps it, and the waiter sees that' => sub {
 	my $token = lease($holder, 'renewed', 'app', "'3s'");
 	my $waiter = background($node);
 	$waiter->start_query("SELECT zk_try_lease('renewed', 'other', '60s', '7s')");
@@ -97,8 +98,8 @@ subtest 'a holder that renews' => sub {
 	{
 		$is_held = $holder->query_safe("SELECT zk_renew_lease('renewed', $token, '3s'), pg_sleep(0.2)") =~ /^t/;
 	}
-	ok($is_held, 'keeps its lease');
-	is($waiter->wait_result, '', 'and the waiter gets nothing');
+	ok($is_held, 'the holder keeps its lease');
+	is($waiter->wait_result, '', 'the waiter does not get the lease');
 };
 
 done_testing();

@@ -1,7 +1,8 @@
 
-# The lease worker is quick when it matters: what its cluster knows is told without the
-# ensemble, after an outage it goes on at once, many leases do not keep it from all else, also
-# not from those below other roots, and that it cannot run is said.
+# The lease worker is quick where it matters: losses that its cluster knows of are told while
+# ZooKeeper is away, work goes on soon after an outage, many leases delay nothing else, and
+# leases below all roots are looked after. Tested with real servers behind proxies that go away
+# or are slow.
 
 use Proxy;
 use ZkLockTest;
@@ -42,25 +43,25 @@ my $token = $holder->query_safe("SELECT zk_lock('held')");
 lease('before', '2s');
 assert_nodes($zk, lock_path('before'), 0, 'a lease that is over goes');
 
-subtest 'an outage' => sub {
+subtest 'the lease worker tells losses during an outage and goes on after it' => sub {
 	my $from = -s $guard->logfile;
 	$proxy->cut;
 	assert_soon { $hears->("$token held") } 'a loss that the cluster knows of is told while nobody answers', 60;
-	assert_soon { $guard->log_contains(qr/LOG:  the lease worker gets no answer from ZooKeeper/, $from) } 'the log says that', 60;
+	assert_soon { $guard->log_contains(qr/LOG:  the lease worker gets no answer from ZooKeeper/, $from) } 'the log says that ZooKeeper gives no answer', 60;
 	lease('outage', '2s');
 	$session->query_safe('SELECT pg_sleep(2.1)');
 	my $since = time;
 	$proxy->come_back;
 	assert_soon { !queue_nodes($zk, lock_path('outage')) } 'a lease that is over goes when it has ended', 90;
 	my $took = time - $since;
-	cmp_ok($took, '<', 20, 'soon');
+	cmp_ok($took, '<', 20, 'the lease is deleted soon after the outage');
 	note(sprintf 'after %.1f s', $took);
 	my @said = slurp_file($guard->logfile, $from) =~ /gets no answer/g;
-	cmp_ok(scalar(@said), '<=', 2, 'it was not said again and again');
+	cmp_ok(scalar(@said), '<=', 2, 'the log line is not repeated');
 	$holder->query_safe("SELECT zk_unlock_all()");
 };
 
-subtest 'roots of others' => sub {
+subtest 'the lease worker looks after leases below the roots of roles and sessions' => sub {
 	my $from = -s $guard->logfile;
 	$guard->safe_psql('postgres', "CREATE ROLE app LOGIN; ALTER ROLE app SET zklock.root = '$root-role'");
 	has_leased($guard, user => 'app');
@@ -78,7 +79,7 @@ subtest 'roots of others' => sub {
 $guard->stop;
 
 # One after the other these would take a minute.
-subtest 'many leases' => sub {
+subtest 'six hundred leases over a slow connection do not delay the telling of a loss' => sub {
 	my $slow = Proxy->new($zk->connect_string, delay => 0.025);
 	lease('name', '1 day');
 	my ($node) = map { s/.{10}$//r } queue_nodes($zk, lock_path('name'));
@@ -101,7 +102,7 @@ subtest 'many leases' => sub {
 	$client->delete(lock_path('taken') . '/' . (queue_nodes($zk, lock_path('taken')))[0]);
 	assert_soon { $told->("$number taken") } 'a loss is told', 120;
 	my $took = time - $since;
-	cmp_ok($took, '<', 25, 'though there are many leases');
+	cmp_ok($took, '<', 25, 'the loss is told in time');
 	note(sprintf 'after %.1f s', $took);
 	$session->query_safe("SET zklock.root = '$root-role'; SELECT zk_try_lease('few', 'app', '2s'); RESET zklock.root");
 	assert_soon { !queue_nodes($zk, "$root-role/few") } 'one below another root goes, too', 60;
@@ -109,11 +110,11 @@ subtest 'many leases' => sub {
 	$client->delete("$root/.leases/many$_") foreach 1 .. 600;
 };
 
-subtest 'no slot for it' => sub {
+subtest 'a lease worker without a slot is reported by zk_check() and the log' => sub {
 	my $few = cluster('few', $zk, @worker, max_worker_processes => 1);
 	my $row = "SELECT state, what, remedy FROM zk_check(false) WHERE item = 'lease worker'";
-	like($few->safe_psql('postgres', $row), qr/^warning\|it does not run.*\|.*max_worker_processes/, 'zk_check() says that');
-	ok($few->log_contains(qr/LOG:  there is no slot for the background worker "zklock lease worker"/), 'and the log');
+	like($few->safe_psql('postgres', $row), qr/^warning\|it does not run.*\|.*max_worker_processes/, 'zk_check() says that it does not run');
+	ok($few->log_contains(qr/LOG:  there is no slot for the background worker "zklock lease worker"/), 'the log says that there is no slot');
 	$few->append_conf('postgresql.conf', 'max_worker_processes = 2');
 	my $from = -s $few->logfile;
 	$few->restart;

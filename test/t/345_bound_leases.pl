@@ -1,6 +1,7 @@
 
-# Leases that are bound to a role and a cluster, and what the log says of those who give up or
-# renew what others have taken.
+# A lease that is bound to a role and a cluster can be renewed, used and released by that role
+# only; and the log names those who renew or release leases of others. Tested with three roles,
+# two clusters with system identifiers of their own, and marks forged by another client.
 
 use ZkLockTest;
 
@@ -36,12 +37,12 @@ sub assert_refused ($session, $name, $token, $what)
 
 foreach my $publishes ('on', 'off')
 {
-	subtest "bound, with publish_identity = $publishes" => sub {
+	subtest "a bound lease is its role's alone, with publish_identity = $publishes" => sub {
 		my $name = "bound $publishes";
 		$berlin->safe_psql('postgres', "ALTER ROLE app SET zklock.publish_identity = $publishes");
 		$app = background($berlin, user => 'app');
 		my $token = lease($app, $name, ', bound => true');
-		cmp_ok($token, '>', 0, 'is taken');
+		cmp_ok($token, '>', 0, 'a bound lease is taken');
 		is($app->query_safe("SELECT owner, bound_to FROM zk_leader('$name')"), 'mailer|app', 'zk_leader() says to whom');
 		is(lease($deputy, $name), $token, 'a member renews it');
 		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 't', 'and the role itself');
@@ -60,22 +61,22 @@ $berlin->safe_psql('postgres', 'ALTER ROLE app RESET ALL');
 $app = background($berlin, user => 'app');
 
 # Each renewal writes the data anew, also that of a commit.
-subtest 'the binding stays what it was' => sub {
+subtest 'the binding of a lease survives a commit, and is not made later' => sub {
 	my $token = lease($app, 'stays', ', bound => true');
 	$berlin->safe_psql('postgres', 'ALTER ROLE app SET zklock.commit_guard = quorum');
 	my $owner = background($berlin, user => 'app');
 	$owner->query_safe("BEGIN; SELECT zk_require_lease('stays', $token); INSERT INTO work VALUES ('x'); COMMIT");
 	assert_refused($stranger, 'stays', $token, 'after a commit');
-	is($owner->query_safe("SELECT zk_release_lease('stays', $token)"), 't', 'given up');
+	is($owner->query_safe("SELECT zk_release_lease('stays', $token)"), 't', 'its role releases the lease');
 	$token = lease($app, 'stays');
 	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => true)", '55000', 'one that is not bound is not bound later');
-	is(lease($stranger, 'stays'), $token, 'and is that of whoever names its owner');
-	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'perhaps bound');
+	is(lease($stranger, 'stays'), $token, 'any role that names its owner renews a lease that is not bound');
+	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'bound => NULL is refused');
 };
 
-subtest 'a place in the queue' => sub {
+subtest "a bound place in the queue is its role's alone" => sub {
 	my $first = $away->query_safe("SELECT zk_try_lease('line', 'first', '60s')");
-	is(lease($app, 'line', ', place => true, bound => true'), '', 'is taken');
+	is(lease($app, 'line', ', place => true, bound => true'), '', 'the place is taken');
 	my $place = $away->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
 	assert_refused($stranger, 'line', $place, 'it is nobody else\'s');
 	$away->query_safe("SELECT zk_release_lease('line', $first)");
@@ -84,7 +85,7 @@ subtest 'a place in the queue' => sub {
 };
 
 # What anybody can write that can write there.
-subtest 'a mark that cannot be read' => sub {
+subtest 'a lease whose binding cannot be read is refused to every role' => sub {
 	my $client = $zk->client;
 	lease($app, 'odd');
 	my $path = lock_path('odd') . '/' . (queue_nodes($zk, lock_path('odd')))[0];
@@ -92,7 +93,7 @@ subtest 'a mark that cannot be read' => sub {
 	foreach my $bound ('1', '""', '"x"', '"/"', '"1/10"')
 	{
 		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":$bound}));
-		assert_query($away, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: is bound to nobody here");
+		assert_query($away, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: no role may release it");
 	}
 	# Like its own, but for what no number has.
 	my ($cluster, $role) = split /\//, $berlin->safe_psql('postgres',
@@ -100,11 +101,11 @@ subtest 'a mark that cannot be read' => sub {
 	foreach my $bound ("$cluster/${role}x", "$cluster/ $role", "$cluster/+$role", "$cluster/", "${cluster}0/$role")
 	{
 		$client->set($path, qq({"client":"zklock","owner":"mailer","ttl":"60000","bound":"$bound"}));
-		assert_query($app, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: nor is that");
+		assert_query($app, "SELECT zk_release_lease('odd', $token)", '42501', "$bound: no role may release it");
 	}
 };
 
-subtest 'who gives up what others have' => sub {
+subtest 'the log names a role that renews or releases a lease of another' => sub {
 	my $from = -s $berlin->logfile;
 	my $said = sub ($pattern) { scalar(() = slurp_file($berlin->logfile, $from) =~ /$pattern/g) };
 	my $others = qr/that others have taken or renewed/;
@@ -129,7 +130,7 @@ subtest 'who gives up what others have' => sub {
 	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'of somebody who does not say who he is');
 	$token = lease($silent, 'silent');
 	$silent->query_safe("SELECT zk_release_lease('silent', $token)");
-	is($said->(qr/lock "silent" $others/), 1, 'who gives up his own');
+	is($said->(qr/lock "silent" $others/), 1, 'a release of the own lease is not logged');
 
 	$token = lease($away, 'renewed');
 	$app->query_safe("SELECT zk_renew_lease('renewed', $token, '60s')") foreach 1 .. 3;

@@ -1,6 +1,6 @@
 
-# At debug1 the server's log tells each change of a lease, with its node, the fencing token,
-# and why.
+# With log_min_messages = debug1, each change of a lease is a line of the server's log, with its
+# node, the fencing token and the reason. Tested with two clusters on a real server.
 
 use ZkLockTest;
 
@@ -23,25 +23,25 @@ sub told ($name, $sql, $waiting = 0)
 
 is_deeply(told('plain', "SELECT zk_try_lease('plain', 'app', '30s')"), [ 'made', 'taken' ], 'a lease is taken');
 is_deeply(told('plain', "SELECT zk_try_lease('plain', 'app', '40s')"),
-	[ 'renewed for 40000 ms', 'taken' ], 'and by its owner again');
+	[ 'renewed for 40000 ms', 'taken' ], 'a lease is taken by its owner again');
 my $token = $session->query_safe("SELECT token FROM zk_leader('plain')");
-is_deeply(told('plain', "SELECT zk_renew_lease('plain', $token, '50s')"), ['renewed for 50000 ms'], 'renewed by its token');
+is_deeply(told('plain', "SELECT zk_renew_lease('plain', $token, '50s')"), ['renewed for 50000 ms'], 'a lease is renewed by its token');
 is_deeply(told('plain', "BEGIN; SELECT zk_require_lease('plain', $token); SET LOCAL zklock.commit_guard = quorum; INSERT INTO work VALUES ('a'); COMMIT"),
-	[ 'renewed for 50000 ms', 'renewed by a commit' ], 'and by a commit that rests on it');
+	[ 'renewed for 50000 ms', 'renewed by a commit' ], 'a lease is renewed by a commit that rests on it');
 is_deeply(told('plain', "SELECT zk_release_lease('plain', $token)"),
-	['given up, for its token; the lock is free in 0 ms'], 'given up');
+	['given up, for its token; the lock is free in 0 ms'], 'a lease is released');
 
 $elsewhere->query_safe("SELECT zk_try_lease('busy', 'other', '30s')");
 is_deeply(told('busy', "SELECT zk_try_lease('busy', 'app', '30s', '1s', place => true)", 1),
-	[ 'made', 'queued: others have the lock' ], 'one that waits on in the queue');
+	[ 'made', 'queued: others have the lock' ], 'a lease that waits keeps its place in the queue');
 like(join("\n", @{ told('busy', "SELECT zk_try_lease('busy', 'else', '30s', '1s')", 1) }),
-	qr/^made\n(?:deleted: the wait was in vain|being deleted: the call that made it has no use for it)$/, 'one that waits in vain');
+	qr/^made\n(?:deleted: the wait was in vain|being deleted: the call that made it has no use for it)$/, 'a lease that waits in vain is deleted');
 
 $elsewhere->query_safe("SELECT zk_try_lease('dead', 'other', '2s')");
 is_deeply(told('dead', "SELECT zk_try_lease('dead', 'app', '30s', '60s')", 1),
-	[ 'made', 'deleted: its term was over', 'taken' ], 'one whose term is over');
+	[ 'made', 'deleted: its term was over', 'taken' ], 'a lease whose term is over is deleted by the waiter');
 
-subtest 'lost' => sub {
+subtest 'the log tells that a commit has lost its lease' => sub {
 	my $taken = $session->query_safe("SELECT zk_try_lease('lost', 'app', '30s')");
 	my $lines = told('lost', <<~"END");
 		BEGIN;
@@ -53,7 +53,7 @@ subtest 'lost' => sub {
 	is($lines->[-1], 'lost: its node is gone', 'a commit that rests on it is refused');
 };
 
-subtest 'a name with a character that nobody sees' => sub {
+subtest 'the log shows an invisible character in a lock name as an escape' => sub {
 	my $from = -s $node->logfile;
 	$session->query_safe(q{SELECT zk_try_lease(E'odd\u202Ename', 'app', '30s')});
 	my $log = substr slurp_file($node->logfile), $from;

@@ -1,6 +1,7 @@
 
-# zk_all_locks(): what it makes of other clients' nodes, of many locks, and of
-# trouble on the way.
+# zk_all_locks() lists the locks in use with the number of their holders and waiters: those of
+# other clients, of hundreds of names, across a lost connection, and within timeouts. Tested with
+# znodes like other clients make, and a proxy.
 
 use Proxy;
 use ZkLockTest;
@@ -28,7 +29,7 @@ sub curator ($sequence, $what = undef, $group = undef)
 
 sub census ($prefix) { return $session->query_safe("SELECT * FROM zk_all_locks('$prefix')"); }
 
-subtest 'holders and waiters, of every client' => sub {
+subtest 'zk_all_locks() counts holders and waiters of every client' => sub {
 	make('count/exclusive', map { curator($_) } 1 .. 3);
 	make('count/kazoo', map { sprintf '%032x__lock__%010d', ++$count, $_ } 4, 5);
 	make('count/readers',
@@ -47,7 +48,7 @@ subtest 'holders and waiters, of every client' => sub {
 		'', 'which is what zk_lock_queue says');
 };
 
-subtest 'names' => sub {
+subtest 'zk_all_locks() shows names in the encoding of the database' => sub {
 	make("name/\xc3\xa4/b c", curator(1));
 	make('name/job.once', curator(1));
 	make('name', curator(1));
@@ -63,7 +64,7 @@ subtest 'names' => sub {
 		'in the encoding of the database');
 };
 
-subtest 'many' => sub {
+subtest 'zk_all_locks() lists hundreds of locks' => sub {
 	foreach my $i (1 .. 40)
 	{
 		make("many/$i", curator(1));
@@ -76,7 +77,7 @@ subtest 'many' => sub {
 	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0, 'nothing is left under way');
 };
 
-subtest 'the connection is lost' => sub {
+subtest 'zk_all_locks() lists all locks though its connection is lost' => sub {
 	$proxy->cut('replies');
 	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
 	$proxy->come_back;
@@ -91,27 +92,27 @@ subtest 'the connection is lost' => sub {
 	is($session->wait_result, 440, 'in the next session too');
 };
 
-subtest 'bounds' => sub {
+subtest 'zk_all_locks() ends by lock_timeout and statement_timeout' => sub {
 	$proxy->cut;
 	assert_query($session, "SET lock_timeout = '300ms'; SELECT zk_all_locks('many')", '55P03', 'lock_timeout');
 	$session->query("RESET lock_timeout; SET statement_timeout = '300ms'; SELECT zk_all_locks('many')");
 	is($session->sqlstate, '57014', 'statement_timeout');
 	$proxy->come_back;
 	is($session->query_safe("RESET statement_timeout; SELECT count(*) FROM zk_all_locks('many')"),
-		440, 'and on it goes');
+		440, 'the next call lists all locks');
 };
 
-subtest 'what ZooKeeper does not show' => sub {
+subtest 'zk_all_locks() warns of znodes that it may not list' => sub {
 	my $owner = $zk->client;
 	$owner->add_auth('digest', 'me:secret');
 	$foreign->create_path(lock_path('secret'));
 	$owner->create(lock_path('secret/closed'), '', acl => [ [ 31, 'auth', '' ] ]);
 	make('secret/open', curator(1));
-	is(census('secret'), 'secret/open|1|0', 'is left out');
+	is(census('secret'), 'secret/open|1|0', 'the closed znode is left out');
 	like($session->error, qr/WARNING:  could not list the contenders of 1 znode\n/, 'with a warning');
 };
 
-subtest 'the root of ZooKeeper' => sub {
+subtest "zk_all_locks() below the root of ZooKeeper leaves out ZooKeeper's own znodes" => sub {
 	$session->query_safe("SET zklock.root = '/'");
 	is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE 'zookeeper%'"),
 		0, 'its own znodes are no locks');

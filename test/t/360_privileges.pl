@@ -1,6 +1,7 @@
 
-# Who may call what: what docs/privileges.md says is so, for each function, and the
-# roles that CREATE EXTENSION makes are not taken from somebody who made them first.
+# Each function and table may be used by the roles that docs/privileges.md names, and by no
+# others; and CREATE EXTENSION does not trust roles of its names that somebody has made before.
+# Tested against the catalog, function by function.
 
 use FindBin;
 use ZkLockTest;
@@ -36,7 +37,7 @@ sub may ($role, $function)
 	return sql("SELECT has_function_privilege('$role', '$function', 'EXECUTE')") eq 't';
 }
 
-subtest 'the page says who may call what' => sub {
+subtest 'every function and table may be used by whom the page says' => sub {
 	my $documented = documented();
 	my %missing = %$documented;
 	sql('CREATE ROLE anybody');
@@ -79,13 +80,13 @@ SQL
 
 my $as_made = 'zklock_job false false, zklock_operator false false';
 
-subtest 'roles that are there' => sub {
-	is(roles(), $as_made, 'they are made');
+subtest 'CREATE EXTENSION uses roles that are there, and warns of their members' => sub {
+	is(roles(), $as_made, 'the roles are made');
 	sql('DROP EXTENSION zklock');
-	is(roles(), $as_made, 'they stay');
+	is(roles(), $as_made, 'the roles stay after DROP EXTENSION');
 	sql('GRANT zklock_operator TO anybody, pg_monitor');
 	my ($rc, $out, $err) = $node->psql('postgres', 'CREATE EXTENSION zklock');
-	is(roles(), $as_made, 'they are taken');
+	is(roles(), $as_made, 'the roles are used again');
 	like($err, qr/WARNING:  role "zklock_operator" was there already and has members
 DETAIL:  .*: "anybody", "pg_monitor"\.
 HINT:  /, 'who gets something by that is said');
@@ -101,7 +102,7 @@ HINT:  /, 'who gets something by that is said');
 };
 
 # The first has made the roles and not committed yet. Whoever comes then waits for it.
-subtest 'in two databases at a time' => sub {
+subtest 'CREATE EXTENSION in two databases at a time makes the roles once' => sub {
 	foreach my $end ('COMMIT', 'ROLLBACK')
 	{
 		my ($first, $second) = map { background($node, database => $_) } 'postgres', 'other';
@@ -124,7 +125,7 @@ subtest 'in two databases at a time' => sub {
 };
 
 # What the installer gives to whoever he makes something for is not meant for this.
-subtest 'default privileges of the installer' => sub {
+subtest "default privileges of the installer give no access to zklock's tables and functions" => sub {
 	sql(join ';', map { "ALTER DEFAULT PRIVILEGES $_" }
 		'GRANT ALL ON TABLES TO anybody', 'GRANT ALL ON TABLES TO PUBLIC',
 		'GRANT ALL ON ROUTINES TO anybody WITH GRANT OPTION');
@@ -147,7 +148,7 @@ subtest 'default privileges of the installer' => sub {
 	sql('DROP EXTENSION zklock; DROP ROLE zklock_job, zklock_operator, nobody');
 };
 
-subtest 'roles that somebody may have planted' => sub {
+subtest 'CREATE EXTENSION refuses roles of its names that others could use' => sub {
 	sql('CREATE ROLE planter CREATEROLE');
 	my %planted = (
 		'a login' => 'CREATE ROLE zklock_job LOGIN',

@@ -1,6 +1,7 @@
 
-# Privileges by name: that no function with a name is forgotten, and that a change is heeded,
-# also one that is rolled back. Which names are covered, and to whom rows give what: sql/privileges.
+# Privileges by name (zk_grant) are asked by each function that takes a name, and a change of
+# them is heeded by sessions that are open. Which names a row covers, and for whom, is in
+# sql/privileges. Tested with each function of the catalog.
 
 use ZkLockTest;
 
@@ -56,7 +57,7 @@ my %needs = (
 	# those who may call them at all may do so for each name
 	(map { ("$_(text,text,text)" => 'superuser') } qw(zk_grant zk_revoke)), 'zk_open(text)' => 'superuser');
 
-subtest 'each function with a name' => sub {
+subtest 'each function that takes a name asks for the privilege it needs, and no more' => sub {
 	my %left = %needs;
 	my $number = 0;
 	foreach my $line (split /\n/, sql(<<'SQL'))
@@ -105,7 +106,7 @@ SQL
 	is_deeply([ sort keys %left ], [], 'and there is no other');
 };
 
-subtest 'a change is heeded' => sub {
+subtest 'a change of privileges is heeded by sessions that are open' => sub {
 	my $may = "SELECT zk_try_xact_lock('pay')";
 	only();
 	assert_query($stranger, $may, '00000', 'without rows all is open');
@@ -154,7 +155,7 @@ subtest 'a change is heeded' => sub {
 	$tenant->query_safe('RESET ALL');
 };
 
-subtest 'what is held, and what is awaited' => sub {
+subtest 'a lock that is held or waited for outlives the privilege' => sub {
 	only();
 	$tenant->query_safe("SELECT zk_lock('pay')");
 	start_to_wait($stranger, "SELECT zk_lock('pay')");
@@ -165,7 +166,7 @@ subtest 'what is held, and what is awaited' => sub {
 	is($stranger->query_safe("SELECT zk_unlock('pay')"), 't', 'and can release it');
 };
 
-subtest 'who waits is shown to whom may look' => sub {
+subtest 'waiters are shown to roles that may look at the lock' => sub {
 	only();
 	$stranger->query_safe("SELECT zk_lock('pay/w')");
 	my $waiter = background($node);
@@ -183,7 +184,7 @@ subtest 'who waits is shown to whom may look' => sub {
 	$waiter->wait_result;
 };
 
-subtest 'a standby' => sub {
+subtest 'privileges are asked on a standby, which hears of changes' => sub {
 	only([ '', 'public', 'none' ]);
 	$stranger->quit;
 	$node->backup('base');

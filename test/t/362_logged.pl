@@ -1,6 +1,8 @@
 
-# Whoever leaves something behind in ZooKeeper, or reaches into the work of others,
-# is in the server's log: one line for each act, that says who.
+# Each call that leaves something behind in ZooKeeper, or that takes something from other
+# sessions, is one line of the server's log with the role: runs, holds, evictions, requests; and
+# with zklock.log_locks each lock. Names cannot forge log lines. Tested with hostile names and a
+# proxy that loses replies.
 
 use Proxy;
 use ZkLockTest;

@@ -1,6 +1,7 @@
 
-# Privileges by name on their way to another cluster: a dump, and logical replication. Whatever
-# is lost on it closes names and opens none.
+# Privileges by name and fences survive a dump and logical replication to another cluster: what
+# is lost on the way closes names and opens none, and the greater token counts. Tested with
+# pg_dump, psql, and publications between two clusters.
 
 use PostgreSQL::Test::Utils qw(run_command run_log);
 use ZkLockTest;
@@ -21,7 +22,7 @@ sub takes ($session, $role, $name, $expected, $what)
 	return;
 }
 
-subtest 'a dump' => sub {
+subtest 'a dump restored where roles differ keeps privileges by the names of the roles' => sub {
 	berlin('CREATE ROLE payroll; CREATE ROLE missing; CREATE ROLE bob; CREATE ROLE gone');
 	# others have the numbers of these there
 	$paris->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE robert; CREATE ROLE payroll; CREATE ROLE tenant LOGIN; CREATE DATABASE copy; CREATE DATABASE used; CREATE DATABASE replica');
@@ -66,7 +67,7 @@ subtest 'a dump' => sub {
 		"free -, gone !$number, miss missing, pay payroll, shut robert, was_bobs robert", 'and rows of both are there, once each');
 };
 
-subtest 'logical replication' => sub {
+subtest 'logical replication of privileges is heeded by sessions of the subscriber' => sub {
 	berlin('TRUNCATE zk_privileges, zk_closed; CREATE ROLE tenant');
 	berlin("SELECT zk_grant('lock', 'pay', 'payroll')");
 	berlin('CREATE PUBLICATION privileges FOR TABLE zk_privileges, zk_closed');
@@ -104,7 +105,7 @@ subtest 'logical replication' => sub {
 };
 
 # A publication FOR ALL TABLES has these, too. What was claimed on either side counts.
-subtest 'fences' => sub {
+subtest 'logical replication of fences keeps the greater token' => sub {
 	my $row = sub ($name, $token) { "INSERT INTO zk_fences VALUES ('/r', '$name', $token, 'who', now())" };
 	my $tokens = sub { paris("SELECT string_agg(name || ' ' || token, ', ' ORDER BY name) FROM zk_fences", 'replica') };
 	paris(join(';', map { $row->(@$_) } [ 'greater', 9 ], [ 'less', 1 ], [ 'own', 2 ]), 'replica');

@@ -1,8 +1,7 @@
 
-# An error names the lock and says what stands in the way: who holds it, whose ACL it is
-# and what credentials there were. That a wait which is ended says for which lock it was:
-# t/110.
-# Who works elsewhere is for members of pg_monitor.
+# An error of a lock call names the lock and what stands in the way: the holder, the ACL, the
+# credentials. (That a wait which is ended names its lock is in t/110.) Other sessions are named
+# only to members of pg_monitor. Tested with real servers and a proxy; each table is a subtest.
 
 use Proxy;
 use Refusals;

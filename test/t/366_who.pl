@@ -1,6 +1,6 @@
 
-# Who has a lock? A contender that is letting go is not shown as one that holds, and
-# all of it fits on a terminal.
+# zk_who() shows who has a lock and who waits, fits on a terminal, and shows a contender that is
+# releasing as such. Tested with znodes of other clients on a real server.
 
 use ZkLockTest;
 
@@ -15,7 +15,7 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 sub states { return sql("SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')"); }
 
-subtest 'who is letting go does not hold' => sub {
+subtest 'a contender that is handing over is shown as releasing' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $leaving = $client->create("$path/$mark", '{"client":"zklock"}', ephemeral => 1, sequential => 1);
@@ -28,7 +28,7 @@ subtest 'who is letting go does not hold' => sub {
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
-subtest 'a contender for good' => sub {
+subtest 'a persistent contender of another client is not taken for a hold' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $stays = $client->create("$path/$mark", 'somebody else', sequential => 1);
@@ -44,7 +44,7 @@ subtest 'a contender for good' => sub {
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
-subtest 'it fits on a terminal' => sub {
+subtest 'zk_who() fits into a hundred columns' => sub {
 	sql('CREATE ROLE reporting_application_owner LOGIN SUPERUSER');
 	sql('CREATE DATABASE warehouse_reporting');
 	$node->safe_psql('warehouse_reporting', 'CREATE EXTENSION zklock');

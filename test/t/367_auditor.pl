@@ -1,6 +1,7 @@
 
-# An auditor asks who did something. docs/security.md says which line of the log answers: each
-# is written once, and names the role that logged in and the current one.
+# docs/security.md says which line of the log answers who did something; each of those lines is
+# written once, and names the role that logged in and the current one. Tested by doing all of it,
+# with the page's own lines as patterns.
 
 use File::Basename qw(dirname);
 use ZkLockTest;

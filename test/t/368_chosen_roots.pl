@@ -1,8 +1,8 @@
 
-# Privileges by name, for who chooses the root himself: a znode has another name below each root
-# that is above it, so whoever may SET zklock.root, or the chroot of zklock.servers, would choose
-# by which name he is judged. He needs the privileges of all of them.
-# And servers of his own could say any token, which zk_fence() would believe for all others.
+# A role that may choose zklock.root, or the chroot of zklock.servers, could choose the name by
+# which a znode is judged: it needs the privileges of all those names. And zk_fence() does not
+# believe the tokens of servers that the session has chosen. Tested with roles that may set
+# these.
 
 use Proxy;
 use ZkLockTest;
@@ -28,7 +28,7 @@ sub assert_denied ($session, $name, $what)
 	return;
 }
 
-subtest 'a root of the session' => sub {
+subtest 'a role that sets zklock.root needs the privileges of all names of the znode' => sub {
 	my $session = background($node, user => 'groot');
 	foreach my $way ([ '/', 'prod/locks/vip' ], [ '/prod', 'locks/vip/x' ], [ '/prod/locks/vip', 'x' ], [ '/prod/locks/vip/x', 'y/z' ])
 	{
@@ -45,21 +45,21 @@ subtest 'a root of the session' => sub {
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
-subtest 'a root that the role stores for itself' => sub {
+subtest 'a role that stores zklock.root for itself needs the privileges of all names' => sub {
 	background($node, user => 'groot')->query_safe("ALTER ROLE groot SET zklock.root = '/prod'");
 	assert_denied(background($node, user => 'groot'), 'locks/vip', 'it is his choice, too');
 	assert_query(background($node, user => 'tenant'), "SELECT zk_try_lock('a/vip')", '00000',
 		'the root of who may not set it is judged by the name below it');
 };
 
-subtest 'a chroot' => sub {
+subtest 'a role that sets a chroot needs the privileges of all names of the znode' => sub {
 	my $session = background($node, user => 'gservers');
 	$session->query_safe("SET zklock.servers = '$servers/prod/locks/vip'");
 	assert_denied($session, 'x', 'of the server list');
 	assert_query(background($node, user => 'gservers'), "SELECT zk_try_lock('a/vip')", '00000', 'not without one');
 };
 
-subtest 'a fence' => sub {
+subtest 'zk_fence() does not believe tokens of servers that the session has chosen' => sub {
 	my $proxy = Proxy->new($servers);
 	my $own = $proxy->address;
 	my $session = background($node, user => 'gservers');
@@ -92,7 +92,7 @@ subtest 'a fence' => sub {
 	$tenant->quit;
 };
 
-subtest 'with a row' => sub {
+subtest 'a privilege for the other name lets a role use the znode' => sub {
 	my $session = background($node, user => 'groot');
 	$node->safe_psql('postgres', "SELECT zk_grant('lock', 'vip', 'groot')");
 	assert_query($session, "SELECT zk_try_lock('locks/vip')", '00000', 'for the other name');

@@ -1,7 +1,7 @@
 
-# zk_backends and zk_locks: what each backend of a cluster holds and waits
-# for, without asking anybody; who may see it; and that nothing is left of a backend
-# that has ended, in whatever way.
+# zk_backends and zk_locks show what each backend of a cluster holds and waits for, without
+# asking ZooKeeper, to those who may see it; and no row is left of a backend that has ended.
+# Tested with real servers that stop, programs that are killed, and a crash.
 
 use Proxy;
 use ZkLockTest;
@@ -31,7 +31,7 @@ sub nobody_left ($what)
 	return pass($what);
 }
 
-subtest 'what it holds' => sub {
+subtest 'zk_backends and zk_locks show what a backend holds' => sub {
 	my $holder = background($node);
 	is(backend($holder, 'count(*)'), 0, 'no row without a session');
 	$holder->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('b')");
@@ -72,18 +72,18 @@ subtest 'what it holds' => sub {
 };
 
 # A transaction that goes on after its lock never waits in the session's loop again.
-subtest 'the session of one that holds its first lock' => sub {
+subtest 'zk_backends shows the session of a backend in its first transaction' => sub {
 	my $holder = background($node);
 	$holder->start_query("SELECT zk_lock('first'), pg_sleep(600)");
 	wait_for_sleep($node, $holder->pid);
-	like(backend($holder, 'session_id, state'), qr/^0x[0-9a-f]+\|connected$/, 'is known at once');
+	like(backend($holder, 'session_id, state'), qr/^0x[0-9a-f]+\|connected$/, 'the session is shown at once');
 	is(locks($holder, 'name'), 'first', 'with its lock');
 	$holder->cancel;
 	$holder->wait_result;
 	is(locks($holder, 'name, session_acquisitions'), 'first|1', 'which the error leaves');
 };
 
-subtest 'what it waits for' => sub {
+subtest 'zk_backends shows what a backend waits for' => sub {
 	my ($holder, $waiter) = map { background($node) } 1 .. 2;
 	$holder->query_safe("SELECT zk_lock('queue')");
 	foreach my $end ('granted', 'cancelled', 'out of time', 'killed')
@@ -116,7 +116,7 @@ subtest 'what it waits for' => sub {
 	is(backend($waiter, 'waiting_for, lock_count'), '|1', 'what waits and is granted has');
 };
 
-subtest 'more locks than there are lines' => sub {
+subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' => sub {
 	# Rows are beside one another as backends begin, as a rule.
 	my ($holder, @neighbors) = (map { background($node) } 0 .. 8)[ 4, 0 .. 3, 5 .. 8 ];
 	$_->query_safe("SELECT zk_lock('beside/' || pg_backend_pid())") foreach @neighbors;
@@ -131,7 +131,7 @@ subtest 'more locks than there are lines' => sub {
 	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
 };
 
-subtest 'backends whose sessions are closed' => sub {
+subtest 'zk_backends does not mix up backends whose sessions are closed' => sub {
 	my ($open, @closed) = map { background($node) } 1 .. 5;
 	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];
 	$_->query_safe('SELECT zk_disconnect()') foreach @closed;
@@ -139,7 +139,7 @@ subtest 'backends whose sessions are closed' => sub {
 		'are not taken for another');
 };
 
-subtest 'names of all kinds' => sub {
+subtest 'zk_locks shows names of other encodings, cut at a character' => sub {
 	my $holder = background($node);
 	my $long = "l\xc3\xa4" . "\xe2\x82\xac" x 100;
 	$holder->query_safe("SELECT zk_lock('$long')");
@@ -157,7 +157,7 @@ subtest 'names of all kinds' => sub {
 			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
 };
 
-subtest 'who may see it' => sub {
+subtest 'zk_backends shows details to the own role and to monitors only' => sub {
 	sql('CREATE ROLE anna LOGIN; CREATE ROLE bert LOGIN; CREATE ROLE chris LOGIN IN ROLE pg_read_all_stats;
 		CREATE ROLE team; GRANT team TO bert');
 	my %session = map { $_ => background($node, user => $_) } qw(anna bert chris);
@@ -176,13 +176,13 @@ subtest 'who may see it' => sub {
 	is($seen->('bert'), 'anna|connected|1|1000|theirs', 'a member of the role sees all');
 };
 
-subtest 'another user than the one who logged in' => sub {
+subtest 'zk_backends shows the user who logged in, not the current one' => sub {
 	my $holder = background($node, first => "SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
 	is(sql('SELECT b.usename = a.usename, b.usename FROM zk_backends AS b JOIN pg_stat_activity AS a USING (pid)
 			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
 };
 
-subtest 'without ZooKeeper' => sub {
+subtest 'zk_backends shows a session that is suspended, and its locks as held' => sub {
 	my $holder = background($node);
 	# A server that starts anew takes its time.
 	$holder->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('outage')");
@@ -197,7 +197,7 @@ subtest 'without ZooKeeper' => sub {
 };
 
 # It runs nothing itself, and so has noted nothing: its program tells.
-subtest 'an idle backend without ZooKeeper' => sub {
+subtest 'zk_backends shows an idle backend as suspended when its program says so' => sub {
 	my ($idle, $asleep) = map { background($node) } 1 .. 2;
 	$_->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('idle/' || pg_backend_pid())")
 	  foreach $idle, $asleep;
@@ -217,12 +217,12 @@ subtest 'an idle backend without ZooKeeper' => sub {
 
 	kill 'KILL', $program;
 	poll_until { backend($asleep, 'state') eq 'lost' } 'it to be seen to have no program', 30;
-	is(locks($asleep, 'state'), 'lost', 'nor the lock');
+	is(locks($asleep, 'state'), 'lost', 'the lock is lost, too');
 	is(backend($idle, 'state'), 'connected', 'unlike the other one');
 };
 
 # Where all that is read.
-subtest 'the title of its program' => sub {
+subtest 'the title of a zklock-session program tells the state of its session' => sub {
 	my $holder = background($node, holds => 'other');
 	my ($program) = session_programs($holder->pid);
 	is(backend($holder, 'state'), 'connected', 'its own is connected');
@@ -234,7 +234,7 @@ subtest 'the title of its program' => sub {
 	is(backend($holder, 'state'), 'none', 'nobody is asked without a session');
 };
 
-subtest 'a session that is lost' => sub {
+subtest 'zk_backends shows a lost session until its locks are released' => sub {
 	my $holder = background($node, holds => 'lost');
 	my ($program) = session_programs($holder->pid);
 	kill 'KILL', $program;
@@ -249,7 +249,7 @@ subtest 'a session that is lost' => sub {
 	is(backend($holder, 'state, lock_count'), 'none|0', 'until then');
 };
 
-subtest 'a loss that is noticed late' => sub {
+subtest 'zk_backends dates a loss that was noticed late by its own time' => sub {
 	my $holder = background($node);
 	my $proxy = Proxy->new($zk->connect_string);
 	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "';
@@ -262,7 +262,7 @@ subtest 'a loss that is noticed late' => sub {
 	is(backend($holder, "state_since < '$before'"), 't', 'has its own date');
 };
 
-subtest 'a crash' => sub {
+subtest 'a crash leaves no rows in zk_backends' => sub {
 	nobody_left('nobody is there');
 	my $holder = background($node, holds => 'crash');
 	kill 'KILL', $holder->pid;
@@ -274,7 +274,7 @@ subtest 'a crash' => sub {
 	is(sql('SELECT count(*) FROM zk_backends'), 0, 'leaves nothing');
 };
 
-subtest 'every row is one row' => sub {
+subtest 'zk_locks shows no row that is half of another while backends change them' => sub {
 	my @busy = map { background($node) } 1 .. 4;
 	$_->start_query("DO \$\$ BEGIN FOR i IN 1 .. 400 LOOP
 		PERFORM zk_lock('busy/' || pg_backend_pid()), zk_lock('busy/x/' || pg_backend_pid());

@@ -1,6 +1,7 @@
 
-# zk_stat: after a known workload it has exactly the known numbers, for each
-# database; and who may reset it.
+# After a known workload zk_stat has exactly the expected numbers, for each database; and
+# superusers alone may reset it. Tested with real servers, a second cluster, and a proxy for
+# outages.
 
 use Proxy;
 use ZkLockTest;
@@ -46,7 +47,7 @@ sub counted ($what, %expected)
 
 is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing at first');
 
-subtest 'grants at once' => sub {
+subtest 'zk_stat counts grants at once' => sub {
 	$first->query_safe("SELECT zk_lock('a'), zk_unlock('a')") foreach 1 .. 10;
 	counted('one each', grants_at_once => 10, sessions => 1);
 	$first->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('a'); SELECT zk_unlock_all()");
@@ -59,7 +60,7 @@ subtest 'grants at once' => sub {
 	counted('holds, too', grants_at_once => 1);
 };
 
-subtest 'in vain' => sub {
+subtest 'zk_stat counts tries, timeouts and cancellations that were in vain' => sub {
 	$second->query_safe("SELECT zk_lock('a')");
 	counted('a session', grants_at_once => 1, sessions => 1);
 	$first->query_safe("SELECT zk_try_lock('a') FROM generate_series(1, 3)");
@@ -86,7 +87,7 @@ subtest 'in vain' => sub {
 	$second->query_safe("SELECT zk_unlock('a')");
 };
 
-subtest 'leases' => sub {
+subtest 'zk_stat counts leases' => sub {
 	my $token = $first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s')");
 	counted('one', leases_taken => 1);
 	$first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s'), zk_renew_lease('lease', $token, '2 s')");
@@ -104,7 +105,7 @@ subtest 'leases' => sub {
 	%last = %{ numbers() };
 };
 
-subtest 'after a wait' => sub {
+subtest 'zk_stat counts grants after a wait by the way they were learned of' => sub {
 	line_up($zk, 'told', $first, $second, $abroad);
 	counted('who holds it', grants_at_once => 1);
 	$first->query_safe("SELECT zk_unlock('told')");
@@ -128,7 +129,7 @@ subtest 'after a wait' => sub {
 	$second->query_safe("SELECT zk_unlock_shared('listed')");
 };
 
-subtest 'trouble' => sub {
+subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => sub {
 	$first->query_safe("SET zklock.commit_guard = quorum; CREATE TABLE work (i int); SELECT zk_lock('evicted')");
 	$second->query_safe("SELECT zk_evict('evicted', token) FROM zk_lock_queue('evicted')");
 	counted('an eviction', evictions => 1, grants_at_once => 1);
@@ -175,7 +176,7 @@ subtest 'trouble' => sub {
 };
 
 # Nothing is caught on this way out.
-subtest 'ended while it waits' => sub {
+subtest 'zk_stat counts the wait of a backend that was terminated' => sub {
 	my $waiter = background($node);
 	$first->query_safe("SELECT zk_lock('ended')");
 	$waiter->start_query("SELECT zk_lock('ended')");
@@ -188,7 +189,7 @@ subtest 'ended while it waits' => sub {
 };
 
 # Its signal comes as a cancel; what it says in the end is 40001.
-subtest 'a loss that interrupts' => sub {
+subtest 'zk_stat counts a loss that interrupts a statement as a loss and no cancellation' => sub {
 	my $own = Proxy->new($zk->connect_string);
 	my $loser = background($node, first => "SET zklock.servers = '" . $own->address . "';
 		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
@@ -225,7 +226,7 @@ subtest 'a loss that interrupts' => sub {
 	$first->query_safe("SELECT zk_unlock('ended')");
 };
 
-subtest 'traffic' => sub {
+subtest 'zk_stat counts the requests that were sent' => sub {
 	my $traffic = sub {
 		$monitor->query_safe("SELECT requests FROM zk_stat WHERE datname = 'postgres'");
 	};
@@ -249,7 +250,7 @@ subtest 'traffic' => sub {
 	%last = %{ numbers() };
 };
 
-subtest 'databases, and starting again' => sub {
+subtest 'zk_stat counts each database apart and starts again at a reset' => sub {
 	my $other = background($node, database => 'other', holds => 'a');
 	counted('a database counts for itself');
 	is($monitor->query_safe("SELECT grants_at_once, sessions FROM zk_stat WHERE datname = 'other'"),

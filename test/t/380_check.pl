@@ -1,5 +1,7 @@
 
-# zk_check() names what is wrong, whatever it is, never raises, and keeps its bounds.
+# zk_check() names what is wrong between a cluster and its ensemble, with a remedy, never raises
+# an error for it, and answers within seconds. Tested with real servers that stop, are full,
+# differ or lie, fake servers of all kinds, and broken installations.
 
 use Builds;
 use Cwd qw(abs_path);
@@ -87,7 +89,7 @@ my $closing = FakeServer->new(sub { return 0; });
 # As one does that has lost its quorum, with readonlymode.enabled.
 my $reading = FakeServer->answering(srvr('read-only'));
 
-subtest 'all is well' => sub {
+subtest 'zk_check() finds nothing wrong where all is well, and leaves nothing behind' => sub {
 	my $path = lock_path('any');
 	$node->safe_psql('postgres', "SELECT zk_lock('any')");
 	foreach my $argument ('', 'false', 'NULL')
@@ -124,7 +126,7 @@ subtest 'all is well' => sub {
 	is("@left", '', 'nor in the root');
 };
 
-subtest 'the form without a session uses none' => sub {
+subtest 'zk_check(false) opens no session' => sub {
 	my $session = background($node);
 	my $count = $session->query_safe('SELECT count(*) FROM zk_check(false)');
 	cmp_ok($count, '>', 10, 'there are rows');
@@ -136,7 +138,7 @@ subtest 'the form without a session uses none' => sub {
 };
 
 # What is missing without a session has a row, and marks in the table of the page.
-subtest 'what only a session tells' => sub {
+subtest 'zk_check(false) names the rows that only a session tells' => sub {
 	my %row = map { $_ => rows_like([ '', $_ ], $_ eq 'true' ? (writing => qr/^ok: /, clock => qr/./) : (ensemble => qr/./)) } qw(true false);
 	my ($list) = $row{false}{'not looked at'} =~ /^note: (.*): only a session tells -> Run zk_check\(true\)/;
 	ok($list, 'it says so');
@@ -150,7 +152,7 @@ subtest 'what only a session tells' => sub {
 };
 
 # Where sessions of one cluster have not the same locks, or no guard.
-subtest 'other settings for others' => sub {
+subtest 'zk_check() names settings that differ between roles and databases' => sub {
 	my $guard = 'zklock.commit_guard';
 	like(check('', 'false')->{$guard}, qr/^ok: lease, source: [^;]* -> $/, 'the guard is on');
 	like(check("SET $guard = 'off'", 'false')->{$guard},
@@ -172,7 +174,7 @@ subtest 'other settings for others' => sub {
 	unlike(join('', values %{ check('', 'false') }), qr/for sessions of/, 'until it is taken back');
 };
 
-subtest 'servers that are none' => sub {
+subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	my $refused = '127.0.0.1:' . free_port();
 	names("SET zklock.servers = ''", 'zklock.servers', qr/^error: no servers are set/, 'none set');
 	names("SET zklock.servers = 'no-such-host.invalid:2181'", 'server no-such-host.invalid:2181',
@@ -216,7 +218,7 @@ subtest 'servers that are none' => sub {
 	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'what is no text does not pass', 30;
 };
 
-subtest 'a server that has too many connections' => sub {
+subtest 'zk_check() names a server that has too many connections' => sub {
 	my $narrow = ZooKeeper->new(config => { maxClientCnxns => 2 })->start;
 	my @clients = map { $narrow->client } 1 .. 2;
 	my $address = $narrow->connect_string;
@@ -227,7 +229,7 @@ subtest 'a server that has too many connections' => sub {
 	$narrow->stop;
 };
 
-subtest 'two leaders' => sub {
+subtest 'zk_check() names servers of two ensembles' => sub {
 	my @leaders = map { FakeServer->answering(srvr('leader')) } 1 .. 2;
 	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
 		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'are of two ensembles' ]);
@@ -237,12 +239,12 @@ subtest 'two leaders' => sub {
 		ensemble => [ qr/^error: the servers are not of one ensemble: 1 standalone, 1 members/, 'one that is alone' ]);
 };
 
-subtest 'credentials without digest' => sub {
+subtest 'zk_check() notes credentials without digest' => sub {
 	shows([ "SET zklock.auth = 'ip:127.0.0.1'", 'true' ],
 		digest => [ qr/^note: with zklock.auth/, 'are noted' ]);
 };
 
-subtest 'one bad server beside a good one' => sub {
+subtest 'zk_check() names one bad server beside a good one' => sub {
 	names("SET zklock.servers = '$server,$silent'", "server $silent", qr/^warning: /, 'it');
 	names("SET zklock.servers = '$server,$silent'", 'ensemble',
 		qr/^warning: only 1 of 2 servers serve/, 'the ensemble');
@@ -272,7 +274,7 @@ sub shows_in_time (@what)
 
 # The address is one that drops what is sent to it; or the machine has no route to
 # it at all, and then that is said at once.
-subtest 'nothing that is down takes longer than a second' => sub {
+subtest 'zk_check() answers in seconds though servers drop packets' => sub {
 	my $full = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die;
 	my @waiting = map {
 		IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport,
@@ -294,7 +296,7 @@ sub askers (@pids)
 }
 
 # Nothing can bound the look-up of a name; here it takes a minute, for some names.
-subtest 'names that nobody looks up in time' => sub {
+subtest 'zk_check() names servers whose names are not looked up in time' => sub {
 	my $library = Preload::library('odd_names') or plan skip_all => 'no C compiler';
 	my $slow = cluster('slow', $zk,
 		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
@@ -312,13 +314,13 @@ subtest 'names that nobody looks up in time' => sub {
 	assert_soon { !askers(@askers) } 'it does not outlive its backend', 30;
 };
 
-subtest 'as many servers as there may be' => sub {
+subtest 'zk_check() has a row for each of 32 servers' => sub {
 	my $list = join ',', map { '127.0.0.1:' . free_port() } 1 .. 32;
 	my $rows = check("SET zklock.servers = '$list'", 'false');
 	is(scalar(grep { /^server/ } keys %$rows), 32, 'each has its row');
 };
 
-subtest 'a backend that is terminated leaves nothing' => sub {
+subtest 'a backend that is terminated during zk_check() leaves no process' => sub {
 	my $session = background($node, 'zklock.servers' => "$silent");
 	my @askers;
 	# Each program is there for a second.
@@ -329,7 +331,7 @@ subtest 'a backend that is terminated leaves nothing' => sub {
 	assert_soon { !askers(@askers) } 'the program ends, too', 30;
 };
 
-subtest 'a cancellation ends it' => sub {
+subtest 'a cancellation ends zk_check()' => sub {
 	my $session = background($node, first => "SET zklock.servers = '$silent'; SET statement_timeout = '1s'");
 	assert_query($session, 'SELECT count(*) FROM zk_check()', '57014', 'that is the one thing it raises');
 	assert_no_programs('its process is gone', $session);
@@ -337,7 +339,7 @@ subtest 'a cancellation ends it' => sub {
 	cmp_ok($session->query_safe('SELECT count(*) FROM zk_check()'), '>', 10, 'and it works again');
 };
 
-subtest 'chroot and root that are not there' => sub {
+subtest 'zk_check() names a chroot and a root that do not exist' => sub {
 	shows([ "SET zklock.servers = '$server/mistyped'", 'true' ],
 		chroot => [ qr/^warning: znode "\/mistyped" does not exist -> Is it mistyped/, 'the chroot' ],
 		root => [ qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root' ]);
@@ -353,7 +355,7 @@ subtest 'chroot and root that are not there' => sub {
 };
 
 # The same name below two roots is two locks: who made the other one is told.
-subtest 'other roots' => sub {
+subtest 'zk_check() names clusters with another root in the same ensemble' => sub {
 	my ($root) = lock_path('') =~ m{(.*)/$};
 	my $paris = cluster('mistyped', $zk, 'zklock.root' => "$root-typo");
 	my $rows = check('', 'true');
@@ -372,7 +374,7 @@ subtest 'other roots' => sub {
 	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'but none of its own');
 };
 
-subtest 'data that is gone' => sub {
+subtest 'zk_check() says when the ensemble has lost its data or may lose it' => sub {
 	my $reset = ZooKeeper->new->start;
 	my $set = "SET zklock.servers = '" . $reset->connect_string . "'";
 	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm'); SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
@@ -401,7 +403,7 @@ subtest 'data that is gone' => sub {
 	}
 };
 
-subtest 'credentials' => sub {
+subtest 'zk_check() says what the credentials may do' => sub {
 	my $client = $zk->client;
 	$client->add_auth('digest', 'alice:secret');
 	$client->create('/alice', '', acl => [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
@@ -430,7 +432,7 @@ subtest 'credentials' => sub {
 	like($rows->{credentials}, qr/^error: .* is not a regular file/, 'a file that nobody may ever write to');
 };
 
-subtest 'a quota' => sub {
+subtest 'zk_check() names a quota that is exceeded' => sub {
 	plan skip_all => 'ZooKeeper 3.6 enforces none' if $zk->version < v3.7;
 	my $full = ZooKeeper->new(config => { enforceQuota => 'true' })->start;
 	my $client = $full->client;
@@ -442,7 +444,7 @@ subtest 'a quota' => sub {
 	$client->close;
 };
 
-subtest 'a session timeout that is not granted' => sub {
+subtest 'zk_check() tells that the session timeout is not granted' => sub {
 	my $small = ZooKeeper->new(tick_time => 1000, max_session_timeout => 5000)->start;
 	my $servers = $small->connect_string;
 	names("SET zklock.servers = '$servers'; SET zklock.session_timeout = '60s'", 'session timeout',
@@ -458,7 +460,7 @@ subtest 'a session timeout that is not granted' => sub {
 		qr/^error: the servers are not of one ensemble: 2 standalone/, 'two ensembles in one list');
 };
 
-subtest 'servers as they are by default' => sub {
+subtest 'zk_check() says what servers with default settings do not tell' => sub {
 	my $plain = ZooKeeper->new(config => {
 			'4lw.commands.whitelist' => 'srvr', maxClientCnxns => 60 })->start;
 	my $servers = $plain->connect_string;
@@ -482,7 +484,7 @@ subtest 'servers as they are by default' => sub {
 		connections => [ qr/^note: a server allows 10 from one address/, 'the server that allows the fewest counts' ]);
 };
 
-subtest 'servers of the other protocol' => sub {
+subtest 'zk_check() asks servers over IPv6' => sub {
 	plan skip_all => 'there is no IPv6' unless eval { slurp_file('/proc/net/if_inet6') } =~ / lo$/m;
 	my $port = free_port();
 	names("SET zklock.servers = '[::1]:$port'", "server [::1]:$port",
@@ -492,7 +494,7 @@ subtest 'servers of the other protocol' => sub {
 		"server $server" => [ qr/^(?:ok|note): .* is an? observer, release 3\.8/, 'one that is there' ]);
 };
 
-subtest 'an ensemble' => sub {
+subtest 'zk_check() tells the state of an ensemble of three as its servers die' => sub {
 	my $servers = (my $three = ZooKeeper->new(servers => 3, config => { syncLimit => 10 })->start)->connect_string;
 	my $set = "SET zklock.servers = '$servers'; SET zklock.session_timeout = '7s'";
 	my $rows = rows_like([ $set, 'true' ],
@@ -515,7 +517,7 @@ subtest 'an ensemble' => sub {
 	names($set, 'ensemble', qr/^error: .* no quorum/, 'no quorum');
 };
 
-subtest 'an ensemble that falls silent while a lock is held' => sub {
+subtest 'zk_check() answers when the ensemble falls silent while a lock is held' => sub {
 	my $one = ZooKeeper->new->start;
 	my $address = $one->connect_string;
 	my $session = background($node, first => "SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
@@ -541,7 +543,7 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	  foreach 'false', 'true';
 };
 
-subtest 'an ensemble without digest authentication' => sub {
+subtest 'zk_check() names an ensemble without digest authentication' => sub {
 	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
@@ -552,7 +554,7 @@ subtest 'an ensemble without digest authentication' => sub {
 };
 
 # Without libfaketime there is but one clock.
-subtest 'clocks that differ' => sub {
+subtest 'zk_check() names clocks that differ, and leases that are overdue by them' => sub {
 	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
 	my $late = cluster('late', $zk, environment => ZooKeeper::clock('-2h'));
 	shows([ '', 'true', cluster('soon', $zk, environment => ZooKeeper::clock('+30s')) ],
@@ -564,7 +566,7 @@ subtest 'clocks that differ' => sub {
 		leases => [ qr/^warning: leases [^:]*: "leased\/100%" of "app" -> See .*zk_evict/, 'a lease whose term is over' ]);
 };
 
-subtest 'the program is missing, or is not what it should be' => sub {
+subtest "zk_check() says what is wrong with the session's program and the extension's files" => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $build = Builds->copy;
 	my $program = $build->library_directory . '/zklock-session';
@@ -601,7 +603,7 @@ subtest 'the program is missing, or is not what it should be' => sub {
 	}
 };
 
-subtest 'settings that were refused' => sub {
+subtest 'zk_check() names settings in postgresql.conf that were refused' => sub {
 	my $broken = cluster('paris', $zk, 'zklock.max_locks' => 10);
 	$broken->append_conf('postgresql.conf', <<'CONF');
 zklock.servers = 'zk1:2181,,zk2'
@@ -625,7 +627,7 @@ CONF
 		'postgresql.conf' => [ qr/^error: what stands in .* line \d+ is refused: syntax error/, 'a line that cannot be read' ]);
 };
 
-subtest 'leases' => sub {
+subtest 'zk_check() says whether a lease worker looks after the leases' => sub {
 	my $plain = cluster('rome', $zk);
 	my $client = $zk->client;
 	$client->create_path(lock_path('') . '.leases');
@@ -639,7 +641,7 @@ subtest 'leases' => sub {
 	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'and on';
 };
 
-subtest 'who may call it' => sub {
+subtest "only monitors may call zk_check(), which keeps the caller's role" => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE watch IN ROLE pg_monitor; CREATE ROLE nobody');
 	my $session = background($node);
 	assert_query($session, 'SET ROLE nobody; SELECT count(*) FROM zk_check(false)', '42501', 'not everybody');
@@ -650,7 +652,7 @@ subtest 'who may call it' => sub {
 	is($session->query_safe('SELECT * FROM t'), 'watch', 'and stays who he is');
 };
 
-subtest 'on a standby, and while a lock is held' => sub {
+subtest 'zk_check() works on a standby, and in a transaction with a lock' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
 	$primary->backup('backup');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -664,7 +666,7 @@ subtest 'on a standby, and while a lock is held' => sub {
 };
 
 # Asking repairs nothing, and is not canceled for what it is to tell.
-subtest 'a session with locks' => sub {
+subtest 'zk_check() tells of a lost lock, repairs nothing, and is not canceled again' => sub {
 	my $holder = background($node, 'zklock.session_timeout' => '4s');
 	my $check = "SELECT string_agg(state || ': ' || what || ' -> ' || coalesce(remedy, ''), '')
 		FROM zk_check(%s) WHERE item = 'session'";

@@ -1,7 +1,8 @@
 
-# Others use the same queues: Curator, Kazoo, go-zookeeper, and administrators
-# with a shell. Whoever is ahead of us holds us up, whoever is not a contender
-# does not. (What we do when somebody deletes a node of ours: t/140, t/320, t/322.)
+# zklock shares queues with other clients: Curator, Kazoo, go-zookeeper, ZooKeeper's recipe, and
+# administrators with a shell. A contender ahead holds up a session, whatever its style; a child
+# that is no contender does not. Tested with znodes named as those clients do it. (Nodes of ours
+# that others delete: t/140, t/320, t/322.)
 
 use ZkLockTest;
 
@@ -36,7 +37,7 @@ my %style = (
 
 foreach my $style (sort keys %style)
 {
-	subtest "a contender of $style ahead" => sub {
+	subtest "a contender of $style ahead is waited for" => sub {
 		my $theirs = stand_in_queue('foreign', $style{$style});
 		is($session->query_safe("SELECT zk_try_lock('foreign')"),
 			'f', 'a try fails');
@@ -47,7 +48,7 @@ foreach my $style (sort keys %style)
 		is($node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY position)
 			FROM zk_lock_queue('foreign')"), 'held waiting', 'zk_lock_queue shows both');
 		$stranger->delete($theirs);
-		assert_ends($session, '00000', 'its end lets us in');
+		assert_ends($session, '00000', 'the session has the lock when the contender is gone');
 		is_deeply([ nodes('foreign') ], [$ours], 'with the node that we had');
 
 		# And the other way round: it comes after us.
@@ -59,7 +60,7 @@ foreach my $style (sort keys %style)
 }
 
 # Whoever takes no notice of our nodes is named to who looks.
-subtest 'a style that does not wait for ours' => sub {
+subtest 'a look at a queue warns of contenders that may not wait for our nodes' => sub {
 	my $theirs = stand_in_queue('unseen', $style{'Kazoo'});
 	my $look = "SELECT count(*) FROM zk_lock_queue('unseen')";
 	$session->query($look);
@@ -83,7 +84,7 @@ sub warnings_behind ($lock, $theirs, $sql = undef)
 	return "@warnings";
 }
 
-subtest 'to wait behind such a style' => sub {
+subtest 'a wait behind a contender that may not wait for our nodes warns once for each lock' => sub {
 	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), 'kazoo', 'a warning');
 	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), '', 'once');
 	is(warnings_behind('mixed/b', stand_in_queue('mixed/b', $style{'Curator, writer'})), 'curator_rw', 'for each lock');
@@ -102,18 +103,18 @@ subtest 'to wait behind such a style' => sub {
 };
 
 # Readers hold together whatever they are written in.
-subtest 'a foreign reader' => sub {
+subtest 'a foreign reader lets readers in and keeps writers out' => sub {
 	my $reader = stand_in_queue('read', "_c_$uuid-__READ__");
 	is($session->query_safe("SELECT zk_try_lock_shared('read')"),
-		't', 'lets a reader in');
+		't', 'a reader gets the lock');
 	$session->query_safe("SELECT zk_unlock_shared('read')");
-	is($session->query_safe("SELECT zk_try_lock('read')"), 'f', 'and no writer');
+	is($session->query_safe("SELECT zk_try_lock('read')"), 'f', 'a writer does not get the lock');
 	$stranger->delete($reader);
 	assert_no_nodes($zk, lock_path('read'), 'nothing left');
 };
 
 # The znode of the lock itself goes when nobody uses it; here under our feet.
-subtest 'the lock\'s znode is deleted' => sub {
+subtest 'a lock works when its znode is deleted between two uses' => sub {
 	foreach (1 .. 3)
 	{
 		$session->query_safe("SELECT zk_lock('vanishing/below'), zk_unlock('vanishing/below')");
@@ -126,7 +127,7 @@ subtest 'the lock\'s znode is deleted' => sub {
 };
 
 # The sequence number restarts with a new znode, the token must not.
-subtest 'tokens rise over the life of a znode' => sub {
+subtest "fencing tokens rise when the lock's znode is made again" => sub {
 	my @tokens;
 	foreach (1 .. 3)
 	{

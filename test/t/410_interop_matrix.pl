@@ -1,7 +1,7 @@
 
-# zklock and the locks of other clients on one znode: who waits for whom. The
-# tables of docs/interop.md say it, and this test holds each of their cells
-# against the real clients.
+# zklock and the locks of other clients on one znode wait for each other as the tables of
+# docs/interop.md say. Each cell of these tables is tried with the real clients (Curator, Kazoo,
+# go-zookeeper, ZooKeeper's recipes) and a real server.
 
 use Matrix;
 use Peer;
@@ -153,18 +153,18 @@ foreach my $row (Matrix::rows('With node style'))
 	foreach my $mode (qw(exclusive shared))
 	{
 		my $suffix = $mode eq 'shared' ? '_shared' : '';
-		subtest "$style: our $mode lock" => sub {
+		subtest "node style $style: our $mode lock stands in the queue as the table shows" => sub {
 			my $lock = new_lock();
 			$session->query_safe("SELECT zk_lock$suffix('$lock')");
 			test_queue($lock, "zklock, style $style, $mode");
 			$session->query_safe("SELECT zk_unlock$suffix('$lock')");
 		} if !$ours_tested{"$style $mode"}++;
-		subtest "$style: $kind behind our $mode lock" => sub {
+		subtest "node style $style: $kind behind our $mode lock waits as the table says" => sub {
 			my @case = ($peer, $kind, $suffix, $row->{"waits for our $mode lock"});
 			test_client_behind(@case);
 			test_client_tries(@case) if $peer->can_try;
 		};
-		subtest "$style: our $mode lock behind $kind" => sub {
+		subtest "node style $style: our $mode lock behind $kind waits as the table says" => sub {
 			test_zklock_behind($peer, $kind, $suffix,
 				$row->{"holds up our $mode lock"});
 		};
@@ -179,7 +179,7 @@ foreach my $row (Matrix::rows('Among themselves'))
 	foreach my $holder (grep { $kind{$_} } sort keys %$row)
 	{
 		next if $holder eq $kind;
-		subtest "$kind behind $holder" => sub {
+		subtest "$kind behind $holder waits as the table says" => sub {
 			my $lock = new_lock();
 			my $other = $driver{ Peer::library($holder) };
 			$other->choose(lock_path($lock), $holder);

@@ -1,7 +1,8 @@
 
-# Many at once, on both sides: backends of two clusters and processes of another
-# client add to one counter that nothing but the lock protects. And they are
-# served in the order in which they came.
+# Backends of two clusters and processes of another client on one lock exclude each other under
+# load, and get the lock in the order in which they came. All add to one counter that nothing but
+# the lock protects. Tested with each real client that docs/interop.md calls one lock with
+# zklock.
 
 use Matrix;
 use Peer;
@@ -105,10 +106,10 @@ sub test_order ($lock, $kind)
 	is(scalar(grep { $_->is_done } @waiting), 0, 'all wait');
 	$holder->query_safe("SELECT zk_unlock('$lock')");
 	is($peers[0]->wait_answer, 'locked', 'the first client is the next');
-	is(scalar(grep { $_->is_done } $waiter, $peers[1]), 0, 'it alone');
+	is(scalar(grep { $_->is_done } $waiter, $peers[1]), 0, 'no other contender has the lock');
 	$peers[0]->ask('unlock');
 	like($waiter->wait_result, qr/^\d+$/, 'then comes the backend');
-	ok(!$peers[1]->is_done, 'it alone');
+	ok(!$peers[1]->is_done, 'the second client still waits');
 	$waiter->query_safe("SELECT zk_unlock('$lock')");
 	is($peers[1]->wait_answer, 'locked', 'then the second client');
 	$peers[1]->ask('unlock');
@@ -121,21 +122,21 @@ foreach my $row (@rows)
 	my $kind = $row->{client};
 	my $style = Matrix::set_style($row, @sessions);
 	$number++;
-	subtest "$style: $kind: order" => sub { test_order("order$number", $kind); };
-	subtest "$style: $kind: contention" => sub {
+	subtest "node style $style: backends and $kind get the lock in the order of the queue" => sub { test_order("order$number", $kind); };
+	subtest "node style $style: backends and $kind lose no increment" => sub {
 		my ($count, $expected, @errors) = race("race$number", $kind);
 		# That Kazoo was told of our nodes cannot be seen in its own.
 		s/^.*WARNING:  a contender of style "kazoo" may take no notice .*\n^HINT:  .*\n//mg
 		  foreach $kind =~ /with lock-/ ? @errors : ();
-		is(join('', @errors), '', 'no errors');
-		is($count, $expected, 'none lost');
+		is(join('', @errors), '', 'no client and no backend fails');
+		is($count, $expected, 'no increment is lost');
 		assert_no_nodes($zk, lock_path("race$number"));
 	};
 }
 
 # The counter tells: where there is no exclusion, counts are lost.
 Matrix::set_style($rows[0], @sessions);
-subtest 'without mutual exclusion' => sub {
+subtest 'increments are lost where a client does not wait for zklock' => sub {
 	my $round = 0;
 	my $is_lost = poll_until
 	{

@@ -1,6 +1,7 @@
 
-# The rules of docs/interop.md for zklock next to other clients, and the places
-# where it hurts: each is shown with the real clients.
+# The rules of docs/interop.md for zklock next to other clients hold at the edges too: paths,
+# chroots, names below names, foreign data, requests to release, credentials. Each is shown with
+# the real clients on a real server.
 
 use Peer;
 use ZkLockTest;
@@ -54,25 +55,25 @@ sub test_waits ($peer, $lock, $path)
 
 foreach my $kind (@kinds)
 {
-	subtest "$kind: the path of a name" => sub {
+	subtest "$kind waits for zklock on the path of a name" => sub {
 		$session->query_safe("SELECT zk_try_lock('team/first'), zk_unlock_all()");
 		test_waits($peer{$kind}, 'team/nightly', lock_path('team/nightly'));
 	};
 }
 
-subtest 'the path of a name below a chroot' => sub {
+subtest 'a client waits for zklock on the path of a name below a chroot' => sub {
 	$waiter->query_safe("SET zklock.servers = '" . $zk->connect_string . "/apps';
 		SET zklock.root = '/locks'; SELECT zk_lock('team/nightly')");
 	# Kazoo makes the znode once, and fails if it is removed later.
 	$stranger->create('/apps/locks/team/nightly/keep', '');
 	$kazoo->choose('/apps/locks/team/nightly');
-	is($kazoo->ask('try'), 'busy', 'has the chroot and the root in front');
+	is($kazoo->ask('try'), 'busy', 'the client finds the lock busy');
 	$waiter->query_safe('SELECT zk_unlock_all(); RESET ALL');
-	is($kazoo->ask('lock'), 'locked', 'and is free afterwards');
+	is($kazoo->ask('lock'), 'locked', 'the lock is free afterwards');
 	$kazoo->ask('unlock');
 };
 
-subtest 'a name whose parent nobody has made' => sub {
+subtest "each client but ZooKeeper's recipe makes the parents of a lock" => sub {
 	my %outcome;
 	foreach my $kind (@kinds)
 	{
@@ -87,7 +88,7 @@ subtest 'a name whose parent nobody has made' => sub {
 
 # Whoever comes first makes the lock's znode, as a container, which ZooKeeper
 # removes once it is empty, or as one that stays.
-subtest 'who leaves an empty znode behind' => sub {
+subtest 'locks of zklock and Curator leave no empty znode behind' => sub {
 	foreach my $i (0 .. $#kinds)
 	{
 		my $peer = $peer{ $kinds[$i] };
@@ -103,7 +104,7 @@ subtest 'who leaves an empty znode behind' => sub {
 
 # What the number at the end of a child belongs to is not the same for all of
 # them: for Go it follows the last dash, and everybody has one.
-subtest 'Go next to Kazoo' => sub {
+subtest 'Go fails next to a node of Kazoo, and its node holds up zklock until its session ends' => sub {
 	my $path = lock_path('go_kazoo');
 	$kazoo->choose($path, 'Kazoo Lock');
 	$kazoo->ask('lock');
@@ -121,7 +122,7 @@ subtest 'Go next to Kazoo' => sub {
 };
 
 # A child that is a lock of its own is no contender.
-subtest 'a name and names below it' => sub {
+subtest 'names below a lock disturb Go, and Curator where they sort first' => sub {
 	$waiter->query_safe("SELECT zk_lock('deep/er')");
 	is($session->query_safe("SELECT zk_try_lock('deep'), zk_unlock('deep')"),
 		't|t', 'no trouble for zklock');
@@ -152,7 +153,7 @@ subtest 'a name and names below it' => sub {
 };
 
 # Kazoo 2.8 takes any writer for one ahead of its reader, later ones do not.
-subtest 'a writer behind Kazoo\'s ReadLock' => sub {
+subtest "a writer behind Kazoo's ReadLock waits for it, or both wait with Kazoo 2.8" => sub {
 	my ($release) = $kazoo->version =~ /^Kazoo (\d+\.\d+)/ or die $kazoo->version;
 	my $path = lock_path('reader');
 	$session->query_safe("SELECT zk_lock('reader')");
@@ -184,7 +185,7 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 };
 
 # Its permits are called by 32 random hexadecimal digits.
-subtest 'a permit of Kazoo\'s Semaphore that ends in ten decimal digits' => sub {
+subtest "a permit of Kazoo's Semaphore that ends in ten digits counts as a contender" => sub {
 	my $path = lock_path('permit');
 	$stranger->create_path($path);
 	$stranger->create("$path/6ba7b8109dad11d180b4ff0123456789", '', ephemeral => 1);
@@ -194,7 +195,7 @@ subtest 'a permit of Kazoo\'s Semaphore that ends in ten decimal digits' => sub 
 		'unknown|exclusive', 'and shown as one');
 };
 
-subtest 'what others say about themselves' => sub {
+subtest 'zk_lock_queue() shows what other clients say about themselves' => sub {
 	my %expected = (
 		# its address, if the machine's name leads to one
 		$kinds[0] => qr/^[0-9.:a-f]*$/,
@@ -217,13 +218,13 @@ subtest 'what others say about themselves' => sub {
 
 # It overwrites the node's data, as a request. Only its owner may write to a node
 # of zklock's: its waiters would take that for a release.
-subtest 'Curator\'s Revoker' => sub {
+subtest "Curator's Revoker is refused by zklock's nodes" => sub {
 	my $path = lock_path('revoked');
 	my $token = $session->query_safe("SELECT zk_lock('revoked')");
 	my ($ours) = queue_nodes($zk, $path);
 	$waiter->start_query("SELECT zk_lock('revoked')");
 	wait_for_waiter($path);
-	like(answer($curator, "revoke $path/$ours"), qr/^error .*NoAuth/, 'is refused');
+	like(answer($curator, "revoke $path/$ours"), qr/^error .*NoAuth/, 'the request of the Revoker is refused');
 	is( $session->query_safe("SELECT data IS NULL, client, state, token = $token
 			FROM zk_lock_queue('revoked') WHERE position = 1"),
 		't|zklock|held|t', 'who holds it is still known');
@@ -240,7 +241,7 @@ foreach my $kind (@kinds)
 {
 	my $peer = $peer{$kind};
 	(my $lock = lc $kind) =~ s/\W+//g;
-	subtest "$kind and zklock.auth" => sub {
+	subtest "$kind needs the credentials for locks made with zklock.auth" => sub {
 		$stranger->create_path("/open/$lock");
 		$session->query_safe("SET zklock.root = '/open'");
 		test_waits($peer, $lock, "/open/$lock");

@@ -1,7 +1,7 @@
 
-# The other clients behind a lock that is kept: each has it at once. And they add to a
-# counter with sessions that keep the lock between them. Behind a lease they wait as long as it
-# is renewed; then the worker of a cluster lets them in.
+# Other clients get a lock that zklock keeps (zklock.keep) at once, and wait behind a lease as
+# long as it is renewed. Tested with the real clients, counters that nothing but the lock
+# protects, and the lease worker of a second cluster.
 
 use Peer;
 use PostgreSQL::Test::Utils;

@@ -1,6 +1,6 @@
 
-# The recipes of docs/recipes.md that need nothing but SQL: each block is taken
-# from the document and must do what the text around it says.
+# The recipes of docs/recipes.md that need nothing but SQL do what the text around them says:
+# each block is taken from the document and run in two clusters.
 
 use File::Basename qw(dirname);
 use Recipes;
@@ -31,7 +31,7 @@ sub held ($session)
 		FROM zk_session_locks");
 }
 
-subtest 'the document' => sub {
+subtest 'each recipe of the document has a test, and its blocks are found' => sub {
 	foreach my $group (Recipes::groups())
 	{
 		my @files = glob(dirname(__FILE__) . "/*_recipes_$group.pl");
@@ -53,7 +53,7 @@ subtest 'the document' => sub {
 	}
 };
 
-subtest 'one caller at a time' => sub {
+subtest 'the recipe rebuild is done by one caller at a time' => sub {
 	$recipes->install('rebuild', $berlin, $paris);
 	my ($first, $second, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
 
@@ -103,7 +103,7 @@ subtest 'one caller at a time' => sub {
 	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3', 'so others may');
 };
 
-subtest 'at most N at once' => sub {
+subtest 'the recipe etl is done by two at a time' => sub {
 	reset_work();
 	my @gate = map { background($_, database => 'app') } $berlin, $paris;
 	my @load = map { background($_, database => 'app') } $berlin, $paris, $berlin, $paris;
@@ -140,7 +140,7 @@ subtest 'at most N at once' => sub {
 		'then who tried has its turn');
 };
 
-subtest 'maintenance window' => sub {
+subtest 'the recipe of a maintenance window waits for workers and keeps newcomers out' => sub {
 	reset_work();
 	my ($worker, $late, $gate) = map { background($berlin, database => 'app') } 1 .. 3;
 	my ($maintenance, $maintenance_gate) = map { background($paris, database => 'app') } 1 .. 2;
@@ -176,7 +176,7 @@ subtest 'maintenance window' => sub {
 	assert_leave_nothing($zk, lock_path('shop/open'), $worker, $late, $gate);
 };
 
-subtest 'fenced writes' => sub {
+subtest 'the recipe of fenced writes refuses an old holder in the database and the store' => sub {
 	$berlin->safe_psql('app', 'CREATE TABLE ledger (balance int); INSERT INTO ledger VALUES (0)');
 	# The store is in a database that knows nothing of zklock.
 	$paris->safe_psql('postgres', $recipes->code('store'));
@@ -212,7 +212,7 @@ subtest 'fenced writes' => sub {
 	assert_query($old, "SELECT zk_fence('ledger', $old_token)", '40001', 'with a token from elsewhere too');
 };
 
-subtest 'trying again in PL/pgSQL' => sub {
+subtest 'the recipe post tries again after the errors that it should, and only then' => sub {
 	$recipes->install('retry', $berlin);
 	my $session = background($berlin, database => 'app');
 	# The first so many attempts fail.
@@ -266,7 +266,7 @@ sub tick ($session, $me, $sql = $recipes->code('tick'))
 	return $state // '';
 }
 
-subtest 'a leader behind a pooler' => sub {
+subtest 'the recipe of a leader behind a pooler has one leader at a time' => sub {
 	reset_work();
 	my ($first, $second, $other) = map { background($_, database => 'app') } $berlin, $paris, $paris;
 	my $who = sub { return $other->query_safe('SELECT owner, data FROM (' . ($recipes->code('who-leads') =~ s/;//r) . ') AS q'); };
@@ -311,7 +311,7 @@ subtest 'a leader behind a pooler' => sub {
 	assert_no_nodes($zk, lock_path('mailer'), 'nothing left');
 };
 
-subtest 'a job that is done at least once' => sub {
+subtest 'the recipe billing is done at least once, and commits once' => sub {
 	reset_work();
 	(my $billing = $recipes->code('billing')) =~ s/'10 min'/'2 s'/ or die 'which term?';
 	$_->safe_psql('app', $billing) foreach $berlin, $paris;

@@ -1,6 +1,6 @@
 
-# The recipes of docs/recipes.md for jobs: a job that runs once, and a leader, on
-# two clusters with pg_cron, and from a crontab.
+# The recipes of docs/recipes.md for jobs run a job once, and have one leader: on two clusters
+# with the real pg_cron, and from the line of a crontab as cron would run it.
 
 use strict;
 
@@ -129,7 +129,7 @@ if ($has_pg_cron)
 	forget_nightly();
 }
 
-subtest 'a program from a crontab' => sub {
+subtest 'the recipe run-once runs a program from a crontab once' => sub {
 	my $script = $recipes->save('run-once');
 	my $command = crontab_command('crontab-run-once');
 	my $done = PostgreSQL::Test::Utils::tempdir() . '/backups';    # one that no former run has left
@@ -165,7 +165,7 @@ SKIP:
 
 	# The second one comes when the first has finished: no lock would stop it. A minute may
 	# have begun while the database was without ZooKeeper, above; that one's job has failed.
-	subtest 'a job of pg_cron runs once' => sub {
+	subtest 'the recipe nightly runs once with pg_cron on two clusters' => sub {
 		poll_until
 		{
 			2 == grep { $status->($_, 'nightly') =~ /succeeded/ } $berlin, $paris;
@@ -179,7 +179,7 @@ SKIP:
 		is(count_work('nightly_work', $berlin, $paris), scalar(split / /, $runs), 'once');
 	};
 
-	subtest 'a leader' => sub {
+	subtest 'the recipe of a leader with pg_cron is followed by another leader' => sub {
 		my ($first, $second);
 		poll_until { ($first, $second) = leaders(); $second } 'both to be in the queue', $next_minutes;
 		isnt($first, $second, 'each cluster has one');
@@ -223,7 +223,7 @@ if (!$has_pg_cron)
 	$recipes->code($_) foreach qw(schedule leader-schedule leader-loop);
 }
 
-subtest 'slots' => sub {
+subtest 'the recipe slots gives the same slots to clocks that differ a little' => sub {
 	my $slots = sub ($time) {
 		(my $sql = $recipes->code('slots')) =~ s/\bnow\(\)/timestamptz '$time UTC'/g;
 		return [ split /\|/, $berlin->safe_psql('app', $sql) ];
@@ -240,7 +240,7 @@ subtest 'slots' => sub {
 		'they are good slots');
 };
 
-subtest 'a job from a crontab' => sub {
+subtest 'the recipe of a crontab runs a job once, and tells failures' => sub {
 	my $command = crontab_command('crontab');
 	forget_nightly();
 	is(run_shell($_, $command), 0, 'no error') foreach $berlin, $paris;

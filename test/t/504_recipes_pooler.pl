@@ -1,6 +1,7 @@
 
-# The recipes of docs/recipes.md behind a real PgBouncer, and its table of what
-# works in transaction mode and what does not.
+# The recipes of docs/recipes.md work behind a real PgBouncer, and its table of what works in
+# transaction mode is right: locks of transaction scope, leases and runs do; locks of session
+# scope do not.
 
 use IPC::Run;
 use PostgreSQL::Test::Utils;
@@ -76,7 +77,7 @@ sub session ($pooler, @option) { return background($pooler, database => 'app', @
 
 sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
 
-subtest 'locks of transaction scope' => sub {
+subtest 'locks of transaction scope work behind PgBouncer in transaction mode' => sub {
 	my $pooler = Pooler->new;
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	Recipes::at_gate($direct, 'invoice_work', sub { $first->start_query($recipes->code('transaction')); });
@@ -107,7 +108,7 @@ subtest 'locks of transaction scope' => sub {
 };
 
 # Over two server connections, of which one ends.
-subtest 'leases' => sub {
+subtest 'leases work over any connection of PgBouncer' => sub {
 	my $pooler = Pooler->new;
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	$first->query_safe('BEGIN');
@@ -125,7 +126,7 @@ subtest 'leases' => sub {
 };
 
 # With one server connection, everybody gets the same.
-subtest 'a lost lock' => sub {
+subtest 'a commit behind PgBouncer is refused when its lock is lost' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1);
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	my $pid = pid($first);
@@ -139,7 +140,7 @@ subtest 'a lost lock' => sub {
 	is(pid($second), $pid, 'the same server connection is good for the next');
 };
 
-subtest 'locks of session scope do not work' => sub {
+subtest 'locks of session scope do not work behind PgBouncer in transaction mode' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1);
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	$first->query_safe("SELECT zk_lock('trap')");
@@ -151,7 +152,7 @@ subtest 'locks of session scope do not work' => sub {
 	assert_no_nodes($zk, lock_path('trap'), 'as long as the server connection');
 };
 
-subtest 'server_reset_query_always' => sub {
+subtest 'server_reset_query_always releases locks of session scope after each transaction' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1, server_reset_query_always => 1);
 	my $first = session($pooler);
 	my $pid = pid($first);
@@ -164,7 +165,7 @@ subtest 'server_reset_query_always' => sub {
 		'and the same session of ZooKeeper');
 };
 
-subtest 'session mode' => sub {
+subtest 'locks of session scope work behind PgBouncer in session mode' => sub {
 	my $pooler = Pooler->new(pool_mode => 'session', default_pool_size => 1);
 	my $first = session($pooler);
 	my $pid = pid($first);
@@ -177,7 +178,7 @@ subtest 'session mode' => sub {
 	is(pid($second), $pid, 'and not with the server connection');
 };
 
-subtest 'session scope is refused' => sub {
+subtest 'zklock.session_scope = refuse refuses locks of session scope behind PgBouncer' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1);
 	my $clerk = session($pooler, user => 'clerk');
 	$clerk->query_safe("SELECT zk_lock('right'), zk_unlock('right')");
@@ -204,7 +205,7 @@ $direct->quit;
 $recipes->assert_all_taken;
 # Each client takes, renews and gives up leases over whatever connection it gets, and commits
 # with zk_require_lease(). When PgBouncer is killed all of them begin again, as the same owners.
-subtest 'leases of 200 clients over five connections' => sub {
+subtest 'leases of 200 clients over five connections lose no increment' => sub {
 	my $script = "$PostgreSQL::Test::Utils::tmp_check/leases.sql";
 	append_to_file($script, <<'END');
 \set lock :client_id % 4

@@ -1,6 +1,7 @@
 
-# The programs of docs/recipes.md: a migration of several shards, a service in
-# Java and one in Python on the same lock as SQL, and trying again in Python.
+# The programs of docs/recipes.md do what the text says: a migration of several shards, services
+# in Java and Python on the same lock as SQL, trying again in Python, and leaders in three
+# languages. Each is compiled or run against two clusters.
 
 use File::Basename qw(dirname);
 use File::Path qw(mkpath);
@@ -27,7 +28,7 @@ my $control = background($berlin, database => 'app');
 
 sub dsn ($node) { return 'host=127.0.0.1 port=' . $node->port . ' dbname=app'; }
 
-subtest 'migrations' => sub {
+subtest 'the recipe migrate changes each shard once, also after failures and losses' => sub {
 	my @migrate =
 	  ($recipes->save('migrate'), $recipes->save('migration'), map { dsn($_) } $berlin, $paris);
 	my $path = '/zklock/migrate/shop';
@@ -102,7 +103,7 @@ SKIP:
 		$recipes->code('WithLock.java');
 		skip "not installed: $missing", 1;
 	}
-	subtest 'a service in Java' => sub {
+	subtest 'the recipe WithLock in Java shares a lock with SQL' => sub {
 		my $source = $recipes->save('WithLock.java');
 		mkpath(Peer::build_directory() . '/service');
 		is(run_program(Peer::java_compiler('curator-recipes.jar', 'service'), $source), 0, 'it compiles');
@@ -142,7 +143,7 @@ SKIP:
 		$recipes->code($_) foreach qw(report.py style);
 		skip 'not installed: ' . ($missing || 'python3-psycopg2'), 1;
 	}
-	subtest 'a service in Python' => sub {
+	subtest 'the recipe report in Python shares a lock with SQL' => sub {
 		my @report =
 		  ('/usr/bin/python3', $recipes->save('report.py'), $zk->connect_string, dsn($berlin));
 		my $done = sub {
@@ -188,7 +189,7 @@ SKIP:
 		$recipes->code('retry.py');
 		skip 'not installed: python3-psycopg2', 1;
 	}
-	subtest 'trying again in Python' => sub {
+	subtest 'the recipe retry in Python tries again after the errors that it should' => sub {
 		my $module = $recipes->save('retry.py');
 		my $proxy = Proxy->new('127.0.0.1:' . $berlin->port);
 		my $program = <<~'PYTHON';
@@ -270,7 +271,7 @@ SKIP:
 	};
 }
 
-subtest 'leaders in three languages' => sub {
+subtest 'the recipes of a leader in Go, Java and Python have one leader at a time' => sub {
 	Recipes::prepare_work($_, 'mailer_work') foreach $berlin, $paris;
 	$_->safe_psql('app', 'CREATE ROLE service LOGIN; GRANT INSERT, SELECT ON work_done, trouble TO service') foreach $berlin, $paris;
 	my ($source, $java, $python) = map { $recipes->save($_) } qw(leader.go Leader.java leader.py);

@@ -1,8 +1,7 @@
 
-# A list of names is not the name of a lock. Some drivers tell PostgreSQL that a parameter
-# is an array, and take several locks; others send the list as a text, as "{a,b}", because
-# its type is not known. The first take both locks with and without a cast, the others are
-# refused without one. None ever has one lock called after all of them.
+# A list of names that a driver sends is never taken for the name of one lock: drivers that type
+# it as an array get several locks, those that send it as a text are refused unless the SQL has a
+# cast. Tested with six real drivers of four languages, as docs/recipes.md lists them.
 
 use File::Basename qw(dirname);
 use Peer;
@@ -126,40 +125,40 @@ my $dsn = "host=127.0.0.1 port=$port dbname=postgres user=$user";
 my $packages = '/usr/lib/python3/dist-packages';
 my $has_psycopg = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("psycopg") is None)';
 
-subtest 'psycopg2' => sub {
+subtest 'psycopg2 sends a list as an array' => sub {
 	plan skip_all => 'not installed: python3-psycopg2' if !-d "$packages/psycopg2";
 	is(outcome('/usr/bin/python3', file('two.py', $in_python =~ s/DRIVER/psycopg2/gr), $dsn),
 		"0 | $taken | $taken", 'writes an array');
 };
 
-subtest 'psycopg 3' => sub {
+subtest 'psycopg 3 needs a cast for a list of names' => sub {
 	plan skip_all => 'not installed: python3-psycopg' if system('/usr/bin/python3', '-c', $has_psycopg) != 0;
 	is(outcome('/usr/bin/python3', file('three.py', $in_python =~ s/DRIVER/psycopg/gr), $dsn),
 		"0 | $refused | $taken", 'needs a cast');
 };
 
-subtest 'pg of Ruby' => sub {
+subtest 'pg of Ruby needs a cast for a list of names' => sub {
 	plan skip_all => 'not installed: ruby-pg'
 	  if !-e '/usr/bin/ruby' || system('ruby', '-e', 'begin; require "pg"; rescue LoadError; exit 1; end') != 0;
 	is(outcome('ruby', file('lists.rb', $in_ruby), $dsn), "0 | $refused | $taken", 'needs a cast');
 };
 
 # Without an encoder it writes what Ruby prints. With a cast that is no array.
-subtest 'pg of Ruby, without an encoder' => sub {
+subtest 'pg of Ruby without an encoder is refused with and without a cast' => sub {
 	plan skip_all => 'not installed: ruby-pg'
 	  if !-e '/usr/bin/ruby' || system('ruby', '-e', 'begin; require "pg"; rescue LoadError; exit 1; end') != 0;
 	my $plain = $in_ruby =~ s/PG::TextEncoder::Array\.new\.encode\((.*?)\)/$1/r;
 	is(outcome('ruby', file('plain.rb', $plain), $dsn), '0 | 42602 |  | 22P02', 'is refused in each way');
 };
 
-subtest 'JDBC' => sub {
+subtest 'JDBC sends a list as an array' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
 	is(outcome('java', '-cp', $driver, file('Lists.java', $in_java), "jdbc:postgresql://127.0.0.1:$port/postgres?user=$user"),
 		"0 | $taken | $taken", 'names the type of the array');
 };
 
-subtest 'lib/pq' => sub {
+subtest 'lib/pq needs a cast for a list of names' => sub {
 	plan skip_all => 'not installed: golang-github-lib-pq-dev'
 	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
 	local %ENV = (%ENV, Peer::go_environment());
@@ -168,7 +167,7 @@ subtest 'lib/pq' => sub {
 		"0 | $refused | $taken", 'needs a cast');
 };
 
-subtest 'what the page says' => sub {
+subtest 'docs/recipes.md lists the drivers' => sub {
 	my $page = slurp_file(dirname(__FILE__) . '/../../docs/recipes.md');
 	like($page, qr/^\| \Q$_\E[^|]*\| /m, $_) foreach 'psycopg 3', 'psycopg2', 'node-postgres', 'postgres.js', 'lib/pq', 'JDBC', 'pg (Ruby)', 'Rails';
 	is(ask($berlin, "SELECT zk_try_lock('acct-1,acct-2') AND zk_unlock('acct-1,acct-2')"), 't',

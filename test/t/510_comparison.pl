@@ -1,7 +1,6 @@
 
-# docs/decisions/comparison.md names for each kind of lock the SQL that does the same. Each
-# row's SQL is taken from there and run, and is told what the row says. That zklock does it
-# whatever happens is for the tests that are named beside it.
+# docs/decisions/comparison.md names for each kind of lock the SQL that does the same: each row's
+# SQL is taken from the page, run in two clusters, and must answer as the row says.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -95,7 +94,7 @@ my %rows = rows();
 is_deeply([ sort keys %rows ], [ sort keys %steps ], 'every kind of lock has a row, and steps');
 foreach my $title (grep { $steps{$_} } sort keys %rows)
 {
-	subtest $title => sub {
+	subtest "the SQL of the row \"$title\" does what the row says" => sub {
 		my %session = (rival => $rival, mine => background($berlin), other => background($berlin));
 		my (%was_run, $token);
 		foreach my $step (@{ $steps{$title} })

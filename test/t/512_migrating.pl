@@ -1,8 +1,7 @@
 
-# docs/migrating.md: each statement of its tables is run. The drop-in for PostgreSQL's
-# advisory locks has all of them, and does over two clusters what they do on one: with the
-# SQL that migrators send, and with Rails and Alembic as Debian has them. The programs in
-# Java and Go compile, and give a timeout as a string, of which sql/lease tells more.
+# Each statement of docs/migrating.md runs and does what the page says; and the drop-in for
+# PostgreSQL's advisory locks does over two clusters what they do in one, with the SQL of
+# migrators, with Rails and Alembic as Debian has them, and with programs in Java and Go.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -60,7 +59,7 @@ my @calls = split /\n/, $berlin->safe_psql('app', "SELECT proname || CASE pronar
 	FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace AND proname ~ '^pg_(try_)?advisory' ORDER BY proname, pronargs");
 sub calls ($number) { return map { s/%(?:1\$)?d/$number/gr } @calls; }
 
-subtest 'all 21 of them' => sub {
+subtest 'the drop-in has all 21 functions of advisory locks' => sub {
 	my $list = sub {
 		return $berlin->safe_psql('app', "SELECT string_agg(concat_ws(' ', proname, proargtypes::regtype[],
 				prorettype::regtype, provolatile, proparallel), E'\\n' ORDER BY proname, proargtypes)
@@ -71,7 +70,7 @@ subtest 'all 21 of them' => sub {
 	is(scalar(split /\n/, $ours), 21, 'so many');
 };
 
-subtest 'keys over two clusters' => sub {
+subtest 'a key of the drop-in is one lock in two clusters' => sub {
 	my ($here, $there) = map { migrator($_) } $berlin, $paris;
 	my $elsewhere = shows_null($paris, database => 'other', user => 'migrator');
 	# The fifth and those behind it are Flyway's, Ecto's, and one as Rails computes it.
@@ -103,7 +102,7 @@ subtest 'keys over two clusters' => sub {
 };
 
 # Ten digits at the end look like the number of a queue entry.
-subtest 'any id' => sub {
+subtest 'a key of ten digits works like any other key' => sub {
 	my $database = 'app_2026112700';
 	foreach my $node ($berlin, $paris)
 	{
@@ -121,7 +120,7 @@ subtest 'any id' => sub {
 };
 
 # A program that asks PostgreSQL's own functions, and one that asks these, are answered alike.
-subtest 'answers like those of PostgreSQL' => sub {
+subtest "the drop-in answers like PostgreSQL's own functions" => sub {
 	my ($theirs, $ours) = (shows_null($berlin, database => 'postgres'), migrator($berlin));
 	my @statements = map { ("SELECT $_", "SELECT $_ IS NULL, count($_), coalesce($_\::text, 'none'), pg_typeof($_)") } calls(1);
 	push @statements, 'SELECT pg_advisory_unlock_all()', 'CREATE TEMP TABLE job AS SELECT i FROM generate_series(1, 3) AS i',
@@ -139,7 +138,7 @@ subtest 'answers like those of PostgreSQL' => sub {
 
 # A program with a search_path of its own, whoever has set it, gets PostgreSQL's functions. It
 # must not migrate in its own cluster alone without a word.
-subtest 'who has another path locks nothing' => sub {
+subtest 'a session without the drop-in in its path is refused, and locks nothing' => sub {
 	my ($in_use) = $page =~ /^(SELECT schema, .*);$/m or die 'the page does not say how to ask';
 	$in_use .= ' ORDER BY 1, 2';
 	my $there = migrator($paris, first => 'SELECT pg_advisory_lock(1), pg_advisory_lock(1, 1)');
@@ -182,7 +181,7 @@ subtest 'who has another path locks nothing' => sub {
 };
 
 # What is meant to lock in its cluster alone, and what becomes of it in a dump.
-subtest 'exempt roles' => sub {
+subtest "a role that is exempt uses PostgreSQL's own advisory locks, also after a dump" => sub {
 	my $tool = sub { return shows_null($berlin, database => $_[0] // 'app', user => 'tool'); };
 	my $try = 'SELECT pg_try_advisory_xact_lock(1)';
 	my ($allow, $refuse) = map { $page =~ /^(CALL zklock_advisory\.${_}_local\('tool'\);)/m ? $1 : die "the page has no $_" } qw(allow refuse);
@@ -217,7 +216,7 @@ subtest 'exempt roles' => sub {
 };
 
 # Whoever may create in a schema that is in the path can put functions and operators in the way.
-subtest 'with objects of others in the path' => sub {
+subtest 'the drop-in is not misled by objects of others in its path' => sub {
 	my $planted = "RETURNS %s LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''planted''; END'";
 	my %planted = (bigint => [ 'zk_lock(text)', 'zk_lock(text, interval)', 'zk_lock_shared(text)', 'zk_xact_lock(text)' ],
 		boolean => [ 'zk_try_lock(text)', 'zk_try_xact_lock(text)', 'zk_try_lock_shared(text)', 'zk_unlock(varchar)' ],
@@ -249,7 +248,7 @@ subtest 'with objects of others in the path' => sub {
 };
 
 # What the page has under "What differs".
-subtest 'what differs' => sub {
+subtest 'the drop-in differs from PostgreSQL where the page says so' => sub {
 	my ($here, $there) = map { migrator($_) } $berlin, $paris;
 	foreach my $call (map { s/\b1\b/NULL/gr } grep { !/all/ } calls(1))
 	{
@@ -309,7 +308,7 @@ subtest 'what differs' => sub {
 };
 
 # It waits for the snapshots of its cluster, of which one is that of a session that waits for the key.
-subtest 'an index that is made concurrently' => sub {
+subtest 'CREATE INDEX CONCURRENTLY beside a waiter of the same cluster ends the waiter' => sub {
 	my $path = lock_path('advisory/app/(5)');
 	my $holder = migrator($berlin, first => 'CREATE TABLE indexed (i integer)');
 	foreach my $node ($paris, $berlin)
@@ -331,7 +330,7 @@ subtest 'an index that is made concurrently' => sub {
 };
 
 # From the sources of its driver for postgres: the key is a string.
-subtest 'what golang-migrate sends' => sub {
+subtest 'the statements of golang-migrate lock over two clusters' => sub {
 	my ($here, $there) = map { migrator($_) } $berlin, $paris;
 	$_->query_safe('PREPARE t AS SELECT pg_advisory_lock($1); PREPARE u AS SELECT pg_advisory_unlock($1)')
 		foreach $here, $there;
@@ -364,7 +363,7 @@ sub held_elsewhere ($key)
 	return $session;
 }
 
-subtest 'Rails' => sub {
+subtest 'Rails migrates one cluster at a time with the drop-in' => sub {
 	plan skip_all => 'not installed: ruby-activerecord, ruby-pg'
 	  if !-e '/usr/bin/ruby' || system("ruby -e 'require \"active_record\"; require \"pg\"' 2>/dev/null") != 0;
 	my $script = "$docs/../test/interop/migrate.rb";
@@ -391,7 +390,7 @@ subtest 'Rails' => sub {
 	is($ours, $usual, 'and what it had with the usual path');
 };
 
-subtest 'Alembic' => sub {
+subtest 'Alembic migrates one cluster at a time with the drop-in' => sub {
 	plan skip_all => 'not installed: python3-alembic' if !-d '/usr/lib/python3/dist-packages/alembic';
 	my $ini = file('alembic/alembic.ini', "[alembic]\nscript_location = $directory/alembic\n");
 	file('alembic/script.py.mako', '');
@@ -425,7 +424,7 @@ subtest 'Alembic' => sub {
 };
 
 # No Debian has it: the one that GOLANG_MIGRATE names, or that is in PATH.
-subtest 'golang-migrate' => sub {
+subtest 'golang-migrate migrates one cluster at a time with the drop-in' => sub {
 	my $migrate = $ENV{GOLANG_MIGRATE} // (grep { -x } map { "$_/migrate" } split /:/, $ENV{PATH})[0];
 	plan skip_all => 'there is no golang-migrate' if !$migrate;
 	file('go/1_work.up.sql', 'CREATE TABLE go_work (what text)');
@@ -446,7 +445,7 @@ subtest 'golang-migrate' => sub {
 		'shop.go_work|shop.go_migrations', 'and has migrated, in the schema of tables');
 };
 
-subtest 'the tables' => sub {
+subtest "each statement of the page's tables does what its row says" => sub {
 	my @statements = map { /`(SELECT [^`]*)`/g } grep { /^\|/ } split /\n/, $page;
 	cmp_ok(scalar @statements, '>', 15, 'they have statements');
 	foreach my $statement (@statements)
@@ -493,14 +492,14 @@ sub works_as_one ($what, @command)
 $_->safe_psql('app', 'CREATE ROLE service LOGIN')
   foreach $berlin, $paris;
 
-subtest 'JDBC' => sub {
+subtest 'the JDBC program of the page waits and gives up in time' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
 	works_as_one('java', 'java', '-cp', $driver, "$docs/migrating/Lock.java",
 		'jdbc:postgresql://127.0.0.1:' . $berlin->port . '/app?user=service');
 };
 
-subtest 'Go' => sub {
+subtest 'the Go program of the page waits and gives up in time' => sub {
 	plan skip_all => 'not installed: golang-github-lib-pq-dev'
 	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
 	local %ENV = (%ENV, Peer::go_environment());

@@ -1,7 +1,7 @@
 
-# The queries of docs/monitoring.md that have a name, and those of the files beside it:
-# each is run as the role that the page asks for, and the rules use no metric that the
-# exporter's queries do not have.
+# The queries of docs/monitoring.md, and of the files beside it, run as the role that the page
+# asks for and show what it says; and the alert rules use no metric that the exporter's queries
+# do not have. Tested in a cluster with a holder, a waiter and an outage.
 
 use FindBin;
 use ZkLockTest;
@@ -51,7 +51,7 @@ poll_until
 }
 'it to wait', 30;
 
-subtest 'rules' => sub {
+subtest "the alert rules use metrics that the exporter's queries have" => sub {
 	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_stat_roles zk_wait_seconds zk_backends);
 	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
 	$rules =~ s/#.*//g;
@@ -63,7 +63,7 @@ subtest 'rules' => sub {
 	is(scalar @expressions, scalar @alerts, 'each has an expression');
 };
 
-subtest 'looking' => sub {
+subtest 'the queries for looking show holders and waiters' => sub {
 	my $pid = $holder->pid;
 	my @of = run('look/locks-of', sub { $_[0] =~ s/4711/$pid/r });
 	is(join(' ', sort map { $_->[0] } @of), 'nightly team/report', 'the locks of a pid');
@@ -76,7 +76,7 @@ subtest 'looking' => sub {
 		$waiter->pid . " postgres app nightly exclusive {$pid}", 'who waits, and behind whom');
 };
 
-subtest 'exporter' => sub {
+subtest 'the queries of the exporter show numbers of the database' => sub {
 	my @stat = run('exporter/zk_stat');
 	is(scalar @stat, 1, 'a row for the database');
 	is("@{$stat[0]}[0, 1]", 'postgres 2', 'with its numbers');
@@ -96,7 +96,7 @@ subtest 'exporter' => sub {
 	is((grep { $_ && $waits[$_][2] < $waits[ $_ - 1 ][2] } 0 .. $#waits), 0, 'each has those before it');
 };
 
-subtest 'alerts' => sub {
+subtest 'the query of alerts shows a long wait, an idle holder and an outage' => sub {
 	my $soon = $query{'alert/now'} =~ s/interval '.*?'/interval '0'/gr;
 	my $alert = sub ($pattern) { return scalar grep { $_->[3] =~ $pattern } rows($soon); };
 	is(scalar run('alert/now'), 0, 'nothing is wrong');

@@ -1,7 +1,7 @@
 
-# docs/monitoring: the file for postgres_exporter has the queries of queries.sql, and says
-# what each column is; the rules and the dashboard use its metrics. With the real exporter
-# and the real Prometheus every panel of the dashboard has data, and no rule fails.
+# The files of docs/monitoring fit each other: the file for postgres_exporter has the queries of
+# queries.sql, and the rules and the dashboard use its metrics. With the real exporter and the
+# real Prometheus every panel has data and no rule fails.
 
 use FindBin;
 use HTTP::Tiny;
@@ -25,7 +25,7 @@ $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
 sub squeezed ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr; }
 
 my (%metric, %label);
-subtest 'the file for the exporter' => sub {
+subtest 'the file for the exporter has the queries and their columns' => sub {
 	my %query;
 	$query{$1} = $2 while $queries =~ m{^-- query: exporter/(\S+)\n(.*?);\n}msg;
 	my %block = $exporter =~ /^(\w+):\n(.*?)(?=^\w|\z)/msg;
@@ -46,7 +46,7 @@ subtest 'the file for the exporter' => sub {
 };
 
 my @panels = @{ $dashboard->{panels} };
-subtest 'the dashboard' => sub {
+subtest 'each panel of the dashboard asks for metrics that exist' => sub {
 	cmp_ok(scalar @panels, '>=', 10, 'it has panels');
 	my (%id, %place);
 	foreach my $panel (@panels)
@@ -63,7 +63,7 @@ subtest 'the dashboard' => sub {
 my $http = HTTP::Tiny->new(timeout => 30);
 sub get ($url) { return $http->get($url)->{content}; }
 
-subtest 'with Prometheus' => sub {
+subtest 'every panel has data and every rule loads in Prometheus' => sub {
 	my @needed = grep { !-x "/usr/bin/$_" } qw(prometheus promtool prometheus-postgres-exporter);
 	plan skip_all => "not installed: @needed" if @needed;
 	my $place = PostgreSQL::Test::Utils::tempdir_short();

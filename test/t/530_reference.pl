@@ -1,7 +1,7 @@
 
-# docs/reference.md, with the page of internal functions, has what there is, and nothing
-# else: its functions, columns and settings are those of the catalog, and where it says
-# what a comment says, it says it in the same words. (Its examples are run by t/542.)
+# docs/reference.md, with the page of internal functions, has each function, view, column and
+# setting of the catalog and no other, in the words of their comments. Tested against the catalog
+# of a real cluster. (Its examples are run by t/542.)
 
 use FindBin;
 use JSON::PP;
@@ -141,7 +141,7 @@ sub says_the_same ($name, $entry, $comment)
 
 my $no_entry = { text => '', columns => [] };
 
-subtest 'functions' => sub {
+subtest 'the reference has each function with its comment' => sub {
 	cmp_ok(scalar @functions, '>', 50, 'the catalog has some');
 	is_deeply([ sort @signatures ], [ sort map { $_->{signature} } @functions ],
 		'the page has them all, once');
@@ -156,7 +156,7 @@ subtest 'functions' => sub {
 	}
 };
 
-subtest 'views' => sub {
+subtest 'the reference has each view and table with its columns' => sub {
 	is_deeply([ sort grep { /^(?:View|Table) / } keys %entry ],
 		[ sort map { "$_->{kind} $_->{name}" } @relations ], 'the page has them all');
 	foreach my $relation (@relations)
@@ -193,7 +193,7 @@ sub expected_row ($setting)
 	  $default eq '' ? 'empty' : with_unit($default, $unit), $range, $whom{ $setting->{context} };
 }
 
-subtest 'settings' => sub {
+subtest 'the reference has each setting with its type, default and range' => sub {
 	is_deeply([ sort keys %defined ], [ sort 'zklock.auth', map { $_->{name} } @settings ],
 		'what is defined is shown, but the credentials');
 	push @settings, $defined{'zklock.auth'};
@@ -209,7 +209,7 @@ subtest 'settings' => sub {
 	}
 };
 
-subtest 'SQLSTATEs' => sub {
+subtest 'each SQLSTATE of the reference is that of a message' => sub {
 	my ($raised) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
 	my @codes = map { split /, / } ($raised // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
 	cmp_ok(scalar @codes, '>', 10, 'there are some');
@@ -218,7 +218,7 @@ subtest 'SQLSTATEs' => sub {
 	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each is that of a message');
 };
 
-subtest 'nothing else' => sub {
+subtest 'the pages name no function, view, setting or role that does not exist' => sub {
 	my %is_ours = map { $_->{name} => 1 } @functions, @relations;
 	foreach my $name (qw(docs/reference docs/troubleshooting src/DEVELOPMENT))
 	{

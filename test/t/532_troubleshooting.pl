@@ -1,6 +1,7 @@
 
-# docs/troubleshooting.md has each message of the source with its SQLSTATE, and none
-# that is not there. A placeholder stands there as "…".
+# docs/troubleshooting.md has each message of the source with its SQLSTATE, and none that the
+# source does not have. Tested by reading both; a placeholder of a message stands on the page as
+# "…".
 
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
 
-# src/DEVELOPMENT.md names suites, commands and files that there are, and all suites.
+# src/DEVELOPMENT.md names suites, commands and files that exist, and all suites. Tested by
+# reading it beside test/check, the Makefile and the tree.
 
 use strict;
 use warnings;

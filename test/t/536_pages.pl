@@ -1,6 +1,7 @@
 
-# The pages as they are shown: links and their anchors lead somewhere, tables are tables, and
-# lines are not too long.
+# The pages can be read as they are shown: links and their anchors lead somewhere, tables are
+# tables, lines are not too long, and no search_path lets others put functions in the way. Tested
+# by reading all pages, also as they are installed.
 
 use strict;
 use warnings;
@@ -93,7 +94,7 @@ my @pages = Pages::all();
 my %pages = map { $_->{name} => $_ } @pages;
 ok($pages{$_}, "$_ is a page") foreach qw(README.md docs/safety.md test/bench/README.md src/README.md);
 
-subtest 'the checks see what is wrong' => sub {
+subtest 'the checks of pages find what is wrong in made-up pages' => sub {
 	my $page = sub { return Pages::page('docs/x.md', $_[0]); };
 	my $links = sub {
 		my $x = $page->($_[0]);
@@ -137,14 +138,14 @@ cmp_ok(scalar @sql, '>', 3, 'and SQL scripts');
 is(join("\n", map { my $name = $_; map { "$name: $_" } grep { length(s/\t/    /gr) > 100 } split /\n/, Pages::slurp("$top/$name") } @sql),
 	'', 'no line of an SQL script has more than 100 columns');
 
-subtest 'the front page' => sub {
+subtest 'the front page leads to every page of docs' => sub {
 	my $front = $pages{'README.md'};
 	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
 	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'leads to every page of docs/');
 };
 
 # Whoever has the package has no source: no page of it leads there.
-subtest 'what is installed' => sub {
+subtest 'the pages that are installed have no link to a file that is not' => sub {
 	my $root = PostgreSQL::Test::Utils::tempdir();
 	local $ENV{MAKEFLAGS} = '';
 	is(system("make -s -C '$top' install-pages DESTDIR='$root' >&2"), 0, 'make install-pages');
@@ -167,7 +168,7 @@ subtest 'what is installed' => sub {
 };
 
 # Messages and hints of the code name pages, and their sections.
-subtest 'the code' => sub {
+subtest 'the code names pages and sections that exist' => sub {
 	my (@named, @wrong);
 	foreach my $file (glob("$top/src/*/*.[ch]"), glob("$top/sql/*.sql"))
 	{

@@ -1,6 +1,7 @@
 
-# src/DEVELOPMENT.md reads a log with the reader, from the first lock to a loss: each line of
-# it is one that the server writes in that situation, and it leaves out none but repetitions.
+# The log that src/DEVELOPMENT.md explains, from the first lock to a loss, is what the server
+# writes: each line of the page is in the log, and each line of the log on the page. Tested by
+# playing that story with real servers.
 
 use FindBin;
 use Pages;

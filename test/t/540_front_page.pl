@@ -1,6 +1,7 @@
 
-# What is shown first is so: the transcript of docs/using.md, word for word, and what
-# README.md says of updates that are lost without a lock.
+# What is shown to readers first is true: the transcript of docs/using.md, word for word, and
+# what README.md says of updates that are lost without a lock. Tested in two clusters and an
+# ensemble of three servers.
 
 use FindBin;
 use ZkLockTest;
@@ -38,7 +39,7 @@ sub normal ($text)
 	return $text;
 }
 
-subtest 'transcript' => sub {
+subtest 'the transcript of docs/using.md is what psql shows' => sub {
 	my %of = (%node, admin => $node{tokyo});
 	my %session = map { $_ => background($of{$_}) } keys %of;
 	$_->query_safe("\\pset format aligned\n\\pset tuples_only off\n\\pset footer off")
@@ -106,7 +107,7 @@ sub count_up ($bank, $total, $lock, $unlock)
 	return $bank->safe_psql('postgres', 'SELECT n FROM counter');
 }
 
-subtest 'lost updates' => sub {
+subtest 'updates are lost without a lock, and none with it' => sub {
 	plan skip_all => 'there is no dblink' if missing_extensions($node{berlin}, 'dblink');
 	$_->safe_psql('postgres', 'CREATE EXTENSION dblink') foreach values %node;
 	my ($total, $lost) =

@@ -1,8 +1,7 @@
 
-# Every block of SQL in every page is run: as it is, or in the situation that the comment
-# above it names, <!-- sql: name -->, which must then be so as the text around it says.
-# What other tests run has their comment. A block that cannot be run says why:
-# <!-- not run: reason -->.
+# Every block of SQL in every page runs: as it is, or in the situation that the comment above it
+# names, <!-- sql: name -->, with the outcome that the text around it says. Blocks that other
+# tests run have their comment; one that cannot be run says why: <!-- not run: reason -->.
 
 use Pages;
 use ZkLockTest;
@@ -206,7 +205,7 @@ foreach my $page (Pages::all())
 		elsif (my $check = $block->{kind} eq 'sql' && $situation{ $block->{value} })
 		{
 			$is_used{ $block->{value} } = 1;
-			subtest $where => sub {
+			subtest "the SQL block at $where does what the text around it says" => sub {
 				eval { $check->($block->{code}); 1 } or fail("it went through: $@");
 			};
 		}

@@ -1,7 +1,7 @@
 
-# compose.yaml: two clusters and an ensemble of three. Docker is not at hand, so it is read
-# as Docker Compose would, its words for serve.sh are those that serve.sh knows, and the
-# lines to paste, at its head, are run in clusters of these names.
+# compose.yaml brings up two clusters and an ensemble of three as its text says. Docker is not at
+# hand, so the file is read as Docker Compose would read it, its variables are those that
+# serve.sh knows, and the lines to paste are run in clusters of these names.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -15,7 +15,7 @@ my $text = slurp_file("$tree/compose.yaml");
 my $serve = slurp_file("$tree/packages/container/serve.sh");
 my $containerfile = slurp_file("$tree/packages/container/Containerfile");
 
-subtest 'the file' => sub {
+subtest 'compose.yaml names stages, variables and members that exist' => sub {
 	plan skip_all => 'not installed: python3-yaml' if !-d '/usr/lib/python3/dist-packages/yaml';
 	my ($json, $err) = ('', '');
 	IPC::Run::run([ '/usr/bin/python3', '-c', 'import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))' ],
@@ -39,7 +39,7 @@ subtest 'the file' => sub {
 	}
 };
 
-subtest 'the lines to paste' => sub {
+subtest 'the lines to paste of compose.yaml do what they say' => sub {
 	my $zk = ZooKeeper->new(servers => 3)->start;
 	my %node = map { $_ => cluster($_, $zk, extension => undef) } qw(berlin paris);
 	my $bin = PostgreSQL::Test::Utils::tempdir_short();

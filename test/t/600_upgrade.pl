@@ -1,8 +1,7 @@
 
-# ALTER EXTENSION UPDATE leads from every version that was released to the newest, and
-# to just what CREATE EXTENSION makes; and what was released has not been changed. A
-# script that was forgotten is found: shown with a version that was made up. pg_upgrade
-# takes all to a new cluster.
+# ALTER EXTENSION UPDATE leads from every released version to the newest, with the same result as
+# CREATE EXTENSION; released scripts have not been changed; and pg_upgrade takes all to a new
+# cluster. Tested by comparing catalogs, also with a version that is made up here.
 
 use Builds;
 use Cwd qw(abs_path);
@@ -37,7 +36,7 @@ sub difference ($fresh, $upgraded)
 
 my $node = cluster('berlin', $zk);
 
-subtest 'what was released is as it was' => sub {
+subtest 'released scripts have not been changed' => sub {
 	foreach my $version (sort keys %released)
 	{
 		my $script = "$tree/sql/zklock--$version.sql";
@@ -53,12 +52,12 @@ cmp_ok(scalar keys %$fresh, '>', 300, 'the facts of a fresh installation');
 # The newest is one of them as soon as it is released.
 foreach my $version (sort keys %released)
 {
-	subtest "from $version to $newest" => sub {
+	subtest "an upgrade from $version to $newest makes what CREATE EXTENSION makes" => sub {
 		my @from = ("CREATE EXTENSION zklock VERSION '$version'");
 		is(difference($fresh, catalog_after($node, @from, 'ALTER EXTENSION zklock UPDATE')),
 			'', 'as a fresh installation');
 		# The library knows the functions of all scripts.
-		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/, 'works');
+		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/, 'a lock works after the upgrade');
 		catalog_after($node, @from);
 		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/,
 			'works with the old script, too');
@@ -66,7 +65,7 @@ foreach my $version (sort keys %released)
 }
 
 # pg_upgrade creates each object anew, with the bodies of functions as PostgreSQL prints them.
-subtest 'another major release of PostgreSQL' => sub {
+subtest 'pg_upgrade takes the extension and its rows to another cluster' => sub {
 	my $old = PostgreSQL::Test::Cluster->new('rome');
 	my $new = PostgreSQL::Test::Cluster->new('oslo');
 	foreach my $cluster ($old, $new)
@@ -105,7 +104,7 @@ subtest 'another major release of PostgreSQL' => sub {
 	$new->stop;
 };
 
-subtest 'a version that was made up' => sub {
+subtest 'a step that an upgrade script forgets is found' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $build = Builds->copy;
 	my $next = '9.9';

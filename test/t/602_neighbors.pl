@@ -1,9 +1,8 @@
 
-# A release and the one before it, or behind it, share ZooKeeper, as they do while ten
-# clusters are upgraded one by one: every word that one leaves for another in a znode is
-# understood by both. The other build is the last release's, where there is one
-# (test/check finds its tag), and always one that is ahead of this: it says more in its
-# znodes than this one knows.
+# A release and the one before it, or behind it, share ZooKeeper while clusters are upgraded one
+# by one: each understands what the other has written into znodes. Tested with the build of the
+# last release, where there is one (test/check finds its tag), and a build that writes more into
+# its znodes than this one knows.
 
 use Builds;
 use ZkLockTest;
@@ -37,15 +36,15 @@ foreach my $cluster (sort keys %build)
 	my ($name, @option) = @{ $build{$cluster} };
 	my $build = Builds->of_tree(@option, flags => ['COPT=-O0 -U_FORTIFY_SOURCE']);
 	my $theirs = cluster($cluster, $zk, %setting, $build->settings);
-	subtest "one lock with $name" => \&one_lock, $theirs;
+	subtest "the locks of $name and of this build are one lock" => \&one_lock, $theirs;
 	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my $whose = 'those of ' . $pair->[0]->name . " first, with $name";
-		subtest "readers and writers, $whose" => \&readers, @$pair;
-		subtest "what is seen, $whose" => \&seen, @$pair;
-		subtest "deadlocks, $whose" => \&deadlocks, @$pair;
-		subtest "words left for others, $whose" => \&words, @$pair;
-		subtest "kept locks, $whose" => \&kept, @$pair;
+		subtest "readers and writers of both builds exclude each other, $whose" => \&readers, @$pair;
+		subtest "each build shows holders of the other, $whose" => \&seen, @$pair;
+		subtest "deadlocks between both builds are found, $whose" => \&deadlocks, @$pair;
+		subtest "records, requests and holds of one build are understood by the other, $whose" => \&words, @$pair;
+		subtest "kept locks are given up for the other build, $whose" => \&kept, @$pair;
 	}
 	$theirs->stop;
 }

@@ -1,7 +1,7 @@
 
-# The files of another version are installed while the server runs: its sessions go on with
-# the old library, and get a clear error for what they cannot have; the next start of the
-# server has all of it.
+# Files of another version that are installed under a running server, as make install does, cost
+# open sessions nothing; new sessions are refused with the remedy until the restart. Tested with
+# an installation of its own and a build of a next version.
 
 use Builds;
 use ZkLockTest;
@@ -48,7 +48,7 @@ sub row ($session, $item)
 		"SELECT concat_ws(' ', state, what) FROM zk_check(false) WHERE item = '$item' LIMIT 1");
 }
 
-subtest 'until the restart, and after it' => sub {
+subtest 'open sessions go on when a newer version is installed, new ones wait for the restart' => sub {
 	my ($node, $build) = old_cluster('berlin');
 	my ($has_session, $has_used) = map { background($node) } 1, 2;
 	$has_session->query_safe("SELECT zk_lock('here')");
@@ -89,7 +89,7 @@ subtest 'until the restart, and after it' => sub {
 };
 
 # Half of an installation, or of going back.
-subtest 'an old program beside the new library' => sub {
+subtest 'a program of another version than the library is refused' => sub {
 	my ($node, $build) = old_cluster('rome');
 	$build->replace_by($newer, 'zklock.so');
 	$node->restart;

@@ -1,7 +1,7 @@
 
-# What a release is made of: META.json is as PGXN wants it, the version is the same
-# wherever it stands, "make dist" makes the same archives of the same tag and refuses all
-# that is no release, and the same sources give the same bytes wherever they are built.
+# A release is what it should be: META.json as PGXN wants it, one version everywhere, the same
+# archives by "make dist" for the same tag, the same bytes wherever it is built, and an SBOM of
+# what is linked. Tested with copies of the tree, edited for each fault.
 
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ my @parts = grep { -e "$tree/$_" } qw(Makefile CHANGELOG.md LICENSE META.json RE
 my $meta = decode_json(slurp_file("$tree/META.json"));
 
 # The PGXN Meta Spec, 1.0.0: what must be there, and what it may be.
-subtest 'META.json' => sub {
+subtest 'META.json is as the PGXN Meta Spec wants it' => sub {
 	my $term = qr{\A[^[:space:][:cntrl:]/\\:]{2,}\z};
 	my $tag = qr{\A[^[:cntrl:]/\\]{1,256}\z};
 	my $version = qr/\A(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[A-Za-z][0-9A-Za-z-]*)?\z/;
@@ -98,18 +98,18 @@ my %other = (
 	'debian/changelog' => sub { s/^zklock \(\d/zklock (7/ },
 	'packages/zklock.spec' => sub { s/^(Version: +)\d/${1}7/m });
 
-subtest 'one version everywhere' => sub {
+subtest 'a version that differs anywhere is found' => sub {
 	my ($worked, $out, $err) = outcome("$tree/packages/version");
-	is("$out$err", "$meta->{version}\n", 'now');
+	is("$out$err", "$meta->{version}\n", 'the version of this tree');
 	foreach my $file (sort keys %other)
 	{
 		($worked, $out, $err) = outcome(copy_of_tree($file => $other{$file}) . '/packages/version');
-		ok(!$worked, "$file has another: noticed");
+		ok(!$worked, "$file has another version: refused");
 		like($err, qr/\Q$file\E has /, 'and named') if $file ne 'META.json';
 	}
 };
 
-subtest 'make dist' => sub {
+subtest 'make dist makes the same archives of a tag, and refuses what is no release' => sub {
 	plan skip_all => 'there is no git' if !eval { (outcome('git', '--version'))[0] };
 	my ($major, $minor) = $meta->{version} =~ /^(\d+)\.(\d+)/;
 	my $script = "$tree/sql/zklock--$major.$minor.sql";
@@ -183,7 +183,7 @@ subtest 'make dist' => sub {
 	$refused->($first, qr{test/released has}, 'a script that was changed after its release');
 };
 
-subtest 'the same bytes wherever it is built' => sub {
+subtest 'the same sources make the same bytes in any directory' => sub {
 	plan skip_all => 'the build that is tested counts what it does' if $ENV{COVERAGE};
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my ($here, $there) = map { $_->library_directory } Builds->copy, Builds->of_tree(flags => ['WERROR=1']);
@@ -194,7 +194,7 @@ subtest 'the same bytes wherever it is built' => sub {
 };
 
 # Of the files that are installed.
-subtest 'what is linked' => sub {
+subtest 'the SBOM says what the program and the libraries are linked with' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $directory = Builds->copy->library_directory;
 	my $result = PostgreSQL::Test::Utils::tempdir_short() . '/sbom';
