@@ -4,13 +4,14 @@
  *	  Requests to the ensemble, one at a time and awaited: retries, removals.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
- * frees.  So zklock_roundtrip_run() has a PG_TRY.  A request that is freed
- * before its answer goes on: what it asks for may still be done.
+ * frees.  So zklock_roundtrip_run() cleans up after errors.  A request that is
+ * freed before its answer goes on: what it asks for may still be done.
  *
  *-------------------------------------------------------------------------
  */
 #include "roundtrip.h"
 
+#include "storage/ipc.h"
 
 #include "nodedata.h"
 #include "text.h"
@@ -23,9 +24,18 @@ typedef struct Look
 	char		path[FLEXIBLE_ARRAY_MEMBER];
 } Look;
 
+/* One call of zklock_roundtrip_run_within(). */
+typedef struct Talk
+{
+	ZkRoundTrip trip;
+	void		(*forget) (void *argument); /* or NULL */
+	void	   *argument;		/* of forget */
+	bool		was_used;		/* the session, before the call */
+} Talk;
+
 static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
-static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
-					 void *argument);
+static void end_talk(Talk *talk);
+static void abandon_talk(int code, Datum arg);
 
 void
 zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
@@ -41,36 +51,35 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 							bool (*talk) (ZkRoundTrip *trip, void *argument),
 							void (*forget) (void *argument), void *argument)
 {
-	ZkRoundTrip trip = {0};
+	Talk		talking = {
+		.forget = forget,
+		.argument = argument,
+		.was_used = zklock_session_is_used()
+	};
+	ZkRoundTrip *trip = &talking.trip;
 	volatile bool is_over = false;
-	bool		was_used = zklock_session_is_used();
 
 	for (volatile bool is_again = false; !is_over; is_again = true)
 	{
 		/* whatever an attempt before has made of it */
-		trip.deadline = bounds->deadline;
-		trip.by = bounds->by;
-		trip.terms = ZK_WRITE_BOUNDED;
+		trip->deadline = bounds->deadline;
+		trip->by = bounds->by;
+		trip->terms = ZK_WRITE_BOUNDED;
 		zklock_session_renew(is_again);
 		zklock_session_open();
-		PG_TRY();
+
+		/*
+		 * The end of the backend must not leave behind what was made either:
+		 * only ephemeral znodes go with the session.
+		 */
+		PG_ENSURE_ERROR_CLEANUP(abandon_talk, PointerGetDatum(&talking));
 		{
-			is_over = talk(&trip, argument);
+			is_over = talk(trip, argument);
 		}
-		PG_CATCH();
-		{
-			/* a container that was made for what was refused */
-			if (zklock_session_client() != NULL)
-				zklock_roundtrip_unmake(&trip);
-			end_talk(&trip, forget, argument);
-			if (!was_used)
-				zklock_session_end_use();
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
-		end_talk(&trip, forget, argument);
+		PG_END_ENSURE_ERROR_CLEANUP(abandon_talk, PointerGetDatum(&talking));
+		end_talk(&talking);
 	}
-	if (!was_used)
+	if (!talking.was_used)
 		zklock_session_end_use();
 }
 
@@ -265,9 +274,27 @@ zklock_roundtrip_end(ZkRoundTrip *trip)
 }
 
 static void
-end_talk(ZkRoundTrip *trip, void (*forget) (void *argument), void *argument)
+end_talk(Talk *talk)
 {
-	zklock_roundtrip_end(trip);
-	if (forget != NULL)
-		forget(argument);
+	zklock_roundtrip_end(&talk->trip);
+	if (talk->forget != NULL)
+		talk->forget(talk->argument);
+}
+
+/*
+ * It has raised, or the backend is terminated in the middle of it.  Then what
+ * is sent here is answered before the session is closed, if the ensemble
+ * answers soon.  Never raises, never waits.
+ */
+static void
+abandon_talk(int code, Datum arg)
+{
+	Talk	   *talk = (Talk *) DatumGetPointer(arg);
+
+	/* a container that was made for what was refused */
+	if (zklock_session_client() != NULL)
+		zklock_roundtrip_unmake(&talk->trip);
+	end_talk(talk);
+	if (!talk->was_used && !proc_exit_inprogress)
+		zklock_session_end_use();
 }

@@ -35,8 +35,9 @@ typedef struct ZkRoundTrip
  * Call talk with an open session, and again with a new one as long as it
  * returns false, which means that the session was lost.  The trip has those
  * bounds. forget, unless NULL, is called at the end of each attempt, also if
- * it raises, and frees the requests that are not the trip's.  Nothing is
- * outstanding when this returns or raises.
+ * it raises or the backend is terminated, and frees the requests that are not
+ * the trip's.  So it never raises, and never waits.  Nothing is outstanding
+ * when this returns or raises.
  */
 extern void zklock_roundtrip_run_within(const ZkBounds *bounds,
 										bool (*talk) (ZkRoundTrip *trip,

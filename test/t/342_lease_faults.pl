@@ -29,6 +29,11 @@ subtest 'a call that ends in the middle' => sub {
 	assert_ends($waiting, '57014', 'cancelled while it waits');
 	wait_for_queue($zk, lock_path('middle'), 1);
 
+	my $terminated = background($berlin);
+	start_in_queue($terminated, "SELECT zk_try_lease('middle', 'app', '1 day', '60s')", $zk, lock_path('middle'), 2);
+	$terminated->terminate;
+	assert_nodes($zk, lock_path('middle'), 1, 'terminated while it waits, its place goes with it');
+
 	start_in_queue($waiting, "SELECT zk_try_lease('middle', 'app', '2s', '60s')", $zk, lock_path('middle'), 2);
 	my ($queue, $since) = (join(' ', queue_nodes($zk, lock_path('middle'))), time);
 	poll_until { $there->query_safe(q{SELECT zk_try_lock('middle')}); time > $since + 4 } 'twice its term to pass', 30;
