@@ -66,22 +66,22 @@ foreach my $case (
 	[ undef, "zk_try_lock('wait', '${bound}s')", 'f' ])
 {
 	my ($setting, $sql, @expected) = @$case;
-	$table->run(join(', ', grep { defined } $setting, $sql), cast(),
+	$table->run('a wait ends by its bound: ' . join(', ', grep { defined } $setting, $sql), cast(),
 		$setting ? [ waiter => "SET $setting = '${bound}s'" ] : (),
 		$clock,
 		queued($sql),
 		[ 'waiter ends' => @expected ],
-		sub { cmp_ok(time - $start, '>', $bound - 0.1, 'not before its time'); },
-		sub { cmp_ok(time - $start, '<', $bound + $at_once, 'and not much later'); $start = time; },
+		sub { cmp_ok(time - $start, '>', $bound - 0.1, 'the bound is not over before its time'); },
+		sub { cmp_ok(time - $start, '<', $bound + $at_once, 'the wait ends soon after its bound'); $start = time; },
 		@moves_on, @goes_on);
 }
 
-$table->run('pg_cancel_backend', cast(),
+$table->run('a wait ends by pg_cancel_backend()', cast(),
 	queued(), $clock,
 	[ cancel => 'waiter' ], [ 'waiter ends' => '!57014', qr/$words{cancel}$context/ ],
 	@moves_on, @goes_on);
 
-$table->run('pg_terminate_backend', cast(),
+$table->run('a wait ends by pg_terminate_backend()', cast(),
 	queued(), $clock,
 	sub { my (%session) = @_; $session{waiter}->terminate; },
 	[ 'waiter ends' => '!08006', qr/$words{terminate}$context/ ],
@@ -91,7 +91,7 @@ $table->run('pg_terminate_backend', cast(),
 SKIP:
 {
 	skip 'there is no transaction_timeout before PostgreSQL 17', 1 if pg_major($node{paris}) < 17;
-	$table->run('transaction_timeout', { %{ cast() }, idle => background($node{paris}) },
+	$table->run('a wait, and an idle transaction, end by transaction_timeout', { %{ cast() }, idle => background($node{paris}) },
 		[ waiter => "SET transaction_timeout = '${bound}s'" ],
 		$clock,
 		queued(),
@@ -107,13 +107,13 @@ SKIP:
 
 # Without client_connection_check_interval a backend notices the loss of its
 # client only when it has something to say, as in every wait of PostgreSQL.
-$table->run('the client vanishes', cast(),
+$table->run('a wait ends when its client is gone, by client_connection_check_interval', cast(),
 	[ waiter => "SET client_connection_check_interval = '200ms'" ],
 	queued(), $clock,
 	sub { my (%session) = @_; $session{waiter}->kill; },
 	@moves_on);
 
-$table->run('fast shutdown', cast(),
+$table->run('a wait ends by a fast shutdown', cast(),
 	queued(), $clock,
 	sub { $node{paris}->stop('fast'); },
 	$at_once_by_now,
@@ -122,7 +122,7 @@ $table->run('fast shutdown', cast(),
 $node{paris}->start;
 
 # As PostgreSQL has it: a smart shutdown waits for sessions, busy or idle.
-$table->run('smart shutdown', { %{ cast() }, watcher => background($node{paris}) },
+$table->run('a wait goes on during a smart shutdown, which waits for it', { %{ cast() }, watcher => background($node{paris}) },
 	queued(),
 	sub (%session) {
 		my ($paris, $watcher) = ($node{paris}, $session{watcher});
@@ -150,7 +150,7 @@ $node{paris}->start;
 
 # Whoever adopted the postmaster must have collected it.
 my $postmaster = $node{paris}->{_pid};
-$table->run('postmaster killed', cast(),
+$table->run('a wait ends when the postmaster is killed', cast(),
 	queued(), $clock,
 	sub { $node{paris}->kill9; },
 	[ 'waiter ends' => '!08006' ],

@@ -19,7 +19,7 @@ my $client = $zk->client;
 # that, is by chance.
 my $small = ZooKeeper->new(config => { maxClientCnxns => 2 })->start;
 my @small = ('zklock.servers' => $small->connect_string);
-$table->run('maxClientCnxns',
+$table->run('a connection beyond maxClientCnxns is refused with a HINT',
 	{ first => background($node, @small), second => background($node, @small),
 		third => background($node, @small, 'zklock.connect_timeout' => '500ms') },
 	# Four-letter words are connections, too.
@@ -45,7 +45,7 @@ my @secret = ('zklock.auth' => 'digest:zklock:s3cr3t-of-this-test');
 # made, open to all.
 $client->create_path(lock_path('shared'));
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-$table->run('credentials',
+$table->run('locks with credentials can be read by all and taken by those who have them',
 	{ session => background($node, @secret), fellow => background($node, @secret), open => background($node),
 		ordinary => background($node, user => 'ordinary') },
 	[ session => "zk_lock('auth')", qr/^\d+$/ ],
@@ -82,7 +82,7 @@ my $offset = -s $node->logfile;
 $node->append_conf('postgresql.conf', "zklock.auth = '\@$file'\nlog_min_messages = debug1");
 $node->reload;
 $node->wait_for_log(qr/parameter "zklock.auth" changed/, $offset);
-$table->run('credentials in a file', { session => background($node) },
+$table->run('credentials in a file work and appear in no message and no log', { session => background($node) },
 	[ session => "zk_lock('file')", qr/^\d+$/ ],
 	[ nodes => file => 1 ],
 	sub { look_at_node('file'); },
@@ -104,7 +104,7 @@ $node->adjust_conf('postgresql.conf', $_, undef, 1) foreach qw(zklock.auth log_m
 $node->reload;
 
 # It must not try for ever.
-$table->run('credentials that the ensemble refuses',
+$table->run('credentials that the ensemble refuses fail the call with 28000',
 	{ session => background($node, 'zklock.auth' => 'nosuchscheme:whatever', statement_timeout => '60s') },
 	[ session => "zk_lock('refused')", '!28000', qr/ZooKeeper refused the credentials\nHINT:  .*zklock\.auth/ ],
 	[ session => 'RESET zklock.auth' ],
@@ -114,12 +114,12 @@ $table->run('credentials that the ensemble refuses',
 $client->create_path(lock_path('theirs'));
 $client->add_auth('digest', 'them:secret');
 $client->create(lock_path('theirs/only'), '', acl => [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
-$table->run('an ACL that keeps us out', { session => background($node) },
+$table->run('an ACL that gives the session no rights fails the call with 42501', { session => background($node) },
 	[ session => "zk_lock('theirs/only')", '!42501', qr/DETAIL:  .*theirs\/only.*\nHINT:  .*ACL/ ],
 	[ session => "zk_try_lock('ours')", 't' ]);
 
 # It is the same lock as by its full path.
-$table->run('a chroot that does not exist yet',
+$table->run('a chroot that does not exist is made with the first lock',
 	{ session => background($node, 'zklock.servers' => $zk->connect_string . '/prod/a', 'zklock.root' => '/locks'),
 		fellow => background($node, 'zklock.root' => '/prod/a/locks') },
 	[ session => "zk_lock('chrooted')", qr/^\d+$/ ],
@@ -135,14 +135,14 @@ my ($dead, $port) = (free_port(), $zk->port);
 foreach my $servers ("localhost:$port", "127.0.0.1:$dead,127.0.0.1:$port", "127.0.0.1:$port,127.0.0.1:$dead",
 	" 127.0.0.1:$port , 127.0.0.1:$dead ", "no-such-host.invalid:$port,localhost:$port")
 {
-	$table->run("servers: $servers", { map { $_ => background($node, 'zklock.servers' => $servers) } 1 .. 5 },
+	$table->run("a lock works with zklock.servers = '$servers'", { map { $_ => background($node, 'zklock.servers' => $servers) } 1 .. 5 },
 		(map { ([ $_ => "zk_lock('servers')" ], [ $_ => "zk_unlock('servers')", 't' ]) } 1 .. 5),
 		[ gone => 'servers' ]);
 }
 
 # The connection breaks, and the dead server is as likely a choice as the other.
 my $reset = sub { $proxy->reset_connections; };
-$table->run('reconnects with a dead server in the list',
+$table->run('a session reconnects with a dead server in the list',
 	{ session => background($node, 'zklock.session_timeout' => '10s',
 			'zklock.servers' => "127.0.0.1:$dead," . $proxy->address) },
 	[ session => "zk_lock('reconnect')" ],
@@ -179,7 +179,7 @@ foreach my $bad (
 	[ $http, '!08P01', qr/DETAIL:  What answers at "$http" is not ZooKeeper\.\nHINT:  Correct .*zk_check\(\)/, 20 ])
 {
 	my ($servers, @expected) = @$bad;
-	$table->run("no such server: $servers",
+	$table->run("a lock fails where zklock.servers = '$servers' leads to no ZooKeeper",
 		{ session => background($node, 'zklock.servers' => $servers, 'zklock.connect_timeout' => '3s') },
 		[ session => "zk_lock('bad')", @expected ],
 		# The same backend works once they are right.

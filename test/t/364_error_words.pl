@@ -42,18 +42,18 @@ sub told
 	return sub (%session) { assert_told($session{$name}, $sql, $pattern, "$name: $sql"); };
 }
 
-$table->run('in PL/pgSQL the context comes first, once, and ends with the wait', { session => connected() },
+$table->run('the CONTEXT of a wait comes first in PL/pgSQL, once, and ends with the wait', { session => connected() },
 	[ session => "SET lock_timeout = '1s'; DO \$\$ BEGIN PERFORM zk_lock('words'); END \$\$", '!55P03',
 		qr/$context\nSQL statement/, \qr/while waiting.*while waiting/s ],
 	[ session => "DO \$\$ BEGIN
 		BEGIN PERFORM zk_lock('words', '1s'); EXCEPTION WHEN lock_not_available THEN END;
 		RAISE division_by_zero; END \$\$", '!22012', \qr/while waiting/ ]);
 
-$table->run('several locks as one call', { session => connected() },
+$table->run('the error of a call for several locks names the one that is held', { session => connected() },
 	told(session => "SELECT zk_lock(ARRAY['words', 'words/a', 'words/b'], '1s')", qr/$one\n$context/),
 	sub { my (%session) = @_; is($session{session}->sqlstate, '55P03', 'they are not to be had'); });
 
-$table->run('who is in the way',
+$table->run('the error of a wait names the holder, to members of pg_monitor',
 	{ clerk => connected(user => 'clerk'), session => connected(), waiter => connected() },
 	told(session => "SELECT zk_lock('words', '1s')",
 		qr/ERROR:  could not obtain lock "words" within 1000 ms\n$one\n$context/),
@@ -85,7 +85,7 @@ $table->run('who is in the way',
 # Who held it when the wait began, and who holds it when it ends, may be two.
 my $second = connected();
 my $second_pid = $second->pid;
-$table->run('a holder that has changed meanwhile', { second => $second, session => connected() },
+$table->run('the error of a wait names the holder at its end', { second => $second, session => connected() },
 	[ 'second starts' => "zk_lock('words')" ], [ queue => words => 2 ],
 	[ 'session starts' => "zk_lock('words', '10s')" ], [ queue => words => 3 ],
 	sub { $holder->query_safe("SELECT zk_unlock('words')"); },
@@ -96,7 +96,7 @@ $table->run('a holder that has changed meanwhile', { second => $second, session 
 	sub { $second->query_safe("SELECT zk_unlock('words')"); $holder->query_safe("SELECT zk_lock('words')"); });
 
 # Only the backend itself knows what has come through the proxy to it.
-$table->run('an ensemble that falls silent does not prolong a wait',
+$table->run('a wait ends in time though the ensemble is silent and the holder cannot be named',
 	{ waiter => connected(),
 		cut_off => background($node, 'zklock.session_timeout' => '60s', log_lock_waits => 'on', deadlock_timeout => '1ms') },
 	[ 'waiter starts' => "zk_lock('words')" ], [ queue => words => 2 ],
@@ -109,13 +109,13 @@ $table->run('an ensemble that falls silent does not prolong a wait',
 	[ 'waiter ends' => '!57014' ],
 	[ 'quit' ], [ queue => words => 1 ]);
 
-$table->run('a try reads nobody\'s data', { session => connected() },
+$table->run('a try does not read the data of the holder', { session => connected() },
 	sub { $proxy->trap(GET, 1, 'requests'); },
 	[ session => "zk_try_lock('words')", 'f' ],
-	sub { ok(!$proxy->is_sprung, 'no'); $proxy->trap(GET, 0, 'requests'); });
+	sub { ok(!$proxy->is_sprung, 'no request for data was sent'); $proxy->trap(GET, 0, 'requests'); });
 
 # Secrets are not told.
-$table->run('an ACL', { owner => connected(), stranger => connected() },
+$table->run('the error of an ACL says which rights and credentials there were', { owner => connected(), stranger => connected() },
 	[ owner => "SET zklock.auth = 'digest:anna:secret'" ],
 	[ owner => "zk_lock('words/closed')" ],
 	[ stranger => "zk_lock('words/closed', '30s')", '!42501',
@@ -128,11 +128,11 @@ $table->run('an ACL', { owner => connected(), stranger => connected() },
 
 # Who made a hold does not hold it.
 my $token;
-$table->run('a hold', { maker => connected(), session => connected() },
+$table->run('the error of a wait behind a permanent hold names its maker and reason', { maker => connected(), session => connected() },
 	sub { my (%session) = @_; $token = $session{maker}->query_safe("SELECT zk_hold('words/kept', 'new disks')"); },
 	told(session => "SELECT zk_lock('words/kept', '1s')",
 		qr/DETAIL:  A permanent hold, made by process \d+ of user "\w+" .* \("new disks"\); zk_release_hold\(\) ends it\. 1 contender is ahead\./),
 	sub { my (%session) = @_; $session{maker}->query_safe("SELECT zk_release_hold('words/kept', $token)"); });
 
-$table->run('nothing is left but containers', { holder => $holder }, [ 'quit' ], [ gone => 'words' ]);
+$table->run('no queue node is left at the end', { holder => $holder }, [ 'quit' ], [ gone => 'words' ]);
 done_testing();
