@@ -1,6 +1,7 @@
 --
--- Locks of call scope, which end with what the client has sent, and CALL zk_commit_and_lock(),
--- which ends the transaction before it waits.
+-- Locks of call scope end with the statement that the client has sent, and CALL
+-- zk_commit_and_lock() ends the transaction before it waits. As far as one session shows
+-- it; others are in t/124 and t/115.
 --
 
 \set SHOW_CONTEXT never

@@ -1,6 +1,7 @@
 --
--- zk_all_locks(): which locks are in use, and by how many. What other clients and
--- lost connections do to it is in t/350_all_locks.pl.
+-- zk_all_locks() lists the locks that are in use, and how many hold and wait for each.
+-- As far as one session shows it; what other clients and lost connections do to it is in
+-- t/350_all_locks.pl.
 --
 
 SELECT * FROM zk_all_locks('census');

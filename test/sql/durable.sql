@@ -1,7 +1,7 @@
 --
--- What one does to the queue of a lock from outside, and what stays in it:
--- zk_evict(), zk_hold(), zk_release_hold(). With others in the queue it comes in
--- the TAP tests.
+-- zk_evict(), zk_hold() and zk_release_hold() change the queue of a lock from outside:
+-- their results, errors, and what stays in the queue. As far as one session shows it;
+-- other contenders are in t/320 and t/322.
 --
 
 -- A holder, here this session's own

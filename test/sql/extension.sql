@@ -1,6 +1,6 @@
 --
--- What CREATE EXTENSION makes, and that it can be dropped, made elsewhere and
--- moved.
+-- CREATE EXTENSION makes the objects that are listed here, and the extension can be
+-- dropped, created in another schema, and moved.
 --
 
 -- Members

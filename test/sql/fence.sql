@@ -1,5 +1,5 @@
--- zk_fence(): what it accepts, whom it refuses, and who may call it. That an
--- older holder cannot get past a newer one is in t/300_fence.pl.
+-- zk_fence(): which tokens it accepts, which holders it refuses, and which roles may
+-- call it. That an older holder cannot get past a newer one is in t/300_fence.pl.
 
 -- Errors without tokens, which differ from run to run.
 CREATE FUNCTION fence_error(statement text) RETURNS text

@@ -1,6 +1,7 @@
 --
--- zk_try_lease() and its kin: the arguments that they refuse, and timeouts from a driver. Who has a lease,
--- and loses it, is told in t/340 and t/342.
+-- zk_try_lease() and the other functions of leases refuse bad arguments, and take
+-- timeouts in the ways that drivers send them. Owners and losses of leases are in t/340
+-- and t/342.
 --
 SELECT zk_try_lease(NULL, 'a', '9s');
 SELECT zk_try_lease('bad', NULL, '9s');

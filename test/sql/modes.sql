@@ -1,6 +1,6 @@
 --
--- Exclusive and shared holds of one session, how one becomes the other, and
--- what the session is told about them.
+-- A session can hold a lock in exclusive and in shared mode, change from one to the
+-- other as far as that is safe, and is told why where it is not.
 --
 
 -- Everything that stands in a lock's queue, as the ensemble knows it. What this

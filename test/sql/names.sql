@@ -1,7 +1,6 @@
 --
--- Which names a lock may have. A name becomes a path in ZooKeeper, so what
--- ZooKeeper cannot take, or would take for something else, must be refused
--- before anything is sent, and with a reason.
+-- A lock name becomes a path in ZooKeeper: names that ZooKeeper cannot take, or would
+-- take for something else, are refused before anything is sent, with the reason.
 --
 
 -- What is said against a command, one line each: SQLSTATE and message, detail,

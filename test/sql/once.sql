@@ -1,6 +1,6 @@
 --
--- zk_run_once(): one true for each slot, its record, and the arguments. Races
--- and lost connections come in the TAP tests.
+-- zk_run_once() is true once for each slot, records the run, and refuses bad arguments.
+-- Races between sessions and lost connections are in t/310.
 --
 
 -- The records outlive the test.

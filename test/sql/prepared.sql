@@ -1,7 +1,8 @@
 --
--- PREPARE TRANSACTION with locks of either scope.
+-- PREPARE TRANSACTION is refused with locks of transaction scope, and allowed with locks
+-- of session scope.
 --
--- Where it is switched off, as it is by default, there is nothing to test
+-- Where prepared transactions are switched off, as by default, there is nothing to test
 -- (prepared_1.out).
 --
 SELECT current_setting('max_prepared_transactions') = '0' AS is_off \gset

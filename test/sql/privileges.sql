@@ -1,6 +1,7 @@
 --
--- Privileges by name: which names a prefix covers, whom a row is for, and who may grant. What
--- each function needs, and that a change is heeded in other sessions, is told in t/361.
+-- Privileges by name: which names a prefix covers, which roles a row is for, and which
+-- roles may grant. What each function needs, and that other sessions heed a change, is
+-- in t/361.
 --
 CREATE ROLE regress_zklock_tenant IN ROLE zklock_operator;
 CREATE ROLE regress_zklock_payroll;

@@ -1,6 +1,6 @@
 --
--- zk_lock_queue(): who holds a lock, and what is shown about him. Other
--- contenders come into it in the isolation tests.
+-- zk_lock_queue() shows the holder of a lock, and what is known of it. Waiters and other
+-- clients are in the isolation tests, t/400 and t/410.
 --
 
 -- Nobody has ever used it.

@@ -1,6 +1,6 @@
 --
--- Requests to release a lock, as far as one session can show them: what others
--- see and hear is in test/t/330_recall.pl.
+-- zk_request_release() and zk_release_requested() answer as they should where no other
+-- session is involved. What holders and other sessions see and hear is in t/330.
 --
 
 -- Nobody holds it, or only who asks.

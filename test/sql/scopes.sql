@@ -1,6 +1,6 @@
 --
--- When a lock ends: session scope and transaction scope, counts, savepoints,
--- procedures, DISCARD. All of it as with advisory locks.
+-- Locks end as advisory locks do: session scope and transaction scope, counts of
+-- acquisitions, savepoints, procedures, DISCARD.
 --
 
 -- What this session holds

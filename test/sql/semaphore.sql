@@ -1,4 +1,5 @@
--- Locks with several permits: arguments, counts, views
+-- Locks with several permits: their arguments, counts of acquisitions, and views, in one
+-- session. Several holders are in t/145.
 SELECT zk_lock('sem', permits => 2) > 0 AS granted;
 SELECT zk_lock('sem', permits => 2) > 0 AS counted;
 SELECT name, mode, state, session_acquisitions, permits FROM zk_session_locks;

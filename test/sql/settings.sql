@@ -1,6 +1,6 @@
 --
--- The settings of zklock: what they are, which values they refuse, who may set
--- them; and what happens without a working connection.
+-- The settings of zklock: their defaults, the values that they refuse, and the roles
+-- that may set them; and the errors of calls without a connection that works.
 --
 SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' ORDER BY name;

@@ -1,7 +1,7 @@
 --
--- Several locks as one call: zk_lock(names) and its kin, and zk_lock_path(), as
--- far as one session can show them. What happens when somebody else holds one
--- of them is in t/150_lock_set.pl.
+-- zk_lock(names) and the other calls for several locks, and zk_lock_path(), take all of
+-- them or none. As far as one session shows it; locks that others hold are in
+-- t/150_lock_set.pl.
 --
 
 -- What this session holds

@@ -1,7 +1,7 @@
 --
--- A lock taken in a transaction whose snapshot is fixed does not guard what the
--- transaction reads: it reads what was committed before the lock was granted.
--- Nobody notices in tests, so there is a warning.
+-- A lock that is taken in a transaction with a fixed snapshot warns: the transaction
+-- reads what was committed before the lock was granted, so the lock does not guard these
+-- reads.
 --
 SELECT zk_lock('snapshot/connect') > 0 AS token, zk_unlock('snapshot/connect');
 

@@ -1,4 +1,5 @@
--- Names of queue nodes that other clients wait for
+-- zklock.node_style gives queue nodes the names that other clients wait for, in each
+-- mode.
 CREATE FUNCTION my_nodes() RETURNS TABLE (mode text, node text) LANGUAGE sql
 AS $$
 	SELECT mode, regexp_replace(node, '^.*/_c_[-0-9a-f]{36}(.*)\d{10}$', '\1')

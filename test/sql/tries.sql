@@ -1,6 +1,6 @@
 --
--- zk_try_*() and timeouts, as far as one session can show them. What happens
--- when somebody else holds the lock is in the isolation tests.
+-- zk_try_lock() and its kin are true for a free lock, whatever the timeout, and refuse
+-- bad timeouts. Locks that others hold are in the isolation tests.
 --
 
 -- A free lock is granted, whatever the timeout.

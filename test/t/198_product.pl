@@ -655,7 +655,7 @@ sub lose_in_line ($blow, $cell)
 
 foreach my $situation (sort keys %blow)
 {
-	subtest "calls for a lock, situation: $situation" => sub {
+	subtest "calls for a lock, the caller is " => sub {
 		foreach my $cell (map { @$_ } batches($situation))
 		{
 			lose($blow{$situation}, $cell);
@@ -663,7 +663,7 @@ foreach my $situation (sort keys %blow)
 		}
 	};
 
-	subtest "calls for a lock, situation: $situation in line" => sub {
+	subtest "calls for a lock, the caller is $situation in line" => sub {
 		foreach my $cell (map { @$_ } batches("$situation in line", timeouts => [ @timeouts[ 1, 2 ] ]))
 		{
 			lose_in_line($blow{$situation}, $cell);

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_answer.c
- *	  Unit test of src/common/answer.c: what must be so of each cell of its table.
+ *	  Unit test of src/common/answer.c: for each request and each result, the
+ *	  table says the right thing about whether the request is over, what it has
+ *	  changed, and who must be told.
  *
  * The table itself is not copied here.  These are the rules that it was made
  * by: which answers end a request, and whose word for what has been made is

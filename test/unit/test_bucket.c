@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_bucket.c
- *	  Unit test of src/common/bucket.c: the expected value first.
+ *	  Unit test of src/common/bucket.c: zklock.max_creates lets through as many
+ *	  writes a second as it says, also after pauses and when the clock
+ *	  wraps.  Tables of cases, the expected value first.
  *
  * The clock is ours: it stands still, jumps, and wraps when a test wants it to.
  *

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_client.c
- *	  client.c and the session's program against a real ZooKeeper server, without
- *	  PostgreSQL.
+ *	  client.c and the session's program keep their promises to a caller against a
+ *	  real ZooKeeper server, without PostgreSQL: results, proofs, watches, and the
+ *	  end of a session whose program is killed or stopped.
  *
  * Exists so that both ends of the channel run under AddressSanitizer, with a look
  * for leaks, which a PostgreSQL server does not bear, and so that the program can

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_contact.c
- *	  Unit test of src/common/contact.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/contact.c: which answers of a server prove that the
+ *	  leader has heard of the session, and from when.  Tables of cases, the
+ *	  expected value first.
  *
  * The session timeout is 12,000 ms throughout, so that what was answered 3,600
  * ms before a request was sent can date the proof that it is.

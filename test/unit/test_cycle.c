@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_cycle.c
- *	  Unit test of src/common/cycle.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/cycle.c: a deadlock is found in a graph of waits,
+ *	  and nothing else is taken for one.  Tables of cases, the expected value
+ *	  first.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_foreign.c
- *	  Unit test of src/common/foreign.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/foreign.c: text of other clients is shown escaped
+ *	  and cut at characters.  Tables of cases, the expected value first.
  *
  * Texts are copied to memory of just their length, so that the sanitizers see a
  * look beyond their end.

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_keep_word.c
- *	  Unit test of src/common/keep_word.c: every change from every state, and two
- *	  threads that are at it as fast as they can.
+ *	  Unit test of src/common/keep_word.c: a kept lock is taken back by its
+ *	  backend or given up by its program, never both.  Every change from every
+ *	  state, and two threads that make them as fast as they can.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_code.c
- *	  Unit test of src/program/program_code.c: what each of ZooKeeper's codes means, and
- *	  that there is none of which the table knows nothing.
+ *	  Unit test of src/program/program_code.c: what each of ZooKeeper's error
+ *	  codes means, and that the table lacks none of them.
  *
  *-------------------------------------------------------------------------
  */

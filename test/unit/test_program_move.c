@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_move.c
- *	  Unit test of src/program/program_move.c: a session that lives is given other
- *	  servers, of which this test is one (fake_library.h has the rest).
+ *	  Unit test of src/program/program_move.c: a session that lives moves to other
+ *	  servers only when these have proved that they know it.  This test is such a
+ *	  server (fake_library.h has the rest).
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_protocol.c
- *	  The frames of src/common/protocol.c: good ones are taken, bad ones are refused, and
- *	  neither end of the channel falls over any bytes.
+ *	  Frames of src/common/protocol.c between a backend and its program: good ones
+ *	  are taken, bad ones are refused, and neither end crashes or hangs on any
+ *	  bytes.
  *
  * Three parts: a table of frames with what is to become of them; frames that are
  * changed at random, in a buffer of just their size; and both real ends, each

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * test_recipe.c
- *	  Unit test of src/common/recipe.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/recipe.c: from the names in a queue follow order,
+ *	  mode, holders, and which node to watch.  Tables of cases, the expected value
+ *	  first.
  *
  *-------------------------------------------------------------------------
  */

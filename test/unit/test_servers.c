@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_servers.c
- *	  Unit test of src/common/servers.c: tables of cases, the expected value first.
+ *	  Unit test of src/common/servers.c: lists of servers are read, refused with
+ *	  the reason, and resolved.  Tables of cases, the expected value first.
  *
  * Needs no network and no DNS: this program's own getaddrinfo() and
  * gai_strerror() stand before libc's, and the first answers for the names in

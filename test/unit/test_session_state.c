@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_session_state.c
- *	  Unit test of src/session/session_state.c: each event in each state, and
- *	  that no question changes anything.
+ *	  Unit test of src/session/session_state.c: each event in each state leads to
+ *	  the right state, and no question changes anything.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_settings_page.c
- *	  Unit test of src/common/settings_page.c: what a reader finds and when, and that
- *	  he cannot write.
+ *	  Unit test of src/common/settings_page.c: a reader of the page finds whole
+ *	  settings, the newest, at the right time, and cannot write to it.
  *
  *-------------------------------------------------------------------------
  */
