@@ -655,7 +655,7 @@ sub lose_in_line ($blow, $cell)
 
 foreach my $situation (sort keys %blow)
 {
-	subtest "calls for a lock, the caller is " => sub {
+	subtest "calls for a lock, the caller is $situation" => sub {
 		foreach my $cell (map { @$_ } batches($situation))
 		{
 			lose($blow{$situation}, $cell);
