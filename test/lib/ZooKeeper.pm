@@ -325,6 +325,20 @@ sub data_dir ($self, $member = undef)
 
 =pod
 
+=head2 is_volatile
+
+Whether a restart of the machine may delete its data, as zk_check() says of directories below
+/tmp, /run and /dev/shm: so it does where the tree is there.
+
+=cut
+
+sub is_volatile ($self)
+{
+	return $self->data_dir =~ m{^/(?:tmp|run|var/run|dev/shm)/};
+}
+
+=pod
+
 =head2 can_tls, netty_jars, secure_port($member), secure_connect_string(members)
 
 Are the jars there that a server needs for TLS, and which are they? Where it speaks it;
