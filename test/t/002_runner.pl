@@ -22,17 +22,19 @@ sub job
 	return "$dir/$name";
 }
 
+# What the environment says of files that need a second run.
+my $second_runs = '';
+
 # Run jobs; returns what the runner counts and what it prints.
 sub run_jobs
 {
 	my @files = @_;
 	local $ENV{JOBS} = 2;
-	local $ENV{VERBOSE};
-	delete $ENV{VERBOSE};
+	local @ENV{qw(VERBOSE SECOND_RUNS)} = ('', $second_runs);
 	unlink "$dir/counts";
 	my ($out, $err) = run_command([ $^X, $runner, "$dir/counts", @files ]);
 	my $counts = -e "$dir/counts" ? slurp_file("$dir/counts") : "none: $err";
-	return ($counts =~ s/^(?:took|ran|skipped|again) .*\n//mgr, $out, $counts);
+	return ($counts =~ s/^(?:took|ran|skipped|again|second) .*\n//mgr, $out, $counts);
 }
 
 # What a program prints, and what it counts as.
@@ -78,7 +80,7 @@ ok 2 - three
 1..2
 TAP
 SH
-like($all, qr/^ran 2 TAP assertions\nran 1 TAP files\nskipped 1\nagain 1\n/m,
+like($all, qr/^ran 2 TAP assertions\nran 1 TAP files\nskipped 1\nagain 1\nsecond 0\n/m,
 	'assertions, skips and second tries of subtests are counted');
 like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow$/m, 'and shown');
 
@@ -102,9 +104,15 @@ sub runs { return scalar(() = slurp_file("$dir/$_[0].runs") =~ /\n/g); }
 my $told = qr/t\/\w+: test 1 \(Failed test "it" \| at line 7\. \| got: 3 \| Looks bad\)/;
 ($counts, $out, $all) = run_jobs(failing('late', '#  got: 3', 2), failing('broken', '#  got: 3', 9));
 like($counts, qr/\Apassed 1\nfailed 1\nFAILED $told\nREPEATED $told\n\z/, 'what fails alone, too, counts');
-like($all, qr/^again 1$/m, 'what was late is counted as tried again');
-like($out, qr/again: failed beside others: test 1 \(Failed/, 'and told');
+like($all, qr/^again 0\nsecond 1$/m, 'what passes alone is counted as a file that needed a second run');
+like($out, qr/needed a second run: test 1 \(Failed/, 'and told');
 is(runs($_), 2, "$_ was run twice") foreach qw(late broken);
+$second_runs = 0;
+($counts, $out, $all) = run_jobs(failing('counted', '#  got: 3', 2));
+like($counts, qr/\Apassed 1\nfailed 1\nFAILED t\/counted: needed a second run: test 1 \(.*\nREPEATED $told\n\z/, 'with SECOND_RUNS=0 it has failed');
+like($all, qr/^second 1$/m, 'and is counted, too');
+is(runs('counted'), 2, 'it was run a second time all the same');
+$second_runs = '';
 ($counts) = run_jobs(failing('crash', 'TRAP: failed Assert', 2));
 like($counts, qr/\Apassed 0\nfailed 1\n/, 'what crashed counts at once');
 ($counts) = run_jobs(map { failing("many$_", '# x', 2) } 1 .. 4);
