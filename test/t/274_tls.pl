@@ -423,7 +423,8 @@ subtest 'every connection begins with TLS' => sub {
 		});
 	use_settings('zklock.servers' => 'localhost:' . $proxy->port);
 	my $connections = sub { return scalar split /\n/, slurp_file($log) };
-	my $session = background($node, holds => 'quiet');
+	# No stall of the machine is to end it before its next handshake is done.
+	my $session = background($node, 'zklock.session_timeout' => '1min', holds => 'quiet');
 	my $before = $connections->();
 	$proxy->reset_connections;
 	poll_until { $connections->() > $before && $session->query_safe('SELECT state FROM zk_session') eq 'connected' }
@@ -485,7 +486,8 @@ subtest 'renewed certificate files are used when a session connects again' => su
 		'zklock.ssl_cert_file' => $cert,
 		'zklock.ssl_key_file' => $key,
 		'zklock.ssl_crl_file' => joined('list', $good->revoke));
-	my $session = background($node);
+	# No stall of the machine is to end it before its next handshake is done.
+	my $session = background($node, 'zklock.session_timeout' => '20s');
 	my $acl = sub ($lock) {
 		$session->query_safe("SELECT zk_lock('$lock')");
 		return join ' ', acl_of(lock_path($lock));
