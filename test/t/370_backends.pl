@@ -131,6 +131,34 @@ subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' 
 	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
 };
 
+# A line that is not given back is missed only when all others are taken.
+subtest 'zk_locks shows the locks of a session that has held hundreds one after the other' => sub {
+	my $holder = background($node);
+	my %ways = (
+		'unlocked' => "PERFORM zk_lock('turn/' || i), zk_unlock('turn/' || i);",
+		'at the end of the transaction' => "PERFORM zk_xact_lock('turn/' || i); COMMIT;",
+		'of a transaction that is rolled back' => "PERFORM zk_xact_lock('turn/' || i); ROLLBACK;",
+		'of a subtransaction that is rolled back' => "BEGIN
+			PERFORM zk_xact_lock('turn/' || i); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END;",
+		'downgraded' => "PERFORM zk_lock('turn/' || i), zk_lock_shared('turn/' || i);
+			PERFORM zk_unlock('turn/' || i), zk_unlock_shared('turn/' || i);");
+	foreach my $way (sort keys %ways)
+	{
+		$holder->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 40 LOOP $ways{$way} END LOOP; END \$\$");
+		$holder->query_safe("SELECT zk_lock('then/' || i) FROM generate_series(1, 3) i");
+		is(locks($holder, 'name'), "then/1\nthen/2\nthen/3", "$way: what is held then is told of");
+		is(backend($holder, 'lock_count'), 3, 'and counted');
+		$holder->query_safe('SELECT zk_unlock_all()');
+	}
+
+	# With all lines taken, whoever comes has that of whoever went last.
+	$holder->query_safe("SELECT zk_lock('line/' || i) FROM generate_series(1, 16) i");
+	$holder->query_safe("SELECT zk_unlock('line/' || i), zk_lock('line/' || i + 16) FROM generate_series(1, 40) i");
+	is(locks($holder, "count(*), min(substr(name, 6)::int), max(substr(name, 6)::int)"), '16|41|56', 'the last sixteen');
+	$holder->query_safe("SELECT zk_disconnect()");
+	is(locks($holder, 'count(*)'), 0, 'none is left');
+};
+
 subtest 'zk_backends does not mix up backends whose sessions are closed' => sub {
 	my ($open, @closed) = map { background($node) } 1 .. 5;
 	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];

@@ -277,4 +277,37 @@ subtest 'zk_stat counts each database apart and starts again at a reset' => sub 
 	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing after a restart');
 };
 
+# Each of these is a database of its own to its backends; their files are those of one.
+subtest 'the 128th database and later ones share a row' => sub {
+	my $admin = background($paris);
+	my $directory = $paris->data_dir . '/base';
+	my $original = $admin->query_safe("SELECT oid FROM pg_database WHERE datname = 'postgres'");
+	my $columns = $admin->query_safe("SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = 'pg_database'::regclass AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('oid', 'datname')");
+	my $read = sub ($database) {
+		return $admin->query_safe("SELECT grants_at_once FROM zk_stat WHERE datname IS NOT DISTINCT FROM $database");
+	};
+	$_->quit foreach $admin, $abroad;
+	$paris->restart;
+	$admin = background($paris, first => 'SELECT zk_stat_reset()');
+	$admin->query_safe("INSERT INTO pg_database (oid, datname, $columns) SELECT 90000 + i, 'd' || i, $columns
+		FROM pg_database, generate_series(2, 131) AS i WHERE datname = 'postgres'");
+	foreach my $i (2 .. 131)
+	{
+		symlink($original, "$directory/@{[ 90000 + $i ]}") or die "could not make a link: $!";
+	}
+	my $count = "SELECT zk_lock('many'), zk_unlock('many'), zk_disconnect();";
+	my $script = join '', map { "\\connect d$_\n" . ($_ < 126 ? "SELECT zk_stat_reset();\n" : "$count\n") } 2 .. 131;
+	$paris->safe_psql('postgres', $script);
+	is($read->("'d$_'"), 1, "database $_ has a row of its own") foreach 126, 127;
+	is($read->('NULL'), 4, 'what happens in four more is in one row');
+	is($admin->query_safe("SELECT count(*), count(datname), min(datname) FILTER (WHERE datname IN ('d128', 'd131')) FROM zk_stat"),
+		'128|127|', 'and nothing else is');
+	$paris->safe_psql('d130', 'SELECT zk_stat_reset()');
+	is($read->('NULL'), '', 'one of them resets them all');
+	is($read->("'d127'"), 1, 'and no other row');
+	$paris->safe_psql('d127', $count);
+	is($read->("'d127'"), 2, 'which goes on being counted in');
+};
+
 done_testing();
