@@ -4,6 +4,7 @@
 # transaction cannot be ended the call is refused. Tested with real servers; pg_stat_activity and
 # pg_locks show what a waiter holds.
 
+use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -106,6 +107,21 @@ subtest 'a waiter by CALL holds no snapshot after its wait was logged either' =>
 	poll_until { burden($waiter->pid) eq 'none|none|0' } 'it to hold nothing', 30;
 	is_granted($waiter, 'CALL');
 	lets_go($waiter);
+};
+
+# What was read from catalogs before it has left a snapshot.
+subtest 'a COMMIT that waits for the proof of its locks holds no snapshot' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($node, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s',
+		'zklock.commit_guard' => 'quorum', is_connected => 1);
+	$proxy->trap(14, 1, 'replies');    # multi
+	$session->start_query("BEGIN; SELECT zk_xact_lock('calm'), to_regclass('pg_foreign_server') IS NOT NULL; COMMIT");
+	poll_until { $proxy->is_sprung } 'it to ask', 30;
+	assert_becomes { burden($session->pid) } 'none|none|0', 'neither a snapshot nor a lock';
+	ok(!$session->is_done, 'it still waits');
+	$proxy->heal;
+	assert_ends($session, '00000', 'and is committed');
+	assert_no_nodes($zk, $path, 'nothing left');
 };
 
 subtest 'CALL zk_commit_and_lock() works in the simple, extended and prepared protocol' => sub {

@@ -83,6 +83,23 @@ subtest 'a lock passes on within a cluster while ZooKeeper is silent' => sub {
 	assert_released($zk, 'silent', $abroad);
 };
 
+# Nothing else wakes the waiter up: neither the ensemble nor the search for deadlocks. It would
+# look by itself when its session might be lost.
+subtest 'the release of a neighbor wakes the waiter up though the ensemble is silent' => sub {
+	my $timeout = 120;
+	my ($holder, $waiter) = map {
+		background($berlin, 'zklock.session_timeout' => "${timeout}s", deadlock_timeout => '1h', is_connected => 1)
+	} 1 .. 2;
+	line_up($zk, 'woken', $holder, $waiter);
+	$zk->pause;
+	my $start = time;
+	assert_passes('woken', $holder, $waiter, 'it has the lock');
+	cmp_ok(time - $start, '<', $timeout / 4, 'long before it looks by itself');
+	$zk->resume;
+	assert_released($zk, 'woken', $waiter);
+	$_->quit foreach $holder, $waiter;
+};
+
 # Its delete does not get through, so its node stays in the queue. Those who
 # have a hand-over need not look; those who have to look wait for it.
 subtest "a lock is handed over while the delete of the former holder's node is held up" => sub {
@@ -434,7 +451,7 @@ subtest 'a downgrade is not told to waiters as a release' => sub {
 # Counting without protection but the lock: none is lost, from two clusters and
 # a dozen backends.
 subtest 'eight backends and another cluster count up without losing an increment' => sub {
-	my $count = 60;
+	my $count = 90;
 	$berlin->safe_psql('postgres',
 		'CREATE TABLE turns (turn serial, token bigint PRIMARY KEY); CREATE TABLE busy (who int)');
 	my @many = map { background($berlin) } 1 .. 8;
@@ -462,6 +479,21 @@ subtest 'eight backends and another cluster count up without losing an increment
 				AS is_late FROM turns) AS t WHERE is_late'),
 		'0', 'in the order of the queue');
 	assert_no_nodes($zk, lock_path('counter'));
+};
+
+# So many have been told by now that no place were left if each had kept its own.
+subtest 'backends tell each other of a release also after hundreds of hand-overs' => sub {
+	my ($first, $second) = @pool;
+	my $told = sub { $berlin->safe_psql('postgres', 'SELECT sum(grants_told) FROM zk_stat') };
+	my $before = $told->();
+	cmp_ok($before, '>', 512, 'there are fewer places');
+	foreach (1 .. 10)
+	{
+		line_up($zk, 'after', $first, $second);
+		assert_passes('after', $first, $second, 'it passes');
+		assert_released($zk, 'after', $second);
+	}
+	assert_becomes { $told->() - $before } 10, 'each was told';
 };
 
 done_testing();

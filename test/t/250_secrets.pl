@@ -122,6 +122,18 @@ subtest 'a role that may set zklock.auth needs pg_read_server_files to name a fi
 	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');
 	unlike($out, qr/\@/, 'nor when he connects');
 	delete local $ENV{PGOPTIONS};
+	# Whose function it is counts, not who calls it.
+	my $define = sub ($owner) {
+		$node->safe_psql('postgres', "CREATE FUNCTION names_file_$owner() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+			AS \$\$ BEGIN SET LOCAL zklock.auth = '\@$file'; END \$\$; ALTER FUNCTION names_file_$owner() OWNER TO $owner");
+	};
+	$node->safe_psql('postgres', 'CREATE ROLE reader; GRANT SET ON PARAMETER zklock.auth TO reader; GRANT pg_read_server_files TO reader');
+	$define->($_) foreach qw(reader delegate);
+	assert_query($delegate, 'SELECT names_file_reader()', '00000', 'a function of a role that may read files names one for him');
+	my $admin = background($node, first => "SELECT zk_is_held('x')");
+	assert_query($admin, 'SELECT names_file_delegate()', '42501', 'and one of his names none for a superuser');
+	$admin->quit;
+	$node->safe_psql('postgres', 'DROP FUNCTION names_file_reader, names_file_delegate; DROP OWNED BY reader; DROP ROLE reader');
 	$node->safe_psql('postgres', 'GRANT pg_read_server_files TO delegate');
 	$delegate = background($node, user => 'delegate');
 	$delegate->query_safe("SELECT zk_is_held('x')");

@@ -138,6 +138,31 @@ subtest 'canceled, terminated, timed out' => sub {
 	is(run_once($rival, 'gone'), 't', 'and run');
 };
 
+# The answer has come, and so has the cancel, when the backend goes on: nobody hears the answer.
+# Also if nothing is said to the server's log in between.
+subtest 'zk_run_once() that is canceled as its reply comes gives the slot to the next call' => sub {
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
+	my ($program) = session_programs($session->pid);
+	my $turns = sub { slurp_file("/proc/$program/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m ? $1 : 0 };
+	foreach my $log (qw(administrative none))
+	{
+		$session->query_safe("SET zklock.log_locks = '$log'");
+		lose_reply();
+		$session->start_query("SELECT zk_run_once('job', 'both $log')");
+		wait_for_record("both $log");
+		kill 'STOP', $session->pid;
+		my $before = $turns->();
+		$proxy->heal;
+		poll_until { $turns->() > $before } 'its program to hear the answer', 30;
+		kill 'INT', $session->pid;
+		kill 'CONT', $session->pid;
+		assert_ends($session, '57014', "log_locks = $log: it is canceled");
+		is(run_once($rival, "both $log"), 'f', 'false for others');
+		is(run_once($session, "both $log"), 't', 'true for it when it asks again');
+		is(run_once($session, "both $log"), 'f', 'and once');
+	}
+};
+
 subtest 'the connection is lost in zk_forget_run' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	is(run_once($rival, 'forget'), 't', 'there is a record');

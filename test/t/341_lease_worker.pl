@@ -80,7 +80,14 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$moved[1]->query_safe("SET zklock.servers = '" . $far->connect_string . "'; SELECT zk_lock('far');
 		RESET zklock.servers; SELECT zk_lock('far, too')");
 
-	# A standby that is away must not keep the notice from its session.
+	# A standby that is away must not keep the notice from its session. As a rule no NOTIFY waits for
+	# one, for it writes nothing that a standby needs. But each 32768th transaction begins a page of
+	# pg_xact, and that is in the WAL. The next one here does.
+	$listener->query_safe('DO $$ BEGIN
+		FOR i IN pg_snapshot_xmax(pg_current_snapshot())::text::bigint % 32768 .. 32766 LOOP
+			BEGIN PERFORM pg_current_xact_id(); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END;
+		END LOOP; END $$');
+	note('next transaction: ', $guard->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint % 32768'));
 	$guard->append_conf('postgresql.conf', "synchronous_standby_names = 'away'");
 	$guard->reload;
 	assert_soon { $guard->safe_psql('postgres', 'SHOW synchronous_standby_names') eq 'away' } 'a standby is waited for';
@@ -141,6 +148,34 @@ subtest 'an idle session that loses a lock is told' => sub {
 	assert_soon { $hears->("$number stays") } 'what stays lost is told', 60;
 	unlike($heard, qr/payload "\d+ (?:left|new|")/, 'that alone');
 	assert_query($last, "SET zklock.loss_channel = '" . 'x' x 64 . "'", '22023', 'what no channel can be named');
+};
+
+# The worker has read the queue, and when it reads what stands there, the node of the holder is
+# another one: a reader's. Two servers, so that the holder's way and the worker's are not one.
+subtest 'a lock that is downgraded while the lease worker looks for it is not told as lost' => sub {
+	my ($of_worker, $of_holder) = map { Proxy->new($zk->connect_string) } 1 .. 2;
+	my $between = cluster('between', $zk, servers => join(',', map { $_->address } $of_worker, $of_holder),
+		'zklock.session_timeout' => '40s', 'zklock.lease_worker' => 'on');
+	$of_worker->refuse;
+	my $holder = background($between, 'zklock.loss_channel' => 'losses', is_connected => 1);
+	$of_worker->heal;
+	$of_holder->refuse;
+	my $listener = background($between, first => 'LISTEN losses');
+	my $heard = '';
+	$of_worker->trap(4, 1, 'rest');    # getData
+	$holder->query_safe("SELECT zk_lock('between'), zk_lock_shared('between')");
+	assert_soon { $of_worker->is_sprung } 'the worker has a list', 60;
+	my ($old) = queue_nodes($zk, lock_path('between'));
+	$holder->query_safe("SELECT zk_unlock('between')");
+	assert_soon { (queue_nodes($zk, lock_path('between')))[0] ne $old } 'that is outdated';
+	$of_worker->heal;
+	my $token = $holder->query_safe("SELECT zk_lock('lost')");
+	$client->delete(lock_path('lost') . '/' . (queue_nodes($zk, lock_path('lost')))[0]);
+	assert_soon { ($heard .= $listener->query('SELECT 1')) =~ /payload "$token lost"/ } 'a lock that is lost then is told of', 60;
+	unlike($heard, qr/"\d+ between"/, 'the one that is held is not');
+	assert_becomes { $holder->query("SELECT zk_is_held('between')") } 't', 'it is';
+	$_->quit foreach $holder, $listener;
+	$between->stop;
 };
 
 my $worker = $guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'");

@@ -278,7 +278,7 @@ subtest 'zk_stat counts each database apart and starts again at a reset' => sub 
 };
 
 # Each of these is a database of its own to its backends; their files are those of one.
-subtest 'the 128th database and later ones share a row' => sub {
+subtest 'the 128th database and all later ones share a row of zk_stat' => sub {
 	my $admin = background($paris);
 	my $directory = $paris->data_dir . '/base';
 	my $original = $admin->query_safe("SELECT oid FROM pg_database WHERE datname = 'postgres'");

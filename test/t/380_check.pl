@@ -9,6 +9,7 @@ use FakeServer;
 use File::Basename qw(dirname);
 use IO::Socket::INET;
 use POSIX ();
+use Proxy;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Preload;
 use ZkLockTest;
@@ -557,6 +558,23 @@ subtest 'zk_check() answers when the ensemble falls silent while a lock is held'
 	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/,
 		"the session stays, zk_check($_)")
 	  foreach 'false', 'true';
+};
+
+# Its session lives on, and so would what it makes.
+subtest 'the znode that zk_check() makes is removed also if the reply to its create is late' => sub {
+	my $proxy = Proxy->new($server);
+	my $session = background($node, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s', holds => 'late');
+	my $client = $zk->client;
+	my $made = sub { scalar grep { /release/ } $client->children(lock_path('') =~ s{/$}{}r) };
+	$session->query_safe("SET zklock.connect_timeout = '3s'");
+	$proxy->trap(15, 1, 'replies');    # create2
+	my $rows = check('', 'true', $session);
+	ok($proxy->is_sprung, 'it has asked');
+	unlike($rows->{writing} // '', qr/^ok/, 'and heard nothing');
+	$proxy->heal;
+	assert_becomes { $made->() } 0, 'it is gone';
+	assert_held($session, 'late', 'which the session is not');
+	$session->quit;
 };
 
 subtest 'zk_check() names an ensemble without digest authentication' => sub {
