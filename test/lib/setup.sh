@@ -483,6 +483,8 @@ copy_postgresql() {
 		cp -a "$prefix" "$copy"
 	}
 	PG_CONFIG=$copy/bin/pg_config
+	# What is installed there already may be of another version, with scripts that lead elsewhere.
+	rm -f "$("$PG_CONFIG" --pkglibdir)"/zklock* "$("$PG_CONFIG" --sharedir)"/extension/zklock{.control,--*.sql}
 }
 
 set_unprivileged() {
