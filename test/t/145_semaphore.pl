@@ -201,4 +201,36 @@ subtest 'a holder whose grant was delayed still passes its permit on' => sub {
 	assert_released($zk, 'late', $pool[3]);
 };
 
+# The one ahead may be granted a permit after it was listed, and before it is watched: its data says
+# so. What was seen of another node, or of an older version, does not count.
+subtest 'a grant of the node ahead between the list and the watch is noticed' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	foreach my $way ('another node', 'the same node, set again')
+	{
+		my $path = lock_path($way);
+		my $count = $way eq 'another node' ? 4 : 3;
+		$stranger->create_path($path);
+		my @theirs = map { $stranger->contend("$path/_c_$uuid-permits-2-lock-") } 1 .. $count;
+		my $waiter = background($node{berlin}, 'zklock.servers' => $proxy->address, is_connected => 1);
+		take($waiter, $way, 2);
+		wait_for_watch($zk, $theirs[-1]);
+		set_and_be_seen($zk, $stranger, $theirs[-1]);
+		my $before = $zk->packets_received;
+		$pool[0]->query_safe('SELECT pg_sleep(0.5)');
+		cmp_ok($zk->packets_received - $before, '<=', 10, "$way: data that grants nothing is looked at once");
+
+		$proxy->trap(4, 1, 'rest');    # getData, of the one that is next in the list
+		$count == 4 ? $stranger->delete($theirs[3]) : $stranger->set($theirs[2], 'again');
+		poll_until { $proxy->is_sprung } 'it to watch the one ahead', 30;
+		$stranger->delete($theirs[0]);
+		$stranger->set($theirs[2], 'granted');
+		$proxy->heal;
+		$stranger->delete($theirs[1]);
+		assert_soon { $waiter->is_done } "$way: the other permit is the waiter's", 20;
+		$waiter->wait_result;
+		$stranger->delete($theirs[2]);
+		assert_released($zk, $way, $waiter);
+	}
+};
+
 done_testing();

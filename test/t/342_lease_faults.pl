@@ -144,6 +144,41 @@ subtest 'what comes late' => sub {
 	assert_query($here, 'COMMIT', '40001', 'but it is as old as its request');
 };
 
+# The answer to the create comes when a third of the term is over, and when the worker may have
+# dropped the lock's name.
+subtest 'a lease whose create takes long is renewed at once, and its name is noted again' => sub {
+	my $noted = lock_path('.leases/slow');
+	my $take = sub ($ttl) { "SELECT zk_try_lease('slow', 'app', '$ttl')" };
+	my $release = q{SELECT zk_release_lease('slow', (zk_leader('slow')).token)};
+	my $times_noted = sub ($do) {
+		my $before = $stranger->exists($noted)->{version};
+		$do->();
+		return $stranger->exists($noted)->{version} - $before;
+	};
+	my $version = sub { $stranger->exists(lock_path('slow') . '/' . node_of('slow'))->{version} };
+	$here->query_safe($_) foreach $take->('1 day'), $release;
+	assert_least
+	{
+		my $count = $times_noted->(sub { $here->query_safe($take->('1 day')) });
+		is($version->(), 0, 'a new lease needs no renewal');
+		$here->query_safe($release);
+		$count;
+	}
+	1, 'the name is noted once';
+	my $count = $times_noted->(
+		sub {
+			$proxy->trap(15, 1, 'replies');    # create2
+			start_in_queue($here, $take->('6s'), $zk, lock_path('slow'), 1);
+			my $until = time + 2.1;
+			poll_until { time > $until } 'a third of its term to pass';
+			$proxy->heal;
+			like($here->wait_result, qr/^\d+$/, 'it is taken');
+		});
+	cmp_ok($version->(), '>', 0, 'it was renewed');
+	is($count, 2, 'and its name noted twice');
+	$here->query_safe($release);
+};
+
 subtest 'a server that hangs at COMMIT' => sub {
 	foreach my $case ([ '2s', '20s' ], [ '60s', '4s' ])
 	{

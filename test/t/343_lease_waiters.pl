@@ -102,4 +102,17 @@ subtest 'a holder that renews its lease keeps it, and the waiter sees that' => s
 	is($waiter->wait_result, '', 'the waiter does not get the lease');
 };
 
+# By the clock of the server, which made the node and has its renewal: a busy machine is late for
+# a renewal, and even then before the term is over.
+subtest 'a place in the queue is renewed when a third of its term is over' => sub {
+	lease($holder, 'paced', 'first', "'1 day'");
+	my $waiter = background($node);
+	my $place = (start_in_queue($waiter, "SELECT zk_try_lease('paced', 'app', '18s', '5min')", $zk, lock_path('paced'), 2))[1];
+	my $client = $zk->client;
+	my $stat;
+	poll_until { $stat = $client->exists(lock_path("paced/$place")); !$stat || $stat->{version} > 0 } 'a renewal', 60;
+	cmp_ok($stat->{mtime} - $stat->{ctime}, '<', 12_000, 'long before it is over');
+	cmp_ok($stat->{version}, '<', 4, 'and not again and again');
+};
+
 done_testing();
