@@ -17,7 +17,7 @@
 #                          lines no test reaches
 #   make mutation          do the tests notice small changes of the modules? Of those that
 #                          their unit tests reach each one, of the others some by chance;
-#                          some modules: make mutation MODULES="cycle lock"
+#                          some modules: make mutation MODULES="cycle src/lock"
 #   make valgrind          runs the regression tests with a server under valgrind
 #   make demo              sets everything up and shows what zklock does; the same over
 #                          TLS: make demo TLS=1

@@ -62,8 +62,11 @@ settings_page_make(int *fd)
 	*fd = seal(made);
 	if (*fd < 0 || madvise(page, sizeof(*page), MADV_DONTFORK) != 0)
 	{
+		int			why = errno;
+
 		close(*fd);				/* or -1 */
 		munmap(page, sizeof(*page));
+		errno = why;
 		return NULL;
 	}
 	return page;

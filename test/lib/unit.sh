@@ -12,10 +12,12 @@ instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all
 	-include "$top/test/unit/report_path.h")
 
 # unit_sources TEST-SOURCE: set the array "sources" to the modules that it needs, first the
-# one that it tests, and "libraries" to what it is linked with besides.
+# one that it tests, "libraries" to what it is linked with besides, and "loaded" to the
+# modules that it loads as zklock-session-tls.so, which lies beside it.
 unit_sources() {
 	local module needs=()
 	libraries=()
+	loaded=()
 	module=$(basename "$1" .c)
 	module=${module#test_}
 	case $module in
@@ -32,6 +34,7 @@ unit_sources() {
 		program_tls)
 			needs=(protocol servers)
 			libraries=(-lssl -lcrypto -ldl)
+			loaded=(program_openssl)
 			;;
 		session_state) needs=(contact) ;;
 		recipe) needs=(recipe_name recipe_node foreign) ;;

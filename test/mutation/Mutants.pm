@@ -10,8 +10,19 @@ use Exporter qw(import);
 use IO::Handle;
 use POSIX ();
 
-our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file source_in);
+our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules load);
 
+# Of src/common is each, and these of other folders, too: values in, verdict out, and a unit
+# test that says all of them. Their mutants are judged by unit tests alone, every one.
+my @pure_elsewhere = qw(session_state program_code);
+
+sub pure_modules ($top)
+{
+	return (sort(map { m{/(\w+)\.c$} } glob "'$top'/src/common/*.c"), @pure_elsewhere);
+}
+
+# How busy the machine is.
+sub load { return (split / /, slurp('/proc/loadavg'))[0]; }
 
 # The file of a module below src, in whichever folder it is; undef if there is none.
 sub source_in ($top, $module)

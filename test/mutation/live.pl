@@ -6,12 +6,21 @@
 #
 # Each worker has in DIRECTORY/N what was built and installed, and in JOBS files N%TEST
 # that run one test each with that installation, as run_tap.pl's do; PREFIX is how they are
-# run. A mutant is made of one change (see Mutants.pm), compiled and installed, and the
-# tests that test/coverage/map names for its function and its file are run, the first ones
-# first, a few at a time, until one fails.
+# run. A mutant is made of one change (see Mutants.pm). First the unit tests that need no
+# server look at it, if there are any of its module (see UnitTests.pm): that takes a second
+# or two. If it lives it is compiled and installed, library, program and module for TLS, and
+# the tests that test/coverage/map names for its function and its file are run, the most
+# telling ones first, a few at a time, until one fails.
 #
 # In the environment: MODULES, or all that test/mutation/run does not have; COUNT of each
-# of them, chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only this one.
+# of them (20), chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only
+# this one; MUTANT, only those whose key matches it.
+#
+# The output ends with a table: of each module how many mutants there are, how many of them
+# were judged, killed, and living, and what percentage was killed; and those that live, by
+# name. The exit status is 1 if that is less than LEAST (95) of any module, or if the list of
+# those that may live names one that there is not.
+#
 # A line that test/coverage/uncovered has a reason for, and a mutant that is listed with
 # one in test/mutation/equivalent, is left out. So are changes that no test can see: of a
 # number above 15 by one, as most are times and sizes; of pfree() and the like, without
@@ -26,7 +35,8 @@ use Time::HiRes qw(time);
 
 use lib dirname(__FILE__), dirname(__FILE__) . '/../coverage';
 use Map;
-use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file source_in);
+use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules load);
+use UnitTests;
 
 my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
 # How many tests of a worker run at a time.
@@ -35,15 +45,17 @@ my $at_a_time = 3;
 # busier the machine is.
 my ($times, $more) = (4, 60);
 
-my @pure = qw(keep_word contact cycle foreign servers protocol recipe_name recipe_node recipe);
+my @pure = pure_modules($top);
 my $map = Map->new($top);
 my $expected = read_list("$top/test/mutation/equivalent");
 my $uncovered = read_uncovered("$top/test/coverage/uncovered");
 my $seed = $ENV{SEED} || int rand 1_000_000;
 my $end = $ENV{MINUTES} ? time + 60 * $ENV{MINUTES} : undef;
-my $count = $ENV{COUNT} || 8;
+my $count = $ENV{COUNT} || 20;
+my $least = $ENV{LEAST} || 95;
 my @stale;    # listed, and there is no such mutant
 my %kid;      # in a worker, the tests that run, by process id
+my %nmade;    # by module, how many mutants it has
 
 my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/\w+/(\w+)\.c$} } $map->files;
 my @modules = split ' ', (delete $ENV{MODULES}) || "@known";
@@ -58,6 +70,9 @@ print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, "
 my @mutants = map { sample($_) } @modules;
 # So that what MINUTES leaves out is not always of the last ones.
 @mutants = shuffle(@mutants) if $end;
+my $unit_tests = UnitTests->new($top, "$directory/unit", @prefix);
+my %has_unit_tests = map { $_ => 1 } grep { $unit_tests->tests_of($_) } map { $_->{module} } @mutants;
+$unit_tests->prepare($_) foreach sort keys %has_unit_tests;
 my ($lost, @found) = judge_in_parallel($directory, $workers, scalar @mutants, \&judge_one);
 exit summary();
 
@@ -86,7 +101,9 @@ sub sample ($module)
 		  && !($_->{what} eq 'dropped' && $_->{key} =~ /\] (?:pfree|free|list_free\w*|MemoryContext\w+|Assert)\(/)
 		  && $_->{key} !~ /\] Assert\(/
 		  && (!$ENV{FUNCTION} || $_->{function} eq $ENV{FUNCTION})
+		  && (!$ENV{MUTANT} || $_->{key} =~ /$ENV{MUTANT}/)
 	} @made;
+	$nmade{$module} = @all;
 	my @chosen = shuffle(@all);
 	splice @chosen, $count if @chosen > $count;
 	return @chosen;
@@ -127,6 +144,11 @@ sub judge ($worker, $mutant)
 {
 	my $build = "$directory/$worker/build";
 	my $source = source_in($top, $mutant->{module});
+	if ($has_unit_tests{ $mutant->{module} })
+	{
+		my ($verdict, $killer) = $unit_tests->judge("$directory/$worker", $mutant);
+		return ($verdict, $killer // '') if $verdict ne 'living';
+	}
 	my $name = "$build/" . substr($source, length("$top/")) =~ s/\.c$//r;
 	my $original = "$directory/$worker/original.o";
 	system('cp', '-p', "$name.o", $original) == 0 or die "could not copy $name.o\n";
@@ -155,8 +177,6 @@ sub judge ($worker, $mutant)
 }
 
 sub is_busy { return load() > 4 * $workers; }
-
-sub load { return (split / /, slurp('/proc/loadavg'))[0]; }
 
 # Its machine code, whatever the lines are.
 sub code ($object)
@@ -323,14 +343,23 @@ sub summary
 		$seconds += $took;
 	}
 	my $n = $sum{killed} + $sum{living};
-	printf "\n%-16s %8s %8s\n", qw(module killed living);
-	printf "%-16s %8d %8d\n", $_, map { $_ // 0 } @{ $row{$_} }{qw(killed living)} foreach sort keys %row;
+	my @weak;
+	printf "\n%-20s %8s %8s %8s %8s %8s\n", qw(module mutants judged killed living percent);
+	foreach my $module (@modules)
+	{
+		my ($killed, $living) = map { $_ // 0 } @{ $row{$module} }{qw(killed living)};
+		my $judged = $killed + $living;
+		my $percent = $judged ? sprintf '%.1f', 100 * $killed / $judged : '-';
+		printf "%-20s %8d %8d %8d %8d %8s\n", $module, $nmade{$module}, $judged, $killed, $living, $percent;
+		push @weak, $module if $judged && 100 * $killed < $least * $judged;
+	}
 	print "living, and not listed: $_->{module}.c:$_->{line}: $_->{key}\n" foreach @living;
 	printf "%d of %d mutants killed, %d%%; %d more were the same as the module or none; %.1f a minute\n",
 	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid},
 	  $seconds ? 60 * $workers * $n / $seconds : 0;
 	write_file("$directory/counts", "killed $sum{killed}\nliving $sum{living}\n");
 	print "listed, but not made: $_\n" foreach @stale;
+	print "below $least%: @weak\n" if @weak;
 	print "a worker has died\n" if $lost;
-	return $lost || $sum{living} || @stale ? 1 : 0;
+	return $lost || @weak || @stale ? 1 : 0;
 }

@@ -31,8 +31,9 @@
 /* The server is a process of this machine; but that may be busy. */
 #define PATIENCE_MS 60000
 
-/* Where certificates are, which is removed at the end. */
-static char directory[] = "/tmp/test_program_tls.XXXXXX";
+/* Where certificates are, which is removed at the end, and theirs. */
+#define PATH_SIZE 600
+static char directory[500];
 
 static struct sockaddr_in server;
 static ServerList list;
@@ -70,7 +71,7 @@ zookeeper_close(zhandle_t *zh)
 
 /* A certificate for "localhost" that has signed itself, in a file with its key. */
 static const char *
-make_certificate(const char *name, char path[100])
+make_certificate(const char *name, char path[PATH_SIZE])
 {
 	EVP_PKEY   *key = EVP_EC_gen("P-256");
 	X509	   *made = X509_new();
@@ -78,7 +79,7 @@ make_certificate(const char *name, char path[100])
 												"DNS:localhost");
 	FILE	   *file;
 
-	snprintf(path, 100, "%s/%s", directory, name);
+	snprintf(path, PATH_SIZE, "%s/%s", directory, name);
 	X509_set_version(made, X509_VERSION_3);
 	X509_gmtime_adj(X509_getm_notBefore(made), -3600);
 	X509_gmtime_adj(X509_getm_notAfter(made), 3600);
@@ -266,7 +267,7 @@ test_turns(const char *good, const char *other)
 {
 	char		why[TLS_WHY_SIZE];
 	char		text[TLS_WHY_SIZE];
-	char		away[120];
+	char		away[PATH_SIZE + 10];
 	int			plain = open_connection();
 	int			secure;
 	int			fd;
@@ -391,10 +392,12 @@ test_child(const char *good)
 int
 main(int argc, char **argv)
 {
-	char		good[100];
-	char		other[100];
+	char		good[PATH_SIZE];
+	char		other[PATH_SIZE];
+	const char *temporary = getenv("TMPDIR");
 
 	signal(SIGPIPE, SIG_IGN);
+	snprintf(directory, sizeof(directory), "%s/test_program_tls.XXXXXX", temporary != NULL ? temporary : "/tmp");
 	if (mkdtemp(directory) == NULL)
 		return 1;
 	start_server(make_certificate("good", good));

@@ -271,10 +271,37 @@ test_losses(void)
 	}
 }
 
+/* A session that is opened knows nothing of the one before; and what states are called. */
+static void
+test_next(void)
+{
+	static const char *const names[NSESSION_STATES] = {
+		[SESSION_NONE] = "none",
+		[SESSION_OPENING] = "opening",
+		[SESSION_CONNECTED] = "connected",
+		[SESSION_SUSPENDED] = "suspended",
+		[SESSION_LOST] = "lost",
+		[SESSION_FAILED] = "failed",
+		[SESSION_GIVEN_UP] = "given up"
+	};
+	ZkClientStatus starting = status_of(SAID_STARTING);
+
+	for (ZkSessionState state = 0; state < NSESSION_STATES; state++)
+	{
+		ZkSession	session = session_in(state);
+
+		session_state_open(&session, 1000, 2000);
+		is_int(2, session.number, "the next session");
+		ok(memcmp(&session.client, &starting, sizeof(starting)) == 0, "has heard nothing of its program");
+		is_str(names[state], session_state_name(state), "the name of a state");
+	}
+}
+
 int
 main(void)
 {
 	test_what_is_seen();
+	test_next();
 	test_events();
 	test_answers();
 	test_losses();

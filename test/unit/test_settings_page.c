@@ -2,17 +2,26 @@
  *
  * test_settings_page.c
  *	  Unit test of src/common/settings_page.c: a reader of the page finds whole
- *	  settings, the newest, at the right time, and cannot write to it.
+ *	  settings, the newest, at the right time, and cannot write to it; nothing is left
+ *	  of a page that the kernel refuses.
+ *
+ * The calls of the kernel that may be refused are functions of this file, which hand them
+ * on to the kernel, or refuse them if the test says so.
  *
  *-------------------------------------------------------------------------
  */
 #include "settings_page.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,22 +37,143 @@ static SettingsRead found;
 
 static int64_t now;
 
-/* In the place of the module's clock: it stands until the test moves it. */
+/* What is written while the clock is read. */
+static const char *written_meanwhile;
+
+/* Which calls are refused, with ENOSPC; of seals those that have one of these bits. */
+static bool refuses_memfd;
+static bool refuses_size;
+static bool refuses_madvise;
+static int	refused_seals;
+
+/* Descriptor 0 is free once there is a file in memory. */
+static bool frees_zero;
+
+/* How often poll() was called, for how long in all, and when the writer has written. */
+static int	npolls;
+static int	polled_ms;
+static int	written_at_poll;
+
+/* ---------------------------------------------------------------------
+ * In the place of the module's clock, and of the C library
+ * ---------------------------------------------------------------------
+ */
+
+/* It stands until the test moves it. */
 int64_t
 protocol_now(void)
 {
+	const char *servers = written_meanwhile;
+
+	written_meanwhile = NULL;
+	if (servers != NULL)
+		settings_page_write(page, servers, NULL);
 	return now;
+}
+
+static int
+refuse(void)
+{
+	errno = ENOSPC;
+	return -1;
+}
+
+int
+memfd_create(const char *name, unsigned int flags)
+{
+	int			fd = refuses_memfd ? refuse() : (int) syscall(SYS_memfd_create, name, flags);
+
+	if (frees_zero)
+		close(0);
+	return fd;
+}
+
+int
+ftruncate(int fd, off_t length)
+{
+	return refuses_size ? refuse() : (int) syscall(SYS_ftruncate, fd, length);
+}
+
+int
+madvise(void *address, size_t length, int advice)
+{
+	return refuses_madvise ? refuse() : (int) syscall(SYS_madvise, address, length, advice);
+}
+
+int
+fcntl(int fd, int command,...)
+{
+	va_list		args;
+	long		arg;
+
+	va_start(args, command);
+	arg = va_arg(args, long);
+	va_end(args);
+	if (command == F_ADD_SEALS && ((int) arg & refused_seals) != 0)
+		return refuse();
+	return (int) syscall(SYS_fcntl, fd, command, arg);
+}
+
+/* The numbers of the page: its version, and the sequence. */
+static _Atomic uint32_t *
+numbers(void)
+{
+	return (_Atomic uint32_t *) page;
+}
+
+int
+poll(struct pollfd *fds, nfds_t nfds, int timeout)
+{
+	npolls++;
+	polled_ms += timeout;
+	is_int(0, (long long) nfds, "no descriptor is waited for");
+	if (npolls == written_at_poll)
+		atomic_fetch_add(&numbers()[1], 1);
+	return 0;
+}
+
+/* ---------------------------------------------------------------------
+ * The tests
+ * ---------------------------------------------------------------------
+ */
+
+/* How many descriptors and mappings of such pages this process has. */
+static int
+count_left(void)
+{
+	FILE	   *maps = fopen("/proc/self/maps", "r");
+	DIR		   *fds = opendir("/proc/self/fd");
+	char		line[4200];
+	int			count = 0;
+
+	if (maps == NULL || fds == NULL)
+		abort();
+	while (fgets(line, sizeof(line), maps) != NULL)
+		count += strstr(line, "zklock settings") != NULL;
+	while (readdir(fds) != NULL)
+		count++;
+	fclose(maps);
+	closedir(fds);
+	return count;
 }
 
 static void
 make(void)
 {
+	int			lowest = fcntl(0, F_DUPFD, (long) PROTOCOL_LAST_FD + 1);
+	int			before;
+
+	close(lowest);
+	before = count_left();
 	now = 1000000;
 	page = settings_page_make(&page_fd);
+	is_int(before + 2, count_left(), "a page has one descriptor, and its maker one mapping");
 	reader = page != NULL ? settings_page_map(page_fd) : NULL;
 	ok(page != NULL && reader != NULL, "a page is made, and mapped");
 	ok(page_fd > PROTOCOL_LAST_FD, "its descriptor is above those of a program");
-	ok(fcntl(page_fd, F_GETFD) & FD_CLOEXEC, "and is closed by exec()");
+	is_int(lowest, page_fd, "the next one that is free");
+	ok(fcntl(page_fd, F_GETFD, 0L) & FD_CLOEXEC, "and is closed by exec()");
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "a new page has just changed");
 }
 
 static void
@@ -80,14 +210,52 @@ test_reading(void)
 	settings_page_write(page, too_long, NULL);
 	now += SETTINGS_QUIET_MS;
 	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "what has no room is not there");
+	is_str("", found.servers, "nothing of it");
 	is_int(settings_page_state(reader), state, "and need not be looked for again");
 	ok(!settings_page_read_servers(reader, found.servers), "nor for who cannot wait");
+	settings_page_write(page, "zk2", NULL);
+	settings_page_write(page, "zk2", too_long);
+	now += SETTINGS_QUIET_MS;
+	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "nor what has none of the other text");
 	too_long[SETTINGS_TEXT_SIZE - 1] = '\0';
 	settings_page_write(page, "zk3", too_long);
 	now += SETTINGS_QUIET_MS;
 	is_int(0, settings_page_read(reader, &found, &state), "what has just room is");
 	is_str("zk3", found.servers, "the servers");
 	is_int(SETTINGS_TEXT_SIZE - 1, (int) strlen(found.tls), "and all of the other");
+}
+
+/* The writer is not done, or comes in between. */
+static void
+test_changing(void)
+{
+	for (int i = 0; i < 3; i++)
+	{
+		char		servers[] = {'a' + (char) i, '\0'};
+
+		settings_page_write(page, servers, NULL);
+		ok(settings_page_read_servers(reader, found.servers), "state %u is read at once", settings_page_state(reader));
+		is_str(servers, found.servers, "the servers");
+	}
+	is_int(0, npolls, "without a wait");
+
+	now += SETTINGS_QUIET_MS;
+	state = 0;
+	written_meanwhile = "zk5";
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "what changes meanwhile is not read");
+	is_int(0, state, "and is no state");
+
+	atomic_fetch_add(&numbers()[1], 1);
+	now += SETTINGS_QUIET_MS;
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "nor what is being written");
+	ok(!settings_page_read_servers(reader, found.servers), "not even by who cannot wait");
+	is_int(100, npolls, "who looks a hundred times");
+	is_int(100, polled_ms, "for a tenth of a second");
+	npolls = 0;
+	written_at_poll = 3;
+	ok(settings_page_read_servers(reader, found.servers), "if it is written soon he reads it");
+	is_int(3, npolls, "as soon as it is");
+	is_str("zk5", found.servers, "the servers");
 }
 
 static void
@@ -100,7 +268,10 @@ test_sealed(void)
 	ok(mprotect((void *) reader, size, PROT_READ | PROT_WRITE) != 0, "or make his mapping one");
 	ok(write(page_fd, "x", 1) < 0, "or write");
 	ok(ftruncate(page_fd, 0) != 0, "or take it away");
-	ok(fcntl(page_fd, F_ADD_SEALS, F_SEAL_WRITE) != 0, "or seal it against its maker");
+	ok(ftruncate(page_fd, 1024 * 1024) != 0, "or make it larger");
+	is_int(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+		   fcntl(page_fd, F_GET_SEALS, 0L) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), "nor can anybody");
+	ok(fcntl(page_fd, F_ADD_SEALS, (long) F_SEAL_WRITE) != 0, "or seal it against its maker");
 	settings_page_write(page, "zk4", NULL);
 	now += SETTINGS_QUIET_MS;
 	is_int(0, settings_page_read(reader, &found, &state), "who still");
@@ -120,12 +291,89 @@ test_others(void)
 	ok(settings_page_map(STDOUT_FILENO) == NULL, "nor is any file one");
 }
 
+/* A file that begins like a page, and a page of another version. */
+static void
+test_strangers(void)
+{
+	uint32_t	version = PROTOCOL_VERSION;
+	int			fd = memfd_create("another", 0);
+	int			before = count_left();
+
+	ok(write(fd, &version, sizeof(version)) == sizeof(version), "a file");
+	ok(settings_page_map(fd) == NULL, "of another size is no page");
+	close(fd);
+	numbers()[0]++;
+	before = count_left();
+	ok(settings_page_map(page_fd) == NULL, "nor is a page of another version");
+	is_int(before, count_left(), "and nothing of it is left");
+	numbers()[0]--;
+}
+
+/* A page cannot be made: errno says why, and nothing is left of it. */
+static void
+test_refused(const char *what, bool *refuses)
+{
+	int			before = count_left();
+	int			fd;
+
+	*refuses = true;
+	errno = 0;
+	ok(settings_page_make(&fd) == NULL, "there is no page without %s", what);
+	is_int(ENOSPC, errno, "and errno says so");
+	is_int(before, count_left(), "nothing is left of it");
+	*refuses = false;
+}
+
+/* A page whose files have descriptor 0, and are found there. */
+static void
+test_zero(bool has_reader)
+{
+	int			saved = fcntl(0, F_DUPFD, (long) PROTOCOL_LAST_FD + 1);
+
+	if (has_reader)
+		frees_zero = true;
+	else
+		close(0);
+	page = settings_page_make(&page_fd);
+	frees_zero = false;
+	ok(page != NULL && page_fd > PROTOCOL_LAST_FD, "descriptor 0 is one, too");
+	ok(syscall(SYS_fcntl, 0, F_GETFD) < 0, "and is free again");
+	dup2(saved, 0);
+	close(saved);
+}
+
+/* With this kernel, or as with one that lacks the newest seal. */
+static void
+test_all(void)
+{
+	npolls = polled_ms = written_at_poll = 0;
+	make();
+	test_reading();
+	test_changing();
+	test_sealed();
+	test_others();
+	test_strangers();
+	close(page_fd);
+	test_zero(false);
+	close(page_fd);
+}
+
 int
 main(void)
 {
-	make();
-	test_reading();
-	test_sealed();
-	test_others();
+	bool		refuses_seals = false;
+
+	test_all();
+	refused_seals = 0x0010;		/* F_SEAL_FUTURE_WRITE */
+	test_all();
+	test_zero(true);
+	close(page_fd);
+	refused_seals = 0;
+
+	test_refused("a file in memory", &refuses_memfd);
+	test_refused("its size", &refuses_size);
+	test_refused("the memory for itself", &refuses_madvise);
+	refused_seals = F_SEAL_SEAL;
+	test_refused("seals", &refuses_seals);
 	return done_testing();
 }
