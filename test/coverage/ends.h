@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,6 +28,19 @@ extern void __gcov_dump(void);
 #define COVERAGE_PATIENCE_MS 500
 
 /*
+ * No signal may interrupt the writing: its handler would end the process, and wait for
+ * ever for the lock of the counters, while others wait for the lock of their file.
+ */
+static void
+coverage_block_signals(void)
+{
+	sigset_t	all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+}
+
+/*
  * The server's own _exit() cannot see this library's functions, so it is told, see
  * preload.c. Once for each of our files, which does no harm.
  */
@@ -37,11 +51,14 @@ coverage_tell(void)
 
 	if (dump != NULL)
 		*dump = __gcov_dump;
+	/* these are called before the counters are written */
+	atexit(coverage_block_signals);
 }
 
 __attribute__((noreturn, unused)) static void
 coverage_exit_at_once(int status)
 {
+	coverage_block_signals();
 	__gcov_dump();
 	_exit(status);
 }
