@@ -6,14 +6,15 @@
 #
 # The attribute is put into a copy of the sources: [[nodiscard]], which unlike
 # __attribute__((warn_unused_result)) is content with (void).
-# Usage: results.pl SOURCE-TREE; CC is the compiler, and PG_CONFIG names the headers.
+# Usage: results.pl SOURCE-TREE [FILE]; CC is the compiler, and PG_CONFIG names the headers. With
+# src/FOLDER/NAME.c as FILE only that one is compiled.
 
 use v5.36;
 
 use File::Basename;
 use File::Temp qw(tempdir);
 
-my $top = shift;
+my ($top, $only) = @ARGV;
 my $cc = $ENV{CC} || 'gcc';
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 my $copy = tempdir(CLEANUP => 1);
@@ -41,7 +42,7 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 die "$count functions with a result are too few: does the pattern fit?\n" if $count < 500;
 
 chomp(my $include = qx($pg_config --includedir-server));
-my @sources = glob "$copy/*.c";
+my @sources = ($only // '') =~ m{^src/.*\.c$} ? "$copy/" . basename($only) : glob "$copy/*.c";
 my @findings;
 foreach my $job (map { start($_) } 0 .. $jobs - 1)
 {
