@@ -152,6 +152,32 @@ subtest 'a wait in PostgreSQL that is over is not taken for part of a deadlock' 
 	assert_nothing_said($teller, $waiter, $last);
 };
 
+# It is read once more behind the claim, from the leader.
+subtest 'a cycle that ends before it is claimed is no deadlock' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $one = patient('paris', holds => 'ended/a');
+	my $other = background($node{berlin}, 'zklock.servers' => $proxy->address, holds => 'ended/b');
+	wait_behind($one, "SELECT zk_lock('ended/b')", 'ended/b', 2);
+	wait_until_said(1);
+	my $stranger = $zk->client;
+	my $claims = lock_path('.waits/claims');
+	$stranger->create_path($claims);
+	my $changes = $stranger->exists($claims)->{cversion};
+	$proxy->trap(15, 3, 'rest');    # create2: of its queue node, its fact, its claim
+	$other->start_query("SELECT zk_lock('ended/a')");
+	poll_until { $proxy->is_sprung } 'it to claim the cycle', 60;
+	is(said(), 2, 'both have said that they wait');
+	$one->cancel;
+	assert_ends($one, '57014', 'one of them waits no more');
+	wait_until_said(1);
+	$proxy->heal;
+	poll_until { $stranger->exists($claims)->{cversion} >= $changes + 2 } 'the claim to come and go', 60;
+	$stranger->close;
+	$one->query_safe('SELECT zk_unlock_all()');
+	assert_ends($other, '00000', 'the other one waits on, and is granted');
+	assert_nothing_said($one, $other);
+};
+
 foreach my $length (3, 10)
 {
 	subtest "a deadlock of $length sessions is found, and all are named" => sub {

@@ -67,6 +67,41 @@ sub execute ($held)
 	return;
 }
 
+# Its node is there, and would be taken for another contender's.
+subtest 'a call waits for the create of a canceled call before it' => sub {
+	my $session = session();
+	$client->create_path(lock_path('undone'));
+	truncate_file();
+	$proxy->trap($create, 1, 'replies');
+	start_in_queue($session, "SELECT zk_lock('undone')", $zk, lock_path('undone'), 1);
+	$session->cancel;
+	assert_ends($session, '57014', 'a call is canceled before the reply to its create');
+	assert_query($session, "SELECT zk_lock('undone', '300ms')", '55P03', 'the next call is out of time');
+	is(scalar(my @creates = of_type($create)), 1, 'and has asked for no other node');
+	$session->start_query("SELECT zk_try_lock('undone', '30s')");
+	wait_for_wait($node, $session->pid);
+	$proxy->heal;
+	is($session->wait_result, 't', 'a try is granted when the reply has come');
+	assert_nodes($zk, lock_path('undone'), 1, 'one node is left');
+	assert_released($zk, 'undone', $session);
+	$session->quit;
+};
+
+subtest 'a try is granted though the reply to its first create is lost' => sub {
+	my $session = session('zklock.connect_timeout' => '60s');
+	$client->create_path(lock_path('lost'));
+	foreach my $how ("zk_try_lock('lost')", "zk_try_lock('lost', '30s')")
+	{
+		$proxy->trap($create, 1, 'replies');
+		start_in_queue($session, "SELECT $how", $zk, lock_path('lost'), 1);
+		$proxy->come_back;
+		is($session->wait_result, 't', "$how: granted");
+		assert_nodes($zk, lock_path('lost'), 1, 'one node is left');
+		assert_released($zk, 'lost', $session);
+	}
+	$session->quit;
+};
+
 subtest 'the create of a downgrade' => sub {
 	my $session = session();
 	$session->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
