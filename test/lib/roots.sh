@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# roots.sh: what test/versions and test/packages share. Sourced by them.
+# roots.sh: what test/versions, test/packages and test/images share. Sourced by them.
 #
 # Root file systems of Debian's releases, below .zklock/roots, and processes in them
 # that end with us. Names are those of the releases, or begin with one and a dash.
