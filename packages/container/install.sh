@@ -19,8 +19,9 @@ case $1 in
 	zookeeper)
 		# On Debian's smaller images the JRE misses this directory.
 		mkdir -p /usr/share/man/man1
-		apt-get -q install -y --no-install-recommends default-jre-headless zookeeper libslf4j-java
-		# The package's own directory is for its own user.
+		# The package "zookeeper" itself depends on a Java with windows and all.
+		apt-get -q install -y --no-install-recommends default-jre-headless libzookeeper-java \
+			libslf4j-java
 		install -d -o nobody /var/lib/zklock-zookeeper /var/lib/zklock-zookeeper/data
 		;;
 esac

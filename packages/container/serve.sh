@@ -79,10 +79,11 @@ serve_zookeeper() {
 		echo "${ZOOKEEPER_ID:?must be set for an ensemble}" >"$directory/data/myid"
 	fi
 	# Debian's zookeeper.jar brings slf4j without a backend, which throws its log away. This
-	# one writes to stderr.
+	# one writes to stderr. A line for each time that somebody asks "srvr" would be most of it.
 	as_user nobody java -Xmx256m -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
 		-Dorg.slf4j.simpleLogger.showDateTime=true \
 		-Dorg.slf4j.simpleLogger.dateTimeFormat='yyyy-MM-dd HH:mm:ss.SSS' \
+		-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=warn \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$conf"
 }
 
