@@ -11,6 +11,8 @@
 #   make check-versions    the same as make check on each current release of Debian
 #   make check-packages    builds the Debian package on each of them, installs it
 #                          where there is no compiler, and uses it
+#   make check-images      builds the container images, and runs the lines of compose.yaml,
+#                          with Docker or, where it is not, podman
 #   make soak              make check ten times on a busy machine, and a table of
 #                          what failed how often; RUNS=10
 #   make coverage          runs the tests of the C code, built to count, and tells which
@@ -36,8 +38,8 @@
 # (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
 # own besides, one that refuses.
 
-OUR_GOALS = check nightly check-versions check-packages coverage mutation valgrind soak demo \
-	torture bench indent dist
+OUR_GOALS = check nightly check-versions check-packages check-images coverage mutation \
+	valgrind soak demo torture bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -66,7 +68,7 @@ mutation:
 valgrind:
 	@SUITE=valgrind $(here)test/check
 
-check-versions check-packages:
+check-versions check-packages check-images:
 	@$(here)test/$(@:check-%=%)
 
 dist:
