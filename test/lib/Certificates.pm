@@ -119,6 +119,17 @@ sub both { return $_[0]->_file("$_[1].both"); }
 
 =pod
 
+=head2 of_server($name)
+
+What a server of L<ZooKeeper> takes as C<tls>, to show that certificate and know those of the
+authority.
+
+=cut
+
+sub of_server ($self, $name) { return { ca => $self->ca, cert => $self->both($name) }; }
+
+=pod
+
 =head2 settings($name)
 
 The settings with which a cluster shows that certificate, and knows those of the authority.

@@ -42,6 +42,7 @@ use File::Basename qw(basename dirname);
 use Pages;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use ZkLockTest qw(install_as_documented);
 
 my $document = dirname(dirname(dirname(__FILE__))) . '/docs/recipes.md';
 
@@ -219,8 +220,8 @@ work_done, and fails if trouble has its name, or its name and its parameter.
 sub prepare_database ($node)
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
-	$node->safe_psql('app', 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock;
-		ALTER DATABASE app SET search_path = public, zklock;
+	install_as_documented($node, 'app');
+	$node->safe_psql('app', 'ALTER DATABASE app SET search_path = public, zklock;
 		CREATE TABLE work_done (what text, detail text, pid int DEFAULT pg_backend_pid());
 		CREATE TABLE trouble (what text)');
 	return;

@@ -69,12 +69,19 @@ our @EXPORT = qw(
   wait_for_watch
   set_and_be_seen
   wait_for_recovery
+  wait_for_loss
   reconfigure
+  install_as_documented
   lock_path
   queue_nodes
+  first_in_queue
+  node_prefix
+  marked_as
   assert_nodes
   assert_no_nodes
+  session_id_of
   session_programs
+  kill_session_program
   ticks_of
   assert_no_programs
   assert_query
@@ -507,6 +514,21 @@ sub wait_for_recovery ($node)
 
 =pod
 
+=head2 wait_for_loss($session, $seconds)
+
+Until the session, which runs nothing, says that its ZooKeeper session is lost. The loss may also
+interrupt that question.
+
+=cut
+
+sub wait_for_loss ($session, $seconds = undef)
+{
+	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the ZooKeeper session to be lost', $seconds;
+	return;
+}
+
+=pod
+
 =head2 reconfigure($node, setting => value, ...)
 
 From now on the cluster has these settings, or no other than at its start where the value is
@@ -529,6 +551,22 @@ sub reconfigure ($node, %setting)
 	# The postmaster has them before its children: so new sessions have them, too.
 	my $are_there = 'SELECT ' . join ' AND ', @conditions;
 	poll_until { ask($node, $are_there) eq 't' } "the settings @{[ sort keys %setting ]}";
+	return;
+}
+
+=pod
+
+=head2 install_as_documented($node, @databases)
+
+In these databases zklock is created as README.md says: in a schema of its own, which everybody
+may use. For clusters with C<< extension => undef >>.
+
+=cut
+
+sub install_as_documented ($node, @databases)
+{
+	$node->safe_psql($_, 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock')
+	  foreach @databases;
 	return;
 }
 
@@ -564,6 +602,32 @@ sub queue_nodes
 	  sort { $sequence->($a) <=> $sequence->($b) || $a cmp $b } @names;
 	return @names;
 }
+
+=pod
+
+=head2 first_in_queue($zookeeper, $name)
+
+The path of the first contender's node in the queue of a lock.
+
+=cut
+
+sub first_in_queue ($zk, $name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
+
+=pod
+
+=head2 node_prefix($mark), marked_as($mark)
+
+What a contender's node is called, up to its number, as Curator calls it: without a mark that of
+any client; with one as zklock calls it if it was 'handed over', is a 'hold', or is 'kept'. The
+second is a pattern for the names of the queue nodes that zklock has made with such a mark.
+
+=cut
+
+# The third group of the GUID in the name.
+my %group = ('' => '41d1', 'handed over' => '8a11', hold => '8a12', kept => '8a13');
+
+sub node_prefix ($mark = '') { return "_c_6ba7b810-9dad-$group{$mark}-80b4-00c04fd430c8-lock-"; }
+sub marked_as ($mark) { return qr/_c_\w{8}-\w{4}-$group{$mark}-/; }
 
 =pod
 
@@ -797,6 +861,16 @@ sub least_of
 
 =pod
 
+=head2 session_id_of($session)
+
+The id of its ZooKeeper session, as 0x and hexadecimal digits.
+
+=cut
+
+sub session_id_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
+
+=pod
+
 =head2 session_programs($pid, ...)
 
 The processes of the sessions' programs of these backends, zombies among them,
@@ -823,6 +897,17 @@ sub session_programs
 	}
 	return @programs;
 }
+
+=pod
+
+=head2 kill_session_program($session)
+
+Kills the program of its ZooKeeper session by SIGKILL, so that this session is lost. Returns at
+once: the backend learns of the loss a little later.
+
+=cut
+
+sub kill_session_program ($session) { return kill 'KILL', session_programs($session->pid); }
 
 =pod
 

@@ -124,7 +124,7 @@ subtest 'a lock of call scope is released when its CALL is canceled, times out, 
 	# The session is lost while the procedure works.
 	start_steps($session, 'SELECT pg_sleep(600)');
 	open_gate();
-	kill 'KILL', session_programs($session->pid);
+	kill_session_program($session);
 	assert_ends($session, '40001', 'lost');
 	has_nothing($session, 'lost, and nothing to let go of');
 	is_free('lost');
@@ -145,7 +145,7 @@ END $$;
 SQL
 	$session->start_query('CALL commit_slowly()');
 	wait_for_sleep($node, $session->pid);
-	kill 'KILL', session_programs($session->pid);
+	kill_session_program($session);
 	assert_ends($session, '40001', 'lost in a commit');
 	has_nothing($session, 'lost in a commit');
 	is_free('lost in a commit');

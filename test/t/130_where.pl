@@ -161,11 +161,11 @@ subtest 'a lock taken on a hot standby stays held across its promotion' => sub {
 	assert_no_nodes($zk, lock_path('transaction'), 'released at the end of the transaction');
 	start_in_queue($there, "SELECT zk_lock('standby')", $zk, lock_path('standby'), 2);
 
-	my $id = $here->query_safe('SELECT session_id FROM zk_session');
+	my $id = session_id_of($here);
 	$standby->promote;
 	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 	is($here->query_safe('SELECT pg_is_in_recovery()'), 'f', 'promoted');
-	is($here->query_safe('SELECT session_id FROM zk_session'), $id, 'the session is the same');
+	is(session_id_of($here), $id, 'the session is the same');
 	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ], $nodes, 'and so is the node');
 	ok(!$there->is_done, 'the old primary still waits');
 	$here->query_safe("BEGIN; CREATE TABLE written ();

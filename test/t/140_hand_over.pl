@@ -15,12 +15,6 @@ my $stranger = $zk->client;
 my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
 $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach @pool;
 
-sub path ($lock)
-{
-	my ($node) = queue_nodes($zk, lock_path($lock));
-	return lock_path($lock) . "/$node";
-}
-
 # How many transactions there were.
 sub zxid { return $zk->four_letter_word('srvr') =~ /^Zxid: (0x[0-9a-f]+)$/m ? hex $1 : undef; }
 
@@ -54,7 +48,7 @@ subtest 'a holder that had to wait hands the lock over in two requests' => sub {
 		$first->query_safe("SELECT zk_unlock('pass')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('pass'), 2);
-		like(path('pass'), qr/_c_\w{8}-\w{4}-8a11-/, 'its node is marked');
+		like(first_in_queue($zk, 'pass'), marked_as('handed over'), 'its node is marked');
 
 		my $before = $zk->packets_received;
 		assert_passes('pass', $second, $third, 'granted');
@@ -76,7 +70,7 @@ subtest 'an evicted holder does not hand over its lock' => sub {
 		$first->query_safe("SELECT zk_unlock('lost')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('lost'), 2);
-		$stranger->delete(path('lost'));
+		$stranger->delete(first_in_queue($zk, 'lost'));
 		$third->wait_result;
 		assert_not_held($second, 'lost', 'the evicted holder knows that it holds nothing');
 
@@ -94,16 +88,16 @@ subtest 'an evicted holder does not hand over its lock' => sub {
 subtest 'a stranger cannot mark a node as handed over' => sub {
 	my ($first, $second, $third) = @pool;
 	line_up($zk, 'guarded', $first, $second);
-	eval { $stranger->set(path('guarded'), 'unlock'); };
+	eval { $stranger->set(first_in_queue($zk, 'guarded'), 'unlock'); };
 	like($@, qr/NoAuth|NOAUTH|-102/i, 'a stranger cannot write to the node');
-	isnt(scalar $stranger->get(path('guarded')), undef, 'a stranger can read the node');
+	isnt(scalar $stranger->get(first_in_queue($zk, 'guarded')), undef, 'a stranger can read the node');
 	ok(!$second->is_done, 'the waiter waits');
 	# A waiter that gives up lets the one behind it in, no sooner than its turn.
 	start_in_queue($third, "SELECT zk_lock('guarded')", $zk, lock_path('guarded'), 3);
 	$second->cancel;
 	assert_ends($second, '57014', 'the waiter in the middle gives up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
-	wait_for_watch($zk, path('guarded'));
+	wait_for_watch($zk, first_in_queue($zk, 'guarded'));
 	ok(!$third->is_done, 'who waits behind it goes on to wait');
 	assert_passes('guarded', $first, $third, 'until its turn');
 	assert_released($zk, 'guarded', $third);
@@ -113,7 +107,7 @@ subtest 'a stranger cannot mark a node as handed over' => sub {
 subtest "data set on another client's node is not taken for a hand-over" => sub {
 	my ($session) = @pool;
 	$stranger->create_path(lock_path('revoked'));
-	foreach my $name ('_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-',
+	foreach my $name (node_prefix(),
 		'6ba7b8109dad11d180b400c04fd430c8__lock__')
 	{
 		my $theirs = $stranger->contend(lock_path('revoked') . "/$name", 'me');
@@ -137,10 +131,10 @@ subtest 'a downgrade does not hand over the lock' => sub {
 	foreach my $pair ([ $first, $second ], [ $second, $third ])
 	{
 		my ($holder, $next) = @$pair;
-		my $old = path('down');
+		my $old = first_in_queue($zk, 'down');
 		$holder->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
-		poll_until { path('down') ne $old } 'the node of a reader', 30;
-		wait_for_watch($zk, path('down'));
+		poll_until { first_in_queue($zk, 'down') ne $old } 'the node of a reader', 30;
+		wait_for_watch($zk, first_in_queue($zk, 'down'));
 		ok(!$next->is_done, 'the writer waits');
 		$holder->query_safe("SELECT zk_unlock_shared('down')");
 		assert_ends($next, '00000', 'the writer is granted the lock when the reader has released it');
@@ -234,7 +228,7 @@ subtest 'locks pass on without hand-over where digest authentication is disabled
 			'00000', 'also if it is a look at the queue');
 	}
 	start_in_queue($sessions[$_], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $_ + 1) foreach 1, 2;
-	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
+	unlike($_, marked_as('handed over'), 'no mark') foreach queue_nodes($plain, lock_path('plain'));
 	assert_passes('plain', $sessions[ $_ - 1 ], $sessions[$_], 'granted in turn') foreach 1, 2;
 	assert_released($plain, 'plain', $sessions[2]);
 };

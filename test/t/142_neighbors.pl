@@ -105,7 +105,7 @@ subtest 'the release of a neighbor wakes the waiter up though the ensemble is si
 subtest "a lock is handed over while the delete of the former holder's node is held up" => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
-	my $theirs = '_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-';
+	my $theirs = node_prefix();
 
 	line_up($zk, 'stays', $cut, $pool[0], $abroad);
 	my ($first) = nodes('stays');

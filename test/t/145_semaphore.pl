@@ -143,7 +143,7 @@ subtest 'a contender with another number of permits in the queue is waited for' 
 # was not, there is nothing to be had from looking again.
 subtest 'data set on the node ahead is not taken for a permit' => sub {
 	my $path = lock_path('set');
-	foreach my $name ("_c_$uuid-permits-2-lock-", '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-')
+	foreach my $name ("_c_$uuid-permits-2-lock-", node_prefix('handed over'))
 	{
 		$_->query_safe("SELECT zk_lock('set', permits => 2)") foreach @pool[ 0, 2 ];
 		my $theirs = $stranger->contend("$path/$name");

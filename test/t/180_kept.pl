@@ -44,9 +44,6 @@ sub assert_states ($session, $expected, $what)
 	return is(states($session), $expected, $what);
 }
 
-# The path of the first in its queue.
-sub first_node ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
-
 # The lock is taken anew, as its greater token tells.
 sub assert_anew ($session, $name, $token, $what)
 {
@@ -84,7 +81,7 @@ subtest 'a kept lock is taken again without a request to ZooKeeper' => sub {
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
 	assert_not_held($keeper, $name, 'zk_is_held() is false');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
-	like($node, qr/_c_\w{8}-\w{4}-8a13-/, 'its node is marked');
+	like($node, marked_as('kept'), 'its node is marked');
 
 	my $before = $zk->packets_received;
 	is(cycle($keeper, $name), $token, 'the same token') foreach 1 .. 10;
@@ -163,7 +160,7 @@ subtest 'a try by another session is true for a kept lock and false for a held o
 	my $first = new_name();
 	$keeper->query_safe("SELECT zk_lock('$first')");
 	is($rival->query_safe("SELECT zk_try_lock('$first')"), 'f', 'it is held: false');
-	poll_until { $stranger->get(first_node($first)) =~ /"kept":false/ } 'which is written down', 20;
+	poll_until { $stranger->get(first_in_queue($zk, $first)) =~ /"kept":false/ } 'which is written down', 20;
 	$keeper->query_safe("SELECT zk_unlock('$first')");
 	keep_one($keeper, $_) foreach @names;
 	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
@@ -216,7 +213,7 @@ subtest 'a session can take its own kept lock in other modes' => sub {
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"), 'another style');
-	like(first_node($names[4]), qr/__lock__/, 'with a node of that');
+	like(first_in_queue($zk, $names[4]), qr/__lock__/, 'with a node of that');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
 	cycle($keeper, $names[5]);
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"), 'a hold');
@@ -258,7 +255,7 @@ subtest 'a kept lock ends with changes of role, application and settings' => sub
 	$ended->terminate;
 	assert_no_nodes($zk, lock_path($name), 'the end of its backend');
 	my ($keeper, $other, $token) = keeper_of_one('10min');
-	kill KILL => session_programs($keeper->pid);
+	kill_session_program($keeper);
 	poll_until { queue_nodes($zk, lock_path($other)) == 0 } 'the death of its program', $timeout + 10;
 	assert_anew($keeper, $other, $token, 'the next session takes it anew');
 };
@@ -289,7 +286,7 @@ subtest 'the loss of a kept lock disturbs no transaction' => sub {
 	$node{berlin}->safe_psql('postgres', 'CREATE TABLE t (n int)');
 	my $offset = -s $node{berlin}->logfile;
 	$keeper->query_safe('BEGIN; INSERT INTO t VALUES (1)');
-	kill KILL => session_programs($keeper->pid);
+	kill_session_program($keeper);
 	$keeper->query_safe('SELECT pg_sleep(0.2)');
 	$keeper->query_safe('COMMIT');
 	is($keeper->query_safe('SELECT count(*) FROM t'), 1, 'committed');
@@ -336,7 +333,7 @@ subtest 'zk_lock_queue() shows a kept lock as held' => sub {
 	my $rival = rival();
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	is(queue_state($rival, $name), 'held', 'kept');
-	my $node = first_node($name);
+	my $node = first_in_queue($zk, $name);
 	my $data = $stranger->get($node);
 	is($keeper->query_safe("SELECT zk_lock('$name')"), $token, 'taken back');
 	is(queue_state($rival, $name), 'held', 'held');

@@ -14,8 +14,6 @@ my $rival = background($node{paris});
 
 sub keeper (%setting) { return background($node{berlin}, 'zklock.keep' => '10min', %setting); }
 
-sub node_of ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
-
 sub assert_states ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -28,7 +26,7 @@ sub forge ($name, %option)
 {
 	$rival->query_safe("SELECT zk_lock('$name'), zk_unlock('$name')");
 	assert_no_nodes($zk, lock_path($name));
-	return $stranger->contend(lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-', 'x', %option);
+	return $stranger->contend(lock_path($name) . '/' . node_prefix('kept'), 'x', %option);
 }
 
 subtest 'a cancellation while a kept lock is taken back leaves nothing behind' => sub {
@@ -121,7 +119,7 @@ subtest 'locks beyond the number that can be kept are released' => sub {
 	$keeper->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 70) i");
 	my $begun = time;
 	is($rival->query_safe("SELECT zk_try_lock('many/$_')"), 'f', 'busy') foreach (66 .. 70) x 4;
-	unlike(node_of('many/70'), qr/_c_\w{8}-\w{4}-8a13-/, 'what cannot be kept does not say so');
+	unlike(first_in_queue($zk, 'many/70'), marked_as('kept'), 'what cannot be kept does not say so');
 	cmp_ok(time - $begun, '<', 19, 'no try waits for an answer that nobody gives');
 	is($keeper->query_safe("SELECT count(*) FROM generate_series(1, 70) i WHERE zk_unlock('many/' || i)"), 70,
 		'released');
@@ -141,7 +139,7 @@ subtest 'a set of locks is not kept' => sub {
 	$keeper->query_safe("SELECT zk_lock('set/d')");
 	my $names = join ',', map { "'set/$_'" } 'a' .. 'd';
 	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy');
-	poll_until { $stranger->get(node_of('set/d')) =~ /"kept":false/ } 'it says so', 30;
+	poll_until { $stranger->get(first_in_queue($zk, 'set/d')) =~ /"kept":false/ } 'it says so', 30;
 	wait_for_queue($zk, lock_path("set/$_"), 0) foreach 'a' .. 'c';
 	wait_for_queue($zk, lock_path('set/d'), 1);
 	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy') foreach 1 .. 3;

@@ -458,7 +458,7 @@ sub holders { return (background($node{berlin}, holds => 'a'), background($node{
 
 sub session_id ($session)
 {
-	return sprintf '%016s', $session->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r;
+	return sprintf '%016s', session_id_of($session) =~ s/^0x//r;
 }
 
 # That a session waits only that session says. Its fact counts if it is its own.

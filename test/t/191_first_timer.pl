@@ -19,7 +19,7 @@ sub ring ($name, $is_abroad, @timeouts)
 	my @sessions = map { background($node{ $is_abroad && $_ % 2 ? 'paris' : 'berlin' }, deadlock_timeout => $timeouts[$_]) } 0 .. $#timeouts;
 	$sessions[$_]->start_query("SELECT zk_lock('$name/$_')") foreach 0 .. $#sessions;
 	$_->wait_result foreach @sessions;
-	my @ids = map { sprintf '%016s', $_->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r } @sessions;
+	my @ids = map { sprintf '%016s', session_id_of($_) =~ s/^0x//r } @sessions;
 	return { name => $name, sessions => \@sessions, ids => \@ids };
 }
 

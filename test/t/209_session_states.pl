@@ -41,7 +41,7 @@ subtest 'the log tells each state of a session from its opening to its loss' => 
 		'it is suspended');
 	$proxy->heal;
 	wait_for_line($session, qr/: suspended -> connected: server "\Q$address\E"/, 'it is connected again');
-	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	kill_session_program($session);
 	wait_for_line($session, qr/: (?:connected|suspended) -> lost: The program of the session, process \d+, has ended\.$/,
 		'it is lost, and why');
 };

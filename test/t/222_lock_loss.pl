@@ -100,9 +100,9 @@ subtest 'a statement of a session without a lock runs to its end during an outag
 # What is written when the lock is released already does not rest on it.
 subtest 'a commit of work after the release of a lost lock is not refused' => sub {
 	my $session = background($node, holds => 'lost');
-	kill KILL => session_programs($session->pid);
+	kill_session_program($session);
 	# The loss may also interrupt the question.
-	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
+	wait_for_loss($session);
 	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'it was lost');
 	assert_query($session, "INSERT INTO written VALUES ('since'); COMMIT", '00000', 'the commit is not refused');
 	assert_leave_nothing($zk, lock_path('lost'), $session);

@@ -36,8 +36,6 @@ sub session_at ($member, %setting)
 # What the leader has had to do: requests of its own clients, and all that followers hand on.
 sub led { return $zk->monitor($zk->leader)->{prep_processor_request_queued}; }
 
-sub identity ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
-
 sub count_requests { return $node->safe_psql('postgres', 'SELECT sum(requests) FROM zk_stat'); }
 
 # They are idle until the last subtest, at the server that will be cut off. The list begins with
@@ -59,7 +57,7 @@ sub session_of_list
 }
 
 my @idle = map { session_at($_) } ($follower, $other) x 3;
-my @identities = map { identity($_) } @idle;
+my @identities = map { session_id_of($_) } @idle;
 
 subtest 'idle sessions send no request to the leader' => sub {
 	my ($least, $seconds) = (1000, 0);
@@ -92,7 +90,7 @@ subtest 'the first lock of an idle session takes no request more than the next o
 
 subtest 'idle sessions are kept for many session timeouts' => sub {
 	# On a busy machine one or another is lost for want of a processor.
-	my $same = grep { identity($idle[$_]) eq $identities[$_] } 0 .. $#idle;
+	my $same = grep { session_id_of($idle[$_]) eq $identities[$_] } 0 .. $#idle;
 	cmp_ok($same, '>=', 2, 'the server that answers them has told the leader');
 };
 

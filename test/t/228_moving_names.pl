@@ -33,7 +33,6 @@ my $node = cluster('berlin', $zk,
 	servers => name_servers(@members),
 	environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file });
 
-sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 
 # At which member it is.
 sub server_of ($session)
@@ -54,11 +53,11 @@ sub move ($member, $address)
 subtest 'a session keeps its lock when each server comes back at another address' => sub {
 	my $holder = background($node, holds => 'moved');
 	my $idle = background($node, is_connected => 1);
-	my @before = map { session_of($_) } $holder, $idle;
+	my @before = map { session_id_of($_) } $holder, $idle;
 	move($_, "127.0.1.$_") foreach @members;
 	assert_held($holder, 'moved', 'the lock is held all the time');
 	is($idle->query_safe("SELECT zk_try_lock('next')"), 't', 'who was idle gets the next one');
-	is(join(' ', map { session_of($_) } $holder, $idle), "@before", 'in the same sessions');
+	is(join(' ', map { session_id_of($_) } $holder, $idle), "@before", 'in the same sessions');
 	assert_released($zk, 'moved', $holder);
 	$idle->quit;
 };
@@ -67,11 +66,11 @@ subtest 'a session keeps its lock when each server comes back at another address
 subtest 'a session uses names that become known after its start' => sub {
 	know('zk1.test' => $zk->address(1));
 	my $session = background($node, holds => 'early');
-	my $id = session_of($session);
+	my $id = session_id_of($session);
 	know(places());
 	$zk->stop(1);
 	is($session->query_safe("SELECT zk_is_held('early')"), 't', 'the lock survives the only server that was known');
-	is(session_of($session), $id, 'in the same session');
+	is(session_id_of($session), $id, 'in the same session');
 	$zk->start(1);
 	assert_released($zk, 'early', $session);
 };
@@ -151,14 +150,14 @@ subtest 'a session finds its server when another server has taken the old addres
 	move($second, '127.0.1.9');
 	know(places(), "zk$second.test" => '127.0.1.8');
 	my $session = background($node, 'zklock.servers' => name_servers($first, $second), holds => 'taken');
-	my $id = session_of($session);
+	my $id = session_id_of($session);
 	is(join(' ', server_of($session)), $first, 'connected to the only one that is there');
 	my $unknown = pack 'N N N q> N x16 x', 37, 0, 0, 0, 16;
 	my $other = FakeServer->answering($unknown, at => '127.0.1.8', port => $zk->port($second));
 	know(places());
 	$zk->stop($first);
 	assert_held($session, 'taken', 'the lock is held');
-	is(session_of($session), $id, 'in the same session');
+	is(session_id_of($session), $id, 'in the same session');
 	is(join(' ', server_of($session)), $second, 'at the address that its name has now');
 	$zk->start($first);
 	assert_released($zk, 'taken', $session);
@@ -169,7 +168,7 @@ subtest 'a session finds its server when another server has taken the old addres
 	$session = background($node, 'zklock.servers' => name_servers($first, $second), holds => 'taken');
 	$other = FakeServer->answering($unknown, at => '127.0.1.8', port => $zk->port($second));
 	$zk->stop($first);
-	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost';
+	wait_for_loss($session);
 	assert_query($session, 'CREATE TABLE written ()', '40001', 'it is lost without a name that has changed');
 	like($session->error, qr/DETAIL: .*ended session \w+\. Server "127\.0\.1\.8:\d+" has said: session expired\./, 'and who says so');
 	$session->quit;
@@ -183,17 +182,17 @@ subtest 'a session over TLS follows its server to another address' => sub {
 	my $authority = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
 	$authority->issue('server', 'DNS:zk1.test');
 	$authority->issue('client');
-	my $single = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both('server') })->start;
+	my $single = ZooKeeper->new(tls => $authority->of_server('server'))->start;
 	know('zk1.test' => '127.0.0.1');
 	reconfigure($node, 'zklock.servers' => 'zk1.test:' . $single->secure_port, $authority->settings('client'));
 	my $session = background($node, holds => 'encrypted');
-	my $id = session_of($session);
+	my $id = session_id_of($session);
 	$single->stop;
 	$single->move(1, '127.0.1.1');
 	know('zk1.test' => '127.0.1.1');
 	$single->start;
 	assert_held($session, 'encrypted', 'the lock is held at another address');
-	is(session_of($session), $id, 'in the same session');
+	is(session_id_of($session), $id, 'in the same session');
 	assert_released($single, 'encrypted', $session);
 };
 

@@ -52,7 +52,7 @@ subtest 'a session that holds a lock loses it to servers that demand SASL, with 
 	my $holder = background($node, 'zklock.session_timeout' => '90s', holds => 'held');
 	demand('enforce.auth.schemes=sasl');
 	# That has watches, which the library asks for ahead of all requests.
-	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost', 150;
+	wait_for_loss($holder, 150);
 	assert_query($holder, 'CREATE TABLE written ()', '40001', 'the lock is lost');
 	like($holder->error, qr/ZooKeeper demands another kind of authentication: Server "[^"]+" has said: .*SASL/, 'the error names that reason');
 	$holder->query_safe('SELECT zk_unlock_all()');

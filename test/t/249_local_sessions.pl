@@ -21,21 +21,21 @@ subtest 'a local session becomes a global one with its first lock' => sub {
 	foreach my $member ($zk->members)
 	{
 		my $session = background($node, 'zklock.servers' => $zk->connect_string($member), is_connected => 1);
-		my $id = $session->query_safe('SELECT session_id FROM zk_session');
+		my $id = session_id_of($session);
 		like($session->query_safe("SELECT zk_lock('global')"), qr/^\d+$/, "server $member: it has a lock");
-		is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'and its number');
+		is(session_id_of($session), $id, 'and its number');
 		assert_leave_nothing($zk, lock_path('global'), $session);
 	}
 };
 
 subtest 'a session that became a global one keeps its lock when its server is killed' => sub {
 	my $session = background($node, holds => 'moved');
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my $id = session_id_of($session);
 	my ($port) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
 	my ($member) = grep { $zk->port($_) == $port } $zk->members;
 	$zk->kill9($member);
 	assert_soon { $session->query("SELECT zk_is_held('moved') FROM zk_session WHERE state = 'connected'") eq 't' } 'a lock survives its server', 60;
-	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'the session is the same');
+	is(session_id_of($session), $id, 'the session is the same');
 	$zk->start;
 	assert_leave_nothing($zk, lock_path('moved'), $session);
 };

@@ -7,7 +7,7 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '20s');
-my $marked = '_c_6ba7b810-9dad-8a12-80b4-00c04fd430c8-lock-';
+my $marked = node_prefix('hold');
 my $stranger = $zk->client;
 
 # Make what looks like a hold.

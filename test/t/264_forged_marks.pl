@@ -13,7 +13,7 @@ my $other_zk = ZooKeeper->new->start;
 my %setting = ('zklock.session_timeout' => '20s');
 my $node = cluster('berlin', $zk, %setting);
 my $stranger = $zk->client;
-my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
+my $forged_name = node_prefix('handed over');
 
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 

@@ -23,7 +23,7 @@ subtest 'locks with credentials pass in turn without a hand-over' => sub {
 	}
 	$pool[0]->wait_result;
 	my @nodes = queue_nodes($zk, lock_path('pass'));
-	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'not marked') foreach @nodes;
+	unlike($_, marked_as('handed over'), 'not marked') foreach @nodes;
 	wait_for_watch($zk, $nodes[1]);
 
 	# What a holder's hand-over would be.
@@ -73,7 +73,7 @@ subtest 'a forged hand-over in a queue open to strangers is not believed' => sub
 	my ($holder, $waiter) = @pool;
 	my $path = lock_path('open');
 	$holder->query_safe("SELECT zk_lock('open')");
-	my $forged = $stranger->contend("$path/_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-");
+	my $forged = $stranger->contend("$path/" . node_prefix('handed over'));
 	$waiter->start_query("SELECT zk_lock('open')");
 	wait_for_watch($zk, $forged);
 	set_and_be_seen($zk, $stranger, $forged);

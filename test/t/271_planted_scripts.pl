@@ -15,8 +15,8 @@ use ZkLockTest;
 my $top = abs_path(dirname(__FILE__)) . '/../..';
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, extension => undef);
-my $install = 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock;';
-$node->safe_psql('postgres', $install . 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor;
+install_as_documented($node, 'postgres');
+$node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor;
 	CREATE ROLE tool; CREATE ROLE etl; CREATE ROLE anna; CREATE ROLE payroll; CREATE ROLE worker');
 
 my $word = qr/\b(?:SELECT|CALL|INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|GRANT|CREATE (?:TABLE|FUNCTION|PROCEDURE|VIEW|SCHEMA|EXTENSION))\s/;
@@ -149,7 +149,7 @@ cmp_ok(scalar @names, '>', 30, 'functions that are called: ' . @names);
 my $planted = Planted->new($node, @names);
 
 $planted->make($_) foreach qw(installed bare);
-$node->safe_psql('installed', $install);
+install_as_documented($node, 'installed');
 
 # What rings if that is run; which errors there are; all that it writes.
 sub try ($file, $path, $sql)

@@ -14,13 +14,11 @@ $waiter->query_safe("SELECT zk_try_lock('hidden'), zk_unlock('hidden')");
 $stranger->add_auth('digest', 'stranger:secret');
 $stranger->create_path(lock_path('hidden'));
 
-# The third group of its GUID says who has made a node, or who wants to have.
-my %mark = ('a client of another make' => '41d1', 'one with our mark' => '8a11');
+# What the mark in its name says of a node.
+my %mark = ('a client of another make' => '', 'one with our mark' => 'handed over');
 foreach my $who (sort keys %mark)
 {
-	my $theirs = $stranger->contend(
-		lock_path('hidden') . "/_c_6ba7b810-9dad-$mark{$who}-80b4-00c04fd430c8-lock-",
-		'');
+	my $theirs = $stranger->contend(lock_path('hidden') . '/' . node_prefix($mark{$who}), '');
 	$waiter->start_query("SELECT zk_lock('hidden')");
 	wait_for_watch($zk, $theirs);
 	$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);

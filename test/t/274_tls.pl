@@ -25,7 +25,7 @@ $good->issue('secret', '', phrase => 'open sesame');
 $bad->issue('server', 'DNS:localhost');
 $bad->issue('client');
 
-my $zk = ZooKeeper->new(servers => 3, tls => { ca => $good->ca, cert => $good->both('server') })
+my $zk = ZooKeeper->new(servers => 3, tls => $good->of_server('server'))
   ->start;
 my %tls = $good->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
@@ -104,7 +104,6 @@ sub member_of ($session)
 	return grep { $zk->secure_port($_) == $port } $zk->members;
 }
 
-sub session_id ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 sub what_check_says { return $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)'); }
 
 subtest 'a lock passes between a cluster with TLS and one without' => sub {
@@ -174,13 +173,13 @@ subtest 'zk_session and zk_check() tell of TLS and of certificates that end soon
 subtest 'a session with TLS keeps its lock when its server is killed' => sub {
 	my $session = background($node, holds => 'kept');
 	my ($member) = member_of($session);
-	my $id = session_id($session);
+	my $id = session_id_of($session);
 	$zk->kill9($member);
 	my $port = $zk->secure_port($member);
 	poll_until { $session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$port$)/ }
 	'it to be connected elsewhere';
 	assert_held($session, 'kept', 'the lock outlives a server');
-	is(session_id($session), $id, 'and so does the session');
+	is(session_id_of($session), $id, 'and so does the session');
 	$zk->start($member);
 	$session->query_safe("SELECT zk_is_held('kept')");
 
@@ -197,7 +196,7 @@ subtest 'a session with TLS keeps its lock when its server is killed' => sub {
 
 subtest 'a session with TLS ends with its backend or program' => sub {
 	my $session = background($node, holds => 'ended');
-	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	kill_session_program($session);
 	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
 	$session->quit;
 
@@ -429,7 +428,7 @@ subtest 'every connection begins with TLS' => sub {
 	$proxy->reset_connections;
 	poll_until { $connections->() > $before && $session->query_safe('SELECT state FROM zk_session') eq 'connected' }
 	'it to be back';
-	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	kill_session_program($session);
 	poll_until { !$zk->ephemerals('/') } 'the session to be ended by another program';
 	assert_soon { what_check_says() =~ /release 3\./ } 'zk_check() has asked', 60;
 	$session->quit;
@@ -493,12 +492,12 @@ subtest 'renewed certificate files are used when a session connects again' => su
 		return join ' ', acl_of(lock_path($lock));
 	};
 	like($acl->('before'), qr/x509 CN=client/, 'the old certificate');
-	my $id = session_id($session);
+	my $id = session_id_of($session);
 	$copy->('other');
 	$proxy->reset_connections;
 	my $round = 0;
 	poll_until { $acl->('after' . $round++) =~ /x509 CN=other/ } 'the new one to be shown';
-	is(session_id($session), $id, 'by the same session');
+	is(session_id_of($session), $id, 'by the same session');
 
 	# A server's certificate that is no good any more.
 	my $from = -s $node->logfile;

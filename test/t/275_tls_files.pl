@@ -14,7 +14,7 @@ $good->issue('server', 'DNS:localhost,IP:127.0.0.1');
 $good->issue('named', 'DNS:localhost');
 $good->issue('client');
 $good->issue('secret', '', phrase => 'open sesame');
-my $zk = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('server') })->start;
+my $zk = ZooKeeper->new(tls => $good->of_server('server'))->start;
 my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);
 my %tls = (
 	$good->settings('secret'),
@@ -121,7 +121,7 @@ subtest 'a passphrase command that fails, hangs or says too much is reported in 
 	assert_ends($session, '57014', 'canceled');
 	$session->start_query("SELECT zk_lock('secret')");
 	poll_until { processes("sleep\0004711") || $session->is_done } 'the command to run';
-	kill 'KILL', session_programs($session->pid);
+	kill_session_program($session);
 	$session->wait_result;
 	isnt($session->sqlstate, '00000', 'without a program');
 	$session->quit;
@@ -230,7 +230,7 @@ subtest 'bad settings of TLS at a reload leave a session with a lock where it is
 };
 
 subtest 'a server with two names in zklock.servers is used by the name in its certificate' => sub {
-	my $named = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('named') })->start;
+	my $named = ZooKeeper->new(tls => $good->of_server('named'))->start;
 	my $port = $named->secure_port;
 	my @client = ('zklock.ssl_cert_file' => $good->cert('client'), 'zklock.ssl_key_file' => $good->key('client'));
 	reconfigure($node, @client, 'zklock.servers' => "localhost:$port,127.0.0.1:$port");

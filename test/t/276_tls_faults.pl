@@ -17,7 +17,7 @@ my $directory = PostgreSQL::Test::Utils::tempdir();
 my $authority = Certificates->new($directory, 'good');
 $authority->issue('server', 'DNS:localhost');
 $authority->issue('client');
-my $zk = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both('server') })->start;
+my $zk = ZooKeeper->new(tls => $authority->of_server('server'))->start;
 my %tls = $authority->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 	'zklock.session_timeout' => '30s',
@@ -130,7 +130,7 @@ subtest 'bytes of a TLS record that does not end keep no session alive' => sub {
 	my $session = background($node, 'zklock.session_timeout' => '18s', holds => 'trickle');
 	my $began = time;
 	append_to_file($flag, '');
-	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss';
+	wait_for_loss($session);
 	cmp_ok(time - $began, '<', 50, 'the loss is not put off');
 	$session->quit;
 	use_servers($zk->secure_connect_string, '30s');

@@ -137,7 +137,7 @@ subtest 'a certificate is accepted for its own IPv6 address' => sub {
 subtest 'files that go bad at a reload are reported, and a session goes on' => sub {
 	plan skip_all => 'root can read every file' if $> == 0;
 	my $session = background($node, holds => 'reloaded');
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my $id = session_id_of($session);
 	my $ca = slurp_file($source{ca});
 	my $load = 'Could not load file "[^"]*own\.';
 	my @cases = (
@@ -161,7 +161,7 @@ subtest 'files that go bad at a reload are reported, and a session goes on' => s
 		reconfigure($node, 'zklock.connect_timeout' => undef);
 		is(error_of_lock(), '', 'with the file of before all is well');
 	}
-	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'it is the same session');
+	is(session_id_of($session), $id, 'it is the same session');
 	$proxy->reset_connections;
 	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'which is connected again';
 	assert_held($session, 'reloaded', 'with its lock');

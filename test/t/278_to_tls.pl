@@ -35,7 +35,7 @@ sub tls_settings { return ('zklock.servers' => $zk->secure_connect_string, $auth
 subtest 'a lock stays held while each server gets a port for TLS' => sub {
 	foreach my $member ($zk->members)
 	{
-		$zk->add_tls($member, { ca => $authority->ca, cert => $authority->both('server') });
+		$zk->add_tls($member, $authority->of_server('server'));
 		$zk->restart($member);
 		assert_held($holder, 'moving', "held, with server $member");
 	}

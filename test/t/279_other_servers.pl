@@ -29,7 +29,6 @@ sub holder ($name, %option)
 	return $session;
 }
 
-sub session_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
 
 # Without a word to its backend.
 sub assert_moves ($session_id, $what)
@@ -39,7 +38,7 @@ sub assert_moves ($session_id, $what)
 }
 
 my ($idle, $busy) = map { holder($_) } qw(idle busy);
-my %id = (idle => session_of($idle), busy => session_of($busy));
+my %id = (idle => session_id_of($idle), busy => session_id_of($busy));
 like($id{idle}, qr/^0x[[:xdigit:]]+$/, 'the id of a session');
 my $token = $idle->query_safe(q(SELECT zk_fencing_token('idle')));
 
@@ -52,7 +51,7 @@ subtest 'sessions with locks follow zklock.servers to other servers of the ensem
 	assert_held($idle, 'idle', 'and keeps its lock when the server of before stops');
 	is($idle->query_safe(q(SELECT zk_fencing_token('idle'))), $token, 'with the token that it had');
 	$idle->query_safe("SELECT zk_unlock('idle'), zk_lock('idle')");
-	is(session_of($idle), $id{idle}, 'it is the same session, also for the next lock');
+	is(session_id_of($idle), $id{idle}, 'it is the same session, also for the next lock');
 	assert_query($idle, q(INSERT INTO done VALUES ('moved')), '00000', 'it commits');
 	ok(!$busy->is_done, 'the busy one goes on');
 	$busy->cancel;
@@ -63,7 +62,7 @@ subtest 'sessions with locks follow zklock.servers to other servers of the ensem
 
 subtest 'sessions with locks stay when zklock.servers names another ensemble' => sub {
 	my $own = holder('own', user => $role);
-	my $id = session_of($own);
+	my $id = session_id_of($own);
 	my $offset = -s $node->logfile;
 	my $unknown = sub ($session_id) {
 		return slurp_file($node->logfile, $offset) =~
@@ -74,7 +73,7 @@ subtest 'sessions with locks stay when zklock.servers names another ensemble' =>
 	assert_held($idle, 'idle', 'it keeps its lock');
 	like(servers_of($id{idle}), qr/^\d$/, 'at the servers of before');
 	my $new = holder('idle');
-	is(servers_of(session_of($new), $other), 1, 'a new session uses the new ones');
+	is(servers_of(session_id_of($new), $other), 1, 'a new session uses the new ones');
 	$new->quit;
 	assert_held($own, 'own', 'servers of its own');
 	ok(!$unknown->($id), 'are not changed by a reload');
@@ -120,7 +119,7 @@ subtest 'a session whose servers have stopped follows a reload' => sub {
 	reconfigure($node, 'zklock.servers' => $to);
 	assert_moves($id{idle}, 'a session without a connection goes over');
 	assert_held($idle, 'idle', 'with its lock');
-	is(session_of($idle), $id{idle}, 'the session is the same');
+	is(session_id_of($idle), $id{idle}, 'the session is the same');
 	$zk->start($first);
 };
 

@@ -13,7 +13,7 @@ my $node = cluster('main', $zk,
 	servers => $zk->connect_string(@before));
 my ($holder, $waiter) = map { background($node) } 1 .. 2;
 my $token = $holder->query_safe(q(SELECT zk_lock('moving')));
-my $id = $holder->query_safe('SELECT session_id FROM zk_session');
+my $id = session_id_of($holder);
 start_in_queue($waiter, q(SELECT zk_lock('moving')), $zk, lock_path('moving'), 2);
 my $offset = -s $node->logfile;
 
@@ -33,7 +33,7 @@ assert_becomes { sessions_at(@after) } 2, 'the sessions are at the others';
 $zk->stop(@before);
 assert_held($holder, 'moving', 'the lock is held when those of before have stopped');
 is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'with its token');
-is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
+is(session_id_of($holder), $id, 'by the same session');
 ok(!$waiter->is_done, 'the waiter still waits');
 assert_passes('moving', $holder, $waiter, 'the lock passes to the waiter');
 unlike(slurp_file($node->logfile, $offset), qr/is lost/, 'no session was lost');

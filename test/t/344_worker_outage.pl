@@ -99,7 +99,7 @@ subtest 'six hundred leases over a slow connection do not delay the telling of a
 	assert_nodes($zk, lock_path('round'), 0, 'the worker is in the middle of them');
 	my $number = $idle->query_safe("SELECT zk_lock('taken')");
 	my $since = time;
-	$client->delete(lock_path('taken') . '/' . (queue_nodes($zk, lock_path('taken')))[0]);
+	$client->delete(first_in_queue($zk, 'taken'));
 	assert_soon { $told->("$number taken") } 'a loss is told', 120;
 	my $took = time - $since;
 	cmp_ok($took, '<', 25, 'the loss is told in time');
@@ -120,7 +120,7 @@ subtest 'a lease worker without a slot is reported by zk_check() and the log' =>
 	$few->restart;
 	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|it runs, as process \d+/ } 'with a slot it runs';
 	my $holder = background($few, 'zklock.loss_channel' => 'losses', holds => 'lost');
-	$client->delete(lock_path('lost') . '/' . (queue_nodes($zk, lock_path('lost')))[0]);
+	$client->delete(first_in_queue($zk, 'lost'));
 	assert_soon { $few->log_contains(qr/LOG:  there is no slot for the background worker "zklock loss notice"/, $from) }
 		'those that it starts have none', 60;
 	$few->append_conf('postgresql.conf', 'zklock.lease_worker = off');

@@ -88,7 +88,7 @@ subtest "a bound place in the queue is its role's alone" => sub {
 subtest 'a lease whose binding cannot be read is refused to every role' => sub {
 	my $client = $zk->client;
 	lease($app, 'odd');
-	my $path = lock_path('odd') . '/' . (queue_nodes($zk, lock_path('odd')))[0];
+	my $path = first_in_queue($zk, 'odd');
 	my $token = $app->query_safe("SELECT (zk_leader('odd')).token");
 	foreach my $bound ('1', '""', '"x"', '"/"', '"1/10"')
 	{

@@ -84,7 +84,7 @@ subtest 'zk_all_locks() lists all locks though its connection is lost' => sub {
 	is($session->wait_result, 440, 'all of them all the same');
 	$session->query_safe("SELECT zk_disconnect()");
 	$session->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_all_locks('name')");
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my $id = session_id_of($session);
 	$proxy->trap(8, 200, 'requests');    # a list in the middle
 	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;

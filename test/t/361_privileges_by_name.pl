@@ -187,10 +187,7 @@ subtest 'waiters are shown to roles that may look at the lock' => sub {
 subtest 'privileges are asked on a standby, which hears of changes' => sub {
 	only([ '', 'public', 'none' ]);
 	$stranger->quit;
-	$node->backup('base');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($node, 'base', has_streaming => 1);
-	$standby->start;
+	my $standby = standby_of($node);
 	my $there = background($standby, user => 'tenant');
 	refused($there, "SELECT zk_try_lock('x')", 'on a standby', "'lock', '', 'tenant'");
 	sql("SELECT zk_grant('lock', 'x', 'tenant')");

@@ -153,7 +153,7 @@ like(lines_of("SET ROLE job; SELECT zk_lock('r'); RESET ROLE"), qr/of user "[^"]
 like(lines_of("SELECT pg_terminate_backend(pg_backend_pid())"), qr/^process.*"r": ended with its session in exclusive mode/,
 	'what is left at the end of the session');
 my $loser = background($node, first => "SET zklock.log_locks = 'all'; SELECT zk_lock('l')");
-kill KILL => $loser->query_safe('SELECT program_pid FROM zk_session');
+kill_session_program($loser);
 # The first to ask may be told so by an error.
 assert_becomes { $loser->query("SELECT zk_is_held('l')") } 'f', 'a lock is lost';
 my $at_end = -s $node->logfile;

@@ -9,7 +9,7 @@ my $node = cluster('production-eu', $zk);
 my $name = 'who';
 my $path = lock_path($name);
 # What our nodes are called whose set is a hand-over.
-my $mark = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
+my $mark = node_prefix('handed over');
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 

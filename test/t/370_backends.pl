@@ -163,7 +163,7 @@ subtest 'zk_backends does not mix up backends whose sessions are closed' => sub 
 	my ($open, @closed) = map { background($node) } 1 .. 5;
 	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];
 	$_->query_safe('SELECT zk_disconnect()') foreach @closed;
-	is(sql('SELECT session_id FROM zk_backends WHERE pid = ' . $open->pid), $open->query_safe('SELECT session_id FROM zk_session'),
+	is(sql('SELECT session_id FROM zk_backends WHERE pid = ' . $open->pid), session_id_of($open),
 		'are not taken for another');
 };
 

@@ -144,7 +144,7 @@ subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => su
 	my ($program) = session_programs($second->pid);
 	$second->query_safe("SELECT zk_lock('lost')");
 	kill 'KILL', $program;
-	poll_until { $second->query("SELECT state FROM zk_session") eq 'lost' } 'the loss', 30;
+	wait_for_loss($second);
 	$second->query('SELECT zk_unlock_all()');
 	counted('a session that is lost', grants_at_once => 1, losses => 1);
 	wait_for_queue($zk, lock_path('lost'), 0);

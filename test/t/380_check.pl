@@ -698,10 +698,7 @@ subtest "only monitors may call zk_check(), which keeps the caller's role" => su
 
 subtest 'zk_check() works on a standby, and in a transaction with a lock' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
-	$primary->backup('backup');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
-	$standby->start;
+	my $standby = standby_of($primary);
 	shows([ '', 'true', $standby ], writing => [ qr/^ok/, 'on a standby' ]);
 	my $session = background($node, holds => 'held');
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('held too'); SELECT count(*) FROM zk_check()");

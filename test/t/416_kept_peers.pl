@@ -29,7 +29,7 @@ foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
 	}
 	"$lock to be kept", 30;
 	my ($own) = queue_nodes($zk, lock_path($lock));
-	like($own, qr/_c_\w{8}-\w{4}-8a13-/, "$kind: it is kept");
+	like($own, marked_as('kept'), "$kind: it is kept");
 	$peer->choose(lock_path($lock), $kind);
 	is($peer->ask('lock'), 'locked', "$kind: it has it");
 	poll_until { !grep { $_ eq $own } queue_nodes($zk, lock_path($lock)) } 'our node to go', 30;

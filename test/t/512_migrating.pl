@@ -27,8 +27,8 @@ foreach my $node ($berlin, $paris)
 		CREATE ROLE stranger LOGIN; CREATE ROLE tool LOGIN');
 	foreach my $database (qw(app other))
 	{
-		$node->safe_psql($database, 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC;
-			CREATE EXTENSION zklock SCHEMA zklock; CREATE SCHEMA shop AUTHORIZATION migrator; GRANT CREATE ON SCHEMA public TO migrator');
+		install_as_documented($node, $database);
+		$node->safe_psql($database, 'CREATE SCHEMA shop AUTHORIZATION migrator; GRANT CREATE ON SCHEMA public TO migrator');
 		command_ok([ 'psql', '-X', '-q', '-d', $node->connstr($database), '-f', $path ], "$database: the drop-in");
 	}
 	my ($setting) = $page =~ /^(ALTER ROLE .*;)$/m or die 'the page does not say how to set it';

@@ -17,8 +17,7 @@ is(scalar keys %query, $ncomments, 'each name has a query of its own');
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, extension => undef, search_path => 'public, zklock');
-# As README.md installs it.
-$node->safe_psql('postgres', 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock');
+install_as_documented($node, 'postgres');
 $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor; CREATE ROLE app LOGIN');
 my $exporter = background($node, user => 'exporter');
 my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;

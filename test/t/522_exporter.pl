@@ -18,8 +18,7 @@ my $dashboard = decode_json(slurp_file("$directory/grafana.json"));
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, extension => undef, listen_addresses => '127.0.0.1');
-# As README.md installs it.
-$node->safe_psql('postgres', 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock');
+install_as_documented($node, 'postgres');
 $node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
 
 sub squeezed ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr; }

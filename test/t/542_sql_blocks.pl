@@ -17,11 +17,11 @@ my $zk = ZooKeeper->new->start;
 my ($node, $other) = map { cluster($_, $zk, extension => undef) } qw(berlin paris);
 $node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE fresh; CREATE ROLE etl; CREATE ROLE anna; CREATE ROLE payroll; CREATE ROLE billing');
 
-# As README.md installs it, and in the path of each role.
-my $install = 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock';
-$other->safe_psql('postgres', "$install; ALTER DATABASE postgres SET search_path = public, zklock");
+# In the path of each role.
+install_as_documented($other, 'postgres');
+install_as_documented($node, 'app');
+$other->safe_psql('postgres', 'ALTER DATABASE postgres SET search_path = public, zklock');
 $node->safe_psql('app', <<~SQL);
-	$install;
 	ALTER DATABASE app SET search_path = public, zklock;
 	CREATE TABLE counter (n int);
 	INSERT INTO counter VALUES (0);
