@@ -65,7 +65,7 @@ subtest 'an abandoned session ends by its timeout' => sub {
 		$client->abandon;
 	}
 	poll_until { !$zk->ephemerals('/short') } 'the session to end', 30;
-	is(scalar(my @nodes = $zk->ephemerals('/long')), 1, 'and not before');
+	is(scalar(my @nodes = $zk->ephemerals('/long')), 1, 'the other session with the longer timeout is still there');
 	$zk->client->delete('/long');
 };
 

@@ -64,7 +64,7 @@ foreach my $i (0 .. $#cases)
 	local $ENV{ZKLOCK_TEST_SILENCE} = 5;
 	my ($counts) = run_jobs(job('silent', 'sleep 600'),
 		job('slow', 'while [ $SECONDS -lt 7 ]; do echo "# goes on"; sleep 0.1; done; echo "1..1"; echo "ok 1"'));
-	like($counts, qr/\Apassed 1\nfailed 1\nFAILED silent: silent for 5 s .*\n\z/, 'who says nothing hangs');
+	like($counts, qr/\Apassed 1\nfailed 1\nFAILED silent: silent for 5 s .*\n\z/, 'a job that prints nothing for 5 s counts as hanging');
 }
 
 # What was run is counted through subtests; what was skipped, or tried again, is shown.
@@ -82,7 +82,7 @@ TAP
 SH
 like($all, qr/^ran 2 TAP assertions\nran 1 TAP files\nskipped 1\nagain 1\nsecond 0\n/m,
 	'assertions, skips and second tries of subtests are counted');
-like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow$/m, 'and shown');
+like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow$/m, 'what was skipped or tried again is shown');
 
 # Files of t/ that fail are run again when nothing else runs, unless they are many, or
 # something crashed. The number of times that each was run is in a file.
@@ -105,12 +105,12 @@ my $told = qr/t\/\w+: test 1 \(Failed test "it" \| at line 7\. \| got: 3 \| Look
 ($counts, $out, $all) = run_jobs(failing('late', '#  got: 3', 2), failing('broken', '#  got: 3', 9));
 like($counts, qr/\Apassed 1\nfailed 1\nFAILED $told\nREPEATED $told\n\z/, 'what fails alone, too, counts');
 like($all, qr/^again 0\nsecond 1$/m, 'what passes alone is counted as a file that needed a second run');
-like($out, qr/needed a second run: test 1 \(Failed/, 'and told');
+like($out, qr/needed a second run: test 1 \(Failed/, 'the failure of the first run is told');
 is(runs($_), 2, "$_ was run twice") foreach qw(late broken);
 $second_runs = 0;
 ($counts, $out, $all) = run_jobs(failing('counted', '#  got: 3', 2));
-like($counts, qr/\Apassed 1\nfailed 1\nFAILED t\/counted: needed a second run: test 1 \(.*\nREPEATED $told\n\z/, 'with SECOND_RUNS=0 it has failed');
-like($all, qr/^second 1$/m, 'and is counted, too');
+like($counts, qr/\Apassed 1\nfailed 1\nFAILED t\/counted: needed a second run: test 1 \(.*\nREPEATED $told\n\z/, 'with SECOND_RUNS=0 a file that needed a second run has failed');
+like($all, qr/^second 1$/m, 'it is counted as a file that needed a second run');
 is(runs('counted'), 2, 'it was run a second time all the same');
 $second_runs = '';
 ($counts) = run_jobs(failing('crash', 'TRAP: failed Assert', 2));
@@ -125,7 +125,7 @@ is(runs($_), 1, "$_ was run once") foreach qw(crash many1 many4);
 like($out, qr/# 1\n.*\.\.\. see \Q$dir\E\/much\.out\n.*# 30000\n.*not ok 1/s,
 	'the middle of a long output is left out');
 cmp_ok(scalar(my @lines = split /\n/, $out), '<', 1_010, 'so it is short');
-unlike($out, qr/\033/, 'and nothing that a terminal obeys');
+unlike($out, qr/\033/, 'the output has no control characters');
 
 run_jobs(job('parent', "sleep 600 & echo \$! >$dir/child; printf '1..1\\nok 1\\n'"));
 chomp(my $child = slurp_file("$dir/child"));

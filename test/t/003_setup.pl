@@ -61,7 +61,7 @@ chomp(my $session = slurp_file("$dir/session"));
 ok(-d $first, 'SIGKILL: the directory in /var/tmp stays');
 my (undef, $second) = end_by('TERM');
 isnt($second, $first, 'another one is made');
-ok(!-e $first && !-e $second, 'and the old one goes with it');
+ok(!-e $first && !-e $second, 'both directories in /var/tmp are gone');
 poll_until { !is_alive($job) && !is_alive($session) } 'the job and the program of the session to end';
 pass('SIGKILL: they have ended');
 

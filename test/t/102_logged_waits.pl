@@ -41,15 +41,15 @@ subtest 'log_lock_waits names the holder without a request to ZooKeeper' => sub 
 	my $waiter = waiter(2);
 	$proxy->cut('requests');
 	like(log_since($offset, qr/still waiting for/),
-		qr/$holder_text\. 1 contender is ahead\./, 'it is logged, and nothing has been asked');
+		qr/$holder_text\. 1 contender is ahead\./, 'the wait is logged with the holder while no request gets through');
 	$proxy->heal;
 
 	$offset = -s $node->logfile;
 	my $next = waiter(3);
 	$proxy->trap(LIST, 1, 'requests');
 	like(log_since($offset, qr/still waiting for/),
-		qr/$holder_text\. Up to 2 contenders are ahead\./, 'further behind, the holder is told, too');
-	ok(!$proxy->is_sprung, 'and no list is read for that');
+		qr/$holder_text\. Up to 2 contenders are ahead\./, 'a waiter further behind logs the holder, too');
+	ok(!$proxy->is_sprung, 'no list of the queue is read for that');
 	$proxy->trap(LIST, 0, 'requests');
 
 	$holder->query_safe("SELECT zk_unlock('logged')");
@@ -59,7 +59,7 @@ subtest 'log_lock_waits names the holder without a request to ZooKeeper' => sub 
 		my $acquired = 'process ' . $session->pid . ' acquired ExclusiveLock on ZooKeeper lock';
 		like(log_since($offset, qr/$acquired/), qr/$acquired "logged" after \d+\D/, 'the end of the wait is logged');
 		$session->query_safe("SELECT zk_unlock('logged'), zk_lock('free')");
-		unlike(log_since($offset, qr/$acquired/), qr/(?:still waiting for|acquired) .* lock "free"/, 'and nothing of a free lock');
+		unlike(log_since($offset, qr/$acquired/), qr/(?:still waiting for|acquired) .* lock "free"/, 'the grant of a free lock is not logged');
 		$session->query_safe("SELECT zk_unlock('free')");
 	}
 	assert_no_nodes($zk, lock_path('logged'));
@@ -72,7 +72,7 @@ subtest 'log_lock_waits names the first holder of a semaphore' => sub {
 	my $offset = -s $node->logfile;
 	$waiter->start_query("SELECT zk_lock('permits', permits => 2)");
 	like(log_since($offset, qr/still waiting for/),
-		qr/$holder_text\. Up to 2 contenders are ahead\./, 'its first holder is told');
+		qr/$holder_text\. Up to 2 contenders are ahead\./, 'the log names the first holder of the semaphore');
 	assert_passes('permits', $other, $waiter, 'granted');
 	assert_released($zk, 'permits', $holder, $waiter);
 };
@@ -85,7 +85,7 @@ subtest 'log_min_messages = debug1 logs each change of the state of a contender'
 	$waiter->query_safe("SELECT zk_lock('free')");
 	my $contender = qr/zklock: contender @{[$node_of->('free')]}, fencing token \d+/;
 	like(log_since($offset, qr/$contender: granted/), qr/$contender: in the queue\n.*$contender: granted: nobody was ahead\n/s,
-		'in the queue, and granted the lock');
+		'the log tells that the contender joins the queue and is granted the lock');
 
 	$holder->query_safe("SELECT zk_lock('awaited')");
 	$offset = -s $node->logfile;
@@ -96,13 +96,13 @@ subtest 'log_min_messages = debug1 logs each change of the state of a contender'
 		'it waits behind another one, and searches for a deadlock');
 	assert_passes('awaited', $holder, $waiter, 'granted');
 	like(log_since($offset, qr/$contender.*: granted/),
-		qr/$contender, fencing token \d+: granted: (?:handed over|nobody is ahead any more)/, 'granted it, and how');
+		qr/$contender, fencing token \d+: granted: (?:handed over|nobody is ahead any more)/, 'the log tells how the contender was granted the lock');
 
 	$holder->query_safe("SELECT zk_lock('in vain')");
 	$offset = -s $node->logfile;
-	is($waiter->query("SELECT zk_lock('in vain', '100ms')"), '', 'no lock');
+	is($waiter->query("SELECT zk_lock('in vain', '100ms')"), '', 'the wait ends without the lock');
 	$contender = qr/zklock: contender @{[$node_of->('in vain')]}/;
-	like(log_since($offset, qr/$contender: withdrawn/), qr/$contender: withdrawn: 55P03\n/, 'withdrawn, and why');
+	like(log_since($offset, qr/$contender: withdrawn/), qr/$contender: withdrawn: 55P03\n/, 'the log tells that the contender left, with the SQLSTATE');
 	$holder->query_safe("SELECT zk_unlock('in vain')");
 	$waiter->query_safe('SELECT zk_unlock_all()');
 };
@@ -117,7 +117,7 @@ subtest 'log_lock_failures logs each call that does not get the lock, with the h
 
 	my $offset = -s $node->logfile;
 	is($session->query_safe("SELECT zk_try_lock('busy')"), 'f', 'off by default');
-	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'and silent');
+	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'nothing is logged without log_lock_failures');
 
 	$session->query_safe("SET log_lock_failures = on; SET deadlock_timeout = '10s'");
 	foreach my $try (
@@ -137,7 +137,7 @@ subtest 'log_lock_failures logs each call that does not get the lock, with the h
 		}
 		my @failures = $log =~ /LOG:  $failed "busy"\n/g;
 		is("@failures", $mode, "$try is logged, once");
-		like($log, qr/DETAIL:  $holder_text\. 1 contender is ahead\./, 'with the holder');
+		like($log, qr/DETAIL:  $holder_text\. 1 contender is ahead\./, 'the log names the holder');
 	}
 
 	$holder->query_safe("SELECT zk_unlock('busy')");

@@ -27,25 +27,25 @@ assert_ends($owner, '00000', 'DROP EXTENSION waits for no other transaction');
 assert_no_nodes($zk, lock_path('fenced'), 'that transaction has let go of its lock');
 
 subtest 'a lock that is held stays held, and guards commits, after DROP EXTENSION' => sub {
-	assert_query($holder, "SELECT zk_unlock('held')", '42883', 'there are no functions any more');
-	is($abroad->query_safe("SELECT zk_try_lock('held')"), 'f', 'it is held all the same');
+	assert_query($holder, "SELECT zk_unlock('held')", '42883', 'zk_unlock() does not exist any more');
+	is($abroad->query_safe("SELECT zk_try_lock('held')"), 'f', 'the lock is still held');
 	$holder->query_safe("INSERT INTO written VALUES ('held')");
 	pass('and guards a commit');
 	my $client = $zk->client;
 	$client->delete(map { $_->[0] } $zk->ephemerals(lock_path('lost') . '/'));
-	assert_query($holder, "INSERT INTO written VALUES ('lost')", '40001', 'which is refused when it is lost');
-	like($holder->error, qr/lock "lost" was lost/, 'with its name');
+	assert_query($holder, "INSERT INTO written VALUES ('lost')", '40001', 'a commit without the lock is refused');
+	like($holder->error, qr/lock "lost" was lost/, 'the error names the lock');
 };
 
 subtest 'a waiter goes on waiting after DROP EXTENSION, and is granted the lock' => sub {
-	ok(!$waiter->is_done, 'who waits goes on to wait');
+	ok(!$waiter->is_done, 'the waiter goes on waiting');
 	$holder->query_safe('DISCARD ALL');
 	$holder->query_safe("INSERT INTO written VALUES ('free')");
-	like($waiter->wait_result, qr/^\d+$/, 'until DISCARD ALL lets go of it: with its token');
+	like($waiter->wait_result, qr/^\d+$/, 'DISCARD ALL releases the lock, and the waiter has it');
 	assert_leave_nothing($zk, lock_path('held'), $waiter);
 };
 
-is($abroad->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'what is kept is given up for others');
+is($abroad->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a kept lock is given up for another contender');
 
 subtest 'an extension that is created again has the locks of before' => sub {
 	$owner->query_safe("SELECT pg_backend_pid()");

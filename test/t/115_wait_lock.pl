@@ -68,7 +68,7 @@ subtest 'a SELECT that waits for a lock holds back VACUUM' => sub {
 	my $waiter = background($node);
 	$holder->query_safe("SELECT zk_lock('calm')");
 	starts_to_wait($waiter, "SELECT zk_lock('calm')");
-	ok(!vacuum_removes(), 'rows stay');
+	ok(!vacuum_removes(), 'VACUUM removes no rows during the wait');
 	is_granted($waiter, 'SELECT');
 	lets_go($waiter);
 };
@@ -88,7 +88,7 @@ foreach my $what (sort keys %calls)
 			$holder->query_safe("SELECT zk_lock('calm')");
 			starts_to_wait($waiter, $calls{$what});
 			poll_until { burden($waiter->pid) eq 'none|none|0' } 'it to hold nothing while it waits', 30;
-			ok(vacuum_removes(), 'vacuum goes on');
+			ok(vacuum_removes(), 'VACUUM removes the rows during the wait');
 			is_granted($waiter, $what);
 			lets_go($waiter);
 		}
@@ -165,8 +165,8 @@ subtest 'a canceled CALL zk_commit_and_lock() leaves its queue and keeps other l
 	$session->cancel;
 	assert_ends($session, '57014', 'SQLSTATE');
 	like($session->error, qr/due to user request/, 'message');
-	is($session->query_safe('SELECT name FROM zk_session_locks'), 'mine', 'it holds what it held');
-	assert_nodes($zk, $path, 1, 'and is in no queue');
+	is($session->query_safe('SELECT name FROM zk_session_locks'), 'mine', 'the session holds the lock of before');
+	assert_nodes($zk, $path, 1, 'the session is in no queue any more');
 	lets_go($holder);
 };
 
@@ -174,9 +174,9 @@ subtest 'CALL zk_commit_and_lock() commits only if all locks of the session are 
 	my $session = background($node, 'zklock.commit_guard' => 'quorum', holds => 'mine');
 	sql("SELECT zk_evict('mine', token) FROM zk_lock_queue('mine')");
 	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_commit_and_lock('calm'); END \$\$",
-		'40001', 'with a lock that was lost it is not committed');
-	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
-	assert_no_nodes($zk, $path, 'nor has it queued up');
+		'40001', 'the transaction is not committed with a lost lock');
+	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nothing is written');
+	assert_no_nodes($zk, $path, 'the session has not joined the queue');
 };
 
 subtest 'the timeout of CALL zk_commit_and_lock() includes the commit' => sub {
@@ -189,7 +189,7 @@ SQL
 	assert_query($session, "DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_commit_and_lock('calm', '100ms'); END \$\$",
 		'55P03', 'the timeout is over after the commit');
 	is(sql('SELECT count(*) FROM slow'), 1, 'the transaction is committed');
-	assert_no_nodes($zk, $path, 'it has not queued up');
+	assert_no_nodes($zk, $path, 'the session has not joined the queue');
 };
 
 subtest 'CALL zk_commit_and_lock() works on a standby' => sub {

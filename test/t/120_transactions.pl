@@ -31,7 +31,7 @@ subtest 'a wait that times out in a savepoint leaves the outer lock held' => sub
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'); SAVEPOINT one");
 	assert_query($session, "SELECT zk_xact_lock('tx/busy', '100ms')", '55P03', 'timed out');
 	is_held('a busy', 'the outer lock is kept');
-	assert_nodes($zk, lock_path('tx/busy'), 1, 'nobody waits any more');
+	assert_nodes($zk, lock_path('tx/busy'), 1, 'the waiter has left the queue');
 	$session->query_safe('ROLLBACK TO one');
 	$rival->query_safe("SELECT zk_unlock('tx/busy')");
 	$session->query_safe("SELECT zk_xact_lock('tx/busy')");
@@ -64,7 +64,7 @@ subtest 'a procedure that commits in a loop releases its lock between the rounds
 	ok(!$session->is_done, 'the second round waits for its turn');
 	$rival->query_safe("SELECT zk_unlock('tx/work')");
 	$gate->query_safe('SELECT pg_advisory_unlock(2)');
-	assert_ends($session, '00000', 'and is done');
+	assert_ends($session, '00000', 'the procedure ends without an error');
 	is( $session->query_safe("SELECT string_agg((token < $token)::text, ' '
 			ORDER BY round) FROM rounds"),
 		'true false', 'a new token each round');

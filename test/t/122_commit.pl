@@ -82,7 +82,7 @@ sub assert_commits_late ($session, $commit)
 	$zk->pause;
 	background($node, first => 'SELECT pg_sleep(4.5)');
 	is(wait_event($session), 'SyncRep', 'it still waits');
-	ok(!$session->is_done, 'and the client with it');
+	ok(!$session->is_done, 'the client still waits for its COMMIT');
 	set_standbys('');
 	assert_ends($session, '00000', 'committed');
 	return unlike($session->error, qr/canceling wait/, 'no cancellation');
@@ -129,9 +129,9 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 	$old->query_safe("SELECT zk_unlock('evicted')");
 	assert_not_held($old, 'evicted', 'the evicted holder holds nothing');
 	assert_held($new, 'evicted', 'the new one does');
-	assert_nodes($zk, lock_path('evicted'), 1, 'alone');
+	assert_nodes($zk, lock_path('evicted'), 1, 'no other contender is in the queue');
 	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");
-	assert_query($old, 'COMMIT', '40001', 'and the evicted one commits nothing');
+	assert_query($old, 'COMMIT', '40001', 'the evicted holder commits nothing');
 };
 
 subtest 'a transaction that releases a lost lock is refused all the same' => sub {
@@ -162,14 +162,14 @@ subtest 'a lock stays held until the commit is visible' => sub {
 		set_standbys('nobody');
 		$session->start_query('COMMIT');
 		poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
-		assert_query($next, "SELECT zk_lock('visible', '1s')", '55P03', 'nobody else has it while the commit goes on');
+		assert_query($next, "SELECT zk_lock('visible', '1s')", '55P03', 'no other contender has the lock while the commit goes on');
 		start_in_queue($next, "SELECT zk_lock('visible', '30s')", $zk, lock_path('visible'), 2);
-		is(written($end), '0', 'and nothing is visible');
+		is(written($end), '0', 'the row is not visible while the commit goes on');
 		$end eq 'canceled' ? $session->cancel : set_standbys('');
 		assert_ends($next, '00000', "$end: then the next contender has the lock");
-		is(written($end), '1', 'with what was written');
+		is(written($end), '1', 'the row is visible when the lock has passed on');
 		$session->wait_result;
-		like($session->error, $end eq 'canceled' ? qr/committed locally/ : qr/^$/, 'as the commit says');
+		like($session->error, $end eq 'canceled' ? qr/committed locally/ : qr/^$/, 'the session is told how its commit ended');
 		set_standbys('');
 		assert_leave_nothing($zk, lock_path('visible'), $session, $next);
 	}
@@ -337,8 +337,8 @@ subtest 'other sessions that notify do not wait for ZooKeeper' => sub {
 		assert_query($other, 'NOTIFY news', '00000', "$guard: another session notifies");
 		ok(!$session->is_done, 'the commit with the old proof still waits');
 		$zk->resume;
-		assert_ends($session, '00000', 'which commits at last');
-		is(written($guard), '1', 'what it wrote');
+		assert_ends($session, '00000', 'the commit passes when ZooKeeper answers again');
+		is(written($guard), '1', 'the row is written');
 	}
 };
 
@@ -377,7 +377,7 @@ subtest 'a transaction that only notifies counts as one that writes' => sub {
 	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
 	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
 	$session->query_safe('BEGIN; NOTIFY news');
-	is($session->query_safe("SELECT zk_unlock('only')"), 'f', 'let go of');
+	is($session->query_safe("SELECT zk_unlock('only')"), 'f', 'the lock is released');
 	assert_query($session, 'COMMIT', '40001', 'the release does not make the commit pass');
 	$session->query_safe('NOTIFY news');
 };
@@ -399,12 +399,12 @@ subtest 'COMMIT PREPARED passes the commit guard as COMMIT does' => sub {
 	}
 	$session->query_safe("SELECT zk_lock('two'); BEGIN;
 		INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'");
-	assert_query($session, "COMMIT PREPARED 'other'", '42704', 'no such transaction: as ever');
+	assert_query($session, "COMMIT PREPARED 'other'", '42704', 'COMMIT PREPARED of an unknown transaction fails as without zklock');
 	$session->query_safe("COMMIT PREPARED 'two'");
 	is(written('two'), '1', 'committed while the lock is held');
 	evict('two');
 	assert_query($session, "BEGIN; INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'",
-		'40001', 'without it nothing is prepared');
+		'40001', 'PREPARE TRANSACTION is refused without the lock');
 };
 
 subtest 'a loss of the lock does not cancel COMMIT PREPARED that waits for a standby' => sub {
@@ -450,9 +450,9 @@ subtest 'a refused COMMIT PREPARED in a transaction block leaves losses interrup
 subtest 'DISCARD ALL releases a lost lock' => sub {
 	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	lose($session, 'discard');
-	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
-	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', 'let go of');
-	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't', 'with the tables');
+	assert_query($session, 'DISCARD ALL', '00000', 'DISCARD ALL succeeds with temporary tables');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', 'the lock is released');
+	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't', 'the temporary tables are dropped');
 	$session->query_safe("INSERT INTO written VALUES ('discard')");
 };
 

@@ -51,7 +51,7 @@ sub assert_waits ($session, $sql, $name, $what)
 			}
 			'it to wait for the standby, or to be done', 60;
 			ok(!$session->is_done, "$what: waits for the standby");
-			is($other->query_safe("SELECT zk_try_lock('$name')"), 'f', 'and nobody gets the lock');
+			is($other->query_safe("SELECT zk_try_lock('$name')"), 'f', 'no other session gets the lock meanwhile');
 		});
 	return assert_ends($session, '00000', 'it is done when the standby has it');
 }
@@ -83,14 +83,14 @@ subtest 'a commit that rests on a lease is refused while the standby does not an
 		sub {
 			my $since = time;
 			assert_query($session, 'COMMIT', '40001', 'does not commit without the standby');
-			like($session->error, qr/synchronous standbys are too slow for a commit that rests on a lease/, 'and says why');
+			like($session->error, qr/synchronous standbys are too slow for a commit that rests on a lease/, 'the error names the standbys');
 			cmp_ok(time - $since, '<', 20, 'after three tenths of its term, and before it is over');
 		});
 	is(written('early'), 0, 'nothing is written');
 	$berlin->wait_for_catchup($standby);
 	$session->query_safe("$begin INSERT INTO written VALUES ('leased')");
 	assert_query($session, 'COMMIT', '00000', 'it commits when the standby answers');
-	is(written('leased'), 1, 'and is written');
+	is(written('leased'), 1, 'the row is written');
 
 	# Who takes standbys off the list lets the commits go on that wait for them.
 	$session->query_safe("SELECT zk_try_lease('leased for long', 'app', '1 day') AS token \\gset

@@ -32,8 +32,8 @@ subtest 'locks are refused in parallel workers' => sub {
 		CREATE FUNCTION fails(i int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RAISE query_canceled; END'});
 	my $force = pg_major($primary) >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	$session->query_safe("SET $force = on");
-	assert_query($session, 'SELECT count(*) FROM many WHERE lie(i)', '0A000', 'refused');
-	like($session->error, qr/ZooKeeper locks cannot be used in a parallel worker/, 'message');
+	assert_query($session, 'SELECT count(*) FROM many WHERE lie(i)', '0A000', 'the call is refused');
+	like($session->error, qr/ZooKeeper locks cannot be used in a parallel worker/, 'the error says where locks cannot be used');
 	is_deeply(nodes('parallel'), [], 'no node');
 
 	$session->query_safe("SELECT zk_lock('parallel')");
@@ -73,8 +73,8 @@ subtest 'locks are refused in a walsender' => sub {
 	my ($code, $out, $error) = $primary->psql('postgres',
 		"SELECT zk_try_lock('walsender')",
 		replication => 'database');
-	isnt($code, 0, 'refused');
-	like($error, qr/ZooKeeper locks cannot be used in a walsender/, 'message');
+	isnt($code, 0, 'the call is refused');
+	like($error, qr/ZooKeeper locks cannot be used in a walsender/, 'the error says where locks cannot be used');
 	is_deeply(nodes('walsender'), [], 'no node');
 };
 
@@ -92,7 +92,7 @@ subtest 'a login trigger can take a lock' => sub {
 	assert_held($session, 'login', 'the login trigger takes the lock');
 	my ($code, undef, $error) = $other->psql('guarded', 'SELECT 1');
 	isnt($code, 0, 'another login times out meanwhile');
-	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'message');
+	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'the error says where locks cannot be used');
 	wait_for_queue($zk, lock_path('login'), 1);
 	assert_leave_nothing($zk, lock_path('login'), $session);
 	is($other->safe_psql('guarded', "SELECT zk_is_held('login')"), 't', 'the next login has the lock');
@@ -153,10 +153,10 @@ subtest 'a lock taken on a hot standby stays held across its promotion' => sub {
 	like($here->query_safe("SELECT zk_lock('standby')"), qr/^\d+$/, 'a lock is granted on a standby');
 	my $nodes = nodes('standby');
 	is(scalar @$nodes, 1, 'the lock has a queue node');
-	is($there->query_safe("SELECT zk_try_lock('standby')"), 'f', 'it excludes its primary');
-	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"), qr/^standby$/, 'which sees who it is');
+	is($there->query_safe("SELECT zk_try_lock('standby')"), 'f', 'the primary does not get the lock');
+	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"), qr/^standby$/, 'the primary sees which cluster holds the lock');
 	$here->query_safe("BEGIN; SELECT zk_xact_lock('transaction')");
-	is($there->query_safe("SELECT zk_try_lock('transaction')"), 'f', 'a lock of a transaction, too');
+	is($there->query_safe("SELECT zk_try_lock('transaction')"), 'f', 'the primary does not get a lock of transaction scope either');
 	$here->query_safe('COMMIT');
 	assert_no_nodes($zk, lock_path('transaction'), 'released at the end of the transaction');
 	start_in_queue($there, "SELECT zk_lock('standby')", $zk, lock_path('standby'), 2);
@@ -166,7 +166,7 @@ subtest 'a lock taken on a hot standby stays held across its promotion' => sub {
 	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 	is($here->query_safe('SELECT pg_is_in_recovery()'), 'f', 'promoted');
 	is(session_id_of($here), $id, 'the session is the same');
-	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ], $nodes, 'and so is the node');
+	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ], $nodes, 'the queue node is the same');
 	ok(!$there->is_done, 'the old primary still waits');
 	$here->query_safe("BEGIN; CREATE TABLE written ();
 		SELECT zk_xact_lock('transaction'); COMMIT");

@@ -92,8 +92,8 @@ $table->run('credentials in a file work and appear in no message and no log', { 
 	[ session => "SET zklock.servers = '127.0.0.1:1'; SET zklock.connect_timeout = '200ms';
 		SELECT zk_lock('file')", '!08001', \qr/file-secret/ ],
 	sub {
-		ok(!$node->log_contains(qr/file-secret/), 'nor does the log of PostgreSQL give it away');
-		unlike(slurp_file($zk->log_file), qr/file-secret/, 'nor that of ZooKeeper');
+		ok(!$node->log_contains(qr/file-secret/), "PostgreSQL's log does not have the secret");
+		unlike(slurp_file($zk->log_file), qr/file-secret/, "ZooKeeper's log does not have the secret");
 	},
 	[ session => 'RESET zklock.servers; RESET zklock.connect_timeout; SELECT zk_disconnect()' ],
 	[ session => "SET zklock.auth = '\@$file.missing'; SELECT zk_lock('file')", '!58P01',
@@ -217,7 +217,7 @@ subtest 'two million names and names of 20 MB are refused with a short message' 
 	{
 		$session->query("SELECT $call");
 		like($session->sqlstate, qr/^(42602|22023)$/, "$call is refused");
-		cmp_ok(length $session->error, '<', 2000, 'in a few words');
+		cmp_ok(length $session->error, '<', 2000, 'the message is short');
 	}
 	cmp_ok((-s $node->logfile) - $before, '<', 20000, 'the log stays short, too');
 };

@@ -52,7 +52,7 @@ subtest 'zk_check() tells which zklock.max_lock_bytes the servers bear' => sub {
 			$row !~ /could not be found out/
 		} 'zk_check() to find it out', 60;
 		like($row, $pattern, $setting);
-		is($session->query_safe("SELECT count(*) FROM zk_check(false) WHERE item = 'jute.maxbuffer'"), 0, 'not without a session');
+		is($session->query_safe("SELECT count(*) FROM zk_check(false) WHERE item = 'jute.maxbuffer'"), 0, 'zk_check(false) has no such row');
 		$session->quit;
 	}
 };
@@ -70,8 +70,8 @@ subtest 'locks up to zklock.max_lock_bytes are granted, and the server starts ag
 	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	assert_becomes { scalar(my @nodes = $zk->ephemerals(lock_path('full/'))) } $held, 'those that are held stay';
 	my $bytes = bytes_of_paths();
-	cmp_ok($bytes, '<=', $size, 'no more than it may have');
-	cmp_ok($bytes, '>', $size - 700, 'and no less than there is room for');
+	cmp_ok($bytes, '<=', $size, 'the znodes have no more bytes than allowed');
+	cmp_ok($bytes, '>', $size - 700, 'the znodes fill the allowed bytes');
 	is($session->query_safe("SELECT bool_and(zk_is_held(name)) FROM (SELECT name FROM zk_session_locks LIMIT 3) AS l"), 't', 'the locks are held');
 	$session->query_safe("SELECT zk_unlock(name) FROM zk_session_locks LIMIT 2");
 	like($session->query("SELECT zk_lock('full/' || repeat('y', 400))"), qr/^\d+$/, 'with room there is one more');
@@ -84,7 +84,7 @@ subtest 'locks up to zklock.max_lock_bytes are granted, and the server starts ag
 subtest 'a session with more than jute.maxbuffer keeps the server from starting again' => sub {
 	my $session = background($node, 'zklock.max_lock_bytes' => '72kB');
 	fill($session);
-	cmp_ok(bytes_of_paths(), '>', $size + 1024, 'more than it reads');
+	cmp_ok(bytes_of_paths(), '>', $size + 1024, 'the znodes have more bytes than the server reads');
 	end_and_stop($session);
 	ok(!eval { $zk->start; 1 }, 'the server does not start any more');
 	$zk->kill9;

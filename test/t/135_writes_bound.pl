@@ -94,12 +94,12 @@ subtest 'zklock.max_creates bounds all calls and all backends of a role together
 	my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $begun;
 	my $writes = writes_between($first, last_zxid());
 	cmp_ok($writes, '<=', 50 + 50 * $elapsed, sprintf 'as many as it may write in %.1f s', $elapsed);
-	cmp_ok($writes, '>=', 25, 'but it does write');
-	cmp_ok($writes, '<=', ask_roles('writes', $of_flood), 'all of them are counted');
-	is(ask_roles('refused_writes > 0, max_creates, last_writes BETWEEN 0 AND 100', $of_flood), 't|50|t', 'so are the refusals');
+	cmp_ok($writes, '>=', 25, 'the role does write');
+	cmp_ok($writes, '<=', ask_roles('writes', $of_flood), 'zk_stat_roles counts all writes');
+	is(ask_roles('refused_writes > 0, max_creates, last_writes BETWEEN 0 AND 100', $of_flood), 't|50|t', 'zk_stat_roles counts the refusals');
 	is(ask($node, "SELECT s.refused_writes = sum(r.refused_writes) FROM zk_stat AS s JOIN zk_stat_roles AS r USING (datname)
 			WHERE datname = 'postgres' GROUP BY s.refused_writes"),
-		't', 'in both views');
+		't', 'zk_stat has the same number of refusals');
 	is(ask($node, "SELECT DISTINCT max_locks, max_creates FROM zk_backends WHERE usename = 'flood'"), '1000|50', 'and each backend shows its bounds');
 	$_->quit foreach values %session;
 };
@@ -108,7 +108,7 @@ subtest 'a refused write names the role and the bound, and leaves no znode' => s
 	# So many may be written at once, also with a smaller bound: 20.
 	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 5');
 	my $session = background($node, user => 'flood');
-	assert_query($session, $too_many, '53400', 'is told');
+	assert_query($session, $too_many, '53400', 'a call with too many writes is refused');
 	like($session->error,
 		qr/too many writes to ZooKeeper in one second\nDETAIL:  All sessions of role "flood" in database "postgres" may make 5 a second together\.\nHINT:  .*zklock\.max_creates/,
 		'the message names the role, the database and the bound');
@@ -135,7 +135,7 @@ subtest 'zklock.max_creates refuses neither releases nor proofs of commits' => s
 	$fellow->query_safe('INSERT INTO work VALUES (2)') for 1 .. 60;
 	is(ask_roles('last_writes > 30', $of_flood), 't', 'proofs of commits are counted, and not refused');
 	assert_query($session, 'COMMIT', '53400', 'a commit that would renew a lease is refused');
-	is($session->query_safe('SELECT count(*) FROM work WHERE i = 1'), 0, 'which commits nothing');
+	is($session->query_safe('SELECT count(*) FROM work WHERE i = 1'), 0, 'the refused commit writes nothing');
 	$session->query_safe('SET zklock.max_creates = 1');
 	assert_query($session, "SELECT zk_try_lease('left', 'app', '60s')", '53400', 'a new lease is refused');
 	assert_no_nodes($zk, lock_path('left'));
@@ -153,7 +153,7 @@ subtest 'zklock.max_creates counts each role and each database apart' => sub {
 	my $other = background($node, user => 'other');
 	is($other->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
 	my $elsewhere = background($node, user => 'flood', database => 'second');
-	is($elsewhere->query_safe("SELECT zk_try_lock(ARRAY['d', 'e', 'f'])"), 't', 'nor it in another database');
+	is($elsewhere->query_safe("SELECT zk_try_lock(ARRAY['d', 'e', 'f'])"), 't', 'the role is not at its bound in another database');
 	assert_query($session, $too_many, '53400', 'the role is still at its bound');
 	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
 	assert_query($session, "SELECT as_owner('many/' || i) FROM generate_series(1, 100) AS i", '53400', "also in a superuser's function");
@@ -164,12 +164,12 @@ subtest 'zklock.max_creates counts each role and each database apart' => sub {
 	cmp_ok(ask_roles('writes', "usename = 'postgres' OR usename = current_user"), '>', $before, 'counts as who has logged in');
 	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'every role sees the counts of both');
 	$admin->query_safe('SET zklock.max_creates = 0');
-	is($admin->query_safe("SELECT zk_try_lock(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'without a bound');
-	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'as the view says');
+	is($admin->query_safe("SELECT zk_try_lock(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'with zklock.max_creates = 0 there is no bound');
+	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'zk_stat_roles shows that there is no bound');
 	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
 	is(ask_roles('writes, refused_writes', $of_flood), '0|0', 'zk_stat_reset() begins anew');
-	is(ask_roles('writes > 0', "usename = 'flood' AND datname = 'second'"), 't', 'in its own database');
-	assert_query($session, $too_many, '53400', 'and sets no bound back');
+	is(ask_roles('writes > 0', "usename = 'flood' AND datname = 'second'"), 't', 'zk_stat_reset() leaves the counts of another database');
+	assert_query($session, $too_many, '53400', 'zk_stat_reset() does not reset the bound');
 	$_->quit foreach $session, $other, $elsewhere;
 };
 

@@ -21,7 +21,7 @@ $other->query_safe("COMMIT PREPARED 'p'");
 is($node->safe_psql('postgres', 'SELECT n FROM work'), 1, 'COMMIT PREPARED, with a lock held');
 is( $node->safe_psql('postgres',
 		"SELECT count(*) FROM pg_stat_statements WHERE query IN ('DISCARD ALL', 'SELECT zk_lock(\$1)')"),
-	2, 'and the other library has seen all of it');
-is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM zk_backends'), 't', 'both have their shared memory');
+	2, 'the other library has seen both statements');
+is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM zk_backends'), 't', 'zklock has its shared memory, too');
 
 done_testing();

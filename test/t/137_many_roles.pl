@@ -27,13 +27,13 @@ foreach my $role (qw(anna berta))
 sub shared ($what) { return ask($node, "SELECT $what FROM zk_stat_roles WHERE usename IS NULL"); }
 
 assert_query($session{clara}, $too_many, '53400', 'clara, who comes late, may not write more');
-like($session{clara}->error, qr/All sessions of role "clara" in database "postgres" may make 1 a second together/, 'which is told');
+like($session{clara}->error, qr/All sessions of role "clara" in database "postgres" may make 1 a second together/, 'the message names the role and the bound');
 my ($writes, $refused) = map { shared($_) } qw(writes refused_writes);
-cmp_ok($writes, '>=', 10, 'she is counted');
-assert_query($session{dora}, $too_many, '53400', 'nor may dora after her');
-cmp_ok(shared('refused_writes'), '>', $refused, 'who is counted together with her');
+cmp_ok($writes, '>=', 10, 'the refused calls of clara are counted');
+assert_query($session{dora}, $too_many, '53400', 'dora, who comes later, may not write more either');
+cmp_ok(shared('refused_writes'), '>', $refused, 'dora is counted together with clara');
 is(ask($node, "SELECT string_agg(coalesce(usename, 'others'), ' ' ORDER BY usename) FROM zk_stat_roles"), 'anna berta others',
 	'the view has rows for the first two');
-is(shared('datname IS NULL, max_creates'), 't|1', 'and one for the rest');
+is(shared('datname IS NULL, max_creates'), 't|1', 'the view has one row for all later roles');
 $_->quit foreach values %session;
 done_testing;

@@ -27,16 +27,16 @@ subtest 'a cycle of lock and unlock takes three requests, a try of a busy lock t
 	my $received = $zk->packets_received - $before;
 	# queue_nodes() above has cost some, and a lock's first use its parents.
 	cmp_ok($received, '>=', $mine, 'create, list, delete');
-	cmp_ok($received, '<', $mine + 30, 'and no more');
+	cmp_ok($received, '<', $mine + 30, 'the cycles take no further requests');
 
 	$one->query_safe("SELECT zk_lock('cycle')");
 	my $zxid = zxid();
 	$before = $zk->packets_received;
 	is($two->query_safe("SELECT zk_try_lock('cycle')"), 'f', 'busy')
 	  foreach 1 .. 10;
-	cmp_ok($zk->packets_received - $before, '<', 20, 'one request each');
+	cmp_ok($zk->packets_received - $before, '<', 20, 'each try takes one request');
 	# The server writes, too: it removes an empty container now and then.
-	cmp_ok(zxid() - $zxid, '<', 5, 'and no write');
+	cmp_ok(zxid() - $zxid, '<', 5, 'the tries write nothing');
 	$one->query_safe("SELECT zk_unlock('cycle')");
 };
 
@@ -48,7 +48,7 @@ subtest 'a holder that had to wait hands the lock over in two requests' => sub {
 		$first->query_safe("SELECT zk_unlock('pass')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('pass'), 2);
-		like(first_in_queue($zk, 'pass'), marked_as('handed over'), 'its node is marked');
+		like(first_in_queue($zk, 'pass'), marked_as('handed over'), 'the node of the holder is marked as handed over');
 
 		my $before = $zk->packets_received;
 		assert_passes('pass', $second, $third, 'granted');
@@ -98,8 +98,8 @@ subtest 'a stranger cannot mark a node as handed over' => sub {
 	assert_ends($second, '57014', 'the waiter in the middle gives up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
 	wait_for_watch($zk, first_in_queue($zk, 'guarded'));
-	ok(!$third->is_done, 'who waits behind it goes on to wait');
-	assert_passes('guarded', $first, $third, 'until its turn');
+	ok(!$third->is_done, 'the waiter behind it goes on waiting');
+	assert_passes('guarded', $first, $third, 'the waiter behind it is granted the lock in its turn');
 	assert_released($zk, 'guarded', $third);
 };
 
@@ -184,7 +184,7 @@ subtest 'a hand-over whose waiter has an old proof is checked with ZooKeeper' =>
 	$second->query_safe("SELECT zk_unlock('long')");
 	assert_ends($third, '57000', 'one whose node was deleted is told');
 	assert_ends($fourth, '00000', 'the next one is granted');
-	assert_held($fourth, 'long', 'and holds it');
+	assert_held($fourth, 'long', 'ZooKeeper confirms the holder');
 	assert_released($zk, 'long', $fourth);
 };
 
@@ -208,7 +208,7 @@ foreach my $what ('hand-over', 'deletion')
 		ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
 		my $token = $fourth->query_safe("SELECT zk_fencing_token('asleep')");
 		$fourth->query_safe("SELECT zk_unlock('asleep')");
-		cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
+		cmp_ok($sleeper->wait_result, '>', $token, 'the stopped waiter is granted the lock in a turn of its own');
 		assert_released($zk, 'asleep', $sleeper);
 	};
 }
@@ -228,7 +228,7 @@ subtest 'locks pass on without hand-over where digest authentication is disabled
 			'00000', 'also if it is a look at the queue');
 	}
 	start_in_queue($sessions[$_], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $_ + 1) foreach 1, 2;
-	unlike($_, marked_as('handed over'), 'no mark') foreach queue_nodes($plain, lock_path('plain'));
+	unlike($_, marked_as('handed over'), 'no node is marked as handed over') foreach queue_nodes($plain, lock_path('plain'));
 	assert_passes('plain', $sessions[ $_ - 1 ], $sessions[$_], 'granted in turn') foreach 1, 2;
 	assert_released($plain, 'plain', $sessions[2]);
 };

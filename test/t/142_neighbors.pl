@@ -65,7 +65,7 @@ subtest 'a hand-over to a waiter of the same cluster takes one request' => sub {
 		assert_released($zk, 'pass', $pool[2]);
 	}
 	# Heartbeats may be counted too, on a busy machine most times.
-	is(least_of(@received), 1, 'the delete, no more');
+	is(least_of(@received), 1, 'one hand-over costs one request');
 };
 
 # The server stands still. Nobody needs it to pass the lock on.
@@ -117,10 +117,10 @@ subtest "a lock is handed over while the delete of the former holder's node is h
 		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
 		'done', 'the new holder may commit');
 	ok(!$abroad->is_done, 'the waiter of the other cluster still waits');
-	assert_passes('stays', $pool[0], $abroad, 'it is handed over abroad');
-	is((nodes('stays'))[0], $first, 'though the first node is still there');
+	assert_passes('stays', $pool[0], $abroad, 'the lock is handed over to the other cluster');
+	is((nodes('stays'))[0], $first, 'the node of the former holder is still there');
 	is($pool[1]->query_safe("SELECT zk_try_lock('stays')"),
-		'f', 'which keeps out those who look');
+		'f', 'a try sees that node and finds the lock busy');
 	$proxy->heal;
 	poll_until { (nodes('stays'))[0] ne $first } 'the node to go', 30;
 	$stranger->delete(lock_path('stays') . "/$_")
@@ -172,7 +172,7 @@ subtest 'a waiter behind one that has given up is told of the release' => sub {
 	# Who has left its place is not taken for one that was told.
 	my $leaving = background($berlin);
 	line_up($zk, 'leave', $third, $first, $leaving, $abroad);
-	assert_passes('leave', $third, $first, 'who has waited can hand over');
+	assert_passes('leave', $third, $first, 'a holder that has waited can hand the lock over');
 	wait_for_queue($zk, lock_path('leave'), 3);
 	$leaving->cancel;
 	assert_ends($leaving, '57014', 'a neighbor gives up');
@@ -231,7 +231,7 @@ subtest 'waiters that have given up leave their places in shared memory to other
 	my $told = sub { $berlin->safe_psql('postgres', 'SELECT sum(grants_told) FROM zk_stat') };
 	my $before = $told->();
 	assert_passes('room', $first, $second, 'the next one has it');
-	assert_becomes { $told->() - $before } 1, 'and was told by its neighbor';
+	assert_becomes { $told->() - $before } 1, 'the waiter was told of the release by its neighbor';
 	assert_released($zk, 'room', $second);
 };
 
@@ -274,7 +274,7 @@ subtest 'a release that was told counts for one lock only' => sub {
 	ok(!$second->is_done, 'a foreign holder is waited for');
 	my $before = $zk->packets_received;
 	sleep 1;
-	cmp_ok($zk->packets_received - $before, '<', 200, 'and not asked for again and again');
+	cmp_ok($zk->packets_received - $before, '<', 200, 'the waiter does not ask for the foreign holder again and again');
 	$stranger->delete($made);
 	assert_ends($second, '00000', 'the lock is granted when the foreign node is deleted');
 	assert_released($zk, 'foreign', $second);
@@ -429,7 +429,7 @@ subtest 'the next holder finds the locks of the former transaction released' => 
 		wait_for_queue($zk, lock_path('over'), 2);
 		wait_for_watch($zk, (nodes('over'))[0]);
 		$first->query_safe('COMMIT');
-		assert_ends($second, '00000', 'its locks are free');
+		assert_ends($second, '00000', 'the advisory locks of the former holder are free');
 	}
 	assert_no_nodes($zk, lock_path('over'));
 };
@@ -444,7 +444,7 @@ subtest 'a downgrade is not told to waiters as a release' => sub {
 	wait_for_watch($zk, (nodes('down'))[0]);
 	ok(!$second->is_done, 'the writer waits');
 	$first->query_safe("SELECT zk_unlock_shared('down')");
-	assert_ends($second, '00000', 'until the reader goes');
+	assert_ends($second, '00000', 'the writer is granted the lock when the reader has released it');
 	assert_released($zk, 'down', $second);
 };
 
@@ -477,7 +477,7 @@ subtest 'eight backends and another cluster count up without losing an increment
 	is($berlin->safe_psql('postgres',
 			'SELECT count(*) FROM (SELECT token < lag(token) OVER (ORDER BY turn)
 				AS is_late FROM turns) AS t WHERE is_late'),
-		'0', 'in the order of the queue');
+		'0', 'tokens rise in the order of the turns');
 	assert_no_nodes($zk, lock_path('counter'));
 };
 

@@ -44,8 +44,8 @@ subtest 'the first three contenders of the queue hold a lock with three permits'
 	wait_for_wait($_->node, $_->pid) foreach @pool[ 3 .. $#pool ];
 	$pool[$_]->wait_result foreach 0 .. 2;
 	is(granted(), '0 1 2', 'three of seven');
-	is(states('three'), 'hhhwwww', 'as the queue shows');
-	is( $pool[0]->query_safe("SELECT permits, session_acquisitions FROM zk_session_locks"), '3|1', 'and zk_session_locks');
+	is(states('three'), 'hhhwwww', 'zk_lock_queue() shows three holders and four waiters');
+	is( $pool[0]->query_safe("SELECT permits, session_acquisitions FROM zk_session_locks"), '3|1', 'zk_session_locks shows the permits');
 
 	# One of them leaves, each time another one than the longest holder.
 	my @holders = (0, 1, 2);
@@ -54,7 +54,7 @@ subtest 'the first three contenders of the queue hold a lock with three permits'
 		my $leaving = splice @holders, $next % 2 ? 1 : 2, 1;
 		assert_passes('three', $pool[$leaving], $pool[$next], "$leaving leaves, $next follows");
 		push @holders, $next;
-		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool), $#pool - $next, 'nobody else');
+		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool), $#pool - $next, 'no other waiter is granted a permit');
 	}
 	assert_released($zk, 'three', @pool[ @holders ]);
 };
@@ -111,7 +111,7 @@ subtest 'a call that names another number of permits is refused' => sub {
 	{
 		assert_query($pool[1], "SELECT $other", '55000', "$other is refused");
 	}
-	like($pool[1]->error, qr/This call names 5, .* has 2/, 'and told why');
+	like($pool[1]->error, qr/This call names 5, .* has 2/, 'the error names both numbers of permits');
 	assert_released($zk, 'mixed', $pool[0]);
 };
 
@@ -157,10 +157,10 @@ subtest 'data set on the node ahead is not taken for a permit' => sub {
 			my $before = $zk->packets_received;
 			$pool[4]->query_safe('SELECT pg_sleep(0.5)');
 			cmp_ok($zk->packets_received - $before, '<=', 10, "$when: it waits quietly");
-			ok(!$pool[3]->is_done, 'and takes no word for a permit');
+			ok(!$pool[3]->is_done, 'the waiter does not take set data for a permit');
 		}
 		$stranger->delete($theirs);
-		assert_passes('set', $pool[0], $pool[3], 'and is granted in turn');
+		assert_passes('set', $pool[0], $pool[3], 'the waiter is granted a permit in its turn');
 		$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
 		assert_no_nodes($zk, $path);
 	}

@@ -121,7 +121,7 @@ sub ends ($what, $function)
 			RAISE NOTICE 'caught %%', SQLSTATE;
 		END $$}, 'a aa b b d', [qw(d c b a a aa)], '00000', qr/caught $sqlstate/);
 	assert_holds($session, $before, 'holds what it held');
-	nodes_are('a b d', 'so does ZooKeeper');
+	nodes_are('a b d', 'ZooKeeper has the nodes of before');
 	$session->query_safe('ROLLBACK TO s');
 	assert_holds($session, 'a:1+1 d:1+0', 'the counts are in order');
 	$session->query_safe('COMMIT');

@@ -91,7 +91,7 @@ assert_released($zk, 'leak', $holder);
 resources();
 my $before = resources();
 is($before->{threads}, 1, 'a session has no thread in the backend');
-is($before->{programs}, 1, 'but a program');
+is($before->{programs}, 1, 'a session has one program');
 
 subtest '2000 locks and releases leak nothing' => sub {
 	$session->query_safe(sprintf $cycles, 2000);
@@ -133,7 +133,7 @@ subtest 'waits for 300 locks that are held leak nothing' => sub {
 subtest '1000 transactions with errors in them leak nothing' => sub {
 	$session->query_safe(sprintf $transactions, 1000);
 	assert_no_nodes($zk, $path, 'nothing left');
-	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'nor below it', 30;
+	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'no node is left below other locks', 30;
 	compare($before, 'after');
 };
 

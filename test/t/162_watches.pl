@@ -47,8 +47,8 @@ foreach my $how (sort keys %calls)
 $session->query_safe("SET statement_timeout = '15ms'");
 $session->query(join '', map { "SELECT zk_lock('held/$_$long');\n" } 1 .. $nlocks);
 my $canceled = () = $session->error =~ /canceling statement/g;
-is($canceled, $nlocks, 'as many are canceled');
-await_watches(0, 'and leave no watch');
+is($canceled, $nlocks, 'each of the waits is canceled');
+await_watches(0, 'canceled waits leave no watch');
 $session->query_safe('RESET statement_timeout');
 
 # For the first of a semaphore's waiters the watch is one of the list.
@@ -82,7 +82,7 @@ $session->cancel;
 assert_ends($session, '57014', 'given up, and nobody hears it');
 $proxy->come_back;
 assert_held($session, 'mine', 'the session goes on');
-await_watches(0, 'without its watch');
+await_watches(0, 'the watch of the canceled wait is gone');
 
 $session->query_safe('SELECT zk_unlock_all()');
 like($session->query_safe("SELECT zk_lock('mine')"), qr/^\d+$/, 'the next lock opens another session');

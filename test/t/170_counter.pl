@@ -45,7 +45,7 @@ sub unlock
 subtest 'locks are refused when their sequence counter is at its end' => sub {
 	$holder->query_safe("SELECT zk_lock('refused')");
 	is(number($holder), $limit - 1, 'the last number below it is granted');
-	assert_query($waiter, "SELECT zk_lock('refused', '30 s')", '54000', 'who comes behind is refused at once');
+	assert_query($waiter, "SELECT zk_lock('refused', '30 s')", '54000', 'a contender behind the last number is refused at once');
 	assert_held($holder, 'refused', 'the holder keeps the lock');
 	unlock($holder);
 	foreach my $sql ("zk_lock('refused')", "zk_try_lock('refused')",
@@ -54,7 +54,7 @@ subtest 'locks are refused when their sequence counter is at its end' => sub {
 	{
 		assert_query($waiter, "SELECT $sql", '54000', "$sql is refused");
 	}
-	like($waiter->error, qr/sequence numbers of lock "stuck" are used up/, 'and told why');
+	like($waiter->error, qr/sequence numbers of lock "stuck" are used up/, 'the error says that the sequence numbers are used up');
 	assert_no_nodes($zk, lock_path($_), 'nothing of ours is left') foreach qw(refused stuck);
 };
 
@@ -65,7 +65,7 @@ subtest 'the hint names the znode whose deletion starts the counter again' => su
 	assert_no_nodes($zk, $path);
 	$stranger->delete($path);
 	$holder->query_safe("SELECT zk_lock('refused')");
-	is(number($holder), 0, 'then its counter starts again');
+	is(number($holder), 0, 'the counter starts again when the znode was deleted');
 	unlock($holder);
 	assert_no_nodes($zk, $path);
 };
@@ -84,7 +84,7 @@ foreach my $number ('-000000005', '-2147483648', $last, $limit)
 		}
 		wait_for_queue($zk, $path, 1);
 		$stranger->delete($theirs);
-		is($waiter->query_safe("SELECT zk_try_lock('foreign')"), 't', 'not any more when it is gone');
+		is($waiter->query_safe("SELECT zk_try_lock('foreign')"), 't', 'the lock is granted when that contender is gone');
 		unlock($waiter);
 		assert_no_nodes($zk, $path);
 	};

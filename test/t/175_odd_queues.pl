@@ -44,9 +44,9 @@ subtest 'a waiter behind ten thousand contenders watches one node and is woken o
 	my @leaving = (0, $count / 2, $count - 3);
 	$crowd->delete(sprintf('%s/_c_%s-lock-%010d', $path, $uuid, $_))
 	  foreach @leaving;
-	ok(!$session->is_done, 'those who leave the middle do not let it in');
+	ok(!$session->is_done, 'the waiter goes on waiting when others leave the middle of the queue');
 	$crowd->close;
-	assert_ends($session, '00000', 'it has the lock when all are gone');
+	assert_ends($session, '00000', 'the waiter has the lock when all others are gone');
 	# deletes, close; list; and some patience with heartbeats, but not a look for
 	# each who left
 	cmp_ok($zk->packets_received - $before, '<=', @leaving + 5,
@@ -80,7 +80,7 @@ subtest 'children that are no contenders do not count in the queue' => sub {
 	# One that counts, but whose path is longer than any that we make.
 	my $long = $stranger->contend("$path/" . 'x' x 4000 . '-');
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'a contender with a long name counts');
-	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'and cannot be waited for');
+	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'a wait behind a contender with a long name is refused');
 	wait_for_queue($zk, $path, @odd + 1);
 	$stranger->delete($long);
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'the session goes on');
@@ -107,7 +107,7 @@ SQL
 	cmp_ok($count, '>', 300, 'some hundred locks');
 	is($session->query_safe('SELECT count(*) FROM names WHERE zk_lock(name) > 0'), $count, 'are taken');
 	is($session->query_safe('SELECT count(*) FROM zk_session_locks JOIN names USING (name)'),
-		$count, 'and shown by their names');
+		$count, 'zk_session_locks shows all names');
 	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), 0, 'nobody else gets them');
 
 	my $client = $zk->client;
@@ -118,7 +118,7 @@ SQL
 	is_deeply(\@znodes, \@expected, 'they are the names of the znodes');
 	is($session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'), $count, 'all are released');
 	poll_until { !$zk->ephemerals(lock_path('all/')) } 'nodes to go', 30;
-	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), $count, 'and free');
+	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), $count, 'all locks are free');
 	$other->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -136,7 +136,7 @@ FROM characters WHERE NOT is_allowed;
 SQL
 	my ($count, $found) = split /\|/, $refused;
 	cmp_ok($count, '>', 6000, 'thousands of them');
-	is($found, $count, 'with an error about the name');
+	is($found, $count, 'each is refused with an error about the name');
 	is($session->query_safe("SELECT count(*) FROM generate_series(65536, 1114111, 4099) AS code
 			WHERE refused('a' || chr(code)) = '42602'"),
 		$session->query_safe('SELECT count(*) FROM generate_series(65536, 1114111, 4099)'),

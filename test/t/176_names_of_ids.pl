@@ -78,7 +78,7 @@ subtest 'locks below cost no request more' => sub {
 	assert_least { $cycle->('ids')->() } (sort { $a <=> $b } @counts)[0], 'ids cost no request more';
 	is($session->query_safe("SELECT zk_try_lock('ids'), zk_unlock('ids')"), 't|t', 'a try reads some of many');
 	my $theirs = $stranger->contend(lock_path('ids') . '/x-1-');
-	is($session->query_safe("SELECT zk_try_lock('ids')"), 'f', 'and still finds a contender');
+	is($session->query_safe("SELECT zk_try_lock('ids')"), 'f', 'a try finds a contender among many locks below');
 	$stranger->delete($theirs);
 };
 
@@ -168,9 +168,9 @@ subtest 'a deadlock is found over a lock that has locks below' => sub {
 	$other->start_query("SELECT zk_lock('orders')");
 	assert_soon { $session->is_done || $other->is_done } 'the deadlock is found', 60;
 	my ($victim, $survivor) = $session->is_done ? ($session, $other) : ($other, $session);
-	assert_ends($victim, '40P01', 'one of both gives way');
+	assert_ends($victim, '40P01', 'one of the two sessions gives way');
 	$victim->query_safe('SELECT zk_unlock_all()');
-	assert_ends($survivor, '00000', 'to the other one');
+	assert_ends($survivor, '00000', 'the other session is granted the lock');
 	$survivor->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -181,7 +181,7 @@ subtest 'a child that cannot be told from a contender counts as one' => sub {
 	my $path = lock_path('doubt') . '/0000000000';
 	$stranger->create($path, '', container => 1, acl => [ [ 31, 'ip', '192.0.2.1' ] ]);
 	is($session->query_safe("SELECT zk_try_lock('doubt')"), 'f', 'a child that may not be read counts');
-	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('doubt') WHERE position = 1"), 1, 'as zk_lock_queue says');
+	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('doubt') WHERE position = 1"), 1, 'zk_lock_queue() shows that child as a contender');
 	$stranger->delete($path);
 	is($session->query_safe("SELECT zk_try_lock('doubt'), zk_unlock('doubt')"), 't|t', 'the lock is free when the child is gone');
 

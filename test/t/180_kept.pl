@@ -78,25 +78,25 @@ sub keeper_of_one ($time)
 subtest 'a kept lock is taken again without a request to ZooKeeper' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('1min');
 	assert_states($keeper, "$name kept", 'kept');
-	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
+	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'zk_fencing_token() knows no token of a kept lock');
 	assert_not_held($keeper, $name, 'zk_is_held() is false');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
-	like($node, marked_as('kept'), 'its node is marked');
+	like($node, marked_as('kept'), 'the node of a kept lock is marked');
 
 	my $before = $zk->packets_received;
 	is(cycle($keeper, $name), $token, 'the same token') foreach 1 .. 10;
 	# Most of them at once: a proof is good for a third of the timeout.
 	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 90)"),
 		"$token|t", 'the same token, again and again');
-	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"), $token, 'in transaction scope, too');
-	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
+	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"), $token, 'a kept lock is taken again in transaction scope');
+	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'a kept lock is taken again by a try');
 	assert_states($keeper, "$name held", 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	# heartbeats of a few sessions; else it were 300
 	cmp_ok($zk->packets_received - $before, '<', 80, 'hundred cycles, no request');
 	is(join(' ', queue_nodes($zk, lock_path($name))), $node, 'the same node');
 	is($keeper->query("SELECT zk_unlock('$name')"), 'f', 'it is not held any more');
-	like($keeper->error, qr/WARNING/, 'which is told');
+	like($keeper->error, qr/WARNING/, 'zk_unlock() warns that the lock is not held');
 	assert_leave_nothing($zk, lock_path($name), $keeper);
 };
 
@@ -115,7 +115,7 @@ subtest "a kept lock is taken again without waking the session's program" => sub
 	my ($requests, $sleeps) = map { $after[$_] - $before[$_] } 0, 1;
 	is($requests, 0, 'ten thousand cycles, no request');
 	# for heartbeats
-	cmp_ok($sleeps, '<', 200, 'and it is hardly woken');
+	cmp_ok($sleeps, '<', 200, 'the program is hardly woken');
 	cmp_ok($keeper->query_safe('SELECT sum(grants_kept) FROM zk_stat'), '>=', 10000, 'zk_stat counts the grants');
 };
 
@@ -147,7 +147,7 @@ subtest 'another contender gets a kept lock at once, whatever its keeper does' =
 	my $path = lock_path($name);
 	my $theirs = $stranger->contend("$path/x-1-");
 	poll_until { queue_nodes($zk, $path) == 1 } 'the node to go for a client of any make', 20;
-	is(join(' ', map { "$path/$_" } queue_nodes($zk, $path)), $theirs, 'for any other client, too');
+	is(join(' ', map { "$path/$_" } queue_nodes($zk, $path)), $theirs, 'a kept lock is given up for another client, too');
 	$stranger->delete($theirs);
 };
 
@@ -164,7 +164,7 @@ subtest 'a try by another session is true for a kept lock and false for a held o
 	$keeper->query_safe("SELECT zk_unlock('$first')");
 	keep_one($keeper, $_) foreach @names;
 	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
-	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[1]', '$names[2]'])"), 't', 'and for several');
+	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[1]', '$names[2]'])"), 't', 'a try of several kept locks is true');
 	$rival->query_safe('SELECT zk_unlock_all()');
 
 	$keeper->query_safe("SELECT zk_lock('$names[3]')");
@@ -175,14 +175,14 @@ subtest 'a try by another session is true for a kept lock and false for a held o
 	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
 	$before = $zk->packets_received;
 	is($rival->query_safe("SELECT zk_try_lock('$names[3]')"), 'f', 'again') foreach 1 .. 10;
-	cmp_ok($zk->packets_received - $before, '<', 30, 'with two reads');
+	cmp_ok($zk->packets_received - $before, '<', 30, 'ten tries of a held lock take few requests');
 	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'the tries write nothing');
 	is($keeper->query_safe("SELECT zk_unlock('$names[3]')"), 't', 'released');
-	assert_states($keeper, '', 'not kept, for somebody wants it');
+	assert_states($keeper, '', 'a lock that another session wants is not kept');
 	is($rival->query_safe("SELECT zk_try_lock('$names[3]', '20s')"), 't', 'the lock is granted when its holder has released it');
 	$rival->query_safe('SELECT zk_unlock_all()');
 	cycle($keeper, $names[3]);
-	assert_states($keeper, '', 'nor is it kept for a while');
+	assert_states($keeper, '', 'the lock is not kept for a while after that');
 };
 
 subtest 'a keeper that does not answer is not waited for longer than a second' => sub {
@@ -196,9 +196,9 @@ subtest 'a keeper that does not answer is not waited for longer than a second' =
 		is($rival->query_safe("SELECT zk_try_lock('$name')"), 'f', 'a try finds the lock busy');
 		time - $begun;
 	}
-	3, 'and has waited for about a second';
+	3, 'the try has waited for about a second';
 	kill CONT => $program;
-	assert_no_nodes($zk, lock_path($name), 'it gives way when it wakes up');
+	assert_no_nodes($zk, lock_path($name), 'the program gives the kept lock up when it runs again');
 };
 
 subtest 'a session can take its own kept lock in other modes' => sub {
@@ -213,14 +213,14 @@ subtest 'a session can take its own kept lock in other modes' => sub {
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"), 'another style');
-	like(first_in_queue($zk, $names[4]), qr/__lock__/, 'with a node of that');
+	like(first_in_queue($zk, $names[4]), qr/__lock__/, 'the node has the name of that style');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
 	cycle($keeper, $names[5]);
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"), 'a hold');
 	cycle($keeper, $names[6]);
 	ok($keeper->query_safe("SELECT zk_release_lease('$names[6]', zk_try_lease('$names[6]', 'app', '60s'))"), 'a lease');
 	is($keeper->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'nothing is left');
-	is($keeper->query_safe($given_up), $before, 'and it has not stood in its own way');
+	is($keeper->query_safe($given_up), $before, 'no kept lock was given up for another session');
 	$keeper->quit;
 	assert_no_nodes($zk, lock_path($_)) foreach @names;
 };
@@ -229,7 +229,7 @@ subtest 'a kept lock is given up when zklock.keep is over' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('2s');
 	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 20)"),
 		"$token|t", 'the kept lock is taken again');
-	assert_no_nodes($zk, lock_path($name), 'it goes, with its backend idle');
+	assert_no_nodes($zk, lock_path($name), 'the kept lock is given up while its backend is idle');
 	assert_states($keeper, '', 'the backend lists no lock');
 	assert_anew($keeper, $name, $token, 'the next time it is another');
 };
@@ -271,7 +271,7 @@ subtest 'kept locks count against zklock.max_locks and are given up first' => su
 	assert_no_nodes($zk, lock_path($names[0]));
 	$keeper->query_safe("SELECT zk_lock(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
 	assert_states($keeper, join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
-	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'then it is full');
+	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'a further lock is refused when all are held');
 	$keeper->quit;
 
 	# more than there are slots
@@ -300,7 +300,7 @@ subtest 'an evicted lock is not kept any more' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
 	poll_until { states($keeper) eq '' } 'is not kept', 20;
-	assert_anew($keeper, $name, $token, 'and is taken anew');
+	assert_anew($keeper, $name, $token, 'the evicted lock is taken anew');
 };
 
 subtest 'a kept lock with an old proof is taken anew' => sub {
@@ -314,8 +314,8 @@ subtest 'a kept lock with an old proof is taken anew' => sub {
 	};
 	$get_old->();
 	assert_anew($keeper, $name, $token, 'is not relied on: the lock is taken anew');
-	assert_states($keeper, "$name kept", 'and kept again');
-	is(queue_nodes($zk, lock_path($name)), 1, 'on the one node that there is');
+	assert_states($keeper, "$name kept", 'the lock is kept again');
+	is(queue_nodes($zk, lock_path($name)), 1, 'the queue has one node');
 	$token = $keeper->query_safe("SELECT token FROM zk_lock_queue('$name')");
 
 	# a node that is gone, which nobody has told the session yet
@@ -324,9 +324,9 @@ subtest 'a kept lock with an old proof is taken anew' => sub {
 	kill STOP => $program;
 	$stranger->delete(lock_path($name) . "/$_") foreach queue_nodes($zk, lock_path($name));
 	start_to_wait($keeper, "SELECT zk_lock('$name')");
-	ok(!$keeper->is_done, 'nothing is taken back without a reply');
+	ok(!$keeper->is_done, 'a kept lock with an old proof is not taken back without a reply');
 	kill CONT => $program;
-	cmp_ok($keeper->wait_result, '>', $token, 'a node that has gone is not taken back');
+	cmp_ok($keeper->wait_result, '>', $token, 'a lock whose node is gone is taken anew');
 };
 
 subtest 'zk_lock_queue() shows a kept lock as held' => sub {
@@ -339,7 +339,7 @@ subtest 'zk_lock_queue() shows a kept lock as held' => sub {
 	is(queue_state($rival, $name), 'held', 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	is(scalar $stranger->get($node), $data, 'nothing is written for it');
-	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
+	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'another contender gets the kept lock');
 };
 
 # Taken back at once, in one transaction with the change, and after it.
@@ -348,23 +348,23 @@ subtest 'a kept lock is not taken back by another application or user' => sub {
 	my $row = "FROM zk_lock_queue('$name') WHERE state = 'held'";
 	isnt($keeper->query_safe("BEGIN; SET LOCAL application_name = 'bob'; SELECT zk_lock('$name')"),
 		$token, 'another application contends for it');
-	is($keeper->query_safe("SELECT application_name $row"), 'bob', 'and is named');
+	is($keeper->query_safe("SELECT application_name $row"), 'bob', 'zk_lock_queue() names the other application');
 	$keeper->query_safe("COMMIT; SELECT zk_unlock('$name')");
-	assert_no_nodes($zk, lock_path($name), 'its release, under the former name');
+	assert_no_nodes($zk, lock_path($name), 'a lock released under another name than at its grant is not kept');
 };
 
 subtest 'a lock is kept for the time of zklock.keep at its grant' => sub {
 	my ($keeper, $name) = keeper_of_one('10min');
 	$keeper->query_safe("SET zklock.keep = '2s'");
-	assert_states($keeper, '', 'what was kept goes');
+	assert_states($keeper, '', 'a kept lock is given up when zklock.keep changes');
 	$keeper->query_safe("SELECT zk_lock('$name'); SET zklock.keep = '3s'; SELECT zk_unlock('$name')");
-	assert_states($keeper, '', 'what was granted before is not kept');
+	assert_states($keeper, '', 'a lock granted under another zklock.keep is not kept');
 	cycle($keeper, $name);
-	assert_states($keeper, "$name kept", 'what is granted then is');
+	assert_states($keeper, "$name kept", 'a lock granted under the new zklock.keep is kept');
 	$keeper->query_safe("SELECT zk_lock('$name'), pg_sleep(4)");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	assert_states($keeper, "$name kept", 'its time begins with its release, however long it was held');
-	assert_no_nodes($zk, lock_path($name), 'and ends');
+	assert_no_nodes($zk, lock_path($name), 'the kept lock is given up when its time is over');
 };
 
 subtest 'a lock that two sessions take in turn is not kept' => sub {
@@ -375,7 +375,7 @@ subtest 'a lock that two sessions take in turn is not kept' => sub {
 	cycle($rival, $name);
 	cycle($keeper, $name);
 	assert_states($keeper, '', 'it is not kept for a while');
-	assert_states($rival, '', 'by neither');
+	assert_states($rival, '', 'the other session does not keep it either');
 	poll_until {
 		cycle($keeper, $name);
 		states($keeper) eq "$name kept"
@@ -402,11 +402,11 @@ subtest 'a lock whose token was told is not kept' => sub {
 			push @tokens, $keeper->query_safe("SELECT zk_lock('$name')");
 			$by{$how}->($name, $tokens[-1]);
 			is($keeper->query_safe("SELECT zk_unlock('$name')"), 't', "$how: released");
-			assert_states($keeper, '', 'and not kept');
+			assert_states($keeper, '', 'a lock whose token was told is not kept');
 		}
 		cmp_ok($tokens[1], '>', $tokens[0], 'the next grant has a greater token');
 		$writer->query("SELECT zk_fence('$name', $tokens[0])");
-		is($writer->sqlstate, '40001', 'so one who comes late with the first is refused');
+		is($writer->sqlstate, '40001', 'zk_fence() refuses the first token');
 		cycle($keeper, $name);
 		assert_states($keeper, "$name kept", 'a grant whose token nobody asks for is kept again');
 		$keeper->query_safe('SELECT zk_unlock_all()');
@@ -424,7 +424,7 @@ subtest 'a lock whose token was told is not kept' => sub {
 	cycle($keeper, $name);
 	$keeper->query("SELECT zk_lock('$name'), 1 / (zk_fencing_token('$name') IS NULL)::int");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	assert_states($keeper, '', 'what was told in a transaction that failed was told all the same');
+	assert_states($keeper, '', 'a lock whose token was told in a failed transaction is not kept');
 };
 
 assert_no_nodes($zk, lock_path("kept$_")) foreach 1 .. $names;

@@ -97,7 +97,7 @@ foreach my $what (qw(grants_kept keeps_given_up))
 }
 note "added @added, $count{grants_kept} taken back, $count{keeps_given_up} given up for others";
 cmp_ok($count{grants_kept}, '>', 20 * $seconds, 'locks were often taken back');
-cmp_ok($count{keeps_given_up}, '>', $seconds / 2, 'and given up for others');
+cmp_ok($count{keeps_given_up}, '>', $seconds / 2, 'kept locks were given up for other contenders');
 $_->query_safe('SELECT zk_unlock_all()') foreach @sessions;
 assert_no_nodes($zk, lock_path("storm/$_")) foreach 1 .. $nlocks;
 

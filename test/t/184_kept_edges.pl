@@ -57,7 +57,7 @@ subtest 'locks below a kept one do not end it' => sub {
 		assert_states($keeper, 'above kept', "it stays, with $below below it");
 	}
 	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
-	is($rival->query_safe("SELECT zk_try_lock('above', '10s')"), 't', 'and goes to who wants it');
+	is($rival->query_safe("SELECT zk_try_lock('above', '10s')"), 't', 'another contender gets the kept lock');
 	$rival->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -77,13 +77,13 @@ subtest 'a lock whose queue cannot be read is not kept' => sub {
 subtest 'a lock that was to be released is not kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('asked')");
-	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'not yet');
+	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'no release is requested at first');
 	is($rival->query_safe("SELECT zk_request_release('asked')"), 1, 'one is asked');
-	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('asked')") } 't', 'it hears that';
+	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('asked')") } 't', 'the holder hears that its release is requested';
 	$keeper->query_safe("SELECT zk_unlock('asked')");
 	assert_states($keeper, '', 'what was to be released is not kept');
 	$keeper->query_safe("SELECT zk_lock('asked')");
-	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'and that is over');
+	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'the request ends with the release');
 	$keeper->query_safe("SELECT zk_unlock('asked')");
 
 	# of a lock that is kept: who takes it back is asked
@@ -92,9 +92,9 @@ subtest 'a lock that was to be released is not kept' => sub {
 	$rival->query_safe("SELECT zk_request_release('kept')");
 	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'not while nobody holds it');
 	$keeper->query_safe("SELECT zk_lock('kept')");
-	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('kept')") } 't', 'it hears that';
+	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('kept')") } 't', 'the holder hears that its release is requested';
 	$keeper->query_safe("SELECT zk_unlock('kept')");
-	assert_states($keeper, 'asked kept', 'and lets go of it');
+	assert_states($keeper, 'asked kept', 'the lock is released and not kept');
 };
 
 # Whoever said that he let go may have lied: what rests on that alone ends with its release.
@@ -111,7 +111,7 @@ subtest "a lock granted on another session's word is not kept" => sub {
 	$sessions[2]->query_safe("SELECT pg_sleep(5.2); SELECT zk_unlock('word')");
 	assert_states($sessions[2], '', 'is not kept');
 	$sessions[2]->query_safe("SELECT zk_lock('word'), zk_unlock('word')");
-	assert_states($sessions[2], 'word kept', 'and the next one is');
+	assert_states($sessions[2], 'word kept', 'the next grant of the lock is kept');
 };
 
 subtest 'locks beyond the number that can be kept are released' => sub {
@@ -131,7 +131,7 @@ subtest 'a lease is granted while the lock is only kept' => sub {
 	$keeper->query_safe("SELECT zk_lock('leased')");
 	is($rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')"), '', 'nobody gets one while the lock is held');
 	$keeper->query_safe("SELECT zk_unlock('leased')");
-	assert_soon { $rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')") ne '' } 'but while it is merely kept';
+	assert_soon { $rival->query_safe("SELECT zk_try_lease('leased', 'app', '9s')") ne '' } 'a lease is granted while the lock is only kept';
 };
 
 subtest 'a set of locks is not kept' => sub {
@@ -147,7 +147,7 @@ subtest 'a set of locks is not kept' => sub {
 	$keeper->query_safe("SELECT zk_unlock('set/d')");
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY[$names])"), 'a set is taken');
 	$keeper->query_safe("SELECT zk_unlock(ARRAY[$names])");
-	assert_states($keeper, '', 'and not kept');
+	assert_states($keeper, '', 'no lock of the set is kept');
 };
 
 subtest 'nodes that strangers have marked as kept do not hold up a try' => sub {
@@ -217,7 +217,7 @@ subtest 'a session that only keeps a lock is not part of a deadlock' => sub {
 	assert_query($other, "SELECT zk_lock('x', '2s')", '55P03', 'who waits for it goes on waiting');
 	kill 'CONT', $program;
 	$other->query_safe('SELECT zk_unlock_all()');
-	assert_ends($keeper, '00000', 'and it has what it waits for');
+	assert_ends($keeper, '00000', 'the session that only keeps a lock is granted the one it waits for');
 };
 
 done_testing();

@@ -50,7 +50,7 @@ sub assert_nothing_said (@sessions)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$_->quit foreach @sessions;
-	return assert_becomes { said() } 0, 'nothing is left of what was said';
+	return assert_becomes { said() } 0, 'no published wait is left';
 }
 
 # The one that has given way ends its transaction, and the other one's is granted.
@@ -115,7 +115,7 @@ subtest 'a deadlock of two sessions in two clusters is found, reported and count
 	my $other = background($node{paris}, first => "BEGIN; SELECT zk_xact_lock('b')");
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(1);
-	assert_query($other, "SELECT zk_xact_lock('a')", '40P01', 'the one that looks gives way');
+	assert_query($other, "SELECT zk_xact_lock('a')", '40P01', 'the session that searches gives way');
 	my ($p, $q) = (who('berlin', $one), who('paris', $other));
 	like($other->error, qr/ERROR:  deadlock detected
 DETAIL:  P$q waits for ExclusiveLock on ZooKeeper lock "a"; blocked by p$p\.
@@ -144,11 +144,11 @@ subtest 'a wait in PostgreSQL that is over is not taken for part of a deadlock' 
 	wait_until_said(2);
 	kill 'STOP', $teller->pid;
 	$waiter->cancel;
-	assert_ends($waiter, '57014', 'it waits no more');
-	assert_query($last, "SELECT zk_lock('old/b', '3s')", '55P03', 'what is not said again is not believed');
+	assert_ends($waiter, '57014', 'the wait in PostgreSQL is canceled');
+	assert_query($last, "SELECT zk_lock('old/b', '3s')", '55P03', 'a wait in PostgreSQL that is not published again is not believed');
 	kill 'CONT', $teller->pid;
 	$last->query_safe('SELECT zk_unlock_all()');
-	assert_ends($teller, '00000', 'and all go on');
+	assert_ends($teller, '00000', 'the other wait is granted');
 	assert_nothing_said($teller, $waiter, $last);
 };
 
@@ -192,7 +192,7 @@ foreach my $length (3, 10)
 			wait_behind($ring[$i], "SELECT zk_lock('ring/@{[ $i + 1 ]}')", 'ring/' . ($i + 1), 2);
 		}
 		wait_until_said($length - 1);
-		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the one that looks gives way');
+		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the session that searches gives way');
 		assert_length($ring[-1], $length, 'all are named');
 		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'no other session gives way');
 		$ring[-1]->query_safe('SELECT zk_unlock_all()');
@@ -238,7 +238,7 @@ subtest 'a deadlock over a semaphore needs all its holders' => sub {
 	$second->query_safe('SELECT zk_unlock_all()');
 	assert_ends($waiter, '00000', 'the permit is enough for the waiter');
 	$waiter->query_safe('SELECT zk_unlock_all()');
-	assert_ends($first, '00000', 'and the first goes on');
+	assert_ends($first, '00000', 'the first holder of a permit is granted its lock');
 	assert_nothing_said($first, $second, $waiter);
 };
 
@@ -263,7 +263,7 @@ subtest 'a session that holds a row and waits for a ZooKeeper lock gives way' =>
 	my ($lock, $row) = lock_and_row();
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	wait_for_lock($node{berlin}, $lock->pid);
-	assert_query($row, "SELECT zk_xact_lock('e')", '40P01', 'who waits for ZooKeeper gives way');
+	assert_query($row, "SELECT zk_xact_lock('e')", '40P01', 'the session that waits for ZooKeeper gives way');
 	my ($p, $q) = (who('berlin', $row), who('berlin', $lock));
 	like($row->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "e"; blocked by p$q\.
 P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are told');
@@ -275,7 +275,7 @@ subtest 'a deadlock is found when the wait for a row comes last' => sub {
 	my ($lock, $row) = lock_and_row();
 	wait_behind($row, "SELECT zk_xact_lock('e')", 'e', 2);
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	assert_ends($row, '40P01', 'who waits for ZooKeeper gives way, though it came first');
+	assert_ends($row, '40P01', 'the session that waits for ZooKeeper gives way, though it came first');
 	assert_goes_on($lock, $row);
 };
 
@@ -315,7 +315,7 @@ sub assert_all_go_on ($abroad, $row, @others)
 subtest 'a deadlock over rows, two sessions of one cluster and another cluster is found' => sub {
 	my $between = session('berlin');
 	my ($row, $lock, $abroad) = wait_over_row($between);
-	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'the one that looks gives way');
+	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'the session that searches gives way');
 	assert_length($abroad, 3, 'three are in the cycle');
 	assert_all_go_on($abroad, $row, $between, $lock);
 };
@@ -367,7 +367,7 @@ subtest 'a deadlock over a deferrable transaction that waits for a snapshot is f
 
 	$begin->();
 	$wait_for_snapshot->();
-	assert_query($writer, "SELECT zk_xact_lock('safe')", '40P01', 'who waits for ZooKeeper gives way');
+	assert_query($writer, "SELECT zk_xact_lock('safe')", '40P01', 'the session that waits for ZooKeeper gives way');
 	my ($p, $q) = (who('berlin', $writer), who('berlin', $reader));
 	like($writer->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "safe"; blocked by p$q\.
 P$q waits for a safe snapshot; blocked by p$p\./, 'the error names the safe snapshot');
@@ -391,7 +391,7 @@ subtest 'the session whose deadlock_timeout is over first gives way' => sub {
 	wait_until_said(1);
 	$hasty->query_safe("SET deadlock_timeout = '100ms'");
 	$hasty->start_query("SELECT zk_lock('a')");
-	assert_ends($hasty, '40P01', 'the other one has not looked');
+	assert_ends($hasty, '40P01', 'the session with the short deadlock_timeout gives way');
 	assert_goes_on($patient, $hasty);
 };
 
@@ -412,7 +412,7 @@ subtest 'a deadlock is found when the reply to the published wait is lost' => su
 	poll_until { $proxy->is_sprung } 'it to be taken back', 30;
 	$proxy->come_back;
 	$other->start_query("SELECT zk_lock('a')");
-	assert_one_gives_way($one, $other, 'one of them gives way');
+	assert_one_gives_way($one, $other, 'one of the two sessions gives way');
 };
 
 subtest 'a session that holds no lock publishes no wait' => sub {
@@ -438,16 +438,16 @@ subtest 'a published wait that a stranger deletes is published again' => sub {
 	my $stranger = $zk->client;
 	$stranger->delete($_->[0]) foreach $zk->ephemerals(lock_path('.waits/'));
 	$other->start_query("SELECT zk_lock('a')");
-	assert_one_gives_way($one, $other, 'it is said again, and found');
+	assert_one_gives_way($one, $other, 'the wait is published again, and the deadlock is found');
 };
 
 # What the stranger said ends no wait, and leaves nothing.
 sub assert_not_believed ($stranger, $one, $holder, $waiter)
 {
-	ok(!$one->is_done, 'who waits for it waits');
+	ok(!$one->is_done, 'the session that waits for the lock goes on waiting');
 	$stranger->close;
 	$holder->query_safe('SELECT zk_unlock_all()');
-	assert_ends($one, '00000', 'until the lock is released');
+	assert_ends($one, '00000', 'the waiter is granted the lock when it is released');
 	$one->query_safe('SELECT zk_unlock_all()');
 	$waiter->wait_result;
 	return assert_nothing_said($one, $holder, $waiter);
@@ -560,7 +560,7 @@ subtest 'a lock is granted where no session may publish waits' => sub {
 	poll_until { $node{berlin}->log_contains('deadlocks over ZooKeeper locks go unseen by process ' . $one->pid) }
 	'the log to say so', 30;
 	$other->quit;
-	assert_ends($one, '00000', 'it is granted');
+	assert_ends($one, '00000', 'the waiter is granted the lock');
 };
 
 foreach my $name (sort keys %node)

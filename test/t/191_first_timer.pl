@@ -60,7 +60,7 @@ sub assert_one_gives_way (%rings)
 			$session->quit;
 		}
 	}
-	assert_becomes { scalar(my @facts = $zk->ephemerals(lock_path('.waits/'))) } 0, 'nothing is left of what was said';
+	assert_becomes { scalar(my @facts = $zk->ephemerals(lock_path('.waits/'))) } 0, 'no published wait is left';
 	return;
 }
 
@@ -142,7 +142,7 @@ subtest 'a deadlock over a row is found by the session with the short timeout' =
 	my $begun = time;
 	$abroad->start_query("SELECT zk_lock('g')");
 	poll_until { grep { $_->is_done } $abroad, $row } 'one to give way', 100;
-	cmp_ok(time - $begun, '<', $most, 'in time');
+	cmp_ok(time - $begun, '<', $most, 'the deadlock is found in time');
 	my ($victim, $other) = $abroad->is_done ? ($abroad, $row) : ($row, $abroad);
 	assert_ends($victim, '40P01', 'one that waits for ZooKeeper gives way');
 	$victim->quit;

@@ -49,7 +49,7 @@ is($berlin->safe_psql('postgres', 'SELECT count(*)' . waits_of($holder)),
 my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($mermaid, qr/^flowchart LR\n(?:\ts0x\w+\["[^"]*"\]\n){4}(?:\ts0x\w+ (?:-->|-\.->)\|"[^"]*"\| s0x\w+\n){3}$/,
 	'zk_wait_graph() returns a Mermaid flowchart');
-like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'names are escaped');
+like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'lock names in the picture are escaped');
 is($berlin->safe_psql('postgres', q{SELECT _zk_mermaid('a"#<>&`*\b')}),
 	'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'all special characters are escaped');
 like($mermaid, qr/ -\.->\|"ShareLock on transaction \d+"\| s0x/, 'waits in PostgreSQL have an arrow of their own');

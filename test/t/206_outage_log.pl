@@ -44,7 +44,7 @@ poll_until { $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE waitin
 'four to wait', 60;
 
 subtest 'each backend with locks logs that its connection broke' => sub {
-	is(scalar lines('.*'), 0, 'nothing to be told yet');
+	is(scalar lines('.*'), 0, 'nothing is logged before the outage');
 	$proxy->go_away;
 	wait_for_lines('lost its connection', 4);
 	my @lines = lines('lost its connection');
@@ -92,7 +92,7 @@ subtest 'lines about the connection go to the log and not to the client' => sub 
 		lines('is connected again') == 6
 	}
 	'it to be back', 30;
-	unlike($told, qr/ZooKeeper session/, 'not to its client');
+	unlike($told, qr/ZooKeeper session/, 'the client is told nothing');
 };
 
 done_testing();

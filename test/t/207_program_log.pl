@@ -51,7 +51,7 @@ subtest "the program's lines are not logged without debug1" => sub {
 	$other->query_safe("SELECT zk_lock('told')");
 	$proxy->reset_connections;
 	assert_soon { $other->query_safe('SELECT 1'); log_text() =~ /is connected again/ } 'the session is connected again', 60;
-	is(scalar lines(), 0, 'no line of the program');
+	is(scalar lines(), 0, 'the log has no line of the program');
 	$other->quit;
 };
 $session->quit;

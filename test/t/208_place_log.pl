@@ -73,7 +73,7 @@ subtest 'the log tells why a lock is lost' => sub {
 	my $token = $session->query_safe("SELECT zk_lock('lost')");
 	$other->query_safe("SELECT zk_evict('lost', $token)");
 	like(join("\n", told('lost', 'SELECT 1', line => qr/^held -> lost: /, asking => "SELECT zk_is_held('lost')")),
-		qr/^held -> lost: (?:its node is gone|the quorum has no such node)$/, 'its node was deleted');
+		qr/^held -> lost: (?:its node is gone|the quorum has no such node)$/, 'an evicted lock is logged as lost');
 	is_deeply([ told('lost', "SELECT zk_unlock('lost')") ], [ 'lost -> none: unlocked' ], 'a lost lock is released');
 };
 

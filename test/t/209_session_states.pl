@@ -52,7 +52,7 @@ subtest 'the log tells the next session of a backend under another number' => su
 	like((lines(1))[-1], qr/: lost -> none: closed$/, 'the first one is closed');
 	like((lines(2))[-1], qr/: opening -> connected: /, 'the second one is granted');
 	$session->query_safe('SELECT zk_disconnect()');
-	like((lines(2))[-1], qr/: connected -> none: closed$/, 'and closed');
+	like((lines(2))[-1], qr/: connected -> none: closed$/, 'the second session is closed');
 };
 $session->quit;
 

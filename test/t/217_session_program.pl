@@ -55,7 +55,7 @@ sub library_directory
 subtest "zklock.so has no thread and does not link ZooKeeper's client" => sub {
 	my $directory = library_directory();
 	my ($linked) = run_command([ 'ldd', "$directory/zklock.so" ]);
-	unlike($linked, qr/zookeeper|pthread/, 'it is linked with neither');
+	unlike($linked, qr/zookeeper|pthread/, "zklock.so is linked with neither ZooKeeper's client nor threads");
 	my ($symbols) = run_command([ 'nm', '-D', "$directory/zklock.so" ]);
 	unlike($symbols, qr/ U (?:zoo|pthread_)/, 'it refers to none of their functions');
 	ok(-x "$directory/zklock-session", 'the program is beside it');
@@ -71,7 +71,7 @@ foreach my $signal (qw(KILL SEGV ABRT))
 		assert_query($holder, "CREATE TABLE never_$signal ()", '40001', 'a transaction that writes is refused');
 		like($holder->error,
 			qr/lock "program" was lost\nDETAIL:  The lock was given up at .*program of the session.*has ended/,
-			'and the reason is named');
+			'the error says that the program has ended');
 		$holder->query("SELECT zk_unlock('program')");
 		my $again = $holder->query_safe("SELECT zk_lock('program')");
 		cmp_ok($again, '>', $token, 'the same backend locks again');
@@ -95,7 +95,7 @@ subtest 'a program killed during a statement cancels the statement if it holds a
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	assert_ends($holder, '40001', 'the statement is canceled');
-	cmp_ok(time - $start, '<', 30, 'at once');
+	cmp_ok(time - $start, '<', 30, 'soon after the program was killed');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	assert_free('program', 'the lock is free');
 	$holder->query_safe("SELECT zk_lock('program'), zk_unlock('program')");
@@ -223,7 +223,7 @@ subtest 'an idle backend whose session was given up blocks no other contender' =
 	$second->stop;
 	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
 	$second->start;
-	assert_query($waiter, "SELECT zk_lock('program', '60s')", '00000', 'the lock is to be had');
+	assert_query($waiter, "SELECT zk_lock('program', '60s')", '00000', 'another session is granted the lock');
 	assert_soon { !grep { $_ == $program } session_programs($holder->pid) }
 	'its program has ended the session', 30;
 };
@@ -234,20 +234,20 @@ subtest 'the program ignores signals to its process group and gets no rights' =>
 	# AddressSanitizer wants to see all of it, and needs more.
 	if (!$ENV{ASAN_OPTIONS})
 	{
-		ok(!open(my $memory, '<', "/proc/$program/mem"), 'nobody looks into its memory');
-		like(slurp_file("/proc/$program/limits"), qr/^Max data size +536870912 /m, 'of which it has so much at most');
+		ok(!open(my $memory, '<', "/proc/$program/mem"), "the program's memory cannot be read by others");
+		like(slurp_file("/proc/$program/limits"), qr/^Max data size +536870912 /m, "the program's memory is limited");
 	}
-	like(slurp_file("/proc/$program/status"), qr/^NoNewPrivs:\s+1$/m, 'it gets no rights that it does not have');
+	like(slurp_file("/proc/$program/status"), qr/^NoNewPrivs:\s+1$/m, 'the program cannot gain privileges');
 	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
 	# To the whole process group, as PostgreSQL itself and a terminal do.
 	$holder->start_query('SELECT pg_sleep(60)');
 	wait_for_sleep($node, $holder->pid);
 	$holder->cancel;
-	assert_ends($holder, '57014', 'a cancel is for the backend');
+	assert_ends($holder, '57014', 'a cancellation reaches the backend');
 	assert_held($holder, 'program', 'the lock stays');
-	is(program_of($holder), $program, 'and the program');
+	is(program_of($holder), $program, 'the program is the same');
 	$holder->quit;
-	assert_no_programs('which ends with its backend', $holder);
+	assert_no_programs('the program ends with its backend', $holder);
 };
 
 subtest "COPY PROGRAM inherits no descriptor of the session's program" => sub {
@@ -285,10 +285,10 @@ subtest 'a backend without descriptors gets an error, and a lock when it has som
 		}
 		$session->query('SELECT zk_unlock_all(), zk_disconnect()');
 	}
-	assert_seen('00000|53000|53300|XX000|58000|54000', 'errors that name it');
-	ok($seen{'00000'} && keys %seen > 1, 'with some it does, with others it does not');
+	assert_seen('00000|53000|53300|XX000|58000|54000', 'the only errors of calls without descriptors');
+	ok($seen{'00000'} && keys %seen > 1, 'the lock is granted with some limits and refused with others');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
-	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'with more of them it works again');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the lock is granted with more descriptors');
 };
 
 # PostgreSQL's own limit, which other extensions use up.
@@ -337,9 +337,9 @@ subtest 'backends use no processor time while an ensemble refuses connections' =
 	$gone->stop;
 	$holder->query("SELECT zk_is_held('program')");
 	my $took = time - $start;
-	cmp_ok($took, '>', 1, 'the question takes its time');
+	cmp_ok($took, '>', 1, 'zk_is_held() waits for the outage');
 	my %used = map { $_ => ticks_of($_) } $holder->pid, $waiter->pid;
-	cmp_ok($used{ $_->pid }, '<', 100 * $took / 4, 'which is not spent on asking again')
+	cmp_ok($used{ $_->pid }, '<', 100 * $took / 4, 'the backend does not use processor time for asking again')
 	  foreach $holder, $waiter;
 	$gone->start;
 	$waiter->wait_result;
@@ -354,7 +354,7 @@ subtest 'a lock fails with 53000 where no process can be started' => sub {
 		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
-	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend works when there are');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend is granted a lock when processes can be started');
 };
 
 # The library finds its program wherever both are; and what it finds may be
@@ -392,7 +392,7 @@ subtest 'a relocated installation finds its own program and refuses other versio
 	like($new->error, qr/No such file or directory/, 'the error says that the program is missing');
 	kill_program($session);
 	assert_query($session, "DO 'BEGIN PERFORM zk_forget_run(''new'', ''x'');
-		EXCEPTION WHEN insufficient_resources THEN PERFORM zk_lock(''new''); END'", '40001', 'whose error is caught');
+		EXCEPTION WHEN insufficient_resources THEN PERFORM zk_lock(''new''); END'", '40001', 'the loss is reported where the error of the missing program is caught');
 	$_->quit foreach $new, $session;
 	$elsewhere->stop;
 };
@@ -406,7 +406,7 @@ subtest 'a rollback of a thousand locks does not wait for a program that does no
 	$session->query_safe('ROLLBACK');
 	cmp_ok(time - $start, '<', 30, 'an abort does not hang');
 	kill 'CONT', $program;
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) } 'and all nodes go', 60;
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) } 'all nodes are deleted when the program goes on', 60;
 	$session->query_safe("SELECT zk_lock('program')");
 	assert_leave_nothing($zk, $path, $session);
 };
@@ -445,8 +445,8 @@ subtest 'no wake-up of a waiter is lost in ten seconds of turns' => sub {
 		}
 	}
 	note sprintf 'longest: %.1f ms', $longest / 1000;
-	cmp_ok($longest, '>', 0, 'it was measured how long they waited');
-	cmp_ok($longest, '<', 1e6 * $session_timeout * 2 / 3, 'and nobody waited in vain');
+	cmp_ok($longest, '>', 0, 'pgbench has measured the waits');
+	cmp_ok($longest, '<', 1e6 * $session_timeout * 2 / 3, 'no wait was as long as a lost wake-up makes it');
 };
 
 # A hundred, ten at a time, each with a session of its own.
@@ -457,16 +457,16 @@ subtest 'a hundred backends that come and go leave nothing behind' => sub {
 		SELECT zk_lock('come/' || pid) FROM pid;\n");
 	$node->command_ok(
 		[ 'pgbench', '-n', '-C', '-c', 10, '-t', 10, '-f', $script, 'postgres' ],
-		'all of them work');
+		'pgbench with a connection for each transaction');
 	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
-	is(scalar @pids, 100, 'so many backends');
+	is(scalar @pids, 100, 'a hundred backends have taken a lock');
 	assert_no_programs('no program is left', @pids);
 	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) } 'no node is left', 30;
 };
 
 is(ask($node, 'SELECT pg_postmaster_start_time()'), $postmaster, 'the cluster has been up all the time');
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes terminated/),
-	'and no backend fell over');
+	'no backend has crashed');
 
 # It would look for the ensemble for two session timeouts, in order to close its session.
 subtest 'a program without a backend ends at once when it is asked to' => sub {

@@ -81,7 +81,7 @@ subtest 'a leader that is killed costs no session its lock or its place' => sub 
 
 	foreach my $waiter (@waiters)
 	{
-		push @tokens, assert_passes('killed', $holder, $waiter, 'grants go on');
+		push @tokens, assert_passes('killed', $holder, $waiter, 'the lock passes on with the new leader');
 		$holder->quit;
 		$holder = $waiter;
 	}
@@ -104,7 +104,7 @@ subtest 'a commit under a lock waits while there is no quorum' => sub {
 	$zk->resume;
 	$zk->wait_ready;
 	assert_ends($holder, '00000', 'the commit goes on with the quorum');
-	is_deeply(nodes('quorum'), $before, 'and all keep their nodes');
+	is_deeply(nodes('quorum'), $before, 'holder and waiter keep their nodes');
 	assert_passes('quorum', $holder, $waiter, 'the waiter is granted');
 	assert_leave_nothing($zk, lock_path('quorum'), $holder, $waiter);
 };
@@ -160,7 +160,7 @@ subtest 'a leader that hangs costs no session its lock' => sub {
 	note "lost: zklock $lost of $count, Curator ", @peers - $left, ' of ', scalar @peers;
 	is($lost, 0, 'no session of ours has lost its lock');
 	is(scalar(grep { $ours[$_]->query("SELECT zk_is_held('ours$_')") ne 't' } 0 .. $#ours),
-		0, 'nor does one when the leader of old is back');
+		0, 'no session has lost its lock when the old leader is back');
 };
 
 done_testing();

@@ -68,9 +68,9 @@ loses(
 
 # On a busy machine some are later.
 my %least = map { $_ => (sort { $a <=> $b } @{ $told{$_} })[0] } keys %told;
-cmp_ok($least{took}, '<', $timeout + 1, 'within a second of the loss');
-cmp_ok($least{'No contact'}, '<', $timeout * 1000, 'before the ensemble may end the session');
-cmp_ok($least{'No contact'}, '>', $timeout * 900, 'and not long before');
+cmp_ok($least{took}, '<', $timeout + 1, 'a statement ends within a second of the loss');
+cmp_ok($least{'No contact'}, '<', $timeout * 1000, 'the loss is declared before the ensemble may end the session');
+cmp_ok($least{'No contact'}, '>', $timeout * 900, 'the loss is declared shortly before the session timeout');
 cmp_ok($least{'did not answer'}, '<', $timeout * 150, 'the server had its chance twice in what was left');
 
 subtest 'a statement that waits for a row ends when its lock is lost' => sub {
@@ -83,7 +83,7 @@ subtest 'a statement that waits for a row ends when its lock is lost' => sub {
 	assert_ends($session, '40001', 'the wait for the row ends');
 	$zk->resume;
 	$blocker->query_safe('COMMIT');
-	is(ask($node, 'SELECT what FROM written'), 'row', 'and nothing is written');
+	is(ask($node, 'SELECT what FROM written'), 'row', 'nothing is written');
 };
 
 # The signal must be meant for the lock: no lock, no cancellation.
@@ -94,7 +94,7 @@ subtest 'a statement of a session without a lock runs to its end during an outag
 	$zk->pause;
 	assert_ends($session, '00000', 'its statement runs to the end');
 	$zk->resume;
-	is($session->query_safe("SELECT zk_lock('lost') > 0"), 't', 'and it gets a lock again');
+	is($session->query_safe("SELECT zk_lock('lost') > 0"), 't', 'the session is granted a lock again');
 };
 
 # What is written when the lock is released already does not rest on it.
@@ -103,7 +103,7 @@ subtest 'a commit of work after the release of a lost lock is not refused' => su
 	kill_session_program($session);
 	# The loss may also interrupt the question.
 	wait_for_loss($session);
-	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'it was lost');
+	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'zk_unlock() says that the lock was lost');
 	assert_query($session, "INSERT INTO written VALUES ('since'); COMMIT", '00000', 'the commit is not refused');
 	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
@@ -129,7 +129,7 @@ subtest 'a commit is refused when the lock is lost during a downgrade' => sub {
 	assert_query($session, "INSERT INTO written VALUES ('downgraded')", '00000', 'the transaction writes');
 	$session->start_query('COMMIT');
 	assert_ends($session, '40001', 'its commit is refused');
-	like($session->error, qr/lock "lost" was lost/, 'and names the lock');
+	like($session->error, qr/lock "lost" was lost/, 'the error names the lock');
 	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
 
@@ -198,10 +198,10 @@ subtest 'a loss is reported with 40001 whatever catches or delays its error' => 
 		kill KILL => $program;
 		assert_ends($session, '40001', "$way: SQLSTATE");
 		like($session->error, qr/lock "lost" was lost/, 'names the lock');
-		like($session->error, qr/DETAIL:  The .*\nHINT:  /, 'with all else that is to be said') if $way !~ /anew/;
+		like($session->error, qr/DETAIL:  The .*\nHINT:  /, 'the error has a DETAIL and a HINT') if $way !~ /anew/;
 		assert_leave_nothing($zk, lock_path('lost'), $session);
 	}
-	is(ask($node, 'SELECT count(*) FROM sleepy'), 0, 'and nothing is written');
+	is(ask($node, 'SELECT count(*) FROM sleepy'), 0, 'nothing is written');
 };
 
 subtest 'a loss is reported with 40001 in the extended protocol' => sub {
@@ -220,7 +220,7 @@ subtest 'a loss is reported with 40001 in the extended protocol' => sub {
 		kill KILL => session_programs($pid);
 		$bench->finish;
 		like($out, qr/number of serialization failures: 1 /, "$mode: pgbench counts a serialization failure") || note($error);
-		assert_no_nodes($zk, lock_path('lost'), 'and nothing is left');
+		assert_no_nodes($zk, lock_path('lost'), 'no queue node is left');
 	}
 };
 
@@ -283,7 +283,7 @@ subtest 'a cancellation after a loss that was dealt with keeps its own message' 
 				$session->cancel;
 			}
 			assert_ends($session, '57014', "and is canceled by $by");
-			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'in its own words');
+			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'the error has the words of the later cancellation');
 		}
 	}
 };

@@ -104,7 +104,7 @@ sub follower_goes ($holder, $next, $lock)
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $asked = time;
 	$zk->kill9($follower);
-	assert_granted_later($next, $asked, $reserve, 'after the reserve');
+	assert_granted_later($next, $asked, $reserve, 'the next contender is granted the lock after the reserve');
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the former holder does not commit');
 	$zk->start($follower);
 	assert_leave_nothing($zk, lock_path($lock), $holder, $next);
@@ -157,7 +157,7 @@ subtest 'a lock held at the leader passes on after the whole session timeout' =>
 	my $committed = time;
 	my @processes = ($holder->pid, session_programs($holder->pid));
 	kill 'STOP', @processes;
-	assert_granted_later($next, $committed, 0.9 * $timeout, 'after the whole timeout');
+	assert_granted_later($next, $committed, 0.9 * $timeout, 'the next contender is granted the lock after the whole session timeout');
 	kill 'CONT', @processes;
 	assert_leave_nothing($zk, lock_path('leader'), $holder, $next);
 };
@@ -181,7 +181,7 @@ subtest 'a hand-over between two sessions that were paused does not grant a lock
 	$third->query_safe("SELECT zk_unlock('told')");
 	$zk->resume($follower);
 	my $ours = assert_ends($waiter, '00000', 'the waiter is granted the lock later');
-	cmp_ok($ours, '>', $theirs, 'by a younger node');
+	cmp_ok($ours, '>', $theirs, "the waiter's node is younger than that of the session in between");
 	assert_leave_nothing($zk, lock_path('told'), $holder, $waiter, $third);
 };
 
@@ -193,7 +193,7 @@ subtest 'a loss that a question finds first ends the statement' => sub {
 	my ($program) = session_programs($holder->pid);
 	$holder->start_query($ask_again);
 	kill 'STOP', $program;
-	assert_lost($holder, 'with the loss');
+	assert_lost($holder, 'the statement ends with the loss');
 	kill 'CONT', $program;
 	assert_leave_nothing($zk, lock_path('busy'), $holder);
 };
@@ -227,7 +227,7 @@ subtest 'a follower without a leader is noticed before the session timeout' => s
 		note("again: after $noticed and $lost seconds");
 	}
 	cmp_ok($noticed, '<', $timeout, 'before the leader could end it');
-	cmp_ok($lost, '<', 1.2 * $timeout, 'not much later, if it reads all the time');
+	cmp_ok($lost, '<', 1.2 * $timeout, 'a session that reads all the time is lost not much later');
 };
 
 done_testing();

@@ -85,7 +85,7 @@ subtest 'the first lock of an idle session takes no request more than the next o
 		$second = count_requests() - $before - $first;
 		last if $first == $second;
 	}
-	is($first, $second, 'it asks no more than the next one');
+	is($first, $second, 'the first lock takes as many requests as the next one');
 };
 
 subtest 'idle sessions are kept for many session timeouts' => sub {
@@ -97,7 +97,7 @@ subtest 'idle sessions are kept for many session timeouts' => sub {
 subtest 'a session that holds a lock sends its heartbeats to the leader' => sub {
 	$idle[0]->query_safe("SELECT zk_lock('held')");
 	my $before = led();
-	assert_soon { led() - $before >= 3 } 'its heartbeats go there', 10 * $timeout;
+	assert_soon { led() - $before >= 3 } 'heartbeats of the holder go to the leader', 10 * $timeout;
 	$idle[0]->query_safe("SELECT zk_unlock('held')");
 };
 
@@ -111,7 +111,7 @@ subtest 'a server that has lost its leader holds up the first lock for some seco
 	my $start = time;
 	$cut_off[$_]->start_query("SELECT zk_lock('cut $_')") foreach 0 .. $#cut_off;
 	poll_until { grep { $_->is_done } @cut_off } 'one to be granted its lock', 4 * $long;
-	cmp_ok(time - $start, '<', (2 / 3 - 1 / 4) * $long, 'it turns to another server soon');
+	cmp_ok(time - $start, '<', (2 / 3 - 1 / 4) * $long, 'the session turns to another server soon');
 	assert_ends($_, '00000', 'granted') foreach @cut_off;
 	my $port = $zk->port($other);
 	like($_->query_safe('SELECT server FROM zk_session'), qr/:$port$/, 'the session is at the other server') foreach @cut_off;

@@ -27,7 +27,7 @@ foreach my $guard (qw(lease quorum))
 		'another one', 30;
 	}
 	is($session->sqlstate, '08006', "$guard: refused");
-	like($session->error, qr/could not prove.*HINT:  Increase/s, 'with the reason');
+	like($session->error, qr/could not prove.*HINT:  Increase/s, 'the error says that the proof was not possible, and what to do');
 	is($session->query_safe("SELECT state FROM zk_session_locks"), 'held', 'the lock is not lost');
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
@@ -68,8 +68,8 @@ foreach my $case ([ 'a lease', '1s', '' ], [ 'a lock and a lease', '1800ms', "SE
 			$session->query('ROLLBACK');
 			$session->query('SELECT zk_unlock_all()');
 		}
-		is($session->sqlstate, '08006', 'it is refused');
-		like($session->error, qr/could not prove that the .*HINT:  Increase/s, 'with the reason');
+		is($session->sqlstate, '08006', 'the commit is refused with 08006');
+		like($session->error, qr/could not prove that the .*HINT:  Increase/s, 'the error says that the proof was not possible, and what to do');
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
 	};
 }
@@ -83,7 +83,7 @@ subtest 'a commit that rests on many leases renews them together' => sub {
 	# Somebody else renews them meanwhile, and each version is another one.
 	$near->query_safe("SELECT zk_try_lease('$_', 'app', '60s')") foreach @names;
 	is(commit_ends($session, 'many leases'), '00000', 'the commit passes');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'what rests on them is written');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'the row is written');
 
 	# What was renewed less than a third of the session timeout ago would not be asked for again.
 	$session->query_safe("BEGIN; @rests INSERT INTO work VALUES (4); SELECT pg_sleep(4)");

@@ -56,7 +56,7 @@ subtest 'a session keeps its lock when each server comes back at another address
 	my @before = map { session_id_of($_) } $holder, $idle;
 	move($_, "127.0.1.$_") foreach @members;
 	assert_held($holder, 'moved', 'the lock is held all the time');
-	is($idle->query_safe("SELECT zk_try_lock('next')"), 't', 'who was idle gets the next one');
+	is($idle->query_safe("SELECT zk_try_lock('next')"), 't', 'the idle session is granted a lock');
 	is(join(' ', map { session_id_of($_) } $holder, $idle), "@before", 'in the same sessions');
 	assert_released($zk, 'moved', $holder);
 	$idle->quit;
@@ -91,19 +91,19 @@ subtest 'slow names are looked up side by side and within zklock.connect_timeout
 	my %place = places();
 	know(%place, map { +"zk$_.test" => '~600000 ' . $zk->address($_) } 1, 3);
 	my $session = background($node, 'zklock.connect_timeout' => '50s');
-	like($session->query("SELECT zk_lock('one')"), qr/^\d+$/, 'one that is not slow is enough');
+	like($session->query("SELECT zk_lock('one')"), qr/^\d+$/, 'one name that is not slow is enough');
 	assert_released($zk, 'one', $session);
 
 	know(map { $_ => "~6000 $place{$_}" } keys %place);
 	$session = background($node, 'zklock.connect_timeout' => '17s');
-	like($session->query("SELECT zk_lock('all')"), qr/^\d+$/, 'they are looked up side by side');
+	like($session->query("SELECT zk_lock('all')"), qr/^\d+$/, 'three slow names take no longer than one');
 	assert_released($zk, 'all', $session);
 
 	know(map { $_ => "~600000 $place{$_}" } keys %place);
 	$session = background($node, 'zklock.connect_timeout' => '2s');
-	assert_query($session, "SELECT zk_lock('none')", '08001', 'none comes in time');
+	assert_query($session, "SELECT zk_lock('none')", '08001', 'no name is looked up in time');
 	like($session->error, qr/DETAIL:  Host "zk1\.test" is still being looked up; host "zk2\.test" is still being looked up; .*\nHINT:  .*DNS.*zk_check\(\)/,
-		'and that is said');
+		'the DETAIL names the hosts that are still being looked up');
 	$session->quit;
 
 	# The program has a child for each name.
@@ -126,21 +126,21 @@ subtest 'zk_check() tells of slow names and moved servers' => sub {
 	know(map { +"zk$_.test" => '~750 ' . $zk->address($_) } @members);
 	assert_soon {
 		3 == $session->query_safe("SELECT count(*) FROM zk_check() WHERE item LIKE 'server zk%' AND state IN ('ok', 'note')")
-	} 'asks each server as soon as its address is known', 30;
+	} 'zk_check() asks each server as soon as its address is known', 30;
 	my ($server) = server_of($session);
 	know(map { +"zk$_.test" => $_ == $server ? '127.0.2.1' : $zk->address($_) } @members);
 	my $moved = "FROM zk_check() WHERE item = 'moved servers'";
 	assert_soon {
 		$session->query_safe("SELECT state, what, remedy $moved") =~
 		  /^warning\|127\.0\.1\.$server:\d+, where .* behind no name .*by itself/
-	} 'warns of a server that is behind no name any more', 30;
+	} 'zk_check() warns of a server that is behind no name any more', 30;
 	know(places());
 	my $other = background($node, 'zklock.servers' => name_servers(grep { $_ != $server } @members));
 	assert_soon {
 		$other->query_safe("SELECT state, what $moved") =~
 		  /^note\|other backends .*: 1 \(127\.0\.1\.$server:\d+\)$/
-	} 'tells of that of another backend', 30;
-	assert_soon { $session->query_safe("SELECT count(*) $moved") == 0 } 'and of none that is behind a name', 30;
+	} 'zk_check() tells of such a server of another backend', 30;
+	assert_soon { $session->query_safe("SELECT count(*) $moved") == 0 } 'zk_check() has no such row when each server is behind a name', 30;
 	$_->quit foreach $session, $other;
 };
 
@@ -158,7 +158,7 @@ subtest 'a session finds its server when another server has taken the old addres
 	$zk->stop($first);
 	assert_held($session, 'taken', 'the lock is held');
 	is(session_id_of($session), $id, 'in the same session');
-	is(join(' ', server_of($session)), $second, 'at the address that its name has now');
+	is(join(' ', server_of($session)), $second, 'the session is at the address that its name has now');
 	$zk->start($first);
 	assert_released($zk, 'taken', $session);
 
@@ -169,8 +169,8 @@ subtest 'a session finds its server when another server has taken the old addres
 	$other = FakeServer->answering($unknown, at => '127.0.1.8', port => $zk->port($second));
 	$zk->stop($first);
 	wait_for_loss($session);
-	assert_query($session, 'CREATE TABLE written ()', '40001', 'it is lost without a name that has changed');
-	like($session->error, qr/DETAIL: .*ended session \w+\. Server "127\.0\.1\.8:\d+" has said: session expired\./, 'and who says so');
+	assert_query($session, 'CREATE TABLE written ()', '40001', 'the session is lost where no name has changed');
+	like($session->error, qr/DETAIL: .*ended session \w+\. Server "127\.0\.1\.8:\d+" has said: session expired\./, 'the DETAIL names the server that does not know the session');
 	$session->quit;
 	$zk->start($first);
 	know(places());

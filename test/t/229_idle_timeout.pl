@@ -36,14 +36,14 @@ subtest 'twenty idle sessions end after zklock.idle_timeout without a loss' => s
 	assert_soon { ensemble_sessions() <= $before } 'the ensemble has none of their sessions', 60;
 	is(state_of($pool[0]), 'idle', 'zk_backends says so');
 	is($node->safe_psql('postgres', 'SELECT session_id IS NULL FROM zk_backends WHERE pid = ' . $pool[0]->pid),
-		't', 'and that there is none');
-	is($pool[1]->query_safe('SELECT state, program_pid IS NULL FROM zk_session'), 'idle|t', 'zk_session, too');
+		't', 'zk_backends shows no session id');
+	is($pool[1]->query_safe('SELECT state, program_pid IS NULL FROM zk_session'), 'idle|t', 'zk_session shows idle and no program');
 	is($_->query($cycle), 't|t', 'the next lock works') foreach @pool[ 0 .. 3 ];
 	is($_->error, '', 'without a message') foreach @pool[ 0 .. 3 ];
 	is($pool[0]->query("SET zklock.idle_timeout = 0; $cycle; SELECT state FROM zk_session"), "t|t\nconnected",
 		'another session is open');
-	is(losses(), $losses, 'none was lost');
-	unlike(substr(slurp_file($node->logfile), $length), qr/lost|WARNING|ERROR/, 'and nothing is in the log');
+	is(losses(), $losses, 'no session was lost');
+	unlike(substr(slurp_file($node->logfile), $length), qr/lost|WARNING|ERROR/, 'the log has no loss, warning or error');
 	is($pool[1]->query_safe("SELECT state FROM zk_check(false) WHERE item = 'session'"), 'ok',
 		'zk_check() has nothing to say of it');
 	$pool[1]->query_safe('SELECT zk_disconnect()');
@@ -120,7 +120,7 @@ subtest 'a call at the moment of zklock.idle_timeout loses no lock' => sub {
 	$session->start_query($which);
 	wait_for_wait($node, $session->pid);
 	kill 'CONT', $program;
-	is(assert_ends($session, '00000', 'granted'), "t|t|$program", 'by the same session');
+	is(assert_ends($session, '00000', 'granted'), "t|t|$program", 'the lock is granted in the same session');
 	my $losses = losses();
 	$session->query_safe('SET zklock.idle_timeout = 1');
 	my $answer = $session->query(<<~'SQL');
@@ -138,7 +138,7 @@ subtest 'a call at the moment of zklock.idle_timeout loses no lock' => sub {
 		SQL
 	is($session->sqlstate, '00000', 'two hundred locks, and a session that may end behind each');
 	is($session->error, '', 'without a message');
-	is(losses(), $losses, 'none was lost');
+	is(losses(), $losses, 'no session was lost');
 	note($node->safe_psql('postgres', 'SELECT sum(sessions) FROM zk_stat') . ' sessions');
 	$session->quit;
 	assert_no_nodes($zk, lock_path('race'));

@@ -41,10 +41,10 @@ sub refuses_at_once ($session, $sql)
 		my $took = time - $begun;
 		like($session->error, qr/DETAIL:  Server "[^"]+" has said: .*SASL/, 'the server is quoted');
 		like($session->error, qr/HINT:  .*enforce\.auth\.schemes.*digest/, 'the remedy is named');
-		cmp_ok($liar->nconnections - $before, '<=', $most_connections, 'without further attempts');
+		cmp_ok($liar->nconnections - $before, '<=', $most_connections, 'the program has made few connections');
 		$took;
 	}
-	3, 'at once';
+	3, 'soon after the call';
 	return;
 }
 
@@ -69,7 +69,7 @@ foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
 		  foreach "SELECT zk_lock('demand')", "SELECT zk_try_lock('demand')", "SELECT zk_run_once('demand', 'today')";
 		$session->query_safe("SET zklock.auth = 'digest:somebody:secret'");
 		refuses_at_once($session, "SELECT zk_lock('demand')");
-		like($session->query_safe('SELECT * FROM zk_check()'), qr/demands/, 'zk_check() says it');
+		like($session->query_safe('SELECT * FROM zk_check()'), qr/demands/, 'zk_check() names the demand');
 		$session->quit;
 	};
 }
@@ -77,9 +77,9 @@ foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
 subtest 'servers that demand digest authentication are served' => sub {
 	demand('enforce.auth.schemes=digest');
 	my $session = background($node);
-	assert_query($session, "SELECT zk_lock('digest')", '00000', 'without credentials of the user');
+	assert_query($session, "SELECT zk_lock('digest')", '00000', 'a lock without credentials of the user is granted');
 	$session->query_safe("SELECT zk_unlock_all(), zk_disconnect(); SET zklock.auth = 'digest:somebody:secret'");
-	assert_query($session, "SELECT zk_lock('digest2')", '00000', 'and with them');
+	assert_query($session, "SELECT zk_lock('digest2')", '00000', 'a lock with credentials of the user is granted');
 	$session->quit;
 };
 

@@ -66,10 +66,10 @@ subtest 'calls end by their bounds while all requests are throttled' => sub {
 		assert_query($session, "SELECT zk_try_lock('new')", '08001', 'could not ask ZooKeeper for lock "new" in the time given');
 		my $took = time - $begun;
 		like($session->error, qr/DETAIL:  Server "[^"]+" has not executed a request: operation was throttled/, 'the DETAIL quotes the server');
-		like($session->error, qr/HINT:  .*throttled_op_wait_time/, 'with the settings to look at');
+		like($session->error, qr/HINT:  .*throttled_op_wait_time/, 'the HINT names the setting of ZooKeeper');
 		$took;
 	}
-	3, 'in time';
+	3, 'the try ends within its bound';
 	foreach my $bound ([ "SET lock_timeout = '500ms'", '55P03', 'lock timeout' ], [ "SET lock_timeout = 0; SET statement_timeout = '500ms'", '57014', 'statement timeout' ])
 	{
 		my ($set, $state, $text) = @$bound;
@@ -109,7 +109,7 @@ subtest 'an error code that zklock does not know is reported with 58000 and its 
 	# Of a create2.
 	$liar->refuse(1, -199, 15);
 	assert_query($session, "SELECT zk_lock('unknown')", '58000', 'request to ZooKeeper failed');
-	like($session->error, qr/unknown error -199/, 'with its number');
+	like($session->error, qr/unknown error -199/, 'the error has the number of the unknown code');
 	assert_leave_nothing($zk, lock_path('unknown'), $session);
 };
 

@@ -23,7 +23,7 @@ subtest 'a local session becomes a global one with its first lock' => sub {
 		my $session = background($node, 'zklock.servers' => $zk->connect_string($member), is_connected => 1);
 		my $id = session_id_of($session);
 		like($session->query_safe("SELECT zk_lock('global')"), qr/^\d+$/, "server $member: it has a lock");
-		is(session_id_of($session), $id, 'and its number');
+		is(session_id_of($session), $id, 'the session has the same id');
 		assert_leave_nothing($zk, lock_path('global'), $session);
 	}
 };

@@ -36,8 +36,8 @@ subtest 'credentials cannot be stored with a role, database or function' => sub 
 	foreach my $command (@refused, @functions)
 	{
 		assert_query($session, sprintf($command, "zklock.auth = '$secret'"), '22023', $command);
-		unlike($session->error, qr/nobody-may/, 'and is not shown again');
-		like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'with the way out');
+		unlike($session->error, qr/nobody-may/, 'the error does not repeat the secret');
+		like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'the HINT names a file as the way out');
 	}
 	foreach my $command (@refused, @functions)
 	{
@@ -47,7 +47,7 @@ subtest 'credentials cannot be stored with a role, database or function' => sub 
 	is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
 		'********', 'in a session it may be set');
 	assert_query($session, sprintf($of_superuser[0][0], 'zklock.auth FROM CURRENT'),
-		'22023', 'but not be stored from there');
+		'22023', 'it cannot be stored from the session');
 	is( $session->query_safe(
 			"SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'nobody-may'"),
 		0, 'nothing is stored');
@@ -68,8 +68,8 @@ subtest 'stored credentials of before are not applied, and a warning is logged' 
 		ok($stored->log_contains(
 				qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
 				$offset),
-			'with a warning');
-		like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'the rest works');
+			'a warning is logged');
+		like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'locks work without the credentials');
 		$next->quit;
 		$session->query_safe(sprintf $store->[1], 'zklock.auth');
 	}
@@ -95,14 +95,14 @@ foreach my $case (
 			$session->query_safe("SELECT zk_lock('file'), zk_unlock('file')");
 			is($session->error =~ /WARNING:  file ".*auth" with the credentials.* has group or world access/ ? 1 : 0,
 				$who && !$user ? 1 : 0, 'the superuser is warned, if there is a reason');
-			is($session->error =~ /auth/ ? 1 : 0, 0, 'others are not told') if $user;
+			is($session->error =~ /auth/ ? 1 : 0, 0, 'an ordinary role is not told of the file') if $user;
 			is($node->log_contains(qr/group or world access/, $offset) ? 1 : 0,
-				$who ? 1 : 0, 'it is in the log');
+				$who ? 1 : 0, 'the log has a warning if there is a reason');
 			$session->query_safe("SELECT zk_disconnect(), zk_lock('file')");
-			unlike($session->error, qr/world access/, 'once');
+			unlike($session->error, qr/world access/, 'the warning comes once');
 		}
 		unlike(slurp_file($node->logfile), qr/nobody-may/,
-			'its content is nowhere');
+			'the log does not have the secret');
 	};
 }
 
@@ -115,12 +115,12 @@ subtest 'a role that may set zklock.auth needs pg_read_server_files to name a fi
 	foreach my $command ($set, map { $set =~ s/^SET/$_ SET/r } 'ALTER ROLE delegate', 'ALTER SYSTEM')
 	{
 		assert_query($delegate, $command, '42501', "refused: $command");
-		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'and what it takes');
+		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'the DETAIL names the role that it takes');
 	}
-	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'credentials of his own are his affair');
+	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'the role may set credentials of its own');
 	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";
 	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');
-	unlike($out, qr/\@/, 'nor when he connects');
+	unlike($out, qr/\@/, 'the role cannot name a file when it connects');
 	delete local $ENV{PGOPTIONS};
 	# Whose function it is counts, not who calls it.
 	my $define = sub ($owner) {
@@ -137,11 +137,11 @@ subtest 'a role that may set zklock.auth needs pg_read_server_files to name a fi
 	$node->safe_psql('postgres', 'GRANT pg_read_server_files TO delegate');
 	$delegate = background($node, user => 'delegate');
 	$delegate->query_safe("SELECT zk_is_held('x')");
-	assert_query($delegate, $set, '00000', 'with that role it is allowed');
+	assert_query($delegate, $set, '00000', 'a member of pg_read_server_files may name a file');
 	$node->safe_psql('postgres', 'REVOKE pg_read_server_files FROM delegate');
 	$delegate->query_safe("SET $_ = 0") foreach qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
 	like($delegate->query_safe('EXPLAIN (ANALYZE, COSTS OFF) SELECT sum(relpages) FROM pg_class'),
-		qr/Workers Launched: [1-9]/, 'and what was set then goes to parallel workers later');
+		qr/Workers Launched: [1-9]/, 'parallel workers take over a file that was set before');
 };
 
 # Where the file is, is not for everybody.
@@ -152,7 +152,7 @@ subtest 'a missing file with credentials is reported without its path' => sub {
 	my $offset = -s $node->logfile;
 	assert_query($session, "SELECT zk_lock('gone')", '58P01', 'the call fails');
 	like($session->error, qr/could not read the file with the credentials for ZooKeeper: No such file/, 'the error says why');
-	unlike($session->error, qr/\Q$directory\E/, 'without its path');
+	unlike($session->error, qr/\Q$directory\E/, 'the error does not have the path');
 	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'the log has the path');
 };
 
@@ -188,11 +188,11 @@ subtest 'a backend does not keep credentials in memory, and can end its session'
 	my $found = has_in_memory($session->pid, "\@$file");
 	plan skip_all => 'the memory of other processes cannot be read' if !defined $found;
 	is($found, 1, 'the backend has the path');
-	is(has_in_memory($session->pid, 'nobody-may-read-this'), 0, 'and not what is in the file');
+	is(has_in_memory($session->pid, 'nobody-may-read-this'), 0, "the backend's memory does not have the secret");
 	kill KILL => $program;
 	$session->query('SELECT zk_is_held($$memory$$)');
 	$session->quit;
-	assert_no_nodes($zk, lock_path('memory'), 'and can end the session without them');
+	assert_no_nodes($zk, lock_path('memory'), 'the session is ended without the secret');
 };
 
 done_testing();

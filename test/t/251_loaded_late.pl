@@ -44,26 +44,26 @@ subtest "a client cannot set zklock's settings for superusers at its start" => s
 			is("$error{S} $error{C}", 'FATAL 42501', "$parameters->[0]: $parameters->[1]");
 		}
 	}
-	is({ startup(user => 'app', options => '-c zklock.nonsense=1') }->{C}, '42602', 'nor is there a placeholder');
+	is({ startup(user => 'app', options => '-c zklock.nonsense=1') }->{C}, '42602', 'a setting that does not exist is refused');
 	is_deeply({ startup(user => 'app', options => '-c zklock.connect_timeout=3s') }, {}, 'what a role may set it may set early');
-	is_deeply({ startup(user => 'session_preload', options => '-c zklock.root=/elsewhere') }, {}, 'and so may a superuser');
+	is_deeply({ startup(user => 'session_preload', options => '-c zklock.root=/elsewhere') }, {}, 'a superuser may set at its start what it may set later');
 
 	my ($root, $servers) = map { $node->safe_psql('postgres', "SHOW zklock.$_") } qw(root servers);
 	my $session = background($node, user => 'app');
 	is($session->query_safe("SELECT current_setting('zklock.root'), current_setting('zklock.servers')"), "$root|$servers",
-		'what postgresql.conf says holds');
+		'values of postgresql.conf are used');
 	foreach my $name (sort keys %refused)
 	{
 		assert_query($session, "$_ $name = '$refused{$name}'", '42501', "$_ $name") foreach 'SET', 'ALTER ROLE app SET';
 	}
 	$node->safe_psql('postgres', "ALTER ROLE app SET zklock.root = '/of-app'");
 	$session = background($node, user => 'app');
-	is($session->query_safe('SHOW zklock.root'), '/of-app', 'and what ALTER ROLE says');
-	is({ startup(user => 'app', options => "-c zklock.root=$root") }->{C}, '42501', 'which cannot be taken back either');
-	assert_query($session, 'ALTER ROLE app RESET zklock.root', '42501', 'nor by ALTER ROLE');
+	is($session->query_safe('SHOW zklock.root'), '/of-app', 'a value of ALTER ROLE is used');
+	is({ startup(user => 'app', options => "-c zklock.root=$root") }->{C}, '42501', 'a client cannot take back a value of ALTER ROLE at its start');
+	assert_query($session, 'ALTER ROLE app RESET zklock.root', '42501', 'the role cannot reset the value of ALTER ROLE');
 
 	$node->safe_psql('postgres', 'ALTER ROLE app RESET ALL; GRANT SET ON PARAMETER zklock.root TO app');
-	is_deeply({ startup(user => 'app', options => '-c zklock.root=/elsewhere') }, {}, 'unless it was granted');
+	is_deeply({ startup(user => 'app', options => '-c zklock.root=/elsewhere') }, {}, 'a role with the privilege may set the value at its start');
 };
 
 # The same cluster without it. What is in its databases stays there.
@@ -85,12 +85,12 @@ subtest 'zklock that is loaded by anything else than shared_preload_libraries re
 				like($session->error, $hint, 'the HINT says what to do');
 			}
 		}
-		is($session->query_safe("SELECT current_setting('zklock.commit_guard', true) IS NULL"), 't', 'nothing is defined');
+		is($session->query_safe("SELECT current_setting('zklock.commit_guard', true) IS NULL"), 't', 'no setting is defined');
 	}
 	my $empty = background($node, database => 'empty');
 	assert_query($empty, 'CREATE EXTENSION zklock', '55000', 'CREATE EXTENSION');
 	like($empty->error, $hint, 'the HINT says what to do');
-	is($empty->query_safe("SELECT count(*) FROM pg_extension WHERE extname = 'zklock'"), 0, 'and there is none');
+	is($empty->query_safe("SELECT count(*) FROM pg_extension WHERE extname = 'zklock'"), 0, 'the extension is not created');
 
 	my %error = startup(user => 'session_preload');
 	is("$error{S} $error{C}", 'FATAL 55000', 'session_preload_libraries');

@@ -70,16 +70,16 @@ foreach my $database (sort keys %encoding)
 			like($queue, qr/<U\+202E>txt/, 'characters that turn text round are shown as escapes');
 			like($queue, qr/\|Z(?:\||$)/m, 'a single letter is shown as it is');
 			like($queue, qr/<FF><FE><80><C3>\(/, 'bytes that are no characters are shown as escapes');
-			like($queue, qr/<U\+65E5>/, 'escaped where there is none such')
+			like($queue, qr/<U\+65E5>/, 'characters that the encoding lacks are shown as escapes')
 			  if $database eq 'latin1' || $client eq 'LATIN1';
-			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
+			like(decode_utf8($queue), qr/日本/, 'characters of the encoding are shown as they are')
 			  if $database ne 'latin1' && $client eq 'UTF8';
-			my $locks = assert_query($session, 'SELECT zk_escape(name) FROM zk_all_locks()', '00000', 'so are the names of locks');
+			my $locks = assert_query($session, 'SELECT zk_escape(name) FROM zk_all_locks()', '00000', 'zk_all_locks() shows the names of locks');
 			unlike($locks, $forbidden, 'the names have no character that hides text');
 			like($locks, qr/^odd<U\+202E>name$/m, 'a name with such a character is shown with an escape');
 			is($session->query_safe("SELECT sum(l.holder_count) - count(*)
 					FROM zk_all_locks('hostile') l, zk_lock_queue(l.name) q WHERE q.state = 'held'"),
-				0, 'and the names themselves are those of the queues');
+				0, 'names of zk_all_locks() can be given to zk_lock_queue()');
 
 			# A wait that is logged names the first of them, and goes on.
 			$session->query_safe("SET client_min_messages = log");
@@ -115,8 +115,8 @@ subtest 'a role name in another encoding is shown in the queue' => sub {
 		my $session = background($node, database => $database, user => "J\xf6rg");
 		my $takes = "SELECT zk_lock('own'), zk_run_once('own', '$database')";
 		assert_query($session, $takes, '00000', "a lock in $database");
-		my $shown = assert_query($session, "SELECT usename FROM zk_lock_queue('own')", '00000', 'who holds it');
-		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'is shown');
+		my $shown = assert_query($session, "SELECT usename FROM zk_lock_queue('own')", '00000', 'zk_lock_queue() shows the holder');
+		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'the name of the role is shown, escaped where needed');
 		assert_leave_nothing($zk, lock_path('own'), $session);
 	}
 };

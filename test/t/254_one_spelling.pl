@@ -45,16 +45,16 @@ foreach my $encoding (sort keys %spellings)
 		is($super->query_safe("SELECT encode(convert_to($as_other, '$encoding'), 'hex') LIKE '%$other'"),
 			't', 'a text of the database has the other spelling');
 		$super->query_safe("SELECT zk_lock($as_other)");
-		assert_nodes($zk, $path, 1, 'its znode is that of the character');
+		assert_nodes($zk, $path, 1, "the lock's znode has the UTF-8 of the character");
 		is($super->query_safe("SELECT bool_and(name = $as_own), count(*) FROM zk_session_locks"),
-			't|1', 'which has one name in the list of locks held');
+			't|1', 'zk_session_locks has one name for the lock');
 		is($super->query_safe("SELECT count(*) FILTER (WHERE name = $as_own), count(*) FILTER (WHERE name = $as_other)
-				FROM zk_all_locks('pay')"), '1|0', 'and in that of all locks');
+				FROM zk_all_locks('pay')"), '1|0', 'zk_all_locks() has one name for the lock');
 		is($super->query_safe("SELECT zk_fencing_token($as_own) = zk_fencing_token($as_other)"),
-			't', 'and one token');
-		is($super->query_safe("SELECT zk_unlock($as_own)"), 't', 'it can be released by either');
-		assert_query($super, "SELECT zk_lock(ARRAY[$as_own, $as_other])", '00000', 'as a list, too');
-		is($super->query_safe("SELECT session_acquisitions FROM zk_session_locks"), 2, 'it is one lock, taken twice');
+			't', 'both spellings have one fencing token');
+		is($super->query_safe("SELECT zk_unlock($as_own)"), 't', 'the lock is released by the other spelling');
+		assert_query($super, "SELECT zk_lock(ARRAY[$as_own, $as_other])", '00000', 'both spellings in one list are granted');
+		is($super->query_safe("SELECT session_acquisitions FROM zk_session_locks"), 2, 'the list of both is one lock, taken twice');
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 
@@ -66,16 +66,16 @@ foreach my $encoding (sort keys %spellings)
 			foreach my $name ($as_own, $as_other, map { text($encoding, $_, '/below') } $own, $other)
 			{
 				assert_query($bob, "SELECT zk_try_lock($name)", '42501', "are asked for $name");
-				assert_query($bob, "SELECT zk_lock(ARRAY[$name])", '42501', 'in a list');
-				assert_query($bob, "SELECT zk_run_once($name, 'slot')", '42501', 'of a job');
+				assert_query($bob, "SELECT zk_lock(ARRAY[$name])", '42501', 'the privilege is asked for a list, too');
+				assert_query($bob, "SELECT zk_run_once($name, 'slot')", '42501', 'the privilege is asked for a job, too');
 			}
 			$super->query_safe("SELECT zk_grant('lock', $granted, 'bob')");
 			is($bob->query_safe("SELECT zk_try_lock($as_own, '1min'), zk_try_lock($as_other, '1min'), zk_unlock_all()"),
-				't|t|', 'and given for both');
+				't|t|', 'the privilege is granted for both spellings');
 			$super->query_safe("SELECT zk_revoke('lock', $as_own, 'bob'); SELECT zk_grant('look', $granted, 'bob')");
-			assert_query($bob, "SELECT zk_try_lock($as_other)", '42501', 'and taken away for both');
+			assert_query($bob, "SELECT zk_try_lock($as_other)", '42501', 'the privilege is revoked for both spellings');
 			$super->query_safe("SELECT zk_open($as_other)");
-			assert_query($bob, "SELECT zk_try_xact_lock($as_own)", '00000', 'and opened for both');
+			assert_query($bob, "SELECT zk_try_xact_lock($as_own)", '00000', 'the name is opened for both spellings');
 		};
 	}
 	$super->query_safe('DELETE FROM zk_privileges');
@@ -86,9 +86,9 @@ foreach my $encoding (sort keys %spellings)
 		my $token = $super->query_safe("SELECT zk_lock($guarded)");
 		$super->query_safe("SELECT zk_fence($again); SELECT zk_fence($guarded, $token + 1)");
 		assert_query($super, "SELECT zk_fence($again)", '40001', 'the holder is not the newest any more');
-		assert_query($super, "SELECT zk_fence($again, $token)", '40001', 'nor is who has its token');
+		assert_query($super, "SELECT zk_fence($again, $token)", '40001', 'an older token is refused by the other spelling, too');
 		is($super->query_safe("SELECT count(*), bool_and(name = $guarded) FROM zk_fences"),
-			'1|t', 'for it is one resource');
+			'1|t', 'zk_fences has one row for both spellings');
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 
@@ -96,11 +96,11 @@ foreach my $encoding (sort keys %spellings)
 		is($super->query_safe("SELECT zk_run_once($as_own, convert_from('\\x$own', '$encoding'))"),
 			't', 'a slot is claimed');
 		is($super->query_safe("SELECT zk_run_once($as_other, convert_from('\\x$other', '$encoding'))"),
-			'f', 'once, however it is called');
+			'f', 'the slot is claimed once, by whichever spelling');
 		is($super->query_safe("SELECT slot = convert_from('\\x$own', '$encoding') FROM zk_runs($as_other)"),
-			't', 'and listed');
+			't', 'zk_runs() lists the slot by the other spelling');
 		is($super->query_safe("SELECT zk_forget_run($as_other, convert_from('\\x$other', '$encoding'))"),
-			't', 'and forgotten');
+			't', 'zk_forget_run() takes the other spelling');
 	};
 }
 
@@ -157,7 +157,7 @@ foreach my $database (@plain)
 				'1|1', "the name with a $what is in zk_all_locks()");
 			is($super->query_safe("SELECT state FROM zk_lock_queue($name)"), "held\nwaiting", 'its queue in zk_lock_queue()');
 			is($super->query_safe("SELECT count(*) FROM zk_waits() WHERE name = $name"), 1, 'its waiter in zk_waits()');
-			assert_becomes { $super->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = $name") } 1, 'and in zk_backends';
+			assert_becomes { $super->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = $name") } 1, 'the waiter with that name is in zk_backends';
 			is($super->query_safe("SELECT count(*) FROM zk_locks WHERE name = $name"), 1, 'its holder in zk_locks');
 		}
 		is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') l, zk_lock_queue(l.name) q"),
@@ -165,10 +165,10 @@ foreach my $database (@plain)
 		is($super->query_safe('SELECT count(*), count(DISTINCT name) FROM zk_waits() WHERE pid <> blocked_by_pid'),
 			'3|3', 'zk_waits() finds all of them in any case');
 		is($super->query_safe("SELECT count(*) FROM zk_waits() WHERE waits_for = 'ExclusiveLock on ZooKeeper lock \"see/pay<U+200B>\"'"),
-			1, 'and says what nobody sees');
-		like($super->query_safe('SELECT zk_wait_graph()'), qr/see\/pay#60;U\+00AD#62;/, 'so does the picture');
+			1, 'zk_waits() shows an escape for the invisible character');
+		like($super->query_safe('SELECT zk_wait_graph()'), qr/see\/pay#60;U\+00AD#62;/, 'zk_wait_graph() shows an escape for the invisible character');
 		is($super->query_safe("SELECT zk_escape(name) FROM zk_all_locks('see') WHERE name = " . named_in($database, 'hyphen')),
-			'see/pay<U+00AD>', 'and zk_escape()');
+			'see/pay<U+00AD>', 'zk_escape() shows an escape for the invisible character');
 	};
 }
 
@@ -179,17 +179,17 @@ subtest 'a role without privileges does not see names that its database cannot s
 	my $seen = sub { return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0; };
 	is($seen->(), 4, 'all may be seen');
 	$super->query_safe("SELECT zk_grant('none', " . named('hyphen') . ", 'public')");
-	is($seen->(), 3, 'but not what a row with such a character covers');
+	is($seen->(), 3, 'a name with an invisible character is covered by its row');
 	$super->query_safe("SELECT zk_grant('none', 'see', 'public')");
-	is($seen->(), 0, 'nor what this database cannot name, below what is covered');
-	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'nor who waits there');
+	is($seen->(), 0, 'names that this database lacks are hidden below a covered prefix');
+	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'waits below a covered prefix are hidden');
 };
 
 subtest 'a client whose encoding lacks a character is shown an escape' => sub {
 	my $super = background($node, database => 'utf8');
 	$super->query_safe("SET client_encoding = 'LATIN1'");
-	is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') WHERE name ~ '<U[+]0416>'"), 1, 'is shown an escape');
-	assert_query($super, 'SELECT * FROM zk_waits()', '00000', 'and no error');
+	is($super->query_safe("SELECT count(*) FROM zk_all_locks('see') WHERE name ~ '<U[+]0416>'"), 1, 'zk_all_locks() shows an escape');
+	assert_query($super, 'SELECT * FROM zk_waits()', '00000', 'zk_waits() raises no error');
 };
 
 subtest 'fences below a root with such a character are the same for every client' => sub {

@@ -36,9 +36,9 @@ subtest 'a dump from EUC_TW restored in UTF8 keeps privileges and fences' => sub
 	restore('tw', 'tw_utf8', 'UTF8');
 	my ($super, $bob) = map { background($node, database => 'tw_utf8', user => $_) } 'postgres', 'bob';
 	assert_query($bob, "SELECT zk_try_xact_lock($three)", '42501', 'the name is closed');
-	assert_query($bob, "SELECT zk_try_xact_lock('open')", '00000', 'what was given is given');
-	assert_query($super, "SELECT zk_fence($three, 2)", '40001', 'and a token that was old is old');
-	is($super->query_safe("SELECT count(*) FROM zk_fences"), 1, 'of one resource');
+	assert_query($bob, "SELECT zk_try_xact_lock('open')", '00000', 'a granted name is granted in the restored database');
+	assert_query($super, "SELECT zk_fence($three, 2)", '40001', 'an old token is refused in the restored database');
+	is($super->query_safe("SELECT count(*) FROM zk_fences"), 1, 'zk_fences has one row');
 };
 
 # The rows are loaded as a whole, or not at all.
@@ -51,15 +51,15 @@ subtest 'a dump from UTF8 restored in LATIN1, which lacks a character, closes al
 	my ($super, $bob) = map { background($node, database => 'latin', user => $_) } 'postgres', 'bob';
 	is($super->query_safe('SELECT count(*) FROM zk_closed'), 0, 'the rows are not there');
 	assert_query($bob, "SELECT zk_try_xact_lock('$_')", '42501', "but $_ is closed") foreach qw(pay other);
-	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'for that reason');
+	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'the DETAIL says that the rows of zk_closed are lost');
 	my $closed = "SELECT state FROM zk_check(false) WHERE item = 'closed prefixes'";
 	is($super->query_safe($closed), 'error', 'zk_check() says so, too');
 	$super->query_safe("SELECT zk_grant('lock', 'pay', 'bob')");
 	is($super->query_safe($closed), '', 'zk_check() is silent when rows are there again');
-	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'what is given anew can be had');
-	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'and all else is closed as before');
+	assert_query($bob, "SELECT zk_try_xact_lock('pay')", '00000', 'a name that is granted again can be locked');
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '42501', 'all other names stay closed');
 	$super->query_safe("SELECT zk_open('')");
-	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'until it is opened');
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', "all names are open after zk_open('')");
 };
 
 subtest 'a dump of a database whose names were opened leaves them open' => sub {
@@ -67,12 +67,12 @@ subtest 'a dump of a database whose names were opened leaves them open' => sub {
 	is($writer->query_safe('SELECT count(*) FROM zk_closed'), 0, 'no row is left');
 	restore('letters', 'opened', 'LATIN1');
 	my $bob = background($node, database => 'opened', user => 'bob');
-	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'and nothing was lost');
+	assert_query($bob, "SELECT zk_try_xact_lock('other')", '00000', 'other names stay open in the restored database');
 	$writer->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM zk_closed");
 	$node->safe_psql('letters', "SELECT zk_grant('lock', 'pay', 'payroll')");
 	$writer->query_safe("SELECT zk_grant('lock', 'pay/a', 'payroll'); COMMIT");
 	is($writer->query_safe("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed"), 'pay pay/a',
-		'nor for a transaction with an older snapshot');
+		'a transaction with an older snapshot closes both prefixes');
 };
 
 subtest 'a database made from a template has its privileges' => sub {

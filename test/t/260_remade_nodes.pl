@@ -49,7 +49,7 @@ foreach my $style (qw(curator kazoo))
 					UPDATE counter SET n = n + 1; COMMIT");
 				assert_no_nodes($zk, lock_path('lock'), 'the next one has come and gone');
 			});
-			is($old->query_safe("SELECT zk_is_held('lock')"), 'f', 'it is lost')
+			is($old->query_safe("SELECT zk_is_held('lock')"), 'f', "the old holder's lock is lost")
 			  if $function eq 'zk_lock';
 			assert_query($old, "UPDATE counter SET n = $n + 1; COMMIT", '40001', 'the commit is refused');
 			is(ask($node, 'SELECT n FROM counter'), $n + 1, 'no update is lost');
@@ -66,7 +66,7 @@ subtest 'a downgrade of a lock whose node was made again is refused' => sub {
 	my @names = remake('down', sub { });
 	$old->query_safe("SELECT zk_unlock('down')");
 	poll_until { $old->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the answer to that';
-	assert_query($old, "SELECT zk_lock_shared('down')", '40001', 'what is lost is not taken once more');
+	assert_query($old, "SELECT zk_lock_shared('down')", '40001', 'a lost lock is not acquired once more');
 	assert_not_held($old, 'down', 'no downgrade of a lost lock');
 	assert_query($old, 'BEGIN; UPDATE counter SET n = n + 1; COMMIT', '40001', 'the commit is refused');
 	$old->query_safe('SELECT zk_unlock_all()');
@@ -88,8 +88,8 @@ subtest 'a lock whose node was made again is lost when the second look cannot be
 	my $flag = "$library.once";
 	my $old = background($paris, holds => 'unsent');
 	my @names = remake('unsent', sub { append_to_file($flag, ''); });
-	assert_not_held($old, 'unsent', 'what was remade is not held');
-	ok(!-e $flag, 'and the look had not been sent');
+	assert_not_held($old, 'unsent', 'the lock whose node was made again is not held');
+	ok(!-e $flag, 'the second look could not be sent at first');
 	$old->quit;
 	remove('unsent', @names);
 };

@@ -36,7 +36,7 @@ sub start_waiting ($waiter, $query, $ahead)
 subtest 'a forged hand-over is not believed with commit_guard = quorum' => sub {
 	my ($holder, $waiter, $forged) = queue_up('quorum', $node, 'zklock.commit_guard' => 'quorum');
 	set_and_be_seen($zk, $stranger, $forged) foreach 1 .. 3;
-	ok(!$waiter->is_done, 'the one who waits goes on waiting');
+	ok(!$waiter->is_done, 'the waiter goes on waiting');
 	assert_held($holder, 'quorum', 'the holder still holds the lock');
 	$stranger->delete($forged);
 	assert_passes('quorum', $holder, $waiter, 'the waiter is granted the lock in its turn');
@@ -62,20 +62,20 @@ subtest 'a grant by a forged hand-over is checked before a commit with quorum' =
 	{
 		my ($holder, $waiter, $forged) = queue_up('again', $node, 'zklock.session_timeout' => '2s');
 		$stranger->set($forged, '');
-		assert_ends($waiter, '00000', 'the one who waited believes it');
+		assert_ends($waiter, '00000', 'the waiter believes the forged hand-over');
 		if ($way eq 'a question')
 		{
-			assert_not_held($waiter, 'again', 'but is told better, if it asks');
+			assert_not_held($waiter, 'again', 'zk_is_held() says that the lock is not held');
 		}
 		else
 		{
 			assert_query($waiter, $way, '40001', 'its commit is refused');
-			like($waiter->error, qr/somebody else ahead in the queue/, 'with the reason');
+			like($waiter->error, qr/somebody else ahead in the queue/, 'the error says that another contender is ahead');
 		}
 		assert_held($holder, 'again', 'the holder holds it');
 		$holder->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('true')");
-		is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'lost', 'the other has lost it');
+		is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'lost', 'the waiter that believed the forged hand-over has lost the lock');
 
 		# The former believer does not pass its error on, not even to who would believe it.
 		my $next = background($node);
@@ -89,7 +89,7 @@ subtest 'a grant by a forged hand-over is checked before a commit with quorum' =
 		$holder->query_safe('SELECT zk_unlock_all()');
 		assert_ends($next, '00000', 'the next waiter is granted the lock when the holder releases it');
 	}
-	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written by a false word');
+	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written on a forged hand-over');
 };
 
 # Whichever it looks at first.
@@ -132,7 +132,7 @@ subtest 'a commit is refused when its session is lost while a forged hand-over i
 	kill 'KILL', $program;
 	$waiter->wait_result;
 	like($waiter->sqlstate, qr/^(40001|57014)$/, 'the commit is refused');
-	is($waiter->query('SELECT 1'), '1', 'and the backend lives');
+	is($waiter->query('SELECT 1'), '1', 'the backend goes on');
 	$stranger->delete($forged);
 	$_->quit foreach $holder, $waiter;
 	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written');
@@ -165,7 +165,7 @@ subtest 'a true hand-over is confirmed when it is checked' => sub {
 	foreach my $position (1 .. $#sessions)
 	{
 		assert_passes('true', $sessions[ $position - 1 ], $sessions[$position], 'granted');
-		assert_held($sessions[$position], 'true', 'and held');
+		assert_held($sessions[$position], 'true', 'ZooKeeper confirms the holder');
 		$sessions[$position]->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('handed over')");
 	}
@@ -194,8 +194,8 @@ subtest 'a node name copied to another queue is not taken for a hand-over there'
 		$teller->quit;
 		# What must not happen has no condition to wait for.
 		eval { poll_until { $waiter->is_done } 'a false grant', 1 };
-		ok(!$waiter->is_done, 'who waits for the copy is not told');
-		assert_held($holder, $copied, 'its holder holds it');
+		ok(!$waiter->is_done, 'the waiter behind the copied name is not granted the lock');
+		assert_held($holder, $copied, 'ZooKeeper confirms the holder of that lock');
 		$stranger->delete($copy);
 		$holder->quit;
 		assert_ends($waiter, '00000', 'granted in its turn');
@@ -223,7 +223,7 @@ subtest "nodes made under a stolen session id are not taken for the waiter's own
 	$stranger->delete("$path/$names[1]");
 	$proxy->come_back;
 	wait_for_watch($zk, $names[0], $waiter);
-	ok(!$waiter->is_done, 'who waits goes on to wait');
+	ok(!$waiter->is_done, 'the waiter goes on waiting');
 	assert_held($holder, 'name', 'the holder still holds the lock');
 	assert_passes('name', $holder, $waiter, 'the waiter is granted the lock in its turn');
 };
@@ -243,7 +243,7 @@ subtest 'nodes made with the GUID of a lost create are deleted with it' => sub {
 	  foreach 1000 .. 1029;
 	assert_ends($session, '55P03', 'the statement gives up');
 	$proxy->come_back;
-	assert_no_nodes($zk, $path, 'all are gone');
+	assert_no_nodes($zk, $path, 'all nodes with that GUID are deleted');
 	assert_held($session, 'other', 'the session is the same');
 	$other->query_safe("SELECT zk_lock('back', '5s')");
 };

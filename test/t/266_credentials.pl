@@ -23,7 +23,7 @@ subtest 'locks with credentials pass in turn without a hand-over' => sub {
 	}
 	$pool[0]->wait_result;
 	my @nodes = queue_nodes($zk, lock_path('pass'));
-	unlike($_, marked_as('handed over'), 'not marked') foreach @nodes;
+	unlike($_, marked_as('handed over'), 'no queue node is marked as handed over') foreach @nodes;
 	wait_for_watch($zk, $nodes[1]);
 
 	# What a holder's hand-over would be.
@@ -32,7 +32,7 @@ subtest 'locks with credentials pass in turn without a hand-over' => sub {
 	foreach my $number (0, 1)
 	{
 		assert_passes('pass', $pool[$number], $pool[ $number + 1 ], 'granted in turn');
-		assert_held($pool[ $number + 1 ], 'pass', 'held');
+		assert_held($pool[ $number + 1 ], 'pass', 'ZooKeeper confirms the holder');
 	}
 	assert_released($zk, 'pass', $pool[2]);
 };
@@ -58,7 +58,7 @@ subtest 'the ACL lets everybody read, and only those with the credentials write'
 		my ($everybody, $owner) = sort { $a->[0] <=> $b->[0] } $friend->get_acl($znode);
 		is_deeply($everybody, [ 1, 'world', 'anyone' ], 'everybody may read');
 		is($owner->[0], 31, 'who has the credentials may do all');
-		like($owner->[2], qr/^zklock:/, 'by their name');
+		like($owner->[2], qr/^zklock:/, 'the ACL names the user of the credentials');
 		eval { $stranger->contend("$znode/x-") };
 		like($@, qr/NoAuth|NoChildren/, 'a stranger cannot create below it');
 	}
@@ -77,7 +77,7 @@ subtest 'a forged hand-over in a queue open to strangers is not believed' => sub
 	$waiter->start_query("SELECT zk_lock('open')");
 	wait_for_watch($zk, $forged);
 	set_and_be_seen($zk, $stranger, $forged);
-	ok(!$waiter->is_done, 'who waits goes on to wait');
+	ok(!$waiter->is_done, 'the waiter goes on waiting');
 	assert_held($holder, 'open', 'the holder still holds the lock');
 	$stranger->delete($forged);
 	$holder->query_safe("SELECT zk_unlock('open')");

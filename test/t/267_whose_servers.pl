@@ -46,9 +46,9 @@ sub assert_refused ($session, $what, @patterns)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	assert_query($session, 'SELECT ' . lock_sql(), '42501', "$what: refused");
-	like($session->error, $_, 'with the reason')
+	like($session->error, $_, 'the error says why')
 	  foreach qr/the credentials for ZooKeeper are not sent to the servers in "zklock\.servers"/, @patterns;
-	is(who_was_heard(), '', 'and no secret was sent');
+	is(who_was_heard(), '', 'no secret was sent');
 	return;
 }
 
@@ -136,7 +136,7 @@ subtest 'functions with settings of their own do not mix credentials and servers
 	assert_query($bob, 'SELECT with_secret()', '42501', "a superuser's secret does not go to servers of who calls");
 	is(who_was_heard(), '', 'no secret was sent');
 	$bob->query_safe("SET zklock.auth = '$secret{bob}'; RESET zklock.servers");
-	assert_query($bob, 'SELECT of_alice()', '42501', "nor the caller's to those of another role");
+	assert_query($bob, 'SELECT of_alice()', '42501', "the caller's secret does not go to servers of another role's function");
 	is(who_was_heard(), '', 'no secret was sent');
 	$bob->query_safe('RESET zklock.auth');
 	assert_sent($bob, 'configuration', "servers of a superuser's function", 'SELECT of_admin()');
@@ -156,13 +156,13 @@ subtest 'a session that holds a lock does not move to servers of a role' => sub 
 	is(who_was_heard(), '', 'the release went to the servers of before');
 	assert_sent($bob, '', 'the next session sends no secret');
 	$bob->query_safe('RESET zklock.auth; RESET zklock.servers');
-	assert_query($bob, 'SELECT ' . lock_sql(), '00000', 'and with the configuration all is as before');
-	is(who_was_heard(), '', 'at its servers');
+	assert_query($bob, 'SELECT ' . lock_sql(), '00000', 'with the configuration the lock is granted');
+	is(who_was_heard(), '', 'nothing was sent to the proxy');
 
 	# Who may do so, moves there.
 	my $admin = background($node, user => 'admin', holds => 'of/admin', first => "SET $own_servers");
 	assert_becomes { $admin->query_safe('SELECT 1'); who_was_heard() } 'configuration', 'a superuser moves a session';
-	assert_held($admin, 'of/admin', 'with its lock');
+	assert_held($admin, 'of/admin', 'the moved session holds its lock');
 };
 
 done_testing();

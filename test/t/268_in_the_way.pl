@@ -42,7 +42,7 @@ foreach my $call (sort keys %in_the_way)
 	assert_query($session, "SELECT $call", '55000', $call);
 	like($session->error,
 		qr/ephemeral znode "\Q$path\E" is in the way\nDETAIL:  It belongs to session $owner, another client \("host-7 pid 4711"\)\..*\nHINT:  .*docs\/interop\.md/,
-		'is told whose it is');
+		'the error names the znode, its session and its client');
 }
 is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 1, 'nothing else is held then');
 
@@ -52,7 +52,7 @@ subtest 'the owner of a znode that is in the way is told only to roles that may 
 	{
 		my $asking = background($node, user => $role);
 		assert_query($asking, "SELECT zk_lock('simple')", '55000', $role);
-		is($asking->error =~ /$owner|4711/ ? 1 : 0, $knows{$role}, 'is told whose it is, or not');
+		is($asking->error =~ /$owner|4711/ ? 1 : 0, $knows{$role}, 'only a role that may see others is told whose znode it is');
 		$asking->quit;
 	}
 	like(slurp_file($node->logfile), qr/DETAIL:  .*$owner, another client \("host-7 pid 4711"\)/, 'the log tells it');
@@ -65,18 +65,18 @@ subtest 'the views show a znode that is in the way as a holder' => sub {
 		'1|held|' . lock_path('above') . "|$owner|host-7 pid 4711|", 'zk_lock_queue of a lock below');
 	is($session->query_safe("SELECT state, who, location FROM zk_who('simple')"), "held|host-7 pid 4711|$owner", 'zk_who');
 	is($session->query_safe("SELECT name, holder_count, waiter_count FROM zk_all_locks() WHERE name <> 'mine'"), "above|1|0\nsimple|1|0", 'zk_all_locks');
-	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('nothing/there')"), 0, 'of a lock that nobody has there is nothing');
-	is($session->query_safe("SELECT zk_request_release('simple')"), 0, 'it cannot be asked');
-	like($session->error, qr/could not ask 1 holder/, 'which is said');
+	is($session->query_safe("SELECT count(*) FROM zk_lock_queue('nothing/there')"), 0, 'zk_lock_queue() of an unused lock is empty');
+	is($session->query_safe("SELECT zk_request_release('simple')"), 0, 'zk_request_release() asks no holder');
+	like($session->error, qr/could not ask 1 holder/, 'zk_request_release() warns that it could not ask');
 };
 
 subtest 'a znode that is in the way can be evicted, and the lock is free when it is gone' => sub {
 	my $token = $session->query_safe("SELECT token FROM zk_lock_queue('simple')");
-	is($session->query_safe("SELECT zk_evict('above/it', '$token')"), 'f', 'not by another name');
-	is($session->query_safe("SELECT zk_evict('simple', '$token')"), 't', 'by zk_evict()');
-	like($session->query("SELECT zk_lock('simple')"), qr/^\d+$/, 'then the lock can be had');
+	is($session->query_safe("SELECT zk_evict('above/it', '$token')"), 'f', 'zk_evict() of a lock below does not remove the znode');
+	is($session->query_safe("SELECT zk_evict('simple', '$token')"), 't', 'zk_evict() of that lock removes the znode');
+	like($session->query("SELECT zk_lock('simple')"), qr/^\d+$/, 'the lock is granted when the znode is gone');
 	$other->delete(lock_path('above'));
-	like($session->query("SELECT zk_lock('above/it')"), qr/^\d+$/, 'also when it is deleted');
+	like($session->query("SELECT zk_lock('above/it')"), qr/^\d+$/, 'a lock below is granted when the znode is deleted');
 	$session->query_safe("SELECT zk_unlock('simple'), zk_unlock('above/it')");
 };
 
@@ -102,13 +102,13 @@ subtest 'a znode in the way of requests, records or leases fails the call' => su
 subtest 'an ephemeral znode as the root fails all locks' => sub {
 	make('/ephemeral');
 	my $elsewhere = background($node, 'zklock.root' => '/ephemeral');
-	assert_query($elsewhere, "SELECT zk_lock('any')", '55000', 'no lock');
-	like($elsewhere->error, qr/znode "\/ephemeral" is in the way\nDETAIL:  It belongs to session $owner/, 'it is told');
+	assert_query($elsewhere, "SELECT zk_lock('any')", '55000', 'a lock below an ephemeral root is refused');
+	like($elsewhere->error, qr/znode "\/ephemeral" is in the way\nDETAIL:  It belongs to session $owner/, 'the error names the root and its session');
 	is($elsewhere->query_safe("SELECT state, what FROM zk_check() WHERE item = 'root'"),
 		qq(error|znode "/ephemeral" is ephemeral, of session $owner: no lock can be below it), 'zk_check');
 	$elsewhere->quit;
 };
 
-is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'what was held is held');
+is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'a lock held before is still held');
 
 done_testing();

@@ -151,14 +151,14 @@ subtest 'zk_session and zk_check() tell of TLS and of certificates that end soon
 	is($theirs->query_safe($query), 'f||', 'zk_session, without TLS');
 	like(check_of($ours, 'tls', 3), qr/^ok\|\S+ speaks TLSv1\.[23], \S+; its certificate, of CN=server, and its authorities are valid until 20\d\d-/m,
 		'zk_check(): each of the servers');
-	like(check_of($ours, 'client certificate', 1), qr/^ok\|it is valid until 20\d\d-/, 'and ours');
-	is(check_of($theirs, '(tls|client)', 0), '', 'nothing of it without TLS');
+	like(check_of($ours, 'client certificate', 1), qr/^ok\|it is valid until 20\d\d-/, 'zk_check() names our certificate');
+	is(check_of($theirs, '(tls|client)', 0), '', 'zk_check() has no rows of TLS without TLS');
 
 	my $soon = server_with($good->both('soon'));
 	use_settings('zklock.servers' => $soon->secure_connect_string, shown_by($good, 'soon'));
 	my $session = background($node);
-	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=soon.*\|Renew/, 'a warning, 20 days before');
-	like(check_of($session, 'client certificate', 1), qr/^warning\|.*\|Renew/, 'likewise');
+	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=soon.*\|Renew/, 'zk_check() warns of a certificate that ends in 20 days');
+	like(check_of($session, 'client certificate', 1), qr/^warning\|.*\|Renew/, 'zk_check() warns of our certificate that ends soon');
 	$soon->stop;
 
 	# Not the server's own ends soon, but that of who has issued it.
@@ -166,7 +166,7 @@ subtest 'zk_session and zk_check() tell of TLS and of certificates that end soon
 	$brief->issue('server', 'DNS:localhost');
 	my $issued = server_with(joined('brief', $brief->both('server'), $brief->ca));
 	use_settings('zklock.servers' => $issued->secure_connect_string);
-	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'that of an authority');
+	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'zk_check() warns of an authority that ends soon');
 	use_settings();
 };
 
@@ -179,7 +179,7 @@ subtest 'a session with TLS keeps its lock when its server is killed' => sub {
 	poll_until { $session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$port$)/ }
 	'it to be connected elsewhere';
 	assert_held($session, 'kept', 'the lock outlives a server');
-	is(session_id_of($session), $id, 'and so does the session');
+	is(session_id_of($session), $id, 'the session is the same');
 	$zk->start($member);
 	$session->query_safe("SELECT zk_is_held('kept')");
 
@@ -259,8 +259,8 @@ subtest 'servers with a wrong, expired or revoked certificate are refused' => su
 			qr/could not connect to ZooKeeper within 2000 ms/, $expected{$what},
 			$what eq 'expired' ? qr/HINT:  Renew the certificate that the DETAIL/ : qr/HINT:  The setting "zklock.ssl_ca_file"/);
 		assert_soon { what_check_says() =~ $expected{$what} } 'zk_check() says it, too', 30;
-		assert_soon { what_check_says() =~ $remedy{$what} } 'and what helps', 30;
-		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'no session');
+		assert_soon { what_check_says() =~ $remedy{$what} } 'zk_check() names the remedy', 30;
+		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'the server has granted no session');
 	}
 	my $revoked = server_with($good->both('revoked'));
 	my @servers = ('zklock.servers' => $revoked->secure_connect_string);
@@ -276,7 +276,7 @@ subtest 'servers with a wrong, expired or revoked certificate are refused' => su
 	@servers = ('zklock.servers' => $lower->secure_connect_string);
 	is(error_with(@servers), '', 'an authority below the one that is known');
 	my $lists = joined('lists', $below->revoke, $good->revoke('below-below'));
-	assert_refused({ @servers, 'zklock.ssl_crl_file' => $lists }, 'until that is revoked',
+	assert_refused({ @servers, 'zklock.ssl_crl_file' => $lists }, 'a certificate is refused when its authority is revoked',
 		qr/is not good: certificate revoked; it is that of CN=below-below, /);
 
 	# A name for which there is no need of DNS; a star is for the whole of its label.
@@ -286,15 +286,15 @@ subtest 'servers with a wrong, expired or revoked certificate are refused' => su
 		qr/is not for "127\.0\.0\.0x1"/);
 
 	assert_refused({ 'zklock.servers' => '127.0.0.2:' . $zk->secure_port }, 'another address', qr/could not connect/);
-	is(error_with('zklock.servers' => '127.0.0.1:' . $zk->secure_port), '', 'by its address');
+	is(error_with('zklock.servers' => '127.0.0.1:' . $zk->secure_port), '', 'a server is accepted by its address');
 };
 
 subtest 'the error says what a server wants: a certificate, TLS, another port' => sub {
 	my @none = ('zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
 	my $wants_certificate = qr/HINT:  The server may want a client certificate/;
-	assert_refused({@none}, 'without a client certificate', qr/could not connect to ZooKeeper/, $wants_certificate);
-	assert_refused({ shown_by($bad, 'client') }, 'one of a stranger', $wants_certificate);
-	assert_refused({ shown_by($good, 'expired') }, 'one that has expired',
+	assert_refused({@none}, 'a server that wants a client certificate refuses us without one', qr/could not connect to ZooKeeper/, $wants_certificate);
+	assert_refused({ shown_by($bad, 'client') }, 'a client certificate of another authority is refused', $wants_certificate);
+	assert_refused({ shown_by($good, 'expired') }, 'a client certificate that has expired is refused',
 		qr/; the certificate of "zklock\.ssl_cert_file" has expired/, qr/HINT:  Renew that certificate/);
 	assert_soon { what_check_says() =~ /\|Renew the client certificate/ } 'zk_check() says the same', 30;
 	assert_refused({ 'zklock.servers' => $zk->connect_string }, 'a plain port',
@@ -302,8 +302,8 @@ subtest 'the error says what a server wants: a certificate, TLS, another port' =
 	assert_refused({ 'zklock.ssl' => 'off', 'zklock.servers' => $zk->secure_connect_string },
 		'TLS is off, and the port wants it', qr/could not connect to ZooKeeper/, qr/HINT:  .*zklock\.ssl/);
 	my $nobody = 'localhost:' . ZooKeeper::free_port();
-	assert_refused({ 'zklock.servers' => $nobody }, 'nobody there', qr/Connection refused/);
-	assert_soon { what_check_says() =~ /Connection refused\|Start the server/ } 'for zk_check(), too', 30;
+	assert_refused({ 'zklock.servers' => $nobody }, 'a port that refuses connections is reported', qr/Connection refused/);
+	assert_soon { what_check_says() =~ /Connection refused\|Start the server/ } 'zk_check() names that port, too', 30;
 
 	# As one that has too many connections: the end, and then a reset, or at once.
 	foreach my $ends (1, 0)
@@ -314,12 +314,12 @@ subtest 'the error says what a server wants: a certificate, TLS, another port' =
 			return 0; });
 		assert_refused({ 'zklock.servers' => "$full" }, 'a server that closes each connection',
 			qr/Server "\Q$full\E" closed the connection in the TLS handshake/, qr/HINT:  .*maxClientCnxns/);
-		assert_soon { what_check_says() =~ /\|no TLS: Server "\Q$full\E" closed [^|]*\|.*maxClientCnxns or maxCnxns/ } 'zk_check(), too', 30;
+		assert_soon { what_check_says() =~ /\|no TLS: Server "\Q$full\E" closed [^|]*\|.*maxClientCnxns or maxCnxns/ } 'zk_check() names that server, too', 30;
 	}
 
 	my $both = server_with($good->both('server'), config => { 'client.portUnification' => 'true' });
 	is(error_with('zklock.servers' => 'localhost:' . $both->port), '', 'a port for both, with TLS');
-	is(error_with('zklock.ssl' => 'off', 'zklock.servers' => 'localhost:' . $both->port), '', 'and without');
+	is(error_with('zklock.ssl' => 'off', 'zklock.servers' => 'localhost:' . $both->port), '', 'a port for both works without TLS');
 
 	my $newer = server_with($good->both('server'), config => {
 		'ssl.protocol' => 'TLSv1.3',
@@ -327,7 +327,7 @@ subtest 'the error says what a server wants: a certificate, TLS, another port' =
 		'ssl.ciphersuites' => 'TLS_AES_128_GCM_SHA256' });
 	my @servers = ('zklock.servers' => $newer->secure_connect_string);
 	is(error_with(@servers, 'zklock.ssl_min_protocol_version' => 'TLSv1.3'), '', 'TLS 1.3');
-	assert_refused({ @servers, @none }, 'without a certificate', $wants_certificate);
+	assert_refused({ @servers, @none }, 'a server that wants TLS 1.3 and a certificate refuses us without one', $wants_certificate);
 	my $older = server_with($good->both('server'), @tls_1_2);
 	@servers = ('zklock.servers' => $older->secure_connect_string);
 	assert_refused({ @servers, 'zklock.ssl_min_protocol_version' => 'TLSv1.3' },
@@ -354,12 +354,12 @@ subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 	start_in_queue($waiter, "SELECT zk_lock('mine')", $zk, '/certified/mine', 2);
 
 	assert_query($thief, "SELECT zk_evict('mine', $token)", '42501', 'another certificate may not take it away');
-	assert_query($thief, "SELECT zk_lock('mine')", '42501', 'nor stand in the queue');
+	assert_query($thief, "SELECT zk_lock('mine')", '42501', 'a session with another certificate may not join the queue');
 	my $without = background($plain, 'zklock.root' => '/certified');
-	assert_query($without, "SELECT zk_evict('mine', $token)", '42501', 'nor who has none');
+	assert_query($without, "SELECT zk_evict('mine', $token)", '42501', 'a session without a certificate may not evict');
 
 	assert_passes('mine', $holder, $waiter, 'the same certificate is granted it in turn');
-	is($holder->query_safe('SHOW zklock.auth'), 'x509', 'no secret');
+	is($holder->query_safe('SHOW zklock.auth'), 'x509', 'zklock.auth is shown, for it has no secret');
 	like($holder->query_safe("SELECT what FROM zk_check(false) WHERE item = 'credentials'"),
 		qr/scheme "x509"/, 'zk_check() names it');
 	$_->quit foreach $holder, $waiter, $thief, $without;
@@ -368,14 +368,14 @@ subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 	reconfigure($one, 'zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
 	my ($status, $out, $err) = $one->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  there is no certificate to be the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
-		'without a certificate');
+		'zklock.auth = x509 fails without a certificate');
 
 	my $careless = server_with($good->both('server'), config => { 'ssl.clientAuth' => 'none' });
 	reconfigure($same, 'zklock.servers' => $careless->secure_connect_string);
 	($status, $out, $err) = $same->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  could not join a lock's queue: ZooKeeper knows no credentials of this session\n/,
 		'a server that asks for none');
-	like($err, qr/HINT:  .*"x509", the servers must ask for a client certificate/, 'what to do');
+	like($err, qr/HINT:  .*"x509", the servers must ask for a client certificate/, 'the HINT says what to do');
 };
 
 # A server that takes what it is sent, and answers with some bytes or none.
@@ -407,7 +407,7 @@ subtest 'a stranger in place of a server gets a ClientHello and no more' => sub 
 		# A ClientHello, and at most an alert behind it.
 		is(scalar(grep { !/^160301[0-9a-f]{4}01[0-9a-f]*$/ } @heard), 0, 'a ClientHello and no more')
 		  or diag(@heard);
-		is(scalar(grep { pack('H*', $_) =~ /zklock-test|srvr|digest/ } @heard), 0, 'no word');
+		is(scalar(grep { pack('H*', $_) =~ /zklock-test|srvr|digest/ } @heard), 0, 'no byte of a request was sent');
 	}
 };
 
@@ -473,7 +473,7 @@ subtest 'renewed certificate files are used without a restart' => sub {
 	assert_held($session, 'renewed', 'held after a reconnect');
 	rename $good->key('client') . '.away', $good->key('client');
 	$session->quit;
-	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
+	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'a new session uses the new files');
 };
 
 subtest 'renewed certificate files are used when a session connects again' => sub {
@@ -497,7 +497,7 @@ subtest 'renewed certificate files are used when a session connects again' => su
 	$proxy->reset_connections;
 	my $round = 0;
 	poll_until { $acl->('after' . $round++) =~ /x509 CN=other/ } 'the new one to be shown';
-	is(session_id_of($session), $id, 'by the same session');
+	is(session_id_of($session), $id, 'the session is the same');
 
 	# A server's certificate that is no good any more.
 	my $from = -s $node->logfile;

@@ -57,21 +57,21 @@ subtest 'a passphrase command is run once and its first line is the passphrase' 
 	my ($inherited, $environment) = ("$directory/inherited", "$directory/environment");
 	use_command("echo '%p 100%%' >$prompt; readlink \$(seq -f /proc/self/fd/%%g 3 100) >$inherited; "
 		  . "echo \"\$HOME \$PATH\" >$environment; echo 'open sesame'");
-	is(error_of_lock(), '', 'the right one');
+	is(error_of_lock(), '', 'a lock works with the right passphrase');
 	is(runs(), 1, 'it was run once');
-	is(slurp_file($prompt), "Enter passphrase of the key for ZooKeeper: 100%\n", 'with a prompt');
-	is(slurp_file($inherited), '', 'and with no descriptor of the program, nor of the key');
-	is(slurp_file($environment), "@environment{qw(HOME PATH)}\n", "with the server's HOME and PATH");
+	is(slurp_file($prompt), "Enter passphrase of the key for ZooKeeper: 100%\n", 'the command gets a prompt');
+	is(slurp_file($inherited), '', 'the command inherits no descriptor');
+	is(slurp_file($environment), "@environment{qw(HOME PATH)}\n", "the command has the server's HOME and PATH");
 	my $check;
 	poll_until { $check = $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'); $check =~ /speaks TLSv1/ }
 	'zk_check() to ask for it, too';
-	unlike($check, qr/sesame/, 'and not to tell it, for all may call it');
+	unlike($check, qr/sesame/, 'zk_check() does not show the passphrase');
 	$node->safe_psql('postgres', 'CREATE ROLE visitor LOGIN');
 	my ($status, $out, $err) = $node->psql('postgres', 'SHOW zklock.ssl_passphrase_command', extra_params => [ '-U', 'visitor' ]);
 	like($err, qr/ERROR:  (must be superuser or have privileges of pg_read_all_settings|permission denied) to examine "zklock\.ssl_passphrase_command"/,
-		'hidden from others');
+		'the command is not shown to other roles');
 	use_command("printf 'open sesame\\r\\nnext line'");
-	is(error_of_lock(), '', 'the first line');
+	is(error_of_lock(), '', 'a lock works with a passphrase that further lines follow');
 };
 
 subtest 'a passphrase command that fails, hangs or says too much is reported in time' => sub {
@@ -97,7 +97,7 @@ subtest 'a passphrase command that fails, hangs or says too much is reported in 
 		use_command($command =~ s/\\\\/\\/gr);
 		my $began = time;
 		like(error_of_lock(), $expected, $what);
-		cmp_ok(time - $began, '<', 30, 'over in time');
+		cmp_ok(time - $began, '<', 30, 'the call fails in time');
 		is(runs(), 1, 'it was run once') if $command ne 'if';
 		poll_until { !processes('sleep4711') && !processes("sleep\0004711") } 'nothing to be left of it';
 	}
@@ -123,7 +123,7 @@ subtest 'a passphrase command that fails, hangs or says too much is reported in 
 	poll_until { processes("sleep\0004711") || $session->is_done } 'the command to run';
 	kill_session_program($session);
 	$session->wait_result;
-	isnt($session->sqlstate, '00000', 'without a program');
+	isnt($session->sqlstate, '00000', 'the call fails when the program is killed');
 	$session->quit;
 	poll_until { !processes("sleep\0004711") } 'nothing to be left of it';
 	assert_no_programs('no program is left', $session);
@@ -162,8 +162,8 @@ sub replace
 subtest 'a session connects again with the files it has read, or with new good ones' => sub {
 	use_command("echo 'open sesame'");
 	my ($session, $reconnect) = session();
-	unlike($reconnect->(), qr/HINT/, 'with its files');
-	is(runs(), 1, 'nobody was asked again');
+	unlike($reconnect->(), qr/HINT/, 'the session connects again with the files it has read');
+	is(runs(), 1, 'the command was not run again');
 
 	# With a descriptor more for each connection that would be too few.
 	system_or_bail('prlimit', '--pid', session_programs($session->pid), '--nofile=16:16');
@@ -173,25 +173,25 @@ subtest 'a session connects again with the files it has read, or with new good o
 	# On a busy machine the command may take longer than the second that it has.
 	my ($said, $nruns) = ('', 1);
 	do { $said = $reconnect->() } while $nruns++ < 10 && $said =~ /took too long/;
-	unlike($said, qr/HINT/, 'with a new file');
-	is(runs(), $nruns, 'for which the command was run');
+	unlike($said, qr/HINT/, 'the session connects again with a new file');
+	is(runs(), $nruns, 'the command was run for the new file');
 
 	# The setting is the same: the file is not.
 	my $from = -s $node->logfile;
 	replace($good->key('secret'), "rubbish\n");
 	my $hint = qr/HINT:  It uses what it has read before\. New sessions will fail: Could not load file "[^"]*-secret\.key": /;
-	like($reconnect->(), $hint, 'with a file that is no good');
-	like(error_of_lock(), qr/Could not load file "[^"]*-secret\.key": /, 'a new session');
+	like($reconnect->(), $hint, 'the session connects again with what it has read, and says that the new file is bad');
+	like(error_of_lock(), qr/Could not load file "[^"]*-secret\.key": /, 'a new session fails with the bad file');
 	like(slurp_file($node->logfile, $from), qr/ERROR:  could not set up TLS for ZooKeeper\n.*DETAIL:  Could not load file "[^"]*-secret\.key"/,
-		'which the log has, too');
+		'the log has that error');
 	unlink $good->key('secret');
-	like($reconnect->(), qr/$hint.*No such file or directory/, 'without a file');
+	like($reconnect->(), qr/$hint.*No such file or directory/, 'the session connects again with what it has read, and says that the file is missing');
 	$from = -s $node->logfile;
 	$node->reload;
 	poll_until { slurp_file($node->logfile, $from) =~ /could not access file "[^"]*-secret\.key" for TLS/ }
 	'a reload to say so, though no setting has changed';
 	replace($good->key('secret'), $key);
-	unlike($reconnect->(), qr/HINT/, 'with a good one again');
+	unlike($reconnect->(), qr/HINT/, 'the session connects again with a good file');
 
 	# A command that hangs costs it a second, and not its locks.
 	$session->quit;
@@ -199,7 +199,7 @@ subtest 'a session connects again with the files it has read, or with new good o
 	($session, $reconnect) = session();
 	append_to_file("$directory/hang", '');
 	replace($good->key('secret'), $key);
-	like($reconnect->(), qr/$hint.*failed or took too long/, 'with a command that hangs');
+	like($reconnect->(), qr/$hint.*failed or took too long/, 'the session connects again with what it has read, and says that the command hangs');
 	poll_until { !processes("sleep\0004711") } 'nothing to be left of it';
 	$session->quit;
 };
@@ -224,7 +224,7 @@ subtest 'bad settings of TLS at a reload leave a session with a lock where it is
 		ok($reconnect->(), 'it is connected again as before');
 		rename "$ca.away", $ca or die "could not rename $ca: $!";
 		reconfigure($node, %tls, 'zklock.ssl_passphrase_command' => "echo 'open sesame'");
-		ok($reconnect->(), 'and with the settings of before');
+		ok($reconnect->(), 'the session connects again with the settings of before');
 	}
 	$session->quit;
 };
@@ -237,7 +237,7 @@ subtest 'a server with two names in zklock.servers is used by the name in its ce
 	is(error_of_lock(), '', 'the first is in the certificate');
 	my $second = "127.0.0.1:$port,localhost:$port";
 	reconfigure($node, @client, 'zklock.servers' => $second, 'zklock.connect_timeout' => '3s');
-	like(error_of_lock(), qr/is not for "127\.0\.0\.1"|"::1:\d+": Connection refused/, 'the second is');
+	like(error_of_lock(), qr/is not for "127\.0\.0\.1"|"::1:\d+": Connection refused/, 'the second name is accepted, or the address without a listener is named');
 	$named->stop;
 };
 

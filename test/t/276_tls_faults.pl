@@ -80,7 +80,7 @@ foreach my $fault (qw(closed silent changed))
 		cmp_ok(time - $began, '<', 25, 'over in time');
 		if ($fault ne 'changed' || $session->sqlstate ne '00000')
 		{
-			is($session->sqlstate, '08001', 'with an error');
+			is($session->sqlstate, '08001', 'the call fails with 08001');
 			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'the error is that of a connection');
 			# Where a name has an address of IPv6, too, nobody listens there.
 			like($session->error, qr/TLS|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/, 'the error says why');
@@ -88,7 +88,7 @@ foreach my $fault (qw(closed silent changed))
 		my $check = $session->query_safe('SELECT item, state, what FROM zk_check(false)');
 		my %said = map { $_ => 1 } $check =~ /^server ([^|]+)/mg;
 		is(scalar keys %said, scalar @servers, 'zk_check() knows of each of them');
-		unlike($check, qr/^server .*\|ok\|/m, 'and that it is no good') if $fault ne 'changed';
+		unlike($check, qr/^server .*\|ok\|/m, 'zk_check() calls none of these servers ok') if $fault ne 'changed';
 		$session->quit;
 		assert_no_programs('no program is left', $session);
 
@@ -96,7 +96,7 @@ foreach my $fault (qw(closed silent changed))
 		use_servers(join(',', @servers[ 0, 5, 20 ], $zk->secure_connect_string), '1min');
 		$session = background($node);
 		$session->query_safe("SELECT zk_lock('whole')");
-		assert_held($session, 'whole', 'a lock beside them');
+		assert_held($session, 'whole', 'a lock works with one good server among bad ones');
 		$session->quit;
 		assert_no_programs('no program is left', $session);
 		poll_until { !$zk->ephemerals('/') } 'nodes to go';
@@ -160,7 +160,7 @@ subtest 'a length that cannot be is waited for without using processor time' => 
 	poll_until { ($program) = session_programs($session->pid); $program && slurp_file("/proc/$program/cmdline") =~ / connected/ } 'the session';
 	my $before = ticks_of($program);
 	sleep 2;
-	cmp_ok(ticks_of($program) - $before, '<', 20, 'is waited for without a spin');
+	cmp_ok(ticks_of($program) - $before, '<', 20, 'the program uses no processor time while it waits');
 	$session->cancel;
 	$session->wait_result;
 	$session->quit;
@@ -176,8 +176,8 @@ subtest 'a file that cannot be read at a reload is logged, and the session goes 
 	my $line = qr/LOG:  could not access file "nowhere\.pem" for TLS with ZooKeeper: No such file/;
 	my $said;
 	poll_until { $said = slurp_file($node->logfile, $from); $said =~ $line } 'the log to tell it';
-	assert_held($session, 'kept', 'what worked goes on');
-	is(scalar(() = slurp_file($node->logfile, $from) =~ /$line/g), 1, 'it is said once');
+	assert_held($session, 'kept', 'the session goes on');
+	is(scalar(() = slurp_file($node->logfile, $from) =~ /$line/g), 1, 'the log has that line once');
 	reconfigure($node, 'zklock.ssl_ca_file' => undef);
 };
 
@@ -207,7 +207,7 @@ subtest 'a missing or foreign module for TLS is reported' => sub {
 	my ($foreign) = (run_command([ 'ldd', "$directory/zklock-session" ]))[0] =~ /libzookeeper_st\S* => (\S+)/;
 	my $other = cluster('milan', $zk, $build->settings, %tls, 'zklock.ssl' => 'off');
 	my $plain = background($other, holds => 'plain');
-	like($plain->query_safe('SELECT ssl FROM zk_session'), qr/^f$/, 'is not needed without');
+	like($plain->query_safe('SELECT ssl FROM zk_session'), qr/^f$/, 'a session without TLS needs no such module');
 	reconfigure($other, 'zklock.servers' => $zk->secure_connect_string, 'zklock.ssl' => 'on');
 	my @cases = (
 		[ 'missing', sub { }, qr/cannot open shared object file/ ],
@@ -218,14 +218,14 @@ subtest 'a missing or foreign module for TLS is reported' => sub {
 		$change->();
 		my $late = background($other);
 		assert_query($late, "SELECT zk_lock('late')", 'F0000', "$what: refused");
-		like($late->error, qr/could not set up TLS .*DETAIL:  Could not load the module for TLS: .*zklock-session-tls\.so.*$why/s, 'with the reason');
+		like($late->error, qr/could not set up TLS .*DETAIL:  Could not load the module for TLS: .*zklock-session-tls\.so.*$why/s, 'the error names the module and the reason');
 		like($late->query_safe("SELECT concat_ws(' ', what, remedy) FROM zk_check(false)"),
 			qr/Could not load the module for TLS.*$why.* Install zklock again/, 'zk_check() says it, too');
 		$late->quit;
 	}
 	assert_held($plain, 'plain', 'a session without TLS goes on');
 	rename "$module.away", $module or die "$module: $!";
-	is($other->safe_psql('postgres', "SELECT zk_lock('late') > 0"), 't', 'once it is there TLS works');
+	is($other->safe_psql('postgres', "SELECT zk_lock('late') > 0"), 't', 'TLS works when the module is back');
 	$plain->quit;
 	$other->stop;
 };

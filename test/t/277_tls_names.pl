@@ -130,8 +130,8 @@ subtest 'a certificate is accepted for its own IPv6 address' => sub {
 		}, at => '::1', forks => 1);
 	};
 	my ($good, $bad) = map { $relay_to->($port{$_}) } qw(odd wild);
-	is(error_at("$good"), '', 'that the certificate has');
-	like(error_at("$bad"), qr/DETAIL:  The certificate of server "[^"]*" is not for "::1"; it is that of /, 'and one that it has not');
+	is(error_at("$good"), '', 'an address of the certificate is accepted');
+	like(error_at("$bad"), qr/DETAIL:  The certificate of server "[^"]*" is not for "::1"; it is that of /, 'an address that the certificate lacks is refused');
 };
 
 subtest 'files that go bad at a reload are reported, and a session goes on' => sub {
@@ -159,11 +159,11 @@ subtest 'files that go bad at a reload are reported, and a session goes on' => s
 		like($said, $file eq 'crl' ? qr/\|Renew the lists/ : qr/\|Correct that file/, 'and what helps');
 		replace($file);
 		reconfigure($node, 'zklock.connect_timeout' => undef);
-		is(error_of_lock(), '', 'with the file of before all is well');
+		is(error_of_lock(), '', 'a lock works with the file of before');
 	}
 	is(session_id_of($session), $id, 'it is the same session');
 	$proxy->reset_connections;
-	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'which is connected again';
+	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'the session is connected again';
 	assert_held($session, 'reloaded', 'with its lock');
 	$session->quit;
 };

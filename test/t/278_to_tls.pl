@@ -39,9 +39,9 @@ subtest 'a lock stays held while each server gets a port for TLS' => sub {
 		$zk->restart($member);
 		assert_held($holder, 'moving', "held, with server $member");
 	}
-	ok(!$waiter->is_done, 'and waited for');
+	ok(!$waiter->is_done, 'the waiter still waits');
 	is(is_encrypted($holder), 'f', 'without TLS so far');
-	assert_soon { plain_clients() >= 2 } 'by their plain ports';
+	assert_soon { plain_clients() >= 2 } 'the sessions use the plain ports';
 };
 
 subtest 'a lock stays held while each cluster goes over to TLS' => sub {
@@ -51,12 +51,12 @@ subtest 'a lock stays held while each cluster goes over to TLS' => sub {
 	assert_soon { is_encrypted($holder) eq 'f'
 		  && slurp_file($node{berlin}->logfile, $offset) =~ /stays with the servers and the TLS of before/ }
 	'without a file a session stays where it is, and the log says so';
-	assert_held($holder, 'moving', 'with its lock');
+	assert_held($holder, 'moving', 'the lock is still held');
 	reconfigure($node{berlin}, tls_settings());
 	assert_becomes { plain_clients() } 1, 'a session of an idle backend leaves the plain ports';
-	assert_becomes { is_encrypted($holder) } 't', 'and has TLS';
-	assert_held($holder, 'moving', 'with its lock');
-	is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'and its token');
+	assert_becomes { is_encrypted($holder) } 't', 'the session has TLS';
+	assert_held($holder, 'moving', 'the lock is still held');
+	is($holder->query_safe(q(SELECT zk_fencing_token('moving'))), $token, 'the token is the same');
 	my $new = background($node{berlin});
 	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
 	assert_passes('moving', $holder, $waiter, 'the lock goes to who has no TLS');
@@ -64,9 +64,9 @@ subtest 'a lock stays held while each cluster goes over to TLS' => sub {
 	reconfigure($node{paris}, tls_settings());
 	assert_soon { is_encrypted($waiter) eq 't' } 'the session of the other cluster has TLS';
 	assert_becomes { plain_clients() } 0, 'nobody is left at the plain ports';
-	assert_held($waiter, 'moving', 'nothing was lost');
+	assert_held($waiter, 'moving', 'the waiter that has become the holder holds the lock');
 	assert_passes('moving', $waiter, $new, 'the lock passes to the next waiter');
-	is(is_encrypted($new), 't', 'to one that has begun with TLS');
+	is(is_encrypted($new), 't', 'the last holder has TLS');
 	$_->quit foreach $holder, $waiter, $new;
 	poll_until { !$zk->ephemerals('/') } 'their nodes to go';
 };

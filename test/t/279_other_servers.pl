@@ -53,10 +53,10 @@ subtest 'sessions with locks follow zklock.servers to other servers of the ensem
 	$idle->query_safe("SELECT zk_unlock('idle'), zk_lock('idle')");
 	is(session_id_of($idle), $id{idle}, 'it is the same session, also for the next lock');
 	assert_query($idle, q(INSERT INTO done VALUES ('moved')), '00000', 'it commits');
-	ok(!$busy->is_done, 'the busy one goes on');
+	ok(!$busy->is_done, 'the busy statement goes on');
 	$busy->cancel;
-	assert_ends($busy, '57014', 'until it is canceled');
-	assert_held($busy, 'busy', 'and has its lock');
+	assert_ends($busy, '57014', 'the busy statement ends when it is canceled');
+	assert_held($busy, 'busy', 'the busy session has its lock');
 	$zk->start($first);
 };
 
@@ -71,12 +71,12 @@ subtest 'sessions with locks stay when zklock.servers names another ensemble' =>
 	reconfigure($node, 'zklock.servers' => $other->connect_string);
 	assert_soon { $idle->query_safe('SELECT 1') && $unknown->($id{idle}) } 'the log says that they do not know it';
 	assert_held($idle, 'idle', 'it keeps its lock');
-	like(servers_of($id{idle}), qr/^\d$/, 'at the servers of before');
+	like(servers_of($id{idle}), qr/^\d$/, 'the session is at the servers of before');
 	my $new = holder('idle');
 	is(servers_of(session_id_of($new), $other), 1, 'a new session uses the new ones');
 	$new->quit;
 	assert_held($own, 'own', 'servers of its own');
-	ok(!$unknown->($id), 'are not changed by a reload');
+	ok(!$unknown->($id), 'servers of its own are not changed by a reload');
 	$own->quit;
 	reconfigure($node, 'zklock.servers' => $to);
 };
@@ -105,12 +105,12 @@ subtest 'a session follows servers that it sets itself with its next statement' 
 	my $at = servers_of($id{idle});
 	my ($another) = grep { $_ ne $at } @others;
 	$idle->query_safe("SET zklock.servers = '" . $zk->connect_string($another) . "'");
-	assert_becomes { $idle->query_safe('SELECT 1'); servers_of($id{idle}) } $another, 'are used with its next statement';
+	assert_becomes { $idle->query_safe('SELECT 1'); servers_of($id{idle}) } $another, 'the session uses servers that it sets with its next statement';
 	assert_held($idle, 'idle', 'with the lock held');
 	$idle->query_safe('RESET zklock.servers');
 	$idle->query_safe('SELECT 1');
 	reconfigure($node, 'zklock.servers' => $from);
-	assert_becomes { servers_of($id{idle}) } $first, 'and when that is over it follows the configuration';
+	assert_becomes { servers_of($id{idle}) } $first, 'the session follows the configuration after RESET';
 	assert_held($idle, 'idle', 'still held');
 };
 

@@ -34,7 +34,7 @@ subtest 'a paused holder that writes too late is refused by zk_fence()' => sub {
 	$new_write->query_safe('COMMIT');
 	assert_ends($old_write, '40001', 'the older holder is refused');
 	like($old_write->error, qr/a newer holder of lock "account" has been here/,
-		'and told why');
+		'the error says that a newer holder has been here');
 	$old_write->query('ROLLBACK');
 	is(balance(), 1, 'only the newer has written');
 
@@ -48,14 +48,14 @@ subtest 'a new holder waits for an old one that is inside, which then does not p
 	$second->start_query("SELECT zk_fence('order', 9)");
 	wait_for_lock($second->node, $second->pid);
 	$first->query_safe('COMMIT');
-	assert_ends($second, '00000', 'then the newer one passes');
-	assert_query($first, "SELECT zk_fence('order', 5)", '40001', 'and the old one does not pass again');
+	assert_ends($second, '00000', 'the newer holder passes when the older one has committed');
+	assert_query($first, "SELECT zk_fence('order', 5)", '40001', 'the older holder does not pass again');
 };
 
 subtest 'a repeatable read snapshot does not get past zk_fence()' => sub {
 	my $session = background($guarded, first => 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 	$guarded->safe_psql('postgres', "SELECT zk_fence('snapshot', 9)");
-	assert_query($session, "SELECT zk_fence('snapshot', 5)", '40001', 'refused');
+	assert_query($session, "SELECT zk_fence('snapshot', 5)", '40001', 'the older token is refused');
 	$session->query('ROLLBACK');
 };
 
@@ -81,15 +81,15 @@ subtest 'zk_fence() keeps the tokens of each root apart' => sub {
 	foreach my $role (sort keys %tenant)
 	{
 		assert_query($tenant{$role}, "SELECT zk_fence('job', $token{$role}); COMMIT", '00000', "$role is refused by nobody");
-		assert_query($tenant{$role}, "SELECT zk_fence('job', $token{$role} - 1)", '40001', 'but by his own');
+		assert_query($tenant{$role}, "SELECT zk_fence('job', $token{$role} - 1)", '40001', 'an older token of the same root is refused');
 	}
 	my $root = $paris->safe_psql('postgres', 'SHOW zklock.root');
 	is($paris->safe_psql('postgres', q{SELECT root, name, token FROM zk_fences WHERE name = 'job' ORDER BY claimed_by}),
-		"/anna|job|$token{anna}\n/bert|job|$token{bert}\n/carl$root|job|$token{carl}", 'a row each');
+		"/anna|job|$token{anna}\n/bert|job|$token{bert}\n/carl$root|job|$token{carl}", 'zk_fences has a row for each root');
 
 	my $session = background($paris, first => q{SET zklock.root = '/anna'});
 	$session->query_safe(q{SELECT zk_lock('mine'); SET zklock.root = '/bert'});
-	assert_query($session, q{SELECT zk_fence('mine')}, '55000', 'below another root it is another lock');
+	assert_query($session, q{SELECT zk_fence('mine')}, '55000', 'a lock held below another root cannot be fenced');
 	# "/a/b" and "c" are the znode of "/a" and "b/c": the row is that of the lock as it was taken.
 	$session->query_safe(q{SET zklock.root = '/a/b'; SELECT zk_lock('c'); SET zklock.root = '/a'; SELECT zk_fence('b/c')});
 	is($session->query_safe(q{SELECT l.root, l.name FROM zk_fences NATURAL JOIN zk_session_locks AS l}), '/a/b|c', 'as zk_session_locks shows it');
@@ -113,7 +113,7 @@ subtest 'a dump by the owner of the database keeps the tokens' => sub {
 	my $session = background($guarded, database => 'kept_again');
 	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there');
 	assert_query($session, "SET zklock.root = '/team'; SELECT zk_fence('order', 8)", '00000', 'each root has its own token');
-	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
+	is($session->query_safe('SELECT n FROM orders'), 1, "the owner's table is restored");
 	$session->query_safe('SET ROLE keeper');
 	assert_query($session, 'UPDATE zk_fences SET token = 1', '42501',
 		'the owner of the database may not change tokens');

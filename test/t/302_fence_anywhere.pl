@@ -61,7 +61,7 @@ sub test ($database)
 	$nobody->query_safe('CREATE ROLE nobody') if $database eq 'extension';
 	$nobody->query_safe('SET ROLE nobody');
 	is(raises($nobody, "SELECT zklock.zk_fence('elsewhere', 9)"),
-		'42501 permission denied for function zk_fence', 'others may not call it');
+		'42501 permission denied for function zk_fence', 'other roles may not call zk_fence()');
 	$nobody->quit;
 
 	foreach my $end ('COMMIT', 'ROLLBACK')
@@ -108,8 +108,8 @@ subtest 'zk_fence() of the script keeps the tokens of each root apart' => sub {
 	my $session = background($node, database => 'script', user => 'worker');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/team')"), 'none', 'the same name below another root');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, '/zklock')"),
-		'40001 a newer holder of lock "elsewhere" has been here', 'the root that is meant if none is named');
-	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, NULL)"), '22004 root must not be null', 'no root');
+		'40001 a newer holder of lock "elsewhere" has been here', 'without a root the default root is meant');
+	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9, NULL)"), '22004 root must not be null', 'a NULL root is refused');
 };
 
 subtest 'the comparison of tokens is the same in the extension and the script' => sub {
@@ -121,13 +121,13 @@ subtest 'the comparison of tokens is the same in the extension and the script' =
 
 subtest 'a dump by the owner of the database keeps the tokens of the script' => sub {
 	my $dump = PostgreSQL::Test::Utils::tempdir_short() . '/dump';
-	command_ok([ 'pg_dump', '-d', $node->connstr('script'), '-U', 'owner', '-f', $dump ], 'by its owner');
+	command_ok([ 'pg_dump', '-d', $node->connstr('script'), '-U', 'owner', '-f', $dump ], 'the owner dumps the database');
 	$node->safe_psql('postgres', 'CREATE DATABASE restored OWNER owner');
 	command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('restored'), '-U', 'owner', '-f', $dump ],
-		'is restored');
+		'the owner restores the dump');
 	my $session = background($node, database => 'restored', user => 'worker');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9)"),
-		'40001 a newer holder of lock "elsewhere" has been here', 'with its tokens');
+		'40001 a newer holder of lock "elsewhere" has been here', 'an old token is refused in the restored database');
 };
 
 done_testing();

@@ -54,13 +54,13 @@ subtest 'record 100,001 of a job is refused, and there is room again after zk_fo
 	{
 		assert_query($session, "SELECT zk_run_once('job', 'one too many')", '54000', 'one more is refused');
 		like($session->error, qr/too many records of runs of "job".*DETAIL:.*HINT:/s,
-			'with the reason and what to do');
+			'the error has a DETAIL and a HINT');
 	}
-	ok(!$stranger->exists("$directory/one too many.once"), 'it is taken back');
-	is($session->query_safe("SELECT zk_run_once('job', 'first 1')"), 'f', 'what was claimed is known');
+	ok(!$stranger->exists("$directory/one too many.once"), 'the refused record is not left behind');
+	is($session->query_safe("SELECT zk_run_once('job', 'first 1')"), 'f', 'a slot claimed before is still known');
 	is($session->query_safe("SELECT zk_run_once('other', 'first 1')"), 't', 'other jobs are unharmed');
 	$session->query_safe("SELECT zk_forget_run('job', slot) FROM unnest(ARRAY['first 2', 'first 3']) AS slot");
-	is($session->query_safe("SELECT zk_run_once('job', 'one too many')"), 't', 'then there is room again');
+	is($session->query_safe("SELECT zk_run_once('job', 'one too many')"), 't', 'a slot is granted when there is room again');
 };
 
 # Whose reply was lost finds its own record among those that it counts.
@@ -80,7 +80,7 @@ subtest 'a claim whose reply was lost does not count its own record' => sub {
 		$proxy->heal;
 		my $got = $asker->wait_result;
 		is($asker->sqlstate, $state, "$before others: $state");
-		is($got, $result, 'and it has the slot') if $result;
+		is($got, $result, 'the claim is granted') if $result;
 	}
 	$asker->quit;
 	$proxy->stop;

@@ -51,7 +51,7 @@ subtest 'each of twenty waiters for a lease sends as few requests as each of fiv
 		join_line('line', $count);
 		my $rate = requests_each($count);
 		cmp_ok($rate, '>', 0, "$count renew their places");
-		cmp_ok($rate, '<', 2, 'and do not look at all others');
+		cmp_ok($rate, '<', 2, 'a waiter sends less than two requests a second');
 	}
 	is(scalar(grep { $_->is_done } @waiters), 0, 'all wait');
 	$holder->query_safe("SELECT zk_evict('line', token) FROM zk_lock_queue('line') WHERE position = 1");
@@ -70,7 +70,7 @@ subtest 'dead leases in the middle of the queue are removed by the waiter behind
 	lease($holder, 'dead', "dead$_", "'2s', place => true") foreach 1 .. 4;
 	my $waiter = background($node);
 	start_in_queue($waiter, "SELECT zk_try_lease('dead', 'living', '60s', '3min')", $zk, lock_path('dead'), 6);
-	assert_soon { queue_nodes($zk, lock_path('dead')) == 2 } 'are removed by who waits behind the last of them';
+	assert_soon { queue_nodes($zk, lock_path('dead')) == 2 } 'the dead leases are removed';
 	$holder->query_safe("SELECT zk_release_lease('dead', $token)");
 	cmp_ok($waiter->wait_result, '>', $token, 'that waiter has the lease then');
 };
@@ -82,7 +82,7 @@ subtest 'a dead lease ahead of another client is removed by the lease behind bot
 	my $other = $client->contend(lock_path('mixed/x-lock-'));
 	my $waiter = background($node);
 	start_in_queue($waiter, "SELECT zk_try_lease('mixed', 'living', '60s', '3min')", $zk, lock_path('mixed'), 3);
-	assert_soon { queue_nodes($zk, lock_path('mixed')) == 2 } 'is removed by the first lease behind both';
+	assert_soon { queue_nodes($zk, lock_path('mixed')) == 2 } 'the dead lease is removed';
 	ok(!$waiter->is_done, 'the other client has the lock');
 	$client->delete($other);
 	cmp_ok($waiter->wait_result, '>', 0, 'the waiter has the lease when the other client has left');

@@ -72,9 +72,9 @@ subtest 'the lease worker looks after leases below the roots of roles and sessio
 		assert_soon { !queue_nodes($zk, "$other/there") } "leases below $other are looked after", 90;
 	}
 	my $unseen = qr/does not look after leases in other ensembles/;
-	ok(!$guard->log_contains($unseen, $from), 'nothing else is there');
+	ok(!$guard->log_contains($unseen, $from), 'the log has no line of other ensembles');
 	has_leased($guard, first => "SET zklock.servers = '" . $zk->connect_string . "'");
-	ok($guard->log_contains($unseen, $from), 'what cannot be looked after is said');
+	ok($guard->log_contains($unseen, $from), 'the log says which leases cannot be looked after');
 };
 $guard->stop;
 
@@ -105,7 +105,7 @@ subtest 'six hundred leases over a slow connection do not delay the telling of a
 	cmp_ok($took, '<', 25, 'the loss is told in time');
 	note(sprintf 'after %.1f s', $took);
 	$session->query_safe("SET zklock.root = '$root-role'; SELECT zk_try_lease('few', 'app', '2s'); RESET zklock.root");
-	assert_soon { !queue_nodes($zk, "$root-role/few") } 'one below another root goes, too', 60;
+	assert_soon { !queue_nodes($zk, "$root-role/few") } 'an overdue lease below another root is deleted, too', 60;
 	$far->stop;
 	$client->delete("$root/.leases/many$_") foreach 1 .. 600;
 };
@@ -118,14 +118,14 @@ subtest 'a lease worker without a slot is reported by zk_check() and the log' =>
 	$few->append_conf('postgresql.conf', 'max_worker_processes = 2');
 	my $from = -s $few->logfile;
 	$few->restart;
-	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|it runs, as process \d+/ } 'with a slot it runs';
+	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|it runs, as process \d+/ } 'zk_check() says that it runs when there is a slot';
 	my $holder = background($few, 'zklock.loss_channel' => 'losses', holds => 'lost');
 	$client->delete(first_in_queue($zk, 'lost'));
 	assert_soon { $few->log_contains(qr/LOG:  there is no slot for the background worker "zklock loss notice"/, $from) }
-		'those that it starts have none', 60;
+		'the log says that a loss notice has no slot', 60;
 	$few->append_conf('postgresql.conf', 'zklock.lease_worker = off');
 	$few->reload;
-	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|switched off/ } 'switched off it is not missed';
+	assert_soon { $few->safe_psql('postgres', $row) =~ /^ok\|switched off/ } 'zk_check() says that it is switched off';
 };
 
 done_testing();

@@ -43,18 +43,18 @@ foreach my $publishes ('on', 'off')
 		$app = background($berlin, user => 'app');
 		my $token = lease($app, $name, ', bound => true');
 		cmp_ok($token, '>', 0, 'a bound lease is taken');
-		is($app->query_safe("SELECT owner, bound_to FROM zk_leader('$name')"), 'mailer|app', 'zk_leader() says to whom');
-		is(lease($deputy, $name), $token, 'a member renews it');
-		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 't', 'and the role itself');
+		is($app->query_safe("SELECT owner, bound_to FROM zk_leader('$name')"), 'mailer|app', 'zk_leader() shows the role that the lease is bound to');
+		is(lease($deputy, $name), $token, 'a member of the role renews the lease');
+		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 't', 'the role itself renews the lease');
 		assert_refused($stranger, $name, $token, 'another role');
 		assert_refused($away, $name, $token, 'another cluster');
 		$app->query_safe('SET ROLE stranger');
 		assert_refused($app, $name, $token, 'a backend that knows it, as another role');
 		$app->query_safe("RESET ROLE; BEGIN; SET LOCAL ROLE app; SELECT zk_require_lease('$name', $token); INSERT INTO work VALUES ('x'); COMMIT");
 		assert_refused($stranger, $name, $token, 'after a renewal');
-		is($stranger->query_safe("SELECT zk_try_lease('$name', 'other', '60s')"), '', 'for another owner it is a lease as any');
+		is($stranger->query_safe("SELECT zk_try_lease('$name', 'other', '60s')"), '', 'another owner does not get the lease');
 		is($away->query_safe("SELECT zk_evict('$name', $token)"), 't', 'zk_evict() ends it');
-		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 'f', 'for the role, too');
+		is($app->query_safe("SELECT zk_renew_lease('$name', $token, '60s')"), 'f', 'the evicted lease cannot be renewed by its role');
 	};
 }
 $berlin->safe_psql('postgres', 'ALTER ROLE app RESET ALL');
@@ -69,7 +69,7 @@ subtest 'the binding of a lease survives a commit, and is not made later' => sub
 	assert_refused($stranger, 'stays', $token, 'after a commit');
 	is($owner->query_safe("SELECT zk_release_lease('stays', $token)"), 't', 'its role releases the lease');
 	$token = lease($app, 'stays');
-	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => true)", '55000', 'one that is not bound is not bound later');
+	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => true)", '55000', 'a lease that is not bound cannot be bound later');
 	is(lease($stranger, 'stays'), $token, 'any role that names its owner renews a lease that is not bound');
 	assert_query($app, "SELECT zk_try_lease('stays', 'mailer', '60s', bound => NULL)", '22004', 'bound => NULL is refused');
 };
@@ -78,10 +78,10 @@ subtest "a bound place in the queue is its role's alone" => sub {
 	my $first = $away->query_safe("SELECT zk_try_lease('line', 'first', '60s')");
 	is(lease($app, 'line', ', place => true, bound => true'), '', 'the place is taken');
 	my $place = $away->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
-	assert_refused($stranger, 'line', $place, 'it is nobody else\'s');
+	assert_refused($stranger, 'line', $place, 'the place is refused to other roles');
 	$away->query_safe("SELECT zk_release_lease('line', $first)");
-	assert_refused($stranger, 'line', $place, 'nor when its turn is there');
-	is(lease($app, 'line'), $place, 'its role has it then');
+	assert_refused($stranger, 'line', $place, 'the place is refused to other roles in its turn, too');
+	is(lease($app, 'line'), $place, 'its role has the lease in its turn');
 };
 
 # What anybody can write that can write there.
@@ -118,23 +118,23 @@ subtest 'the log names a role that renews or releases a lease of another' => sub
 	$token = lease($app, 'other');
 	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_release_lease('other', $token, '60s')");
 	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, delay 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
-		1, 'with both roles, and who had it');
+		1, 'the log names both roles and the former owner');
 
 	$token = lease($away, 'far');
 	$app->query_safe("SELECT zk_release_lease('far', $token)");
-	is($said->(qr/lock "far" $others\n.* of cluster "paris"/), 1, 'of another cluster');
+	is($said->(qr/lock "far" $others\n.* of cluster "paris"/), 1, 'the log names the cluster of the former owner');
 
 	my $silent = background($berlin, first => 'SET zklock.publish_identity = off');
 	$token = lease($silent, 'silent');
 	$app->query_safe("SELECT zk_release_lease('silent', $token)");
-	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'of somebody who does not say who he is');
+	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'the log says that the former owner is unknown');
 	$token = lease($silent, 'silent');
 	$silent->query_safe("SELECT zk_release_lease('silent', $token)");
 	is($said->(qr/lock "silent" $others/), 1, 'a release of the own lease is not logged');
 
 	$token = lease($away, 'renewed');
 	$app->query_safe("SELECT zk_renew_lease('renewed', $token, '60s')") foreach 1 .. 3;
-	is($said->(qr/renews a lease of ZooKeeper lock "renewed" $others/), 1, 'a renewal is said once');
+	is($said->(qr/renews a lease of ZooKeeper lock "renewed" $others/), 1, 'renewals are logged once');
 };
 
 done_testing();

@@ -25,7 +25,7 @@ sub lease ($session, $name, $ttl) { return $session->query_safe("SELECT zk_try_l
 subtest 'the lease worker has a session only while there are leases' => sub {
 	my $received = $zk->packets_received;
 	wait_for_rounds(2);
-	is($zk->packets_received, $received, 'nothing is sent before the first lease');
+	is($zk->packets_received, $received, 'the worker sends nothing before the first lease');
 	is(scalar(session_programs(worker())), 0, 'the worker has no session');
 	my $session = background($node);
 	my $token = lease($session, 'first', '1 day');
@@ -42,7 +42,7 @@ subtest 'the lease worker deletes overdue leases of before a restart' => sub {
 	lease($session, 'left', '2s');
 	$node->stop('immediate');
 	$node->start;
-	assert_soon { !queue_nodes($zk, '/of-a-session/left') } 'what was left from before it goes', 120;
+	assert_soon { !queue_nodes($zk, '/of-a-session/left') } 'the overdue lease of before the restart is deleted', 120;
 };
 
 subtest 'a role with too many roots leaves room for other roles' => sub {
@@ -54,7 +54,7 @@ subtest 'a role with too many roots leaves room for other roles' => sub {
 	ok($node->log_contains(qr{does not look after leases below znode "/greedy/9"\n.*DETAIL:  .* 8 of one role}, $from),
 		'the log says which root is too many');
 	lease(background($node, user => 'modest'), 'there', '2s');
-	assert_soon { !queue_nodes($zk, '/modest/there') } 'another one has room', 120;
+	assert_soon { !queue_nodes($zk, '/modest/there') } 'an overdue lease of another role is deleted', 120;
 };
 
 done_testing();

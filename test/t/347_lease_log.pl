@@ -57,7 +57,7 @@ subtest 'the log shows an invisible character in a lock name as an escape' => su
 	my $from = -s $node->logfile;
 	$session->query_safe(q{SELECT zk_try_lease(E'odd\u202Ename', 'app', '30s')});
 	my $log = substr slurp_file($node->logfile), $from;
-	like($log, qr/zklock: lease "[^"]*\/odd<U\+202E>name\/[^"]*", fencing token \d+: taken$/m, 'is escaped, as in all other lines');
+	like($log, qr/zklock: lease "[^"]*\/odd<U\+202E>name\/[^"]*", fencing token \d+: taken$/m, 'the name is escaped');
 };
 
 $_->quit foreach $session, $elsewhere;

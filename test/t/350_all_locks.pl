@@ -41,11 +41,11 @@ subtest 'zk_all_locks() counts holders and waiters of every client' => sub {
 	is(census('count'), join("\n",
 			'count/exclusive|1|2', 'count/hold|1|1', 'count/kazoo|1|1', 'count/mixed|1|2',
 			'count/permits|3|2', 'count/readers|2|2'),
-		'as their names tell');
+		'holders and waiters are counted by the names of their nodes');
 	is($session->query_safe("SELECT name, holder_count, waiter_count
 			FROM zk_all_locks('count') c
 			WHERE holder_count <> (SELECT count(*) FROM zk_lock_queue(c.name) WHERE state = 'held')"),
-		'', 'which is what zk_lock_queue says');
+		'', 'the counts agree with zk_lock_queue()');
 };
 
 subtest 'zk_all_locks() shows names in the encoding of the database' => sub {
@@ -61,7 +61,7 @@ subtest 'zk_all_locks() shows names in the encoding of the database' => sub {
 	is($node->safe_psql('latin', "SELECT convert_to(name, 'UTF8') FROM zk_all_locks('name')
 			WHERE name <> 'name'"),
 		join("\n", map { '\\x' . unpack 'H*', $_ } "name/\xc3\xa4/b c", 'name/<U+20AC>'),
-		'in the encoding of the database');
+		'names are shown in the encoding of the database');
 };
 
 subtest 'zk_all_locks() lists hundreds of locks' => sub {
@@ -72,8 +72,8 @@ subtest 'zk_all_locks() lists hundreds of locks' => sub {
 	}
 	is($session->query_safe(
 			"SELECT count(*), sum(holder_count), sum(waiter_count), count(DISTINCT name) FROM zk_all_locks('many')"),
-		'440|440|400|440', 'all of them');
-	is($session->query_safe('SELECT count(*) > 440 FROM zk_all_locks()'), 't', 'from the root too');
+		'440|440|400|440', 'all locks are listed');
+	is($session->query_safe('SELECT count(*) > 440 FROM zk_all_locks()'), 't', 'all locks below the root are listed');
 	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0, 'nothing is left under way');
 };
 
@@ -81,7 +81,7 @@ subtest 'zk_all_locks() lists all locks though its connection is lost' => sub {
 	$proxy->cut('replies');
 	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
 	$proxy->come_back;
-	is($session->wait_result, 440, 'all of them all the same');
+	is($session->wait_result, 440, 'all locks are listed after the lost replies');
 	$session->query_safe("SELECT zk_disconnect()");
 	$session->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_all_locks('name')");
 	my $id = session_id_of($session);
@@ -89,7 +89,7 @@ subtest 'zk_all_locks() lists all locks though its connection is lost' => sub {
 	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
 	$proxy->come_back;
-	is($session->wait_result, 440, 'in the next session too');
+	is($session->wait_result, 440, 'all locks are listed when the session was lost in between');
 };
 
 subtest 'zk_all_locks() ends by lock_timeout and statement_timeout' => sub {
@@ -109,17 +109,17 @@ subtest 'zk_all_locks() warns of znodes that it may not list' => sub {
 	$owner->create(lock_path('secret/closed'), '', acl => [ [ 31, 'auth', '' ] ]);
 	make('secret/open', curator(1));
 	is(census('secret'), 'secret/open|1|0', 'the closed znode is left out');
-	like($session->error, qr/WARNING:  could not list the contenders of 1 znode\n/, 'with a warning');
+	like($session->error, qr/WARNING:  could not list the contenders of 1 znode\n/, 'a warning tells of the znode that cannot be listed');
 };
 
 subtest "zk_all_locks() below the root of ZooKeeper leaves out ZooKeeper's own znodes" => sub {
 	$session->query_safe("SET zklock.root = '/'");
 	is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE 'zookeeper%'"),
-		0, 'its own znodes are no locks');
+		0, "ZooKeeper's own znodes are not listed");
 	is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE '%/count/exclusive'"),
-		1, 'all others are');
+		1, 'other locks are listed');
 	is($session->query_safe("SET zklock.root = '/unknown'; SELECT count(*) FROM zk_all_locks()"),
-		0, 'no root, no locks');
+		0, 'an unknown root has no locks');
 };
 
 done_testing();

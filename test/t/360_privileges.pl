@@ -60,7 +60,7 @@ SQL
 			is(may($role, $function), !!$may, "$function: $role?");
 		}
 	}
-	is_deeply([ sort keys %missing ], [qw(zk_closed zk_fences zk_privileges)], 'and nothing that there is not');
+	is_deeply([ sort keys %missing ], [qw(zk_closed zk_fences zk_privileges)], 'the page names nothing that does not exist');
 	foreach my $role (qw(anybody zklock_job zklock_operator pg_monitor))
 	{
 		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'SELECT')"),
@@ -89,14 +89,14 @@ subtest 'CREATE EXTENSION uses roles that are there, and warns of their members'
 	is(roles(), $as_made, 'the roles are used again');
 	like($err, qr/WARNING:  role "zklock_operator" was there already and has members
 DETAIL:  .*: "anybody", "pg_monitor"\.
-HINT:  /, 'who gets something by that is said');
-	unlike($err, qr/zklock_job/, 'and nothing where nobody does');
+HINT:  /, 'a warning names the members of the role');
+	unlike($err, qr/zklock_job/, 'a role without members is not named');
 	sql('REVOKE zklock_operator FROM pg_monitor');
-	ok(may('anybody', 'zk_evict(text,bigint)'), 'with their members');
+	ok(may('anybody', 'zk_evict(text,bigint)'), 'the member of the role may call its functions');
 	sql('CREATE ROLE super SUPERUSER; GRANT zklock_job TO super WITH ADMIN OPTION');
 	sql('CREATE DATABASE other');
 	$node->safe_psql('other', 'CREATE EXTENSION zklock');
-	pass('also for another database, and if a superuser may grant them');
+	pass('the roles are used in another database, also if a superuser may grant them');
 	$node->safe_psql('other', 'DROP EXTENSION zklock');
 	sql('DROP EXTENSION zklock; DROP ROLE zklock_job, zklock_operator');
 };
@@ -116,7 +116,7 @@ subtest 'CREATE EXTENSION in two databases at a time makes the roles once' => su
 		$first->query_safe($end);
 		$second->wait_result;
 		is($second->error, '', "the second succeeds after $end of the first");
-		is(roles(), $as_made, 'with the same roles');
+		is(roles(), $as_made, 'the roles are the same');
 		$_->quit foreach $first, $second;
 		sql('DROP EXTENSION IF EXISTS zklock');
 		$node->safe_psql('other', 'DROP EXTENSION zklock');
@@ -134,14 +134,14 @@ subtest "default privileges of the installer give no access to zklock's tables a
 	{
 		ok(!may($role, 'zk_evict(text,bigint)'), "$role may not call what is the operator's");
 		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'INSERT, UPDATE, DELETE, TRUNCATE, SELECT')"),
-			'f', 'nor write or read fences');
-		is(sql("SELECT has_table_privilege('$role', 'zk_session_locks', 'SELECT')"), 't', 'but read what everybody may');
-		ok(may($role, 'zk_lock(text,interval,integer)'), 'and lock');
+			'f', 'the role may not use zk_fences');
+		is(sql("SELECT has_table_privilege('$role', 'zk_session_locks', 'SELECT')"), 't', 'the role may read zk_session_locks');
+		ok(may($role, 'zk_lock(text,interval,integer)'), 'the role may take locks');
 	}
 	is(sql("SELECT string_agg(DISTINCT a.grantee::regrole::text, ' ') FROM pg_proc, aclexplode(proacl) AS a
 			WHERE proname ~ '^_?zk_' AND a.grantee <> 0 AND a.grantee <> proowner
 				AND a.grantee::regrole::text NOT IN ('zklock_job', 'zklock_operator', 'pg_monitor')"),
-		'', 'nobody else is named');
+		'', 'no other role is named in the privileges');
 	sql(join ';', map { "ALTER DEFAULT PRIVILEGES $_" }
 		'REVOKE ALL ON TABLES FROM anybody', 'REVOKE ALL ON TABLES FROM PUBLIC',
 		'REVOKE ALL ON ROUTINES FROM anybody');
@@ -173,14 +173,14 @@ subtest 'CREATE EXTENSION refuses roles of its names that others could use' => s
 		my ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose
 CREATE EXTENSION zklock');
 		like($err, qr/ERROR:  55000: role "zklock_\w+" cannot be trusted/, "$what is refused");
-		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of|owns (function|table) public\.planted)|Role "planter")/, 'with the reason');
-		like($err, qr/HINT/, 'and what to do');
+		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of|owns (function|table) public\.planted)|Role "planter")/, 'the DETAIL says why the role cannot be trusted');
+		like($err, qr/HINT/, 'there is a HINT');
 		is(roles(), $before, 'no role was made');
-		is(sql("SELECT count(*) FROM pg_proc WHERE proname ~ '^_?zk_'"), 0, 'nor anything else');
+		is(sql("SELECT count(*) FROM pg_proc WHERE proname ~ '^_?zk_'"), 0, 'no function was made');
 		sql('DROP FUNCTION IF EXISTS planted; DROP TABLE IF EXISTS planted; DROP ROLE IF EXISTS zklock_job, zklock_operator');
 	}
 	sql('CREATE EXTENSION zklock');
-	is(roles(), $as_made, 'without them it works');
+	is(roles(), $as_made, 'the extension is created without such roles');
 };
 
 done_testing();

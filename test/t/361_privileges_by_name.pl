@@ -92,7 +92,7 @@ SQL
 			only([ 'pay', 'tenant', $all =~ s/look, //r ]);
 			is($tenant->query_safe($call), '', "$function shows nothing");
 			only([ 'pay', 'tenant', 'look' ]);
-			like($tenant->query_safe($call), qr/\b\Q$name\E\b/, 'but with look');
+			like($tenant->query_safe($call), qr/\b\Q$name\E\b/, 'with look the function shows the lock');
 			next;
 		}
 		only([ 'pay', 'tenant', join ', ', grep { $_ ne $needs && !($needs eq 'share' && $_ eq 'lock') } split /, /, $all ]);
@@ -100,32 +100,32 @@ SQL
 		refused($tenant, $call, "$function needs $needs", "'$needs', 'pay', 'tenant'");
 		only([ 'pay', 'tenant', $needs ]);
 		$tenant->query($call);
-		isnt($tenant->sqlstate, '42501', 'and no more') or diag($tenant->error);
+		isnt($tenant->sqlstate, '42501', 'the privilege is enough') or diag($tenant->error);
 		$tenant->query_safe('SELECT zk_unlock_all()');
 	}
-	is_deeply([ sort keys %left ], [], 'and there is no other');
+	is_deeply([ sort keys %left ], [], 'no function of the list is missing');
 };
 
 subtest 'a change of privileges is heeded by sessions that are open' => sub {
 	my $may = "SELECT zk_try_xact_lock('pay')";
 	only();
-	assert_query($stranger, $may, '00000', 'without rows all is open');
+	assert_query($stranger, $may, '00000', 'without rows every name is open');
 	$super->query_safe("BEGIN; SELECT zk_grant('lock', 'pay', 'payroll')");
-	assert_query($stranger, $may, '00000', 'also while one is under way');
+	assert_query($stranger, $may, '00000', 'a row that is not committed counts for nobody');
 	$super->query_safe('COMMIT');
-	assert_query($stranger, $may, '42501', 'once it is committed it counts');
+	assert_query($stranger, $may, '42501', 'a row counts when it is committed');
 	$stranger->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
 	only([ 'pay', 'stranger', 'lock' ]);
-	assert_query($stranger, "SELECT count(*) FROM pg_class; $may", '00000', 'also in a transaction that is older');
+	assert_query($stranger, "SELECT count(*) FROM pg_class; $may", '00000', 'a row counts in a transaction that is older');
 	$stranger->query_safe('COMMIT');
 	sql('TRUNCATE zk_privileges, zk_closed');
 	assert_query($tenant, $may, '00000', 'TRUNCATE is a change');
 	sql("SET session_replication_role = replica; INSERT INTO zk_privileges VALUES ('pay', 'stranger', 'lock')");
-	assert_query($tenant, $may, '42501', 'and one by who replicates');
+	assert_query($tenant, $may, '42501', 'a row of a replicated change counts');
 	sql('SET session_replication_role = replica; DELETE FROM zk_privileges');
-	assert_query($stranger, $may, '42501', 'which does not open what it takes');
+	assert_query($stranger, $may, '42501', 'a replicated DELETE does not open the name');
 	sql("SELECT zk_open('pay')");
-	assert_query($tenant, $may, '00000', 'as zk_open() does');
+	assert_query($tenant, $may, '00000', 'zk_open() opens the name');
 	only();
 
 	# of more changes than the server remembers for who is behind, it says only that there were some
@@ -134,24 +134,24 @@ subtest 'a change of privileges is heeded by sessions that are open' => sub {
 	sql("SELECT zk_grant('none', 'pay', 'public')");
 	sql('DO $$ BEGIN FOR i IN 1 .. 500 LOOP CREATE TEMP TABLE t (); DROP TABLE t; COMMIT; END LOOP; END $$');
 	kill CONT => $tenant->pid;
-	assert_query($tenant, $may, '42501', 'one of very many');
+	assert_query($tenant, $may, '42501', 'a row is heeded behind five hundred other changes');
 	only();
 
 	# one's own, and what is rolled back: sql/privileges
 	my $session = background($node);
 	$session->query_safe("BEGIN; SELECT zk_grant('none', 'pay', 'public'); PREPARE TRANSACTION 'close'");
-	assert_query($tenant, $may, '00000', 'one that is prepared');
+	assert_query($tenant, $may, '00000', 'a row of a prepared transaction counts for nobody');
 	sql("COMMIT PREPARED 'close'");
-	assert_query($tenant, $may, '42501', 'and committed');
+	assert_query($tenant, $may, '42501', 'a row counts after COMMIT PREPARED');
 	sql('DROP EXTENSION zklock; CREATE EXTENSION zklock; GRANT zklock_operator TO tenant');
-	assert_query($tenant, $may, '00000', 'an extension made anew has none');
+	assert_query($tenant, $may, '00000', 'an extension that is created anew has no rows');
 	sql('CREATE SCHEMA elsewhere; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC; ALTER EXTENSION zklock SET SCHEMA elsewhere');
 	sql("SELECT elsewhere.zk_grant('none', 'pay', 'public')");
-	assert_query($tenant, $may =~ s/zk_/elsewhere.zk_/r, '42501', 'one that is moved is found');
+	assert_query($tenant, $may =~ s/zk_/elsewhere.zk_/r, '42501', 'rows are found when the extension is moved to another schema');
 	sql('ALTER EXTENSION zklock SET SCHEMA public');
 	assert_query($tenant, "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 		SET min_parallel_table_scan_size = 0; SELECT count(zk_try_xact_lock('pay')) FROM pg_class", '42501',
-		'in the leader of a parallel query');
+		'a row counts in the leader of a parallel query');
 	$tenant->query_safe('RESET ALL');
 };
 
@@ -160,10 +160,10 @@ subtest 'a lock that is held or waited for outlives the privilege' => sub {
 	$tenant->query_safe("SELECT zk_lock('pay')");
 	start_to_wait($stranger, "SELECT zk_lock('pay')");
 	sql("SELECT zk_grant('none', '', 'public')");
-	refused($tenant, "SELECT zk_lock('pay')", 'no more of what is held', "'lock', '', 'tenant'");
-	is($tenant->query_safe("SELECT zk_is_held('pay'), zk_fencing_token('pay') > 0, zk_unlock('pay')"), 't|t|t', 'which stays, and can be released');
-	like($stranger->wait_result, qr/^\d+$/, 'and who waits gets it');
-	is($stranger->query_safe("SELECT zk_unlock('pay')"), 't', 'and can release it');
+	refused($tenant, "SELECT zk_lock('pay')", 'the holder may not take the lock once more', "'lock', '', 'tenant'");
+	is($tenant->query_safe("SELECT zk_is_held('pay'), zk_fencing_token('pay') > 0, zk_unlock('pay')"), 't|t|t', 'the lock stays held and can be released');
+	like($stranger->wait_result, qr/^\d+$/, 'the waiter is granted the lock');
+	is($stranger->query_safe("SELECT zk_unlock('pay')"), 't', 'the waiter can release the lock');
 };
 
 subtest 'waiters are shown to roles that may look at the lock' => sub {
@@ -178,7 +178,7 @@ subtest 'waiters are shown to roles that may look at the lock' => sub {
 	unlike($tenant->query_safe($_), qr{pay/w}, "without: $_") foreach @looks;
 	only([ q{'||U&'\202E}, 'public', 'none' ]);
 	$super->query_safe(q{SELECT zk_lock(U&'\202E')});
-	is($tenant->query_safe('SELECT name FROM zk_all_locks() WHERE name !~ $$^pay/$$'), '', 'nor a name that is shown in another form');
+	is($tenant->query_safe('SELECT name FROM zk_all_locks() WHERE name !~ $$^pay/$$'), '', 'a name that would be shown in another form is hidden');
 	$super->query_safe('SELECT zk_unlock_all()');
 	$stranger->query_safe('SELECT zk_unlock_all()');
 	$waiter->wait_result;
@@ -192,7 +192,7 @@ subtest 'privileges are asked on a standby, which hears of changes' => sub {
 	refused($there, "SELECT zk_try_lock('x')", 'on a standby', "'lock', '', 'tenant'");
 	sql("SELECT zk_grant('lock', 'x', 'tenant')");
 	$node->wait_for_catchup($standby);
-	assert_query($there, "SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'which hears of changes');
+	assert_query($there, "SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'the standby heeds a new row');
 };
 
 $_->quit foreach $tenant, $super;

@@ -91,14 +91,14 @@ sub logged_of_cancelled ($type, $nth, $sql, $act)
 	assert_ends($anna, '57014', "cancelled: $act");
 	$proxy->heal;
 	my @lines = substr(slurp_file($node->logfile), $from) =~ /^.*?LOG:  ($who $act)/mg;
-	is(scalar @lines, 1, 'one line');
+	is(scalar @lines, 1, 'one line of the log');
 	return;
 }
 
 # With a record there its container is there, too.
 $anna->query_safe("SELECT zk_run_once('job', 'early')");
 logged_of_cancelled(14, 1, "SELECT zk_run_once('job', 'late')", qr/may have recorded a run of slot "late"/);
-is($anna->query_safe("SELECT zk_forget_run('job', 'late')"), 't', 'it was');
+is($anna->query_safe("SELECT zk_forget_run('job', 'late')"), 't', 'the record was made');
 $anna->query_safe("SELECT zk_run_once('job', 'late')");
 logged_of_cancelled(14, 2, "SELECT zk_forget_run('job', 'late')", qr/deletes the record of a run of slot "late"/);
 $hold = $anna->query_safe("SELECT zk_hold('door', 'new locks')");
@@ -114,7 +114,7 @@ logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the 
 	assert_query($anna, "SELECT zk_run_once('job', 'unsent')", '08001', 'no answer to what comes before the record');
 	$proxy->heal;
 	$anna->query_safe('RESET zklock.connect_timeout');
-	unlike(substr(slurp_file($node->logfile), $from), qr/may have recorded/, 'and no record was asked for');
+	unlike(substr(slurp_file($node->logfile), $from), qr/may have recorded/, 'the log does not say that a record may have been made');
 }
 
 # Each lock, if that is wanted: who took it, as whom, and how it ended.
@@ -134,7 +134,7 @@ sub lines_of ($sql, $session = $second)
 }
 
 $second->query_safe('SELECT zk_unlock_all()');
-is(lines_of("SELECT zk_lock('x'), zk_unlock('x')"), '', 'not by default');
+is(lines_of("SELECT zk_lock('x'), zk_unlock('x')"), '', 'locks are not logged by default');
 $second->query_safe("SET zklock.log_locks = 'all'; CREATE ROLE job");
 my $by = qr/process \d+ of user "[^"]*" in database "postgres" from \[local\], ZooKeeper lock/;
 foreach my $case (
@@ -158,9 +158,9 @@ kill_session_program($loser);
 assert_becomes { $loser->query("SELECT zk_is_held('l')") } 'f', 'a lock is lost';
 my $at_end = -s $node->logfile;
 $loser->quit;
-assert_becomes { $node->log_contains(qr/"l": lost in exclusive mode/, $at_end) ? 1 : 0 } 1, 'and said to be at the end of the session';
+assert_becomes { $node->log_contains(qr/"l": lost in exclusive mode/, $at_end) ? 1 : 0 } 1, 'the lost lock is logged at the end of the session';
 $anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.log_locks = 'none'; SET SESSION AUTHORIZATION $name");
 not_logged("SELECT zk_run_once('job', 'none'), zk_forget_run('job', 'none')");
-assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'which is not for everybody to say');
+assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'an ordinary role may not set zklock.log_locks');
 
 done_testing();

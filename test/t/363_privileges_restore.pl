@@ -34,24 +34,24 @@ subtest 'a dump restored where roles differ keeps privileges by the names of the
 	berlin('REVOKE USAGE ON TYPE zk_privileges_by_name FROM gone; DROP ROLE gone');
 
 	my $file = $berlin->basedir . '/dump';
-	ok(run_log([ 'pg_dump', '-d', $berlin->connstr('postgres'), '-f', $file ]), 'dumped');
-	ok(run_log([ 'psql', '-qX', '-d', $paris->connstr('copy'), '-f', $file ]), 'restored where a role is missing');
+	ok(run_log([ 'pg_dump', '-d', $berlin->connstr('postgres'), '-f', $file ]), 'pg_dump succeeds');
+	ok(run_log([ 'psql', '-qX', '-d', $paris->connstr('copy'), '-f', $file ]), 'the dump is restored where a role is missing');
 	is(paris("SELECT string_agg(concat_ws(' ', prefix, role), ', ' ORDER BY prefix) FROM zk_privileges", 'copy'),
 		"free -, gone !$number, miss !missing, pay payroll, was_bobs robert", 'all rows are there, by the names of the roles');
 	is(paris('SELECT granted_by FROM zk_privileges WHERE prefix = \'pay\'', 'copy'), berlin('SELECT session_user'),
-		'with who granted them');
+		'rows say who granted them');
 
 	my $session = background($paris, database => 'copy');
-	takes($session, 'payroll', 'pay', 1, 'who is there has what it had');
-	takes($session, 'tenant', 'free', 1, 'and so has everybody');
-	takes($session, 'robert', 'was_bobs', 1, 'and who was renamed');
-	takes($session, 'bob', 'was_bobs', 0, 'but not who has that name now');
+	takes($session, 'payroll', 'pay', 1, 'a role that exists there has its privilege');
+	takes($session, 'tenant', 'free', 1, 'a privilege of PUBLIC is kept');
+	takes($session, 'robert', 'was_bobs', 1, 'a renamed role has its privilege');
+	takes($session, 'bob', 'was_bobs', 0, 'a role that has the former name has no privilege');
 	takes($session, 'tenant', $_, 0, "closed: $_") foreach qw(miss gone shut taken);
 	paris('CREATE ROLE missing', 'copy');
-	takes($session, 'missing', 'miss', 0, 'one that is made later inherits nothing');
+	takes($session, 'missing', 'miss', 0, 'a role that is made later gets no privilege by its name');
 	paris("SELECT zk_grant('lock', 'miss', 'missing'), zk_revoke('all', 'miss', '!missing'), zk_revoke('lock', 'gone', '!$number')", 'copy');
-	takes($session, 'missing', 'miss', 1, 'until it is granted');
-	is(paris("SELECT count(*) FROM zk_privileges WHERE role::text ~ '^!'", 'copy'), 0, 'and the others can be taken away');
+	takes($session, 'missing', 'miss', 1, 'a role that is made later can be granted the privilege');
+	is(paris("SELECT count(*) FROM zk_privileges WHERE role::text ~ '^!'", 'copy'), 0, 'rows of missing roles can be revoked');
 
 	# PostgreSQL loads a table as a whole or not at all
 	paris('CREATE EXTENSION zklock', 'used');
@@ -62,9 +62,9 @@ subtest 'a dump restored where roles differ keeps privileges by the names of the
 		unlike($error, qr/ERROR:(?!.*type .* does not|.*role .* does not)/, "restored over rows that are there, $times");
 	}
 	is(paris('SELECT string_agg(prefix, \' \' ORDER BY prefix) FROM zk_closed', 'used'),
-		'free gone miss pay shut taken was_bobs', 'all that was closed is');
+		'free gone miss pay shut taken was_bobs', 'all prefixes of both are closed');
 	is(paris("SELECT string_agg(concat_ws(' ', prefix, role), ', ' ORDER BY prefix) FROM zk_privileges", 'used'),
-		"free -, gone !$number, miss missing, pay payroll, shut robert, was_bobs robert", 'and rows of both are there, once each');
+		"free -, gone !$number, miss missing, pay payroll, shut robert, was_bobs robert", 'rows of both are there, once each');
 };
 
 subtest 'logical replication of privileges is heeded by sessions of the subscriber' => sub {
@@ -74,7 +74,7 @@ subtest 'logical replication of privileges is heeded by sessions of the subscrib
 	paris('CREATE EXTENSION zklock', 'replica');
 	my $tenant = background($paris, database => 'replica', user => 'tenant');
 	my $may = "SELECT zk_try_xact_lock('pay')";
-	assert_query($tenant, $may, '00000', 'before it all is open');
+	assert_query($tenant, $may, '00000', 'before the replication every name is open');
 
 	# what is seen by others may still be on its way to this session
 	my $heeds = sub ($expected, $what, $sql = $may) {
@@ -97,10 +97,10 @@ subtest 'logical replication of privileges is heeded by sessions of the subscrib
 	$applied->("INSERT INTO zk_privileges VALUES ('pay', 'payroll', 'lock'); DELETE FROM zk_privileges");
 	$heeds->('42501', 'what is deleted leaves its prefix closed');
 	$applied->("INSERT INTO zk_privileges VALUES ('x', 'payroll', 'lock'); TRUNCATE zk_privileges");
-	$heeds->('42501', 'and what is truncated', "SELECT zk_try_xact_lock('x')");
-	is(paris("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed", 'replica'), 'pay x', 'as where it comes from');
+	$heeds->('42501', 'a prefix stays closed when its rows are truncated', "SELECT zk_try_xact_lock('x')");
+	is(paris("SELECT string_agg(prefix, ' ' ORDER BY prefix) FROM zk_closed", 'replica'), 'pay x', 'the closed prefixes are the same as in the publisher');
 	like(slurp_file($paris->logfile), qr/process \d+ of user ".*" in database "replica" grants "lock" on "pay" to "tenant"/,
-		'and the log has it there, too');
+		"the subscriber's log has the grant");
 	paris('DROP SUBSCRIPTION privileges', 'replica');
 };
 
@@ -117,15 +117,15 @@ subtest 'logical replication of fences keeps the greater token' => sub {
 	poll_until { paris("SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'", 'replica') eq '0' } 'the copy to be done', 180;
 	berlin($row->('own', 1) . "; UPDATE zk_fences SET token = token + 1 WHERE name <> 'own'");
 	$berlin->wait_for_catchup('fences');
-	is($tokens->(), 'greater 9, less 6, own 2', 'and so do an INSERT and an UPDATE');
+	is($tokens->(), 'greater 9, less 6, own 2', 'an INSERT and an UPDATE leave the greater token');
 	berlin("UPDATE zk_fences SET token = 10 WHERE name = 'greater'");
 	$berlin->wait_for_catchup('fences');
-	is($tokens->(), 'greater 10, less 6, own 2', 'also a later one');
+	is($tokens->(), 'greater 10, less 6, own 2', 'a later UPDATE leaves the greater token');
 	paris('DROP SUBSCRIPTION fences', 'replica');
 	my $told = "SELECT what FROM zk_check(false) WHERE item = 'publications'";
 	is(berlin($told), '', 'zk_check() has nothing to say');
 	berlin('CREATE PUBLICATION "Half" FOR TABLE zk_closed');
-	like(berlin($told), qr/without the other: by "Half"$/, 'until one table of privileges is published without the other');
+	like(berlin($told), qr/without the other: by "Half"$/, 'zk_check() warns of a publication with one of the two tables');
 };
 
 done_testing();

@@ -51,7 +51,7 @@ $table->run('the CONTEXT of a wait comes first in PL/pgSQL, once, and ends with 
 
 $table->run('the error of a call for several locks names the one that is held', { session => connected() },
 	told(session => "SELECT zk_lock(ARRAY['words', 'words/a', 'words/b'], '1s')", qr/$one\n$context/),
-	sub { my (%session) = @_; is($session{session}->sqlstate, '55P03', 'they are not to be had'); });
+	sub { my (%session) = @_; is($session{session}->sqlstate, '55P03', 'the call for several locks fails with 55P03'); });
 
 $table->run('the error of a wait names the holder, to members of pg_monitor',
 	{ clerk => connected(user => 'clerk'), session => connected(), waiter => connected() },
@@ -69,7 +69,7 @@ $table->run('the error of a wait names the holder, to members of pg_monitor',
 		poll_until
 		{
 			$session{clerk}->query("SELECT zk_lock('words', '0')");
-			unlike($session{clerk}->error, qr/Held by/, 'not who');
+			unlike($session{clerk}->error, qr/Held by/, 'an ordinary role is not told who holds the lock');
 			slurp_file($node->logfile, $offset) =~ /$one/;
 		}
 		'the log to say who', 30;

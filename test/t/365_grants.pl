@@ -32,7 +32,7 @@ subtest 'each change of privileges is logged with the role that made it' => sub 
 	$anna->query_safe('SET client_min_messages = log');
 	logged("SELECT zk_grant('lock, look', 'pay', 'bob')",
 		'closes the prefix "pay"', 'grants "lock" on "pay" to "bob"', 'grants "look" on "pay" to "bob"');
-	unlike($anna->error, qr/process/, 'and not the client');
+	unlike($anna->error, qr/process/, 'the client is told nothing');
 	logged("SELECT zk_grant('lock', 'pay', 'bob')");
 	logged("SELECT zk_grant('run', 'pay', 'public')", 'grants "run" on "pay" to "public"');
 	logged("SELECT zk_revoke('look', 'pay', 'bob')", 'revokes "look" on "pay" from "bob"');
@@ -56,7 +56,7 @@ subtest 'the log says who dropped the extension, and so opened all names' => sub
 	$owner->query_safe('DROP SCHEMA annas CASCADE');
 	like(substr(slurp_file($node->logfile), $from),
 		qr/LOG:  process \d+ of user "anna" in database "owned" from \[local\] drops the extension zklock, and so opens all names$/m,
-		'and the log says who it was');
+		'the log says who dropped the extension');
 };
 
 # The error of a DROP ROLE, and its DETAIL.
@@ -77,16 +77,16 @@ subtest 'a role that has privileges by name cannot be dropped' => sub {
 	sql("SELECT zk_grant('lock', 'pay', 'bob')", 'other');
 	sql('ALTER ROLE bob RENAME TO robert');
 	refused('robert', 'empty', '1 object in database other');
-	is(sql("SELECT role FROM zk_privileges WHERE role = 'robert'", 'other'), 'robert', 'one that is renamed is found');
+	is(sql("SELECT role FROM zk_privileges WHERE role = 'robert'", 'other'), 'robert', 'a renamed role is shown under its new name');
 	sql("SELECT zk_revoke('all', 'pay', 'robert')", 'other');
 	my $from = -s $node->logfile;
 	sql('DROP OWNED BY robert');
 	like(substr(slurp_file($node->logfile), $from), qr/ revokes "lock" on "pay" from "robert"/, 'DROP OWNED takes them away');
-	is(sql('SELECT string_agg(role::text, $$ $$) FROM zk_privileges'), 'carl', 'and no others');
-	is(sql("SELECT prefix FROM zk_closed"), 'pay', 'and opens nothing');
+	is(sql('SELECT string_agg(role::text, $$ $$) FROM zk_privileges'), 'carl', 'rows of other roles stay');
+	is(sql("SELECT prefix FROM zk_closed"), 'pay', 'the prefix stays closed');
 	sql('DROP OWNED BY robert', 'empty');
 	sql('DROP ROLE robert');
-	pass('then it can be dropped');
+	pass('a role without rows can be dropped');
 
 	sql("DELETE FROM zk_privileges; SELECT zk_grant('lock', 'a', 'carl')");
 	refused('carl', 'other', '1 object in database postgres');
@@ -113,9 +113,9 @@ subtest 'two sessions that change privileges at a time both succeed' => sub {
 	$second->start_query("DELETE FROM zk_privileges WHERE prefix = 'c' AND role = 'one'");
 	wait_for_lock($node, $second->pid);
 	$first->query_safe('COMMIT');
-	assert_ends($second, '00000', 'so they come one behind the other');
+	assert_ends($second, '00000', 'the second change waits for the first');
 	sql('DROP ROLE one');
-	pass('and the last one lets go of the role');
+	pass('the role can be dropped after the last of its rows');
 	# Who owns the database may do that.
 	$first->query_safe('BEGIN; ANALYZE zk_privileges, zk_closed');
 	assert_query($second, "SET lock_timeout = '30s'; SELECT zk_revoke('lock', 'c', 'two'), zk_grant('run', 'c', 'two')",
@@ -129,22 +129,22 @@ subtest 'zk_check() names privileges of missing roles, and triggers that are off
 	my $rows = sub { sql("SELECT concat_ws(': ', item, state, what, remedy) FROM zk_check(false)
 		WHERE item IN ('privileges', 'closed prefixes', 'triggers')") };
 	sql('TRUNCATE zk_privileges; TRUNCATE zk_closed');
-	is($rows->(), '', 'nothing of nothing');
+	is($rows->(), '', 'zk_check() has no such row without privileges');
 	sql("SELECT zk_grant('none', '', 'public'), zk_grant('lock', 'pay/a', 'dba'), zk_grant('none', 'pay', 'dba')");
-	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that there are', 'nothing of what is as it is meant');
+	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that there are', 'zk_check() finds nothing wrong with good rows');
 	sql("INSERT INTO zk_privileges VALUES ('lost', 'no such role', 'lock'); SELECT zk_open(''), zk_grant('none', 'lost', 'public')");
-	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'rows of nobody');
-	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'and what they close');
+	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'zk_check() warns of rows of missing roles');
+	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'zk_check() notes the prefixes that such rows close');
 	sql('DELETE FROM zk_privileges; ALTER TABLE zk_privileges DISABLE TRIGGER ALL; INSERT INTO zk_privileges VALUES ($$late$$, $$dba$$, $$look$$); ALTER TABLE zk_privileges ENABLE TRIGGER ALL');
 	my ($remedy) = $rows->() =~ /^triggers: warning: .*: adding, changed, closing, emptied: .*? leaves them so\. (.*), so that/m;
-	ok($remedy, 'and triggers that are not always fired');
+	ok($remedy, 'zk_check() warns of triggers that are not always fired');
 	sql($remedy =~ s/; and /; /r);
 	sql('ALTER TABLE zk_fences ENABLE TRIGGER ALL');
-	like($rows->(), qr/^triggers: .*: applied: .*ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied;/m, 'of fences, too');
+	like($rows->(), qr/^triggers: .*: applied: .*ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied;/m, 'zk_check() warns of a trigger of fences that would be fired wrongly');
 	sql('ALTER TABLE zk_fences ENABLE REPLICA TRIGGER applied');
-	unlike($rows->(), qr/triggers/, 'with the way to mend it');
+	unlike($rows->(), qr/triggers/, 'the remedy of zk_check() mends the triggers');
 	is(sql("SELECT count(*) FROM pg_type AS t, aclexplode(typacl) AS a WHERE typname = 'zk_privileges_by_name' AND grantee = 'dba'::regrole"),
-		1, 'which PostgreSQL knows of, too');
+		1, 'PostgreSQL has noted the privilege of the role');
 };
 
 $anna->quit;

@@ -19,9 +19,9 @@ subtest 'a contender that is handing over is shown as releasing' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $leaving = $client->create("$path/$mark", '{"client":"zklock"}', ephemeral => 1, sequential => 1);
-	is(states(), 'held', 'a contender');
+	is(states(), 'held', 'a contender is shown as holder');
 	$client->set($leaving, '');
-	is(states(), 'releasing', 'that has set its data to nothing');
+	is(states(), 'releasing', 'a contender with empty data is shown as releasing');
 	is(sql("SELECT state, who FROM zk_who('$name')"), 'releasing|curator', 'zk_who() says so, too');
 	$client->delete($leaving);
 	$client->close;
@@ -32,12 +32,12 @@ subtest 'a persistent contender of another client is not taken for a hold' => su
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $stays = $client->create("$path/$mark", 'somebody else', sequential => 1);
-	is(sql("SELECT who, location FROM zk_who('$name')"), 'somebody else|no session', 'of another client is no hold');
+	is(sql("SELECT who, location FROM zk_who('$name')"), 'somebody else|no session', "a persistent contender is shown as another client's");
 	my $token = sql("SELECT token FROM zk_lock_queue('$name') WHERE session_id IS NULL AND client IS NULL");
 	my $session = background($node);
-	is($session->query_safe("SELECT zk_release_hold('$name', $token)"), 'f', 'nor released as one');
-	like($session->error, qr/WARNING:  there is no permanent hold.*\nHINT:  .* zk_evict\(\) removes it/, 'which says what is to be done');
-	is($session->query_safe("SELECT zk_evict('$name', $token)"), 't', 'that removes it');
+	is($session->query_safe("SELECT zk_release_hold('$name', $token)"), 'f', 'zk_release_hold() does not release it');
+	like($session->error, qr/WARNING:  there is no permanent hold.*\nHINT:  .* zk_evict\(\) removes it/, 'the HINT says that zk_evict() removes it');
+	is($session->query_safe("SELECT zk_evict('$name', $token)"), 't', 'zk_evict() removes it');
 	$session->quit;
 	ok(!$client->exists($stays), 'it is gone');
 	$client->close;

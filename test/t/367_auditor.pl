@@ -42,7 +42,7 @@ foreach my $line (sort keys %lines)
 
 $anna->query_safe("INSERT INTO zk_privileges VALUES ('pay', 'bob', 'lock')");
 like(slurp_file($berlin->logfile, $offset),
-	qr/(?:of user "anna" as role "dba" .* grants "lock" on "pay" to "bob".*){2}/s, 'one for a change of the table, too');
+	qr/(?:of user "anna" as role "dba" .* grants "lock" on "pay" to "bob".*){2}/s, 'a plain INSERT into the table is logged, too');
 is($anna->query_safe("SELECT granted_by, granted_as, granted_at > now() - interval '1h' FROM zk_privileges"),
 	'anna|dba|t', 'the table says who let bob in, and when');
 

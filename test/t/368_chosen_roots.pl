@@ -24,7 +24,7 @@ sub assert_denied ($session, $name, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	assert_query($session, "SELECT zk_try_lock('$name')", '42501', $what);
-	like($session->error, qr/DETAIL:  .*prefix "vip" is closed/, 'for the prefix that is closed');
+	like($session->error, qr/DETAIL:  .*prefix "vip" is closed/, 'the DETAIL names the closed prefix');
 	return;
 }
 
@@ -35,19 +35,19 @@ subtest 'a role that sets zklock.root needs the privileges of all names of the z
 		my ($root, $name) = @$way;
 		$session->query_safe("SET zklock.root = '$root'");
 		assert_denied($session, $name, "$name below $root");
-		assert_query($session, "SELECT zk_lock(ARRAY['$name', 'free'])", '42501', 'in a list');
-		assert_query($session, "SELECT zk_try_lease('$name', 'groot', '10s')", '42501', 'as a lease');
+		assert_query($session, "SELECT zk_lock(ARRAY['$name', 'free'])", '42501', 'a list with that name is refused');
+		assert_query($session, "SELECT zk_try_lease('$name', 'groot', '10s')", '42501', 'a lease of that name is refused');
 	}
 	$session->query_safe("SET zklock.root = '/prod'");
 	assert_query($session, "SELECT zk_try_lock('locks/vips')", '00000', 'a name that nothing covers is free');
 	$session->query_safe("RESET zklock.root");
-	assert_query($session, "SELECT zk_try_lock('a/vip')", '00000', 'and below the root of the configuration each is what it is');
+	assert_query($session, "SELECT zk_try_lock('a/vip')", '00000', 'below the configured root the name is judged as it is');
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
 subtest 'a role that stores zklock.root for itself needs the privileges of all names' => sub {
 	background($node, user => 'groot')->query_safe("ALTER ROLE groot SET zklock.root = '/prod'");
-	assert_denied(background($node, user => 'groot'), 'locks/vip', 'it is his choice, too');
+	assert_denied(background($node, user => 'groot'), 'locks/vip', 'a stored root counts as chosen by the role');
 	assert_query(background($node, user => 'tenant'), "SELECT zk_try_lock('a/vip')", '00000',
 		'the root of who may not set it is judged by the name below it');
 };
@@ -55,8 +55,8 @@ subtest 'a role that stores zklock.root for itself needs the privileges of all n
 subtest 'a role that sets a chroot needs the privileges of all names of the znode' => sub {
 	my $session = background($node, user => 'gservers');
 	$session->query_safe("SET zklock.servers = '$servers/prod/locks/vip'");
-	assert_denied($session, 'x', 'of the server list');
-	assert_query(background($node, user => 'gservers'), "SELECT zk_try_lock('a/vip')", '00000', 'not without one');
+	assert_denied($session, 'x', 'a chroot of zklock.servers counts as chosen by the role');
+	assert_query(background($node, user => 'gservers'), "SELECT zk_try_lock('a/vip')", '00000', 'a role without a chroot is judged by the name alone');
 };
 
 subtest 'zk_fence() does not believe tokens of servers that the session has chosen' => sub {
@@ -65,40 +65,40 @@ subtest 'zk_fence() does not believe tokens of servers that the session has chos
 	my $session = background($node, user => 'gservers');
 	$session->query_safe("SET zklock.servers = '$own'");
 	$session->query_safe("SELECT zk_lock('fenced')");
-	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'of servers of his own');
-	like($session->error, qr/is not taken from servers that this session has chosen/, 'with the reason');
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'a token of chosen servers is refused');
+	like($session->error, qr/is not taken from servers that this session has chosen/, 'the error says why');
 	$session->query_safe('RESET zklock.servers');
-	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'also if the session has had them once');
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'a token is refused if the session has had such servers once');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_fences'), 0, 'no token was believed');
 	$session->query_safe('SELECT zk_disconnect()');
 	$session->query_safe("SELECT zk_lock('fenced')");
-	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'not of those of the configuration');
+	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'a token of the configured servers is believed');
 
 	$session->query_safe("SET zklock.servers = '$own'");
 	# It tells the session of them. Whether these answer in time is no matter.
 	$session->query_safe("DO \$\$ BEGIN PERFORM zk_is_held('fenced'); EXCEPTION WHEN OTHERS THEN END \$\$");
 	$session->query_safe('RESET zklock.servers');
-	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'also if it has moved to them while it lived');
+	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'a token is refused if the session has moved to such servers');
 
 	$session->query_safe("SELECT zk_unlock_all(); SET zklock.servers = '$servers'");
 	$session->query_safe("SELECT zk_disconnect(), zk_lock('fenced')");
-	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'also if he names these');
+	assert_query($session, "SELECT zk_fence('fenced')", '00000', 'a token is believed if the role has named the configured servers');
 	$session->quit;
 
 	$node->safe_psql('postgres', "ALTER ROLE tenant SET zklock.servers = '$own'");
 	my $tenant = background($node, user => 'tenant');
 	$tenant->query_safe("SELECT zk_lock('of tenant')");
-	assert_query($tenant, "SELECT zk_fence('of tenant')", '00000', 'and if a superuser has named others for him');
+	assert_query($tenant, "SELECT zk_fence('of tenant')", '00000', 'a token is believed from servers that a superuser has stored');
 	$tenant->quit;
 };
 
 subtest 'a privilege for the other name lets a role use the znode' => sub {
 	my $session = background($node, user => 'groot');
 	$node->safe_psql('postgres', "SELECT zk_grant('lock', 'vip', 'groot')");
-	assert_query($session, "SELECT zk_try_lock('locks/vip')", '00000', 'for the other name');
+	assert_query($session, "SELECT zk_try_lock('locks/vip')", '00000', 'a privilege for the other name is enough');
 	$node->safe_psql('postgres', "SELECT zk_grant('none', '', 'public'), zk_grant('lock', 'locks/own', 'groot')");
 	assert_query($session, "SELECT zk_try_lock('locks/own/a')", '00000', 'where all are closed, the name that is asked for counts');
-	assert_query($session, "SELECT zk_try_lock('locks/other')", '42501', 'and is closed');
+	assert_query($session, "SELECT zk_try_lock('locks/other')", '42501', 'another name stays closed');
 };
 
 done_testing();

@@ -36,37 +36,37 @@ subtest 'zk_backends and zk_locks show what a backend holds' => sub {
 	is(backend($holder, 'count(*)'), 0, 'no row without a session');
 	$holder->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('b')");
 	is(backend($holder, "state, datname, usename = current_user, waiting_for, lock_count"),
-		'connected|postgres|t||2', 'its row');
-	is(backend($holder, 'session_id, server'), $holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
-	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
+		'connected|postgres|t||2', 'zk_backends shows the backend');
+	is(backend($holder, 'session_id, server'), $holder->query_safe('SELECT session_id, server FROM zk_session'), 'zk_backends shows its ZooKeeper session');
+	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'zk_backends shows since when');
 	is(locks($holder, 'name, mode, state, session_acquisitions, xact_acquisitions, permits'),
-		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
-	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_session_locks'), 'its root');
-	is(backend($holder, 'root'), lock_path('') =~ s{/$}{}r, 'which is');
+		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'zk_locks shows its locks');
+	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_session_locks'), 'zk_backends shows its root');
+	is(backend($holder, 'root'), lock_path('') =~ s{/$}{}r, 'the root is that of the configuration');
 	is(locks($holder, 'token, granted_at'),
 		$holder->query_safe('SELECT token, granted_at FROM zk_session_locks ORDER BY name'),
-		'with what zk_session_locks tells');
-	is(locks($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), "t\nt", 'and a proof');
-	is(backend($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), 't', 'the latest of them');
+		'zk_locks shows the same tokens as zk_session_locks');
+	is(locks($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), "t\nt", 'zk_locks shows a proof of each lock');
+	is(backend($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), 't', 'zk_backends shows the latest proof');
 
 	$holder->query_safe("SELECT zk_lock_shared('a'), zk_unlock('a')");
-	is(locks($holder, 'name, mode, session_acquisitions'), "a|exclusive|1\na|shared|1\nb|shared|1", 'both modes');
+	is(locks($holder, 'name, mode, session_acquisitions'), "a|exclusive|1\na|shared|1\nb|shared|1", 'zk_locks shows both modes of a lock');
 	$holder->query_safe("SELECT zk_unlock('a')");
-	is(locks($holder, 'name, mode'), "a|shared\nb|shared", 'one less');
+	is(locks($holder, 'name, mode'), "a|shared\nb|shared", 'zk_locks shows the mode that is left');
 	$holder->query_safe("BEGIN; SELECT zk_xact_lock('c', permits => 3); SAVEPOINT s;
 		SELECT zk_xact_lock('d'), zk_xact_lock('c', permits => 3)");
 	is(locks($holder, 'name, session_acquisitions, xact_acquisitions, permits'),
-		"a|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'of a transaction that goes on');
+		"a|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'zk_locks shows locks of an open transaction');
 	$holder->query_safe('ROLLBACK TO s');
-	is(locks($holder, 'name, xact_acquisitions'), "a|0\nb|0\nc|1", 'not those that were rolled back');
+	is(locks($holder, 'name, xact_acquisitions'), "a|0\nb|0\nc|1", 'zk_locks does not show locks that were rolled back');
 	$holder->query_safe('COMMIT; SELECT zk_unlock_all()');
-	is(locks($holder, 'count(*)'), 0, 'nothing');
-	is(backend($holder, 'state, lock_count'), 'connected|0', 'but the session');
+	is(locks($holder, 'count(*)'), 0, 'zk_locks shows nothing after all were released');
+	is(backend($holder, 'state, lock_count'), 'connected|0', 'zk_backends still shows the session');
 	$holder->query_safe('SELECT zk_disconnect()');
 	is(backend($holder, "state, session_id, server, state_since > now() - interval '1 min'"),
-		'none|||t', 'nor that');
+		'none|||t', 'zk_backends shows that the session is closed');
 	$holder->query_safe("SELECT zk_lock('again')");
-	is(backend($holder, 'state, lock_count'), 'connected|1', 'and again');
+	is(backend($holder, 'state, lock_count'), 'connected|1', 'zk_backends shows the next session');
 	$holder->quit;
 	nobody_left('its row goes with it');
 };
@@ -77,10 +77,10 @@ subtest 'zk_backends shows the session of a backend in its first transaction' =>
 	$holder->start_query("SELECT zk_lock('first'), pg_sleep(600)");
 	wait_for_sleep($node, $holder->pid);
 	like(backend($holder, 'session_id, state'), qr/^0x[0-9a-f]+\|connected$/, 'the session is shown at once');
-	is(locks($holder, 'name'), 'first', 'with its lock');
+	is(locks($holder, 'name'), 'first', 'zk_locks shows its lock');
 	$holder->cancel;
 	$holder->wait_result;
-	is(locks($holder, 'name, session_acquisitions'), 'first|1', 'which the error leaves');
+	is(locks($holder, 'name, session_acquisitions'), 'first|1', 'zk_locks shows the lock after the error');
 };
 
 subtest 'zk_backends shows what a backend waits for' => sub {
@@ -93,7 +93,7 @@ subtest 'zk_backends shows what a backend waits for' => sub {
 		poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
 		is(backend($waiter, "waiting_mode, waiting_permits, waiting_since BETWEEN
 				now() - interval '1 min' AND now(), state, lock_count"),
-			'shared|1|t|connected|0', 'how, and since when');
+			'shared|1|t|connected|0', 'zk_backends shows how it waits, and since when');
 		$holder->query_safe("SELECT zk_unlock('queue')") if $end eq 'granted';
 		$waiter->cancel if $end eq 'cancelled';
 		$waiter->terminate if $end eq 'killed';
@@ -102,18 +102,18 @@ subtest 'zk_backends shows what a backend waits for' => sub {
 		is(backend($waiter, 'waiting_for, waiting_mode, waiting_permits, waiting_since'), '|||',
 			"$end: it waits no more");
 		next if $end ne 'granted';
-		is(backend($waiter, 'lock_count'), 1, 'but holds it');
+		is(backend($waiter, 'lock_count'), 1, 'zk_backends counts the granted lock');
 		$waiter->query_safe("SELECT zk_unlock_shared('queue')");
 		$holder->query_safe("SELECT zk_lock('queue')");
 	}
 	poll_until { backend($waiter, 'count(*)') == 0 } 'the row of a killed one to go', 30;
 	$waiter = background($node, first => "SELECT zk_try_lock('queue')");
-	is(backend($waiter, 'waiting_for, lock_count'), '|0', 'a try has not waited');
+	is(backend($waiter, 'waiting_for, lock_count'), '|0', 'zk_backends shows no wait of a try');
 	$waiter->start_query("SELECT zk_lock('queue')");
 	poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
 	$holder->query_safe("SELECT zk_unlock('queue')");
 	$waiter->wait_result;
-	is(backend($waiter, 'waiting_for, lock_count'), '|1', 'what waits and is granted has');
+	is(backend($waiter, 'waiting_for, lock_count'), '|1', 'zk_backends counts a lock granted after a wait');
 };
 
 subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' => sub {
@@ -124,11 +124,11 @@ subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' 
 	is(backend($holder, 'lock_count'), 40, 'all are counted');
 	is_deeply([ grep { backend($_, 'state, lock_count') . locks($_, 'name') ne 'connected|1beside/' . $_->pid } @neighbors ], [],
 		'and no other row is touched');
-	is(locks($holder, 'count(*)'), 16, 'sixteen are told of');
+	is(locks($holder, 'count(*)'), 16, 'zk_locks shows sixteen of them');
 	$holder->query_safe("SELECT zk_unlock('many/' || i) FROM generate_series(1, 40) i
 		WHERE i NOT IN (7, 33)");
 	is(backend($holder, 'lock_count'), 2, 'two are left');
-	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
+	is(locks($holder, 'name'), "many/33\nmany/7", 'zk_locks shows the two that are left');
 };
 
 # A line that is not given back is missed only when all others are taken.
@@ -164,7 +164,7 @@ subtest 'zk_backends does not mix up backends whose sessions are closed' => sub 
 	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];
 	$_->query_safe('SELECT zk_disconnect()') foreach @closed;
 	is(sql('SELECT session_id FROM zk_backends WHERE pid = ' . $open->pid), session_id_of($open),
-		'are not taken for another');
+		'zk_backends shows the session of the open backend');
 };
 
 subtest 'zk_locks shows names of other encodings, cut at a character' => sub {
@@ -173,7 +173,7 @@ subtest 'zk_locks shows names of other encodings, cut at a character' => sub {
 	$holder->query_safe("SELECT zk_lock('$long')");
 	is(locks($holder, 'octet_length(name), name'),
 		'126|' . "l\xc3\xa4" . "\xe2\x82\xac" x 41, 'clipped at a character');
-	is(sql("SELECT '$long' LIKE name || '%' FROM zk_locks"), 't', 'as it begins');
+	is(sql("SELECT '$long' LIKE name || '%' FROM zk_locks"), 't', 'the clipped name is the beginning of the name');
 
 	# Another database need not have the characters, nor the same bytes for them.
 	sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
@@ -182,7 +182,7 @@ subtest 'zk_locks shows names of other encodings, cut at a character' => sub {
 	$latin->query_safe("SET client_encoding = 'UTF8'; SELECT zk_lock('d\xc3\xa4')");
 	is(locks($latin, 'name'), "d\xc3\xa4", 'from one encoding to another');
 	like($latin->query_safe("SELECT datname, name FROM zk_backends JOIN zk_locks USING (pid)
-			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
+			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'characters that the other database lacks are shown as escapes');
 };
 
 subtest 'zk_backends shows details to the own role and to monitors only' => sub {
@@ -194,9 +194,9 @@ subtest 'zk_backends shows details to the own role and to monitors only' => sub 
 		return $session{ $_[0] }->query_safe('SELECT b.usename, b.state, b.lock_count, b.max_locks, l.name
 			FROM zk_backends b LEFT JOIN zk_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
 	};
-	is($seen->('anna'), 'anna|connected|1|1000|theirs', 'its own role');
-	is($seen->('chris'), 'anna|connected|1|1000|theirs', 'who may read all statistics');
-	is($seen->('bert'), 'anna||||', 'another sees that it is there');
+	is($seen->('anna'), 'anna|connected|1|1000|theirs', 'the own role sees all');
+	is($seen->('chris'), 'anna|connected|1|1000|theirs', 'a member of pg_read_all_stats sees all');
+	is($seen->('bert'), 'anna||||', 'another role sees only that the backend is there');
 	$session{anna}->quit;
 	sql('GRANT anna TO bert');
 	$session{anna} = background($node, user => 'anna');
@@ -207,7 +207,7 @@ subtest 'zk_backends shows details to the own role and to monitors only' => sub 
 subtest 'zk_backends shows the user who logged in, not the current one' => sub {
 	my $holder = background($node, first => "SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
 	is(sql('SELECT b.usename = a.usename, b.usename FROM zk_backends AS b JOIN pg_stat_activity AS a USING (pid)
-			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
+			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'zk_backends shows the user who logged in');
 };
 
 subtest 'zk_backends shows a session that is suspended, and its locks as held' => sub {
@@ -218,10 +218,10 @@ subtest 'zk_backends shows a session that is suspended, and its locks as held' =
 	$zk->stop;
 	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'suspended' } 'it to notice', 30;
 	is(backend($holder, 'session_id, lock_count'), "$id|1", 'nothing is lost yet');
-	is(locks($holder, 'name, state'), 'outage|held', 'nor the lock');
+	is(locks($holder, 'name, state'), 'outage|held', 'the lock is shown as held');
 	$zk->start;
 	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' } 'it to be back', 60;
-	is(backend($holder, 'session_id, lock_count'), "$id|1", 'all is as it was');
+	is(backend($holder, 'session_id, lock_count'), "$id|1", 'the session and the lock are as before');
 };
 
 # It runs nothing itself, and so has noted nothing: its program tells.
@@ -234,19 +234,19 @@ subtest 'zk_backends shows an idle backend as suspended when its program says so
 	my $since = backend($idle, 'state_since');
 	$zk->stop;
 	poll_until { backend($idle, 'state') eq 'suspended' } 'another one to see it suspended', 30;
-	is(backend($idle, 'state, state_since, lock_count'), 'suspended||1', 'and since when nobody has noted');
-	is(locks($idle, 'state'), 'held', 'it has its lock');
-	is(backend($asleep, 'state'), 'connected', 'whose program does not run is as it was');
+	is(backend($idle, 'state, state_since, lock_count'), 'suspended||1', 'zk_backends shows no time for what the backend has not noticed');
+	is(locks($idle, 'state'), 'held', 'zk_locks shows its lock as held');
+	is(backend($asleep, 'state'), 'connected', 'a backend whose program is stopped is shown as connected');
 	kill 'CONT', $program;
 	poll_until { backend($asleep, 'state') eq 'suspended' } 'it to run', 30;
 	$zk->start;
 	poll_until { backend($_, 'state') eq 'connected' } 'it to be back', 60 foreach $idle, $asleep;
-	is(backend($idle, 'state, state_since'), "connected|$since", 'as it was, as far as it knows');
+	is(backend($idle, 'state, state_since'), "connected|$since", 'the backend is shown as connected since before');
 
 	kill 'KILL', $program;
 	poll_until { backend($asleep, 'state') eq 'lost' } 'it to be seen to have no program', 30;
 	is(locks($asleep, 'state'), 'lost', 'the lock is lost, too');
-	is(backend($idle, 'state'), 'connected', 'unlike the other one');
+	is(backend($idle, 'state'), 'connected', 'the other backend is shown as connected');
 };
 
 # Where all that is read.
@@ -255,11 +255,11 @@ subtest 'the title of a zklock-session program tells the state of its session' =
 	my ($program) = session_programs($holder->pid);
 	is(backend($holder, 'state'), 'connected', 'its own is connected');
 	open my $title, '<', "/proc/$program/cmdline" or die $!;
-	like(readline($title), qr/^zklock: session of backend @{[$holder->pid]}, connected *\0$/, 'and says so');
+	like(readline($title), qr/^zklock: session of backend @{[$holder->pid]}, connected *\0$/, 'the title of the program says that it is connected');
 	kill 'STOP', $program;
-	is($holder->query_safe("SELECT zk_disconnect(), clock_timestamp() - statement_timestamp() > '1.9 s'"), '|t', 'it has its time to end');
+	is($holder->query_safe("SELECT zk_disconnect(), clock_timestamp() - statement_timestamp() > '1.9 s'"), '|t', 'zk_disconnect() gives the program its time to end');
 	kill 'CONT', $program;
-	is(backend($holder, 'state'), 'none', 'nobody is asked without a session');
+	is(backend($holder, 'state'), 'none', 'a backend without a session is shown as such');
 };
 
 subtest 'zk_backends shows a lost session until its locks are released' => sub {
@@ -270,11 +270,11 @@ subtest 'zk_backends shows a lost session until its locks are released' => sub {
 	# it knows itself; that its session has no number is what it has noted.
 	poll_until { $holder->query('SELECT 1'); backend($holder, 'session_id, state') eq '|lost' } 'it to notice', 30;
 	is(backend($holder, 'lock_count'), 1, 'the lock is to be let go of');
-	is(locks($holder, 'name, state'), 'lost|lost', 'and is lost');
+	is(locks($holder, 'name, state'), 'lost|lost', 'zk_locks shows the lock as lost');
 	$holder->query_safe("SELECT zk_lock_queue('other')");
-	is(backend($holder, 'state') . locks($holder, 'state'), 'connectedlost', 'also when there is a new session');
+	is(backend($holder, 'state') . locks($holder, 'state'), 'connectedlost', 'the lock is shown as lost when there is a new session');
 	$holder->query("SELECT zk_unlock('lost'), zk_disconnect()");
-	is(backend($holder, 'state, lock_count'), 'none|0', 'until then');
+	is(backend($holder, 'state, lock_count'), 'none|0', 'nothing is shown as lost after the release');
 };
 
 subtest 'zk_backends dates a loss that was noticed late by its own time' => sub {
@@ -287,7 +287,7 @@ subtest 'zk_backends dates a loss that was noticed late by its own time' => sub 
 	wait_for_queue($zk, lock_path('late'), 0);
 	my $before = sql('SELECT clock_timestamp()');
 	poll_until { $holder->query('SELECT 1'); backend($holder, 'state, state_since > now()') eq 'lost|f' } 'it to notice', 30;
-	is(backend($holder, "state_since < '$before'"), 't', 'has its own date');
+	is(backend($holder, "state_since < '$before'"), 't', 'state_since is the time of the loss');
 };
 
 subtest 'a crash leaves no rows in zk_backends' => sub {
@@ -299,7 +299,7 @@ subtest 'a crash leaves no rows in zk_backends' => sub {
 	# A psql that is refused may be gone before it is told what to ask.
 	poll_until { eval { $node->psql('postgres', 'SELECT 1') == 0 } } 'the cluster to be back', 60;
 	$monitor = background($node);
-	is(sql('SELECT count(*) FROM zk_backends'), 0, 'leaves nothing');
+	is(sql('SELECT count(*) FROM zk_backends'), 0, 'zk_backends is empty after the crash');
 };
 
 subtest 'zk_locks shows no row that is half of another while backends change them' => sub {
@@ -315,10 +315,10 @@ subtest 'zk_locks shows no row that is half of another while backends change the
 		$torn += sql("SELECT count(*) FROM (SELECT pid, name FROM zk_locks) AS l
 			WHERE name NOT IN ('busy/' || pid, 'busy/x/' || pid)");
 	}
-	is($torn, 0, 'whenever it is read');
+	is($torn, 0, 'no row is half of another');
 	$_->wait_result foreach @busy;
 	is(join(' ', map { $_->sqlstate } @busy), '00000 00000 00000 00000', 'all have ended well');
-	is(sql('SELECT sum(lock_count) FROM zk_backends'), 0, 'with nothing');
+	is(sql('SELECT sum(lock_count) FROM zk_backends'), 0, 'no lock is left');
 };
 
 done_testing();

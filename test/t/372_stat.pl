@@ -49,15 +49,15 @@ is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing at first');
 
 subtest 'zk_stat counts grants at once' => sub {
 	$first->query_safe("SELECT zk_lock('a'), zk_unlock('a')") foreach 1 .. 10;
-	counted('one each', grants_at_once => 10, sessions => 1);
+	counted('each of ten grants is counted', grants_at_once => 10, sessions => 1);
 	$first->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('a'); SELECT zk_unlock_all()");
-	counted('what is held is not granted', grants_at_once => 1);
+	counted('a lock that is held already is not counted again', grants_at_once => 1);
 	$first->query_safe("SELECT zk_lock(ARRAY['a', 'b', 'c']); SELECT zk_unlock_all()");
-	counted('each of several', grants_at_once => 3);
+	counted('each lock of a set is counted', grants_at_once => 3);
 	$first->query_safe("BEGIN; SELECT zk_xact_lock('a'), zk_try_xact_lock_shared('b'); ROLLBACK");
-	counted('in transactions', grants_at_once => 2);
+	counted('grants of transaction scope are counted', grants_at_once => 2);
 	$first->query_safe("SELECT zk_release_hold('a', zk_hold('a', 'maintenance'))");
-	counted('holds, too', grants_at_once => 1);
+	counted('permanent holds are counted', grants_at_once => 1);
 };
 
 subtest 'zk_stat counts tries, timeouts and cancellations that were in vain' => sub {
@@ -91,17 +91,17 @@ subtest 'zk_stat counts leases' => sub {
 	my $token = $first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s')");
 	counted('one', leases_taken => 1);
 	$first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s'), zk_renew_lease('lease', $token, '2 s')");
-	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')"), '', 'nobody else has it');
-	counted('renewals and tries are none');
+	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')"), '', 'no other owner gets the lease');
+	counted('renewals and tries of leases are not counted');
 	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s', place => true)"), '', 'a place');
-	counted('a place is', leases_taken => 1);
+	counted('a place in the queue is counted', leases_taken => 1);
 	assert_soon { $second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')") ne '' } 'its term is over';
-	counted('one has ended', leases_ended => 1);
+	counted('a lease whose term is over is counted', leases_ended => 1);
 	$second->query_safe("SELECT zk_release_lease('lease', zk_try_lease('lease', 'other', '60 s'), '2 s')");
-	counted('one was given up', leases_ended => 1);
+	counted('a lease that was released is counted', leases_ended => 1);
 	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'and is gone later';
 	$second->query_safe("SELECT zk_unlock('lease')");
-	is(delete numbers()->{leases_ended}, 2, 'but not counted again');
+	is(delete numbers()->{leases_ended}, 2, 'a lease released with a delay is not counted again');
 	%last = %{ numbers() };
 };
 
@@ -125,7 +125,7 @@ subtest 'zk_stat counts grants after a wait by the way they were learned of' => 
 	poll_until { $zk->watch_count >= 1 } 'it to watch', 30;
 	$first->query_safe("SELECT zk_unlock('listed')");
 	$second->wait_result;
-	counted('and as a reader', grants_listed => 1, waits => 1);
+	counted("a reader's grant by a list is counted", grants_listed => 1, waits => 1);
 	$second->query_safe("SELECT zk_unlock_shared('listed')");
 };
 
@@ -134,11 +134,11 @@ subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => su
 	$second->query_safe("SELECT zk_evict('evicted', token) FROM zk_lock_queue('evicted')");
 	counted('an eviction', evictions => 1, grants_at_once => 1);
 	is($second->query_safe("SELECT zk_evict('evicted', 1)"), 'f', 'nobody is there');
-	counted('is none');
+	counted('an eviction of no holder is not counted');
 	assert_query($first, 'INSERT INTO work VALUES (1)', '40001', 'its commit is refused');
-	counted('once', refused_commits => 1);
+	counted('the refused commit is counted once', refused_commits => 1);
 	assert_query($first, "INSERT INTO work SELECT zk_lock('more')", '40001', 'no lock is granted');
-	counted('that is no commit');
+	counted('a refused lock is not counted as a refused commit');
 	$first->query("SELECT zk_unlock_all(); RESET zklock.commit_guard");
 
 	my ($program) = session_programs($second->pid);
@@ -149,7 +149,7 @@ subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => su
 	counted('a session that is lost', grants_at_once => 1, losses => 1);
 	wait_for_queue($zk, lock_path('lost'), 0);
 	$second->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
-	counted('and the next one', grants_at_once => 1, sessions => 1);
+	counted('the next session is counted', grants_at_once => 1, sessions => 1);
 
 	$first->query_safe("SELECT zk_lock('kept')");
 	my $suspended = $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = 'connected'");
@@ -172,7 +172,7 @@ subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => su
 		poll_until { $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = '$state'") eq '2' } $state, 30;
 	}
 	$_->query_safe('SELECT zk_unlock_all()') foreach $first, $second;
-	counted('twice, unseen', reconnects => 4);
+	counted('reconnects that the backend has not seen are counted', reconnects => 4);
 };
 
 # Nothing is caught on this way out.
@@ -185,7 +185,7 @@ subtest 'zk_stat counts the wait of a backend that was terminated' => sub {
 	$waiter->terminate;
 	$waiter->wait_result;
 	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
-	counted('has waited', grants_at_once => 1, sessions => 1, waits => 1);
+	counted('the wait of the terminated backend is counted', grants_at_once => 1, sessions => 1, waits => 1);
 };
 
 # Its signal comes as a cancel; what it says in the end is 40001.
@@ -197,7 +197,7 @@ subtest 'zk_stat counts a loss that interrupts a statement as a loss and no canc
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
 	$own->go_away;
 	assert_query($loser, 'COMMIT', '40001', 'a commit that waited for its proof');
-	counted('is refused', losses => 1, refused_commits => 1);
+	counted('the refused commit is counted', losses => 1, refused_commits => 1);
 
 	$own->heal;
 	# The former one may still be in the way of the same lock.
@@ -211,7 +211,7 @@ subtest 'zk_stat counts a loss that interrupts a statement as a loss and no canc
 	'it to wait', 30;
 	$own->go_away;
 	assert_ends($loser, '40001', 'a wait for another lock');
-	counted('is not canceled', losses => 1, waits => 1);
+	counted('a lost wait is not counted as canceled', losses => 1, waits => 1);
 
 	$own->heal;
 	$loser->query_safe('SELECT zk_unlock_all(), count(*) FROM zk_lock_queue(\'ended\')');
@@ -220,7 +220,7 @@ subtest 'zk_stat counts a loss that interrupts a statement as a loss and no canc
 	$loser->query("SET lock_timeout = '200 ms'; SELECT count(*) FROM zk_lock_queue('ended')");
 	is($loser->sqlstate, '55P03', 'a question that is not answered');
 	$own->heal;
-	counted('has wanted no lock');
+	counted('a question without an answer is not counted');
 	$loser->quit;
 	$own->stop;
 	$first->query_safe("SELECT zk_unlock('ended')");
@@ -239,38 +239,38 @@ subtest 'zk_stat counts the requests that were sent' => sub {
 	my $each = $traffic->() - $before;
 	cmp_ok($each, '>=', 3, 'a create, a list, a delete');
 	$first->query_safe($cycle) foreach 1 .. 20;
-	is($traffic->() - $before, 21 * $each, 'each time');
+	is($traffic->() - $before, 21 * $each, 'each cycle takes as many requests');
 	$before = $traffic->();
 	$first->query_safe("SELECT zk_lock('cycle'), zk_disconnect()");
-	cmp_ok($traffic->() - $before, '>=', 2, 'also of a session that is closed at once');
+	cmp_ok($traffic->() - $before, '>=', 2, 'requests of a session that is closed at once are counted');
 	$before = $traffic->();
 	$first->query_safe($cycle);
-	cmp_ok($traffic->() - $before, '>=', 3, 'and of the next one, from its beginning');
+	cmp_ok($traffic->() - $before, '>=', 3, 'requests of the next session are counted from its beginning');
 	$second->query_safe("SELECT zk_unlock('cycle/stays')");
 	%last = %{ numbers() };
 };
 
 subtest 'zk_stat counts each database apart and starts again at a reset' => sub {
 	my $other = background($node, database => 'other', holds => 'a');
-	counted('a database counts for itself');
+	counted('grants of another database are not counted here');
 	is($monitor->query_safe("SELECT grants_at_once, sessions FROM zk_stat WHERE datname = 'other'"),
-		'1|1', 'likewise');
+		'1|1', 'zk_stat has a row of the other database');
 	$monitor->query_safe('CREATE ROLE anna LOGIN');
 	my $anna = background($node, user => 'anna');
 	assert_query($anna, 'SELECT zk_stat_reset()', '42501', 'not everybody may reset them');
-	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'but see them');
+	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'every role may see the numbers');
 	$anna->quit;
 	my $before = $monitor->query_safe("SELECT stats_reset FROM zk_stat WHERE datname = 'postgres'");
 	$monitor->query_safe('SELECT zk_stat_reset()');
-	is_deeply(numbers(), {}, 'reset');
+	is_deeply(numbers(), {}, 'all numbers are 0 after a reset');
 	is($monitor->query_safe("SELECT stats_reset > '$before' AND stats_reset <= now(), requests, wait_time_ms,
 			wait_histogram FROM zk_stat WHERE datname = 'postgres'"),
-		't|0|0|{' . join(',', (0) x 13) . '}', 'all of it');
+		't|0|0|{' . join(',', (0) x 13) . '}', 'the time of the reset is shown, and all numbers are 0');
 	is($monitor->query_safe("SELECT grants_at_once FROM zk_stat WHERE datname = 'other'"), 1,
-		'but that of others');
+		'a reset leaves the numbers of other databases');
 	$other->quit;
 	poll_until { $node->psql('postgres', 'DROP DATABASE other') == 0 } 'the database to be dropped', 30;
-	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 1, 'none of a database that is gone');
+	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 1, 'a dropped database has no row');
 	$_->quit foreach $monitor, $first, $second;
 	$node->restart;
 	$monitor = background($node);

@@ -88,8 +88,8 @@ sub names ($sql, $item, $pattern, $what)
 	{
 		my $rows = shows([ "SET zklock.connect_timeout = '3s'; $sql", $argument ],
 			$item => [ $pattern, "$what, zk_check($argument)" ]);
-		like($rows->{$item}, qr/ -> ./, 'and what helps');
-		cmp_ok($rows->{took}, '<', 30, 'in time');
+		like($rows->{$item}, qr/ -> ./, 'the row has a remedy');
+		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
 	}
 	return;
 }
@@ -140,14 +140,14 @@ subtest 'zk_check() finds nothing wrong where all is well, and leaves nothing be
 	my $client = $zk->client;
 	my @left = grep { /release$/ && $_ ne '.release' }
 	  $client->children(lock_path('any') =~ s{/any$}{}r);
-	is("@left", '', 'nor in the root');
+	is("@left", '', 'nothing is left in the root');
 };
 
 subtest 'zk_check(false) opens no session' => sub {
 	my $session = background($node);
 	my $count = $session->query_safe('SELECT count(*) FROM zk_check(false)');
 	cmp_ok($count, '>', 10, 'there are rows');
-	is($session->query_safe('SELECT state FROM zk_session'), 'none', 'and no session');
+	is($session->query_safe('SELECT state FROM zk_session'), 'none', 'zk_check(false) has opened no session');
 	$session->query_safe('SELECT count(*) FROM zk_check()');
 	is($session->query_safe('SELECT state FROM zk_session'), 'connected', 'the other opens one');
 	$session->quit;
@@ -158,12 +158,12 @@ subtest 'zk_check(false) opens no session' => sub {
 subtest 'zk_check(false) names the rows that only a session tells' => sub {
 	my %row = map { $_ => rows_like([ '', $_ ], $_ eq 'true' ? (writing => qr/^ok: /, clock => qr/./) : (ensemble => qr/./)) } qw(true false);
 	my ($list) = $row{false}{'not looked at'} =~ /^note: (.*): only a session tells -> Run zk_check\(true\)/;
-	ok($list, 'it says so');
+	ok($list, 'zk_check(false) names the rows that it lacks');
 	my %is_named = map { $_ => 1 } split /, /, $list // '';
 	my @missing = grep { !$row{false}{$_} } keys %{ $row{true} };
 	cmp_ok(scalar @missing, '>', 4, 'rows are missing without a session');
 	is(join(', ', grep { !$is_named{$_} } @missing), '', 'all of them are named');
-	is($row{true}{'not looked at'}, undef, 'and with a session nothing is');
+	is($row{true}{'not looked at'}, undef, 'zk_check(true) lacks no row');
 	my ($table) = slurp_file("$docs/monitoring.md") =~ /^\| item \|.*?\n(.*?)\n\n/ms;
 	is(join(', ', $table =~ /^\| `([^`]+)` \| \w+ \| yes \|/mg), $list, 'the page marks the same rows');
 };
@@ -173,7 +173,7 @@ subtest 'zk_check() names settings that differ between roles and databases' => s
 	my $guard = 'zklock.commit_guard';
 	like(check('', 'false')->{$guard}, qr/^ok: lease, source: [^;]* -> $/, 'the guard is on');
 	like(check("SET $guard = 'off'", 'false')->{$guard},
-		qr/^warning: off, source: session; no commit is refused .* -> Set it to lease/, 'and off');
+		qr/^warning: off, source: session; no commit is refused .* -> Set it to lease/, 'commit_guard = off is a warning');
 	$node->safe_psql('postgres', qq{CREATE ROLE "o'brien"; CREATE DATABASE elsewhere;
 		ALTER ROLE "o'brien" IN DATABASE elsewhere SET zklock.root = '/mistyped';
 		ALTER DATABASE elsewhere SET zklock.servers = 'zk9:2181/other';
@@ -183,12 +183,12 @@ subtest 'zk_check() names settings that differ between roles and databases' => s
 	like($rows->{'zklock.root'}, qr{^warning: /mistyped for sessions of role "o'brien" in database "elsewhere", by ALTER ROLE -> .* other locks}m, 'a root');
 	like($rows->{'zklock.servers'}, qr{^warning: zk9:2181/other for sessions of database "elsewhere", by ALTER DATABASE -> .* other locks}m, 'servers');
 	like($rows->{$guard}, qr/^warning: off for sessions of role "o'brien", by ALTER ROLE -> No commit/m, 'no guard');
-	is(scalar(() = join('', values %$rows) =~ /for sessions of/g), 3, 'and nothing else');
+	is(scalar(() = join('', values %$rows) =~ /for sessions of/g), 3, 'no other setting is named');
 	$node->safe_psql('postgres', q{ALTER ROLE ALL SET zklock.commit_guard = 'off'});
 	$rows = check('SET zklock.commit_guard = quorum', 'false');
-	like($rows->{$guard}, qr/^warning: off for sessions of all roles, by ALTER ROLE/m, 'everywhere');
+	like($rows->{$guard}, qr/^warning: off for sessions of all roles, by ALTER ROLE/m, 'a setting for all roles is named');
 	$node->safe_psql('postgres', q{ALTER ROLE ALL RESET zklock.commit_guard; DROP DATABASE elsewhere; DROP ROLE "o'brien"});
-	unlike(join('', values %{ check('', 'false') }), qr/for sessions of/, 'until it is taken back');
+	unlike(join('', values %{ check('', 'false') }), qr/for sessions of/, 'no setting is named when it is reset');
 };
 
 subtest 'zk_check() says of each bad server what is wrong with it' => sub {
@@ -224,7 +224,7 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	names("SET zklock.servers = '$reading'", "server $reading",
 		qr/^error: .* only reads/, 'one that only reads');
 	names("SET zklock.servers = '$reading'", 'ensemble',
-		qr/^error: none of the 1 servers serves: no quorum/, 'which serves nobody');
+		qr/^error: none of the 1 servers serves: no quorum/, 'an ensemble that only reads serves nobody');
 	shows([ "SET zklock.connect_timeout = '1s'; SET zklock.servers = '$$_[0]'", 'true' ], session => [ @$_[ 1, 2 ] ])
 	  foreach [ $refused, qr/^error: not tried/, 'where nobody listens no session is tried' ], [ $closing, qr/^error: (?!not tried)/, 'elsewhere one is' ];
 	my $waiting = background($node, 'zklock.servers' => "$silent", 'zklock.connect_timeout' => '1s');
@@ -232,7 +232,7 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	is($waiting->query_safe('SELECT state FROM zk_session'), 'none', 'one that is not granted does not stay');
 	my $odd = FakeServer->answering(srvr("leader\xe4\x7f"));
 	$waiting->query_safe("SET zklock.servers = '$odd'");
-	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'what is no text does not pass', 30;
+	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'bytes that are no text are replaced', 30;
 };
 
 subtest 'zk_check() names a server that has too many connections' => sub {
@@ -242,14 +242,14 @@ subtest 'zk_check() names a server that has too many connections' => sub {
 	names("SET zklock.servers = '$address'", "server $address",
 		qr/^error: .* closes connections without a word -> maxClientCnxns/, 'is said to close them');
 	$_->close foreach @clients;
-	assert_soon { check("SET zklock.servers = '$address'", 'false')->{"server $address"} =~ /^(?:ok|note): .* is a standalone/ } 'until it has fewer', 30;
+	assert_soon { check("SET zklock.servers = '$address'", 'false')->{"server $address"} =~ /^(?:ok|note): .* is a standalone/ } 'the server is well again with fewer connections', 30;
 	$narrow->stop;
 };
 
 subtest 'zk_check() names servers of two ensembles' => sub {
 	my @leaders = map { FakeServer->answering(srvr('leader')) } 1 .. 2;
 	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
-		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'are of two ensembles' ]);
+		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'two leaders are two ensembles' ]);
 	my $alone = FakeServer->answering(srvr('standalone', '3.9.2'));
 	shows([ "SET zklock.servers = '$leaders[0],$alone'", 'false' ],
 		"server $alone" => [ qr/^(?:ok|note): .* release 3\.9\.2, /, 'a server has its release' ],
@@ -262,11 +262,11 @@ subtest 'zk_check() notes credentials without digest' => sub {
 };
 
 subtest 'zk_check() names one bad server beside a good one' => sub {
-	names("SET zklock.servers = '$server,$silent'", "server $silent", qr/^warning: /, 'it');
+	names("SET zklock.servers = '$server,$silent'", "server $silent", qr/^warning: /, 'the silent server is named');
 	names("SET zklock.servers = '$server,$silent'", 'ensemble',
 		qr/^warning: only 1 of 2 servers serve/, 'the ensemble');
 	names("SET zklock.servers = '$server,$reading'", 'ensemble',
-		qr/^warning: only 1 of 2 servers serve/, 'also if the other one reads');
+		qr/^warning: only 1 of 2 servers serve/, 'the ensemble is named if the other server only reads');
 	names("SET zklock.servers = '$server,$web'", "server $web", qr/^error: .* is not a ZooKeeper/, 'a stranger');
 	my $slow = FakeServer->answering(sub { sleep 0.2; return srvr('follower'); });
 	shows([ "SET zklock.servers = '$slow'", 'true' ],
@@ -285,7 +285,7 @@ sub shows_in_time (@what)
 		note("again: it took $rows->{took} s");
 		$rows = shows(@what);
 	}
-	cmp_ok($rows->{took}, '<', 10, 'and within seconds');
+	cmp_ok($rows->{took}, '<', 10, 'zk_check() answers within seconds');
 	return $rows;
 }
 
@@ -328,7 +328,7 @@ subtest 'zk_check() names servers whose names are not looked up in time' => sub 
 	$session->start_query('DO $$ BEGIN LOOP PERFORM zk_check(); END LOOP; END $$');
 	poll_until { @askers = askers(session_programs($session->pid)) } 'the program to ask';
 	$slow->stop('immediate');
-	assert_soon { !askers(@askers) } 'it does not outlive its backend', 30;
+	assert_soon { !askers(@askers) } 'the program that asks does not outlive its backend', 30;
 };
 
 subtest 'zk_check() has a row for each of 32 servers' => sub {
@@ -350,10 +350,10 @@ subtest 'a backend that is terminated during zk_check() leaves no process' => su
 
 subtest 'a cancellation ends zk_check()' => sub {
 	my $session = background($node, first => "SET zklock.servers = '$silent'; SET statement_timeout = '1s'");
-	assert_query($session, 'SELECT count(*) FROM zk_check()', '57014', 'that is the one thing it raises');
+	assert_query($session, 'SELECT count(*) FROM zk_check()', '57014', 'a cancellation is the one error of zk_check()');
 	assert_no_programs('its process is gone', $session);
 	$session->query_safe("SET statement_timeout = 0; SET zklock.servers = '$server'");
-	cmp_ok($session->query_safe('SELECT count(*) FROM zk_check()'), '>', 10, 'and it works again');
+	cmp_ok($session->query_safe('SELECT count(*) FROM zk_check()'), '>', 10, 'zk_check() works in the same session afterwards');
 };
 
 subtest 'zk_check() names a chroot and a root that do not exist' => sub {
@@ -361,7 +361,7 @@ subtest 'zk_check() names a chroot and a root that do not exist' => sub {
 		chroot => [ qr/^warning: znode "\/mistyped" does not exist -> Is it mistyped/, 'the chroot' ],
 		root => [ qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root' ]);
 	my $client = $zk->client;
-	ok(!$client->exists('/mistyped'), 'nor was it made');
+	ok(!$client->exists('/mistyped'), 'the missing chroot was not made');
 	$client->create('/there', '');
 	$client->close;
 	shows([ "SET zklock.servers = '$server/there'", 'true' ],
@@ -388,24 +388,24 @@ subtest 'zk_check() names clusters with another root in the same ensemble' => su
 	$holder->query_safe("SELECT zk_lock('deep')");
 	$node->safe_psql('postgres', "SELECT zk_run_once('any', 'once'); $below; SELECT zk_lock('any/b')");
 	$rows = shows([ $below, 'true' ], 'other roots' => [ qr/"\Q$root\E-typo"/, 'also seen from below' ]);
-	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'but none of its own');
+	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'the own root is not named');
 };
 
 subtest 'zk_check() says when the ensemble has lost its data or may lose it' => sub {
 	my $reset = ZooKeeper->new->start;
 	my $set = "SET zklock.servers = '" . $reset->connect_string . "'";
 	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm'); SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
-	like(check($set, 'false')->{data}, $is_kept, 'it is there');
+	like(check($set, 'false')->{data}, $is_kept, 'the data are there');
 	$reset->stop;
 	my $new = ZooKeeper->new->start;
 	$set = "SET zklock.servers = '" . $new->connect_string . "'";
 	names($set, 'data', qr/^error: the ensemble has lost its data, or is another one: it has come to \d+, and zk_fences to token \d+/,
 		'a new ensemble');
 	my $session = background($node, first => "$set; SELECT zk_lock('fenced')");
-	assert_query($session, "SELECT zk_fence('fenced')", '40001', 'and the fence refuses');
-	like($session->error, qr/HINT: .*the ensemble has lost its data, or is another one.* TRUNCATE zk_fences/, 'with what helps');
+	assert_query($session, "SELECT zk_fence('fenced')", '40001', 'zk_fence() refuses the tokens of the new ensemble');
+	like($session->error, qr/HINT: .*the ensemble has lost its data, or is another one.* TRUNCATE zk_fences/, 'the HINT names TRUNCATE zk_fences');
 	$session->query_safe('TRUNCATE zk_fences; SELECT zk_fence(\'fenced\')');
-	like(check($set, 'false')->{data}, $is_kept, 'then it does');
+	like(check($set, 'false')->{data}, $is_kept, 'the data are well after TRUNCATE');
 	$session->quit;
 	$_->stop foreach $reset, $new;
 
@@ -431,7 +431,7 @@ subtest 'zk_check() says what the credentials may do' => sub {
 		writing => [ qr/^error: this session may not create znodes in "\/alice".*set zklock.auth/, 'without them' ]);
 	my $rows = shows([ "$root; SET zklock.auth = 'digest:alice:wrong'", 'true' ],
 		writing => [ qr/^error: .* other credentials/, 'with others' ]);
-	unlike(join('', values %$rows), qr/wrong/, 'which are not shown');
+	unlike(join('', values %$rows), qr/wrong/, 'the credentials are not shown');
 	shows([ "$root; SET zklock.auth = 'digest:alice:secret'", 'true' ],
 		writing => [ qr/^ok: /, 'with these' ],
 		acl => [ qr/^ok: not everybody/, 'its ACL' ],
@@ -516,18 +516,18 @@ subtest 'zk_check() tells the state of an ensemble of three as its servers die' 
 	my $set = "SET zklock.servers = '$servers'; SET zklock.session_timeout = '7s'";
 	my $rows = rows_like([ $set, 'true' ],
 		ensemble => qr/^ok: /, 'session timeout' => qr/^ok: /);
-	like($rows->{ensemble}, qr/^ok: all 3 servers serve/, 'is whole');
+	like($rows->{ensemble}, qr/^ok: all 3 servers serve/, 'all three servers serve');
 	is(join(' ', sort map { / is a (\w+)/ } map { $rows->{$_} } grep { /^server/ } keys %$rows),
-		'follower follower leader', 'and its roles are known');
+		'follower follower leader', 'zk_check() shows one leader and two followers');
 	like($rows->{'session timeout'}, qr/^ok: 7000 ms, at least four thirds of syncLimit \* tickTime, 5000 ms/,
-		'its ticks, too');
+		'zk_check() knows syncLimit and tickTime');
 	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '6s'", 'false' ],
 		'session timeout' => [ qr/^warning: 6000 ms are less than four thirds/, 'a timeout that is too short' ]);
 	my ($down) = $three->followers;
 	$three->kill9($down);
 	my $item = 'server ' . $three->connect_string($down);
 	names($set, $item, qr/^warning: .* cannot be reached/, 'one of three is down');
-	names($set, 'ensemble', qr/^warning: only 2 of 3 servers serve/, 'which endangers all');
+	names($set, 'ensemble', qr/^warning: only 2 of 3 servers serve/, 'zk_check() says that one server more may not fail');
 	$three->kill9($three->leader);
 	poll_until { check($set, 'false')->{ensemble} =~ /^error: none of the 3 servers serves: no quorum/ }
 	'the last one to serve no more', 60;
@@ -548,11 +548,11 @@ subtest 'zk_check() answers when the ensemble falls silent while a lock is held'
 	my $text = $session->query_safe("SELECT item || ' ' || state || ': ' || what FROM zk_check()");
 	like($text, qr/^server \Q$address\E error: /m, 'the server is named');
 	like($text, qr/^session error: the ensemble has not answered/m, 'the session, too');
-	like($loser->wait_result, qr/^lock "lost" was lost: /, 'one that is lost while it asks');
-	cmp_ok(time - $began, '<', 40, 'asks with no other');
+	like($loser->wait_result, qr/^lock "lost" was lost: /, 'the row of the session tells of a loss during zk_check()');
+	cmp_ok(time - $began, '<', 40, 'zk_check() opens no other session for that');
 	$one->resume;
-	assert_held($session, 'silent', 'and the lock is as it was');
-	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
+	assert_held($session, 'silent', 'the lock is still held');
+	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'zk_check() finds the root writable again');
 	$one->stop;
 	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'the server is gone';
 	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/,
@@ -640,9 +640,9 @@ subtest "zk_check() says what is wrong with the session's program and the extens
 		append_to_file($program, $text) if $mode;
 		chmod $mode, $program if $mode;
 		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
-		cmp_ok($rows->{took}, '<', 30, 'in time');
+		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
 		like($rows->{session}, qr/^error: not tried, for its program cannot be run -> See the row "program"/,
-			'and the session is no matter of the servers')
+			'the session is not tried without a program')
 		  if $what eq 'not executable';
 	}
 };
@@ -661,10 +661,10 @@ CONF
 	like($rows->{'zklock.servers'}, qr/^error: what stands in .*postgresql.conf line \d+ is refused: .*Server 2 of the list is empty/m,
 		'a bad list, and why');
 	like($rows->{'zklock.session_timeout'}, qr/^error: what stands in .* is refused/m, 'a bad value');
-	like($rows->{'zklock.sesion_timeout'}, qr/^error: /m, 'a name that there is not');
+	like($rows->{'zklock.sesion_timeout'}, qr/^error: /m, 'a setting that does not exist is named');
 	like($rows->{'ZKLOCK.Keep'}, qr/^error: /m, 'a name in capitals');
 	like($rows->{'zklock.auth'}, qr/^error: /m, 'bad credentials');
-	unlike(join('', values %$rows), qr/but-secret/, 'which are not shown');
+	unlike(join('', values %$rows), qr/but-secret/, 'the credentials are not shown');
 	$broken->append_conf('postgresql.conf', "what is this?\n");
 	$broken->reload;
 	shows([ '', 'false', $broken ],
@@ -682,18 +682,18 @@ subtest 'zk_check() says whether a lease worker looks after the leases' => sub {
 		'the lease worker is switched off');
 	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');
 	$plain->reload;
-	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'and on';
+	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'zk_check() says that a lease worker looks after the leases';
 };
 
 subtest "only monitors may call zk_check(), which keeps the caller's role" => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE watch IN ROLE pg_monitor; CREATE ROLE nobody');
 	my $session = background($node);
-	assert_query($session, 'SET ROLE nobody; SELECT count(*) FROM zk_check(false)', '42501', 'not everybody');
+	assert_query($session, 'SET ROLE nobody; SELECT count(*) FROM zk_check(false)', '42501', 'an ordinary role may not call zk_check()');
 	$session->query_safe('SET ROLE watch');
 	like($session->query_safe("SELECT state FROM zk_check(false) WHERE item = 'zklock.servers'"),
-		qr/^ok/, 'pg_monitor, who is told the same');
+		qr/^ok/, 'a member of pg_monitor may call zk_check()');
 	$session->query_safe('CREATE TEMP TABLE t AS SELECT current_user');
-	is($session->query_safe('SELECT * FROM t'), 'watch', 'and stays who he is');
+	is($session->query_safe('SELECT * FROM t'), 'watch', "zk_check() leaves the caller's role");
 };
 
 subtest 'zk_check() works on a standby, and in a transaction with a lock' => sub {
@@ -731,15 +731,15 @@ subtest 'zk_check() tells of a lost lock, repairs nothing, and is not canceled a
 		"zk_check($with_session) to tell of the loss", 30;
 		is($holder->sqlstate, '00000', "zk_check($with_session) tells of the loss, and does not fail");
 	}
-	cmp_ok($cancelled, '<=', 1, 'nor is it canceled again for the same loss');
-	assert_ends($sleeper, '40001', 'what runs in the same transaction is');
+	cmp_ok($cancelled, '<=', 1, 'zk_check() is canceled for the same loss once at most');
+	assert_ends($sleeper, '40001', 'a statement in the transaction of a lost lock is canceled');
 	$sleeper->quit;
 	$zk->resume;
 	assert_no_nodes($zk, lock_path('checked'), 'the ensemble is back');
-	like($holder->query(sprintf $check, 'true'), qr/^error: lock "checked" was lost/, 'and it is not forgotten');
-	is($holder->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'nor repaired');
+	like($holder->query(sprintf $check, 'true'), qr/^error: lock "checked" was lost/, 'zk_check() still tells of the loss when ZooKeeper is back');
+	is($holder->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'zk_check() leaves the lost lock as it is');
 	$holder->query_safe('SELECT zk_unlock_all()');
-	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'once it is let go, all is well');
+	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'zk_check() is ok when the lost lock is released');
 };
 
 done_testing();

@@ -44,16 +44,16 @@ foreach my $style (sort keys %style)
 		start_to_wait($session, "SELECT zk_lock('foreign')");
 		wait_for_queue($zk, lock_path('foreign'), 2);
 		my ($ours) = grep { $_ ne $theirs } nodes('foreign');
-		ok(!$session->is_done, 'we wait');
+		ok(!$session->is_done, 'the session waits');
 		is($node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY position)
 			FROM zk_lock_queue('foreign')"), 'held waiting', 'zk_lock_queue shows both');
 		$stranger->delete($theirs);
 		assert_ends($session, '00000', 'the session has the lock when the contender is gone');
-		is_deeply([ nodes('foreign') ], [$ours], 'with the node that we had');
+		is_deeply([ nodes('foreign') ], [$ours], 'the session has the queue node of before');
 
 		# And the other way round: it comes after us.
 		$theirs = stand_in_queue('foreign', $style{$style});
-		assert_held($session, 'foreign', 'one behind us changes nothing');
+		assert_held($session, 'foreign', 'a contender behind us leaves the lock with us');
 		$stranger->delete($theirs);
 		assert_released($zk, 'foreign', $session);
 	};
@@ -66,9 +66,9 @@ subtest 'a look at a queue warns of contenders that may not wait for our nodes' 
 	$session->query($look);
 	like($session->error,
 		qr/WARNING:  a contender of style "kazoo" may take no notice of the queue nodes/,
-		'a warning');
+		'a warning names the style');
 	$session->query("SET zklock.node_style = kazoo; $look; RESET zklock.node_style");
-	is($session->error, '', 'none with nodes that it waits for');
+	is($session->error, '', 'no warning with nodes that the client waits for');
 	$stranger->delete($theirs);
 	assert_no_nodes($zk, lock_path('unseen'), 'nothing left');
 };
@@ -85,20 +85,20 @@ sub warnings_behind ($lock, $theirs, $sql = undef)
 }
 
 subtest 'a wait behind a contender that may not wait for our nodes warns once for each lock' => sub {
-	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), 'kazoo', 'a warning');
-	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), '', 'once');
-	is(warnings_behind('mixed/b', stand_in_queue('mixed/b', $style{'Curator, writer'})), 'curator_rw', 'for each lock');
+	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), 'kazoo', 'a warning names the style');
+	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), '', 'the warning comes once for a lock');
+	is(warnings_behind('mixed/b', stand_in_queue('mixed/b', $style{'Curator, writer'})), 'curator_rw', 'the warning comes for each lock');
 	is(warnings_behind('mixed/c', stand_in_queue('mixed/c', $style{$_})), '', "none behind $_")
 	  foreach 'Curator', 'go-zookeeper', 'ZooKeeper\'s recipe';
 	is(warnings_behind('mixed/d', stand_in_queue('mixed/d', $style{'Kazoo'}),
-			"SET zklock.node_style = kazoo; SELECT zk_lock('mixed/d')"), '', 'none with nodes that it waits for');
+			"SET zklock.node_style = kazoo; SELECT zk_lock('mixed/d')"), '', 'no warning with nodes that the client waits for');
 	$session->query_safe('RESET zklock.node_style');
 
 	my $other = background($node, first => "SET zklock.node_style = kazoo; SELECT zk_lock('mixed/e')");
 	start_to_wait($session, "SELECT zk_lock('mixed/e')");
 	$other->query_safe('SELECT zk_unlock_all()');
 	$session->wait_result;
-	is($session->error, '', 'nor behind a backend of another style');
+	is($session->error, '', 'no warning behind a backend of another style');
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -133,7 +133,7 @@ subtest "fencing tokens rise when the lock's znode is made again" => sub {
 	{
 		push @tokens, $session->query_safe("SELECT zk_lock('token')");
 		my @queue = queue_nodes($zk, lock_path('token'));
-		like($queue[0], qr/0000000000$/, 'the number restarts');
+		like($queue[0], qr/0000000000$/, 'the sequence number restarts');
 		assert_released($zk, 'token', $session);
 		$stranger->delete(lock_path('token'));
 	}

@@ -69,7 +69,7 @@ sub test_queue ($lock, $who)
 		FROM zk_lock_queue('$lock')");
 	(my $pattern = $row->{'child of the lock\'s znode'}) =~ s/, /,/g;
 	$pattern =~ s/(<\w+>)/$part{$1}/g;
-	like($node, qr/^$pattern$/, 'its child of the znode');
+	like($node, qr/^$pattern$/, 'the queue node is named as the table says');
 	is($shown, "$row->{style},$row->{mode}", 'style and mode');
 	return;
 }
@@ -81,7 +81,7 @@ sub test_client_tries ($peer, $kind, $suffix, $expected)
 	$session->query_safe("SELECT zk_lock$suffix('$lock')");
 	$peer->choose(lock_path($lock), $kind);
 	my $answer = $peer->ask('try');
-	is($answer, $expected eq 'yes' ? 'busy' : 'locked', 'a try');
+	is($answer, $expected eq 'yes' ? 'busy' : 'locked', 'a try is as the table says');
 	assert_held($session, $lock, 'zklock holds the lock');
 	$peer->ask('unlock') if $answer eq 'locked';
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
@@ -95,11 +95,11 @@ sub test_client_behind ($peer, $kind, $suffix, $expected)
 	$session->query_safe("SELECT zk_lock$suffix('$lock')");
 	$peer->choose(lock_path($lock), $kind);
 	my $outcome = lock_outcome($peer, $kind, lock_path($lock));
-	is($outcome, $expected, 'does it wait?');
+	is($outcome, $expected, 'whether the client waits is as the table says');
 	assert_held($session, $lock, 'zklock holds the lock');
-	ok(!$peer->is_done, 'it is still waiting') if $outcome eq 'yes';
+	ok(!$peer->is_done, 'the client still waits') if $outcome eq 'yes';
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
-	is($peer->wait_answer, 'locked', 'it has the lock after zk_unlock')
+	is($peer->wait_answer, 'locked', 'the client has the lock after zk_unlock()')
 	  if $outcome eq 'yes';
 	$peer->ask('unlock') if $outcome ne 'fails';
 	return;
@@ -114,7 +114,7 @@ sub test_zklock_behind ($peer, $kind, $suffix, $expected)
 	test_queue($lock, $kind);
 
 	my $got_it = $session->query_safe("SELECT zk_try_lock$suffix('$lock')");
-	is($got_it, $expected eq 'yes' ? 'f' : 't', 'a try');
+	is($got_it, $expected eq 'yes' ? 'f' : 't', 'a try is as the table says');
 	if ($got_it eq 't')
 	{
 		$session->query_safe("SELECT zk_unlock$suffix('$lock')");
@@ -128,7 +128,7 @@ sub test_zklock_behind ($peer, $kind, $suffix, $expected)
 		'held waiting', 'zk_lock_queue shows both');
 	ok(!$session->is_done, 'zklock waits');
 	$peer->ask('unlock');
-	like($session->wait_result, qr/^\d+$/, 'and has the lock afterwards');
+	like($session->wait_result, qr/^\d+$/, 'zklock has the lock afterwards');
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
 	return;
 }
@@ -186,9 +186,9 @@ foreach my $row (Matrix::rows('Among themselves'))
 			$other->ask('lock');
 			$peer->choose(lock_path($lock), $kind);
 			my $outcome = lock_outcome($peer, $kind, lock_path($lock));
-			is($outcome, $row->{$holder}, 'does it wait?');
+			is($outcome, $row->{$holder}, 'whether the client waits is as the table says');
 			$other->ask('unlock');
-			is($peer->wait_answer, 'locked', 'it has the lock afterwards')
+			is($peer->wait_answer, 'locked', 'the client has the lock afterwards')
 			  if $outcome eq 'yes';
 			$peer->ask('unlock') if $outcome ne 'fails';
 		};

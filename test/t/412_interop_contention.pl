@@ -103,15 +103,15 @@ sub test_order ($lock, $kind)
 	wait_for_queue($zk, $path, 4);
 
 	my @waiting = ($peers[0], $waiter, $peers[1]);
-	is(scalar(grep { $_->is_done } @waiting), 0, 'all wait');
+	is(scalar(grep { $_->is_done } @waiting), 0, 'the three contenders wait');
 	$holder->query_safe("SELECT zk_unlock('$lock')");
 	is($peers[0]->wait_answer, 'locked', 'the first client is the next');
 	is(scalar(grep { $_->is_done } $waiter, $peers[1]), 0, 'no other contender has the lock');
 	$peers[0]->ask('unlock');
-	like($waiter->wait_result, qr/^\d+$/, 'then comes the backend');
+	like($waiter->wait_result, qr/^\d+$/, 'the backend is the next');
 	ok(!$peers[1]->is_done, 'the second client still waits');
 	$waiter->query_safe("SELECT zk_unlock('$lock')");
-	is($peers[1]->wait_answer, 'locked', 'then the second client');
+	is($peers[1]->wait_answer, 'locked', 'the second client is the last');
 	$peers[1]->ask('unlock');
 	return;
 }

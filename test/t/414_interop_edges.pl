@@ -48,7 +48,7 @@ sub test_waits ($peer, $lock, $path)
 	wait_for_waiter($path);
 	ok(!$peer->is_done, 'it waits');
 	$session->query_safe("SELECT zk_unlock('$lock')");
-	is($peer->wait_answer, 'locked', 'until zklock has released the lock');
+	is($peer->wait_answer, 'locked', 'the client has the lock when zklock has released it');
 	$peer->ask('unlock');
 	return;
 }
@@ -83,7 +83,7 @@ subtest "each client but ZooKeeper's recipe makes the parents of a lock" => sub 
 		$peer{$kind}->ask('unlock') if $outcome{$kind} eq 'locked';
 	}
 	like(delete $outcome{ $kinds[2] }, qr/^error .*NoNode/, "$kinds[2] fails");
-	is(join(' ', values %outcome), 'locked locked locked', 'the others make it');
+	is(join(' ', values %outcome), 'locked locked locked', 'the other clients make the parents');
 };
 
 # Whoever comes first makes the lock's znode, as a container, which ZooKeeper
@@ -99,7 +99,7 @@ subtest 'locks of zklock and Curator leave no empty znode behind' => sub {
 	poll_until { !$stranger->exists(lock_path('made')) } 'our znode to go', 30;
 	poll_until { !$stranger->exists(lock_path('made0')) } 'Curator\'s to go', 30;
 	my @left = grep { $stranger->exists(lock_path("made$_")) } 1 .. $#kinds;
-	is("@left", '1 2 3', 'all but Curator and zklock');
+	is("@left", '1 2 3', 'the empty znodes of the other clients stay');
 };
 
 # What the number at the end of a child belongs to is not the same for all of
@@ -110,11 +110,11 @@ subtest 'Go fails next to a node of Kazoo, and its node holds up zklock until it
 	$kazoo->ask('lock');
 	my $other = Peer->new('go-zookeeper Lock', $zk);
 	$other->choose($path);
-	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails');
+	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails with a parsing error');
 	$kazoo->ask('unlock');
-	is(scalar(queue_nodes($zk, $path)), 1, 'and leaves its node behind');
+	is(scalar(queue_nodes($zk, $path)), 1, 'Go leaves its node behind');
 	is($session->query_safe("SELECT zk_try_lock('go_kazoo')"),
-		'f', 'which holds up zklock');
+		'f', 'the node of Go holds up zklock');
 	$other->quit;
 	is($session->query_safe("SELECT zk_try_lock('go_kazoo', '30 s')"),
 		't', 'until Go\'s session ends');
@@ -125,19 +125,19 @@ subtest 'Go fails next to a node of Kazoo, and its node holds up zklock until it
 subtest 'names below a lock disturb Go, and Curator where they sort first' => sub {
 	$waiter->query_safe("SELECT zk_lock('deep/er')");
 	is($session->query_safe("SELECT zk_try_lock('deep'), zk_unlock('deep')"),
-		't|t', 'no trouble for zklock');
+		't|t', 'zklock is not disturbed by a lock below');
 	foreach my $kind (grep { $peer{$_} != $go } @kinds)
 	{
 		$peer{$kind}->choose(lock_path('deep'), $kind);
 		is(answer($peer{$kind}, 'lock'), 'locked', "nor for $kind");
-		is(answer($peer{$kind}, 'unlock'), 'unlocked', 'which releases it');
+		is(answer($peer{$kind}, 'unlock'), 'unlocked', 'the client releases the lock');
 	}
 	my $other = Peer->new('go-zookeeper Lock', $zk);
 	$other->choose(lock_path('deep'));
-	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails');
+	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails with a parsing error');
 	$other->quit;
 	is($session->query_safe("SELECT zk_try_lock('deep', '30 s'), zk_unlock('deep')"),
-		't|t', 'and holds up zklock until its session ends');
+		't|t', "zklock has the lock when Go's session has ended");
 	$waiter->query_safe("SELECT zk_unlock('deep/er')");
 	foreach my $child ('0', '!b')
 	{
@@ -147,7 +147,7 @@ subtest 'names below a lock disturb Go, and Curator where they sort first' => su
 		wait_for_waiter(lock_path('deep'));
 		ok(!$curator->is_done, "Curator takes '$child' for one ahead of it");
 		$waiter->query_safe("SELECT zk_unlock('deep/$child')");
-		is($curator->wait_answer, 'locked', 'until that is gone');
+		is($curator->wait_answer, 'locked', 'Curator has the lock when the child is gone');
 		$curator->ask('unlock');
 	}
 };
@@ -173,14 +173,14 @@ subtest "a writer behind Kazoo's ReadLock waits for it, or both wait with Kazoo 
 		ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
 		$waiter->cancel;
 		assert_ends($waiter, '57014', 'the writer gives up');
-		is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
+		is($kazoo->wait_answer, 'locked', 'the reader has the lock when the writer has given up');
 		$kazoo->ask('unlock');
 		return;
 	}
 	is($kazoo->wait_answer, 'locked', 'the reader has its turn');
-	ok(!$waiter->is_done, 'and the writer waits for it');
+	ok(!$waiter->is_done, 'the writer waits for the reader');
 	$kazoo->ask('unlock');
-	assert_ends($waiter, '00000', 'and then has its own');
+	assert_ends($waiter, '00000', 'the writer has the lock after the reader');
 	$waiter->query_safe("SELECT zk_unlock('reader')");
 };
 
@@ -190,9 +190,9 @@ subtest "a permit of Kazoo's Semaphore that ends in ten digits counts as a conte
 	$stranger->create_path($path);
 	$stranger->create("$path/6ba7b8109dad11d180b4ff0123456789", '', ephemeral => 1);
 	is($session->query_safe("SELECT zk_try_lock('permit')"),
-		'f', 'is a contender for zklock');
+		'f', 'a try finds the permit busy');
 	is($session->query_safe("SELECT style, mode FROM zk_lock_queue('permit')"),
-		'unknown|exclusive', 'and shown as one');
+		'unknown|exclusive', 'zk_lock_queue() shows it as a contender');
 };
 
 subtest 'zk_lock_queue() shows what other clients say about themselves' => sub {
@@ -227,10 +227,10 @@ subtest "Curator's Revoker is refused by zklock's nodes" => sub {
 	like(answer($curator, "revoke $path/$ours"), qr/^error .*NoAuth/, 'the request of the Revoker is refused');
 	is( $session->query_safe("SELECT data IS NULL, client, state, token = $token
 			FROM zk_lock_queue('revoked') WHERE position = 1"),
-		't|zklock|held|t', 'who holds it is still known');
+		't|zklock|held|t', 'the node still says who holds the lock');
 	ok(!$waiter->is_done, 'the waiter goes on waiting');
 	assert_held($session, 'revoked', 'the holder has the lock');
-	assert_passes('revoked', $session, $waiter, 'then it is released');
+	assert_passes('revoked', $session, $waiter, 'the waiter has the lock when it is released');
 	$waiter->query_safe("SELECT zk_unlock('revoked')");
 };
 

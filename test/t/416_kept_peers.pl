@@ -56,7 +56,7 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 	is($peer->ask("increment $file $times"), 'done', "$kind: it counts");
 	foreach my $session (@sessions)
 	{
-		assert_ends($session, '00000', 'so do we');
+		assert_ends($session, '00000', 'the sessions have counted, too');
 	}
 	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
 }
@@ -76,11 +76,11 @@ foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zook
 	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
 	ok(!$peer->is_done, "$kind: it waits behind that");
 	is($peer->wait_answer, 'locked', "$kind: and has the lock when nobody renews it");
-	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 'f', 'which the owner hears');
+	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 'f', 'the owner cannot renew the lease any more');
 	start_in_queue($second, "SELECT zk_try_lease('$lock', 'next', '2s', '60s')", $zk, lock_path($lock), 2);
 	ok(!$second->is_done, 'the next owner waits for it');
 	is($peer->ask('unlock'), 'unlocked', "$kind: it lets go");
-	cmp_ok($second->wait_result, '>', $token, 'and the next owner has the lock');
+	cmp_ok($second->wait_result, '>', $token, 'the next owner has the lease');
 }
 
 done_testing();

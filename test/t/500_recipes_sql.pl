@@ -61,27 +61,27 @@ subtest 'the recipe rebuild is done by one caller at a time' => sub {
 	$second->query_safe('CALL rebuild()');
 	like($second->error, qr/running elsewhere/, 'the second returns at once');
 	$second->query_safe($recipes->code('rebuild-do'));
-	is(Recipes::work_done($paris, 'rebuild_work'), 'nothing', 'and does nothing, nor does DO');
+	is(Recipes::work_done($paris, 'rebuild_work'), 'nothing', 'the second caller and the DO block do nothing');
 	Recipes::open_gate($gate, 'rebuild_work');
 	assert_ends($first, '00000', 'the first ends well');
-	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'and has done it all');
+	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'the first caller has done all parts');
 	is($first->query_safe('SELECT count(DISTINCT xmin::text) FROM work_done'), 3,
 		'in three transactions');
 	assert_no_nodes($zk, lock_path('rebuild'), 'nothing left');
 	$second->query_safe('CALL rebuild()');
 	$second->query_safe($recipes->code('rebuild-do'));
-	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3 1', 'then the others may');
+	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3 1', 'others can call it afterwards');
 
 	reset_work();
-	assert_query($first, 'BEGIN; CALL rebuild()', '2D000', 'in a transaction block: refused');
+	assert_query($first, 'BEGIN; CALL rebuild()', '2D000', 'CALL in a transaction block is refused');
 	$first->query('ROLLBACK');
-	is(held($first), '', 'without a lock left');
+	is(held($first), '', 'no lock is left');
 
 	$first->query_safe("INSERT INTO trouble VALUES ('rebuild_work 2')");
 	$first->query('CALL rebuild()');
 	like($first->error, qr/trouble in rebuild_work/, 'the second part fails');
 	is(Recipes::work_done($berlin, 'rebuild_work'), '1', 'the first part stays');
-	is(held($first), '', 'without a lock left');
+	is(held($first), '', 'no lock is left');
 
 	reset_work();
 	Recipes::at_gate($gate, 'rebuild_work', sub { $first->start_query('CALL rebuild()'); });
@@ -98,9 +98,9 @@ subtest 'the recipe rebuild is done by one caller at a time' => sub {
 	$first->cancel;
 	assert_ends($first, '57014', 'it is canceled');
 	Recipes::open_gate($gate, 'rebuild_work');
-	assert_no_nodes($zk, lock_path('rebuild'), 'without a lock left');
+	assert_no_nodes($zk, lock_path('rebuild'), 'no lock is left');
 	$second->query_safe('CALL rebuild()');
-	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3', 'so others may');
+	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3', 'others can call it after a cancellation');
 };
 
 subtest 'the recipe etl is done by two at a time' => sub {
@@ -123,7 +123,7 @@ subtest 'the recipe etl is done by two at a time' => sub {
 	# Ten minutes are too long here.
 	$other->query_safe("SET lock_timeout = '2s'");
 	$other->query_safe($recipes->code('etl-try'));
-	is(Recipes::work_done($berlin, 'etl_work'), 'nothing', 'who gives up does nothing');
+	is(Recipes::work_done($berlin, 'etl_work'), 'nothing', 'a caller that gives up does nothing');
 
 	# A crash of the client gives the permit back.
 	$load[0]->kill;
@@ -132,12 +132,12 @@ subtest 'the recipe etl is done by two at a time' => sub {
 	pass('the end of one lets the fourth in');
 	Recipes::open_gate($_, 'etl_work') foreach @gate;
 	$_->wait_result foreach @load[ 1 .. 3 ];
-	is(join(' ', map { $_->sqlstate } @load[ 1 .. 3 ]), '00000 00000 00000', 'all end well');
+	is(join(' ', map { $_->sqlstate } @load[ 1 .. 3 ]), '00000 00000 00000', 'the other callers end without errors');
 	assert_no_nodes($zk, lock_path('etl'), 'nothing left');
 	$other->query_safe('RESET lock_timeout');
 	$other->query_safe($recipes->code('etl-try'));
 	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2,
-		'then who tried has its turn');
+		'the caller that gave up can do it later');
 };
 
 subtest 'the recipe of a maintenance window waits for workers and keeps newcomers out' => sub {
@@ -155,10 +155,10 @@ subtest 'the recipe of a maintenance window waits for workers and keeps newcomer
 	assert_ends($worker, '00000', 'who is at work finishes');
 	Recipes::wait_at_gate($paris, 1);
 	ok(!$late->is_done, 'then the window is open, and newcomers wait');
-	is(scalar queue_nodes($zk, lock_path('shop/open')), 2, 'behind it');
+	is(scalar queue_nodes($zk, lock_path('shop/open')), 2, 'the newcomer is in the queue behind the maintenance');
 	Recipes::open_gate($maintenance_gate, 'maintenance_work');
 	$_->wait_result foreach $maintenance, $late;
-	is($late->sqlstate, '00000', 'until it is over');
+	is($late->sqlstate, '00000', 'the worker goes on when the window is closed');
 
 	my $told = $maintenance->query_safe($recipes->code('window-close'));
 	my ($token) = $told =~ /^the token is (\d+)$/ or die "no token in: $told";
@@ -166,11 +166,11 @@ subtest 'the recipe of a maintenance window waits for workers and keeps newcomer
 	$maintenance_gate->quit;
 	start_in_queue($late, $recipes->code('window-worker'), $zk, lock_path('shop/open'), 2);
 	like($worker->query_safe($recipes->code('window-who')),
-		qr/^$token\|moving to new disks, Anna\|.*\|paris\|/, 'who closed it');
+		qr/^$token\|moving to new disks, Anna\|.*\|paris\|/, 'the queue shows who holds the lock, and why');
 	ok(!$late->is_done, 'a hold needs no session');
 	is($worker->query_safe("\\set token $token\n" . $recipes->code('window-reopen')), 't',
 		'another cluster ends it');
-	assert_ends($late, '00000', 'and workers go on');
+	assert_ends($late, '00000', 'the worker goes on when the hold is released');
 	is($berlin->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'order_work'"),
 		3, 'three have worked');
 	assert_leave_nothing($zk, lock_path('shop/open'), $worker, $late, $gate);
@@ -199,17 +199,17 @@ subtest 'the recipe of fenced writes refuses an old holder in the database and t
 	Recipes::evict($paris, 'ledger');
 	my $new_token = $new->query_safe("SELECT zk_lock('ledger')");
 	$new->query_safe($recipes->code('fence'));
-	is($put->($new_token, 'new'), 'written', 'so does the next one');
+	is($put->($new_token, 'new'), 'written', 'the next holder writes');
 	$old->query($recipes->code('fence'));
 	kill 'CONT', $program;
 	like($old->error, qr/a newer holder of lock "ledger" has been here/,
 		'the old one is refused by the database');
-	is($put->($old_token, 'late'), '', 'and by the store');
+	is($put->($old_token, 'late'), '', 'the old holder is refused by the store');
 	is($berlin->safe_psql('app', 'SELECT balance FROM ledger'), 2, 'two writes');
 	is($paris->safe_psql('postgres', 'SELECT body FROM store'), 'new', 'the newest body');
 
 	# The lock is held elsewhere.
-	assert_query($old, "SELECT zk_fence('ledger', $old_token)", '40001', 'with a token from elsewhere too');
+	assert_query($old, "SELECT zk_fence('ledger', $old_token)", '40001', 'an old token from elsewhere is refused');
 };
 
 subtest 'the recipe post tries again after the errors that it should, and only then' => sub {
@@ -249,12 +249,12 @@ subtest 'the recipe post tries again after the errors that it should, and only t
 		is($post->($sqlstate, 2), '00000 attempts 3 posted 3',
 			"$sqlstate is tried again, in another transaction, and nothing is left of what failed");
 	}
-	is($post->('22012', 2), '22012 attempts 1 posted none', 'a mistake is not');
-	is($post->('40001', 9), '40001 attempts 5 posted none', 'it ends');
+	is($post->('22012', 2), '22012 attempts 1 posted none', 'an error of the work is not tried again');
+	is($post->('40001', 9), '40001 attempts 5 posted none', 'five attempts are the most');
 
 	my $holder = background($paris, database => 'app', holds => 'ledger');
 	$session->query_safe("SET lock_timeout = '50ms'");
-	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');
+	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free ends the attempts');
 	assert_leave_nothing($zk, lock_path('ledger'), $holder);
 };
 
@@ -272,22 +272,22 @@ subtest 'the recipe of a leader behind a pooler has one leader at a time' => sub
 	my $who = sub { return $other->query_safe('SELECT owner, data FROM (' . ($recipes->code('who-leads') =~ s/;//r) . ') AS q'); };
 	my $works = sub { return join ' ', map { $_->safe_psql('app', 'SELECT count(*) FROM work_done') } $berlin, $paris; };
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
-	is($works->(), '2 0', 'one leads');
-	is($who->(), 'app-1|app-1:8080', 'and all know who');
-	is(tick($other, 'app-1'), '', 'from another connection, of another cluster,');
-	is($works->(), '2 1', 'it is still the leader');
+	is($works->(), '2 0', 'one of both has worked');
+	is($who->(), 'app-1|app-1:8080', 'zk_leader() shows the leader');
+	is(tick($other, 'app-1'), '', 'a tick of the leader over another connection');
+	is($works->(), '2 1', 'the leader has worked over another connection');
 
 	my $depose = sub ($who) { return $other->query_safe($recipes->code('step-down') =~ s/app-1/$who/r); };
 	is($depose->('app-1'), 't', 'it steps down');
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $second, 'app-2' ], [ $first, 'app-1' ];
-	is($works->(), '2 2', 'who comes first is the next');
-	is($depose->('app-1'), '', 'which a former leader does not depose');
+	is($works->(), '2 2', 'the first tick after the leader has stepped down makes the next leader');
+	is($depose->('app-1'), '', 'a former leader cannot step down for the new one');
 	is($depose->('app-2'), 't', 'it steps down');
 	is(tick($first, 'app-1'), '', 'the other leads again');
-	is($other->query_safe($recipes->code('hand-over')), "\nt", 'it is told to hand over');
+	is($other->query_safe($recipes->code('hand-over')), "\nt", 'the leader is told to hand over');
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
-	is($who->(), 'app-2|app-2:8080', 'and nobody gets in between');
-	is($works->(), '3 3', 'nor leads meanwhile');
+	is($who->(), 'app-2|app-2:8080', 'the other contender is the next leader');
+	is($works->(), '3 3', 'no work was done in between');
 
 	# The leader dies, or comes too late with its commit.
 	my $short = $recipes->code('tick') =~ s/'30 s'/'2 s'/r;
@@ -304,7 +304,7 @@ subtest 'the recipe of a leader behind a pooler has one leader at a time' => sub
 	Recipes::open_gate($gate, 'mailer_work');
 	$first->wait_result;
 	like($first->error, qr/the lease of lock "mailer" with fencing token \d+ is not held/, 'the former one is late');
-	is($works->(), '0 1', 'and has done nothing');
+	is($works->(), '0 1', 'the late run has done nothing');
 	$first->query('ROLLBACK');
 	$depose->('app-3');
 	is($depose->('app-3'), '', 'nobody leads');
@@ -326,8 +326,8 @@ subtest 'the recipe billing is done at least once, and commits once' => sub {
 	$gate->query_safe("SELECT pg_terminate_backend(" . $first->pid . ')');
 	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster takes over';
 	$second->query_safe('CALL billing()');
-	is($works->(), '0 1', 'then it is done');
-	like($second->query_safe("SELECT cluster FROM zk_runs('billing')"), qr/^paris$/, 'as is recorded');
+	is($works->(), '0 1', 'the work is not done again');
+	like($second->query_safe("SELECT cluster FROM zk_runs('billing')"), qr/^paris$/, 'the record names the cluster that has done it');
 
 	# It stands still until another one has taken over.
 	$forget->();
@@ -337,7 +337,7 @@ subtest 'the recipe billing is done at least once, and commits once' => sub {
 	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster takes over again';
 	Recipes::open_gate($gate, 'billing_work');
 	assert_ends($first, '40001', 'the former run is late');
-	is($works->(), '0 1', 'and has done nothing');
+	is($works->(), '0 1', 'the late run has done nothing');
 
 	$forget->();
 	$first->query_safe("INSERT INTO trouble VALUES ('billing_work')");

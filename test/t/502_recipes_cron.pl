@@ -143,16 +143,16 @@ subtest 'the recipe run-once runs a program from a crontab once' => sub {
 		qr/^\d{4}-\d\d-\d\d$/, 'its slot is the day');
 
 	my $failing = "run-once failing today sh -c 'echo done >>\"$done\"; exit 9'";
-	is(run_shell($berlin, $failing), 9, 'one that fails: its status');
-	is(run_shell($paris, $failing), 9, 'then another one may try');
-	is(slurp_file($done), "done\n" x 3, 'and does');
+	is(run_shell($berlin, $failing), 9, 'a program that fails passes on its status');
+	is(run_shell($paris, $failing), 9, 'another cluster may try after a failure');
+	is(slurp_file($done), "done\n" x 3, 'the program was run by both');
 
 	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.servers = '127.0.0.1:1'");
 	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.connect_timeout = '200ms'");
-	is(run_shell($berlin, 'run-once away today touch never'), 75, 'without ZooKeeper');
+	is(run_shell($berlin, 'run-once away today touch never'), 75, 'without ZooKeeper the status is 75');
 	$berlin->safe_psql('app', "ALTER DATABASE app RESET $_") foreach qw(zklock.servers zklock.connect_timeout);
-	is(run_shell($paris, "PGPORT=1 run-once away today touch never"), 75, 'without a database');
-	ok(!-e 'never', 'nothing was run');
+	is(run_shell($paris, "PGPORT=1 run-once away today touch never"), 75, 'without a database the status tells of it');
+	ok(!-e 'never', 'the program was not run');
 };
 
 SKIP:
@@ -176,7 +176,7 @@ SKIP:
 			"SELECT string_agg(cluster, ' ') FROM zk_runs('nightly')");
 		# Two, should it be midnight. berlin, but on a machine that is too slow.
 		like($runs, qr/^\w+( \w+)?$/, "one has run it: $runs");
-		is(count_work('nightly_work', $berlin, $paris), scalar(split / /, $runs), 'once');
+		is(count_work('nightly_work', $berlin, $paris), scalar(split / /, $runs), 'the job has run once');
 	};
 
 	subtest 'the recipe of a leader with pg_cron is followed by another leader' => sub {
@@ -209,11 +209,11 @@ SKIP:
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
 		poll_until { ($token->() || 0) > $old } 'it to come again', $next_minutes;
 		poll_until { $loop->output =~ /was lost/ } 'its words', $next_minutes;
-		like($loop->output, qr/lock "mailer" was lost/, 'so does one that lost its lock');
+		like($loop->output, qr/lock "mailer" was lost/, 'a leader that lost its lock steps down');
 
 		# A token of the day after tomorrow.
 		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
-		assert_soon { $loop->output =~ /newer holder/ } 'and one that is late', $next_minutes;
+		assert_soon { $loop->output =~ /newer holder/ } 'a leader with an old token steps down', $next_minutes;
 		$loop->kill;
 		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 	};
@@ -229,12 +229,12 @@ subtest 'the recipe slots gives the same slots to clocks that differ a little' =
 		return [ split /\|/, $berlin->safe_psql('app', $sql) ];
 	};
 	is_deeply($slots->('2026-11-20 03:00:02'),
-		[ '2026-11-20', '2026-11-20', '2026-11-20 03', '2026-11-20 03:00' ], 'of a night');
-	is_deeply($slots->('2026-11-20 02:59:58'), $slots->('2026-11-20 03:00:02'), 'whatever the clock');
+		[ '2026-11-20', '2026-11-20', '2026-11-20 03', '2026-11-20 03:00' ], 'the slots of a night');
+	is_deeply($slots->('2026-11-20 02:59:58'), $slots->('2026-11-20 03:00:02'), 'the slots are the same for clocks that differ a little');
 	my ($early, $late) = map { $slots->($_) } '2026-11-20 23:59:58', '2026-11-21 00:00:02';
 	is_deeply([ @{$early}[ 1 .. 3 ] ], [ '2026-11-21', '2026-11-21 00', '2026-11-21 00:00' ],
 		'those of midnight are the next day\'s');
-	is_deeply([ @{$early}[ 1 .. 3 ] ], [ @{$late}[ 1 .. 3 ] ], 'whatever the clock');
+	is_deeply([ @{$early}[ 1 .. 3 ] ], [ @{$late}[ 1 .. 3 ] ], 'the slots are the same for clocks that differ a little');
 	is($berlin->safe_psql('app', "SELECT bool_and(zk_run_once('slots', slot))
 		FROM (VALUES ('$early->[0]'), ('$early->[2]'), ('$early->[3]')) AS s (slot)"), 't',
 		'they are good slots');
@@ -250,10 +250,10 @@ subtest 'the recipe of a crontab runs a job once, and tells failures' => sub {
 	forget_nightly();
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
 	is(run_shell($berlin, $command), 1, 'the job fails');
-	is(count_work('nightly_work', $berlin), 0, 'without a trace');
-	is(run_shell($paris, $command), 0, 'another cluster');
-	is(count_work('nightly_work', $paris), 1, 'runs it');
-	is(run_shell($berlin, "PGPORT=1 $command"), 2, 'without a database');
+	is(count_work('nightly_work', $berlin), 0, 'the failed job has done nothing');
+	is(run_shell($paris, $command), 0, 'another cluster runs the job without an error');
+	is(count_work('nightly_work', $paris), 1, 'the job was run there');
+	is(run_shell($berlin, "PGPORT=1 $command"), 2, 'without a database the status tells of it');
 
 	# A job that fails must be able to give its slot free, or it must not begin: the
 	# next attempts would do nothing, and succeed.
@@ -267,18 +267,18 @@ subtest 'the recipe of a crontab runs a job once, and tells failures' => sub {
 		my $name = $node->name;
 		my $refused = start_shell($node, "PGUSER=jobs $command");
 		is($refused->finish, 1, "a role that may not give its slot free, $name: an error");
-		like($refused->output, qr/ERROR:  role jobs may not call zk_forget_run/, 'which says why');
+		like($refused->output, qr/ERROR:  role jobs may not call zk_forget_run/, 'the error says which function the role may not call');
 	}
 	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_runs('nightly')"), 0, 'nobody has the slot');
-	is(run_shell($berlin, "PGUSER=jobs run-once nobody today touch never"), 77, 'nor does a program begin');
-	ok(!-e 'never', 'which has done nothing');
+	is(run_shell($berlin, "PGUSER=jobs run-once nobody today touch never"), 77, 'run-once does not begin the program');
+	ok(!-e 'never', 'the program was not run');
 	$recipes->install('grants', $berlin, $paris);
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
 	my $fails = start_shell($berlin, "PGUSER=jobs $command");
 	is($fails->finish, 1, 'with the grants: the job fails');
-	like($fails->output, qr/ERROR:  trouble in nightly_work/, 'with its own error');
-	is(run_shell($paris, "PGUSER=jobs $command"), 0, 'another cluster');
-	is(count_work('nightly_work', $paris), 1, 'runs it');
+	like($fails->output, qr/ERROR:  trouble in nightly_work/, 'the job fails with its own error');
+	is(run_shell($paris, "PGUSER=jobs $command"), 0, 'another cluster runs the job without an error');
+	is(count_work('nightly_work', $paris), 1, 'the job was run there');
 
 	# Nor is it hidden if ZooKeeper is away just then: whoever works long forgets the
 	# slot over another connection than it was claimed with.
@@ -300,13 +300,13 @@ subtest 'the recipe of a crontab runs a job once, and tells failures' => sub {
 	$berlin->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE wait_event = 'advisory'");
 	isnt($shell->finish, 0, 'a job that was killed');
-	is(run_shell($paris, $command), 0, 'another cluster');
-	is(count_work('nightly_work', $berlin, $paris), 0, 'nobody runs it then');
+	is(run_shell($paris, $command), 0, 'another cluster ends without an error');
+	is(count_work('nightly_work', $berlin, $paris), 0, 'the job is not run while its slot is taken');
 	like($paris->safe_psql('app', "SELECT cluster FROM zk_runs('nightly')"), qr/^berlin$/,
 		'ZooKeeper knows who had it');
 	forget_nightly();
-	is(run_shell($paris, $command), 0, 'until the slot is given free');
-	is(count_work('nightly_work', $paris), 1, 'then it is run');
+	is(run_shell($paris, $command), 0, 'the job can be called when its slot is free');
+	is(count_work('nightly_work', $paris), 1, 'the job is run when its slot is free');
 };
 
 $recipes->assert_all_taken;

@@ -85,11 +85,11 @@ subtest 'locks of transaction scope work behind PgBouncer in transaction mode' =
 	is($direct->query_safe("SELECT zk_try_xact_lock('invoice')"), 'f', 'others are kept out');
 	Recipes::open_gate($direct, 'invoice_work');
 	$_->wait_result foreach $first, $second;
-	is(join(' ', map { $_->sqlstate } $first, $second), '00000 00000', 'one after the other');
+	is(join(' ', map { $_->sqlstate } $first, $second), '00000 00000', 'both transactions commit');
 	assert_no_nodes($zk, lock_path('invoice'), 'nothing left');
 	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2, 'both have worked');
 	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fences WHERE name = 'invoice'"),
-		1, 'behind the fence');
+		1, 'the fence has a row');
 
 	$first->query_safe("DO 'BEGIN PERFORM zk_call_lock(''invoice''); COMMIT; END'");
 	assert_no_nodes($zk, lock_path('invoice'), 'a lock of call scope ends before the pooler has the connection');
@@ -98,10 +98,10 @@ subtest 'locks of transaction scope work behind PgBouncer in transaction mode' =
 	$first->query($recipes->code('transaction') =~ s/'5s'/'200ms'/r);
 	like($first->error, qr/due to lock timeout/,
 		'SET LOCAL lock_timeout bounds the wait');
-	is($first->query_safe('SHOW lock_timeout'), '0', 'and ends with the transaction');
+	is($first->query_safe('SHOW lock_timeout'), '0', 'SET LOCAL ends with the transaction');
 	$direct->query_safe("SELECT zk_unlock('invoice')");
-	is($first->query_safe("SELECT zk_run_once('job', 'today')"), 't', 'zk_run_once');
-	is($second->query_safe("SELECT zk_run_once('job', 'today')"), 'f', 'once');
+	is($first->query_safe("SELECT zk_run_once('job', 'today')"), 't', 'zk_run_once() is true for the first client');
+	is($second->query_safe("SELECT zk_run_once('job', 'today')"), 'f', 'zk_run_once() is false for the second client');
 	my $token = $first->query_safe("SELECT zk_hold('invoice', 'audit')");
 	is($second->query_safe("SELECT state FROM zk_lock_queue('invoice')"), 'held', 'zk_hold');
 	is($second->query_safe("SELECT zk_release_hold('invoice', $token)"), 't', 'zk_release_hold');
@@ -115,14 +115,14 @@ subtest 'leases work over any connection of PgBouncer' => sub {
 	my $token = $second->query_safe("SELECT zk_try_lease('invoice', 'clerk', '60s')");
 	my $pid = pid($second);
 	isnt(pid($first), $pid, 'another server connection');
-	is($first->query_safe("SELECT zk_try_lease('invoice', 'clerk', '60s')"), $token, 'has the same lease');
+	is($first->query_safe("SELECT zk_try_lease('invoice', 'clerk', '60s')"), $token, 'another server connection renews the same lease');
 	$first->query_safe('COMMIT');
 	$direct->query_safe("SELECT pg_terminate_backend($pid, 60000)");
-	is($second->query("SELECT zk_renew_lease('invoice', $token, '60s')"), 't', 'which does not end with its connection')
+	is($second->query("SELECT zk_renew_lease('invoice', $token, '60s')"), 't', 'the lease outlives the server connection')
 	  or diag($second->error);
 	$first->query_safe("BEGIN; SELECT zk_require_lease('invoice', $token); INSERT INTO work_done VALUES ('leased'); COMMIT");
 	is($direct->query_safe("SELECT count(*) FROM work_done WHERE what = 'leased'"), 1, 'a transaction that rests on it');
-	is($first->query_safe("SELECT zk_release_lease('invoice', $token)"), 't', 'released by another one');
+	is($first->query_safe("SELECT zk_release_lease('invoice', $token)"), 't', 'another client releases the lease');
 };
 
 # With one server connection, everybody gets the same.
@@ -132,7 +132,7 @@ subtest 'a commit behind PgBouncer is refused when its lock is lost' => sub {
 	my $pid = pid($first);
 	Recipes::at_gate($direct, 'invoice_work', sub { $first->start_query($recipes->code('transaction')); });
 	is($direct->query_safe("SELECT zk_evict('invoice', token) FROM zk_lock_queue('invoice')"),
-		't', 'evicted');
+		't', 'the lock is evicted');
 	Recipes::open_gate($direct, 'invoice_work');
 	$first->wait_result;
 	like($first->error, qr/lock "invoice" was lost/, 'the commit is refused');
@@ -147,9 +147,9 @@ subtest 'locks of session scope do not work behind PgBouncer in transaction mode
 	is($second->query_safe("SELECT zk_try_lock('trap')"), 't', 'two clients have the lock');
 	is($second->query_safe('SELECT name FROM zk_session_locks'), 'trap', 'zk_session_locks says so too');
 	$_->quit foreach $first, $second;
-	is($direct->query_safe("SELECT zk_try_lock('trap')"), 'f', 'and it stays when they have gone');
+	is($direct->query_safe("SELECT zk_try_lock('trap')"), 'f', 'the lock stays when both clients have gone');
 	$pooler->stop;
-	assert_no_nodes($zk, lock_path('trap'), 'as long as the server connection');
+	assert_no_nodes($zk, lock_path('trap'), 'the lock ends with the server connection');
 };
 
 subtest 'server_reset_query_always releases locks of session scope after each transaction' => sub {
@@ -159,10 +159,10 @@ subtest 'server_reset_query_always releases locks of session scope after each tr
 	$first->query_safe("BEGIN; SELECT zk_lock('trap')");
 	is(scalar queue_nodes($zk, lock_path('trap')), 1, 'held in the transaction');
 	$first->query_safe('COMMIT');
-	assert_no_nodes($zk, lock_path('trap'), 'and not after it');
-	is(pid($first), $pid, 'with the same server connection');
+	assert_no_nodes($zk, lock_path('trap'), 'no lock is held after the transaction');
+	is(pid($first), $pid, 'the server connection is the same');
 	is($first->query_safe('SELECT count(*) FROM zk_session WHERE state = \'connected\''), 1,
-		'and the same session of ZooKeeper');
+		'the ZooKeeper session is open');
 };
 
 subtest 'locks of session scope work behind PgBouncer in session mode' => sub {
@@ -173,9 +173,9 @@ subtest 'locks of session scope work behind PgBouncer in session mode' => sub {
 	$first->query_safe('BEGIN; COMMIT');
 	assert_held($first, 'mine', 'session scope works');
 	$first->quit;
-	assert_no_nodes($zk, lock_path('mine'), 'it ends with the client');
+	assert_no_nodes($zk, lock_path('mine'), 'the lock ends with its client');
 	my $second = session($pooler);
-	is(pid($second), $pid, 'and not with the server connection');
+	is(pid($second), $pid, 'the server connection is the same');
 };
 
 subtest 'zklock.session_scope = refuse refuses locks of session scope behind PgBouncer' => sub {
@@ -196,9 +196,9 @@ subtest 'zklock.session_scope = refuse refuses locks of session scope behind PgB
 		assert_query($clerk, $call, '0A000', "$call is refused");
 		is($next->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the next client has no lock');
 	}
-	assert_query($clerk, "SET zklock.session_scope = 'allow'", '42501', 'nor can a client change that');
+	assert_query($clerk, "SET zklock.session_scope = 'allow'", '42501', 'a client cannot change zklock.session_scope');
 	$clerk->query_safe($recipes->code('transaction'));
-	pass('transaction scope and fence are not');
+	pass('locks of transaction scope and fences work');
 };
 
 $direct->quit;

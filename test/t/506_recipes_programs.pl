@@ -47,9 +47,9 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 
 	$fresh->();
 	is(run_program(@migrate), 0, 'a migration');
-	is($state->(), '1/1 1/1', 'of both shards');
-	is(run_program(@migrate), 0, 'once more');
-	is($state->(), '1/1 1/1', 'changes nothing');
+	is($state->(), '1/1 1/1', 'both shards are changed');
+	is(run_program(@migrate), 0, 'a second migration succeeds');
+	is($state->(), '1/1 1/1', 'the second migration changes nothing');
 
 	# A reader holds up the change in the second shard.
 	$fresh->();
@@ -62,7 +62,7 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	wait_for_queue($zk, $path, 2);
 	$reader->query_safe('COMMIT');
 	is($first->finish, 0, 'the first migrator');
-	is($second->finish, 0, 'then the second');
+	is($second->finish, 0, 'the second migrator succeeds');
 	is($state->(), '1/1 1/1', 'each shard was changed once');
 
 	$fresh->();
@@ -71,7 +71,7 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	is($state->(), '1/1 0/1', 'the first shard has the change');
 	assert_no_nodes($zk, $path, 'the lock is free');
 	$paris->safe_psql('app', 'ALTER TABLE orders DROP COLUMN note');
-	is(run_program(@migrate), 0, 'again');
+	is(run_program(@migrate), 0, 'the migration succeeds when it is repeated');
 	is($state->(), '1/1 1/1', 'now the second has it too');
 
 	$fresh->();
@@ -86,14 +86,14 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	$reader->query_safe('BEGIN; SELECT * FROM orders');
 	$local->query_safe('COMMIT');
 	is($first->finish, 1, 'a migrator that lost its lock');
-	like($first->output, qr/the lock was lost/, 'ends');
-	like($state->(), qr{1/1 0/0}, 'before the next shard');
+	like($first->output, qr/the lock was lost/, 'the migrator that lost its lock says so');
+	like($state->(), qr{1/1 0/0}, 'the migrator that lost its lock has not changed the next shard');
 	$reader->query_safe('COMMIT');
 	is($second->finish, 0, 'the one that has it now');
-	is($state->(), '1/1 1/1', 'goes on');
+	is($state->(), '1/1 1/1', 'each shard was changed once');
 	is(run_program('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-v', 'token=1', '-d', dsn($paris),
 			'-f', $migrate[1]), 3, 'a forgotten one');
-	like(last_output(), qr/a newer holder of lock/, 'is refused by the fence');
+	like(last_output(), qr/a newer holder of lock/, 'the fence refuses a migration with an old token');
 };
 
 SKIP:
@@ -115,16 +115,16 @@ SKIP:
 		$lock->query_safe("SELECT zk_lock('report')");
 		my $service = start_program(@with_lock, 'echo "token $TOKEN"; read -r line; exit 7');
 		wait_for_queue($zk, '/zklock/report', 2);
-		is($service->output, '', 'it waits for SQL');
+		is($service->output, '', 'the service waits for SQL');
 		$lock->start_query("SELECT zk_unlock('report'); SELECT zk_lock('report')");
 		my $token = $service->wait_output(qr/token (\d+)/);
 		wait_for_queue($zk, '/zklock/report', 2);
 		is($control->query_safe("SELECT token FROM zk_lock_queue('report') WHERE state = 'held'"),
-			$token, 'it has the lock, and its token');
+			$token, 'the service has the lock and knows its token');
 		ok(!$lock->is_done, 'SQL waits for it');
 		$service->type("\n");
 		is($service->finish, 7, 'it ends with the status of its command');
-		cmp_ok((split /\n/, $lock->wait_result)[-1], '>', $token, 'then SQL has it, with a greater one');
+		cmp_ok((split /\n/, $lock->wait_result)[-1], '>', $token, 'SQL has the lock with a greater token');
 		$lock->query_safe("SELECT zk_unlock('report')");
 
 		$service = start_program(@with_lock, 'echo "token $TOKEN"; exec sleep 600');
@@ -154,19 +154,19 @@ SKIP:
 		$lock->query_safe("SELECT zk_lock('report')");
 		my $service = start_program(@report);
 		wait_for_queue($zk, '/zklock/report', 2);
-		is($done->(), 0, 'it waits for SQL');
+		is($done->(), 0, 'the service waits for SQL');
 		Recipes::at_gate($control, 'report_work', sub { $lock->query_safe("SELECT zk_unlock('report')"); });
 		is($lock->query_safe("SELECT zk_try_lock('report')"), 'f', 'SQL does not get it meanwhile');
 		Recipes::open_gate($control, 'report_work');
-		is($service->finish, 0, 'it ends');
-		is($done->(), 1, 'and has worked');
-		is($lock->query_safe("SELECT zk_lock('report') > 0"), 't', 'then SQL has it');
+		is($service->finish, 0, 'the service ends without an error');
+		is($done->(), 1, 'the service has worked');
+		is($lock->query_safe("SELECT zk_lock('report') > 0"), 't', 'SQL has the lock afterwards');
 		$lock->query_safe('SELECT zk_unlock_all()');
 
 		$control->query_safe("SELECT zk_fence('report', 1::bigint << 40)");
 		isnt(run_program(@report), 0, 'a newer holder has been here');
-		like(last_output(), qr/a newer holder of lock "report"/, 'so it is refused');
-		is($done->(), 1, 'without having worked');
+		like(last_output(), qr/a newer holder of lock "report"/, 'the fence refuses the service');
+		is($done->(), 1, 'the refused service has not worked');
 		assert_no_nodes($zk, '/zklock/report', 'nothing left');
 
 		# As a service that cannot be told of extra_lock_patterns.
@@ -178,7 +178,7 @@ SKIP:
 		$peer->choose('/zklock/plain');
 		is($peer->ask('try'), 'busy', 'a plain Kazoo lock sees it');
 		$reporter->query_safe("SELECT zk_unlock('plain')");
-		is($peer->ask('lock'), 'locked', 'and has it then');
+		is($peer->ask('lock'), 'locked', 'a plain Kazoo lock has it when SQL has released it');
 	};
 }
 
@@ -223,26 +223,26 @@ SKIP:
 			SQL
 
 		is($transact->($work)->finish, 0, 'no trouble');
-		is($state->(), '1 done, attempts: 1', 'done');
+		is($state->(), '1 done, attempts: 1', 'the work is done in the first attempt');
 
 		my $client = Recipes::at_gate($control, 'order_work', sub { $transact->($work); });
 		Recipes::evict($paris, 'order');
 		Recipes::open_gate($control, 'order_work');
 		is($client->finish, 0, 'the lock is lost');
-		is($state->(), '1 done, attempts: 2', 'done again');
+		is($state->(), '1 done, attempts: 2', 'the work is done in the second attempt');
 
 		my $holder = background($paris, database => 'app', holds => 'order');
 		$client = $transact->("SET LOCAL lock_timeout = '2s'; $work");
 		$berlin->poll_query_until('app', 'SELECT last_value >= 2 FROM attempt');
 		$holder->quit;
 		is($client->finish, 0, 'the lock is not free in time');
-		like($state->(), qr/^1 done, attempts: [2-5]/, 'done then');
+		like($state->(), qr/^1 done, attempts: [2-5]/, 'the work is done when the lock is free');
 
 		$client = Recipes::at_gate($control, 'order_work', sub { $transact->($work); });
 		$control->query_safe($terminate);
 		Recipes::open_gate($control, 'order_work');
 		is($client->finish, 0, 'the backend dies at work');
-		is($state->(), '1 done, attempts: 2', 'done again');
+		is($state->(), '1 done, attempts: 2', 'the work is done in the second attempt');
 
 		foreach my $ending ('dies before it has committed', 'commits, but nobody hears of it')
 		{
@@ -264,10 +264,10 @@ SKIP:
 		}
 
 		isnt($transact->('SELECT 1 / 0')->finish, 0, 'a mistake');
-		is($state->(), '0 done, attempts: 1', 'is not repeated');
+		is($state->(), '0 done, attempts: 1', 'an error of the work is not tried again');
 		isnt($transact->("$work; DO \$\$ BEGIN RAISE SQLSTATE '40001'; END \$\$")->finish, 0,
 			'one that fails always');
-		is($state->(), '0 done, attempts: 5', 'ends');
+		is($state->(), '0 done, attempts: 5', 'five attempts are the most');
 	};
 }
 
@@ -301,13 +301,13 @@ subtest 'the recipes of a leader in Go, Java and Python have one leader at a tim
 		my ($one, $next) = ($ticks[$i], $ticks[ ($i + 1) % @ticks ]);
 		$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
 		is($tick->($one), "0 leads\n", "$one->[0] leads");
-		is($leader->(), "$one->[0]|$one->[0]:80", 'as all know');
+		is($leader->(), "$one->[0]|$one->[0]:80", 'zk_leader() shows the leader');
 		is($tick->($next), "0 follows\n", "$next->[0] follows") if @ticks > 1;
 		is($tick->($one), "0 leads\n", 'at its next tick, over another connection, it still leads');
-		like($work->(), qr/^(2 0|0 2)$/, 'and alone has worked');
+		like($work->(), qr/^(2 0|0 2)$/, 'only the leader has worked');
 		$_->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')") foreach $berlin, $paris;
 		unlike($tick->($one), qr/^0/, 'an error of the work is one of the tick');
-		like($work->(), qr/^(2 0|0 2)$/, 'and rolled back');
+		like($work->(), qr/^(2 0|0 2)$/, 'the failed work is rolled back');
 		$control->query_safe("SELECT zk_release_lease('mailer', token) FROM zk_leader('mailer')");
 	}
 	assert_no_nodes($zk, '/zklock/mailer', 'nothing left');

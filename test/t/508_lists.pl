@@ -32,33 +32,33 @@ my $has_psycopg = 'import importlib.util, sys; sys.exit(importlib.util.find_spec
 subtest 'psycopg2 sends a list as an array' => sub {
 	plan skip_all => 'not installed: python3-psycopg2' if !-d "$packages/psycopg2";
 	is(outcome('/usr/bin/python3', "$programs/lists.py", 'psycopg2', $dsn),
-		"0 | $taken | $taken", 'writes an array');
+		"0 | $taken | $taken", 'the list is locked with and without a cast');
 };
 
 subtest 'psycopg 3 needs a cast for a list of names' => sub {
 	plan skip_all => 'not installed: python3-psycopg' if system('/usr/bin/python3', '-c', $has_psycopg) != 0;
 	is(outcome('/usr/bin/python3', "$programs/lists.py", 'psycopg', $dsn),
-		"0 | $refused | $taken", 'needs a cast');
+		"0 | $refused | $taken", 'the list is refused alone, and locked with a cast');
 };
 
 subtest 'pg of Ruby needs a cast for a list of names' => sub {
 	plan skip_all => 'not installed: ruby-pg'
 	  if !-e '/usr/bin/ruby' || system('ruby', '-e', 'begin; require "pg"; rescue LoadError; exit 1; end') != 0;
-	is(outcome('ruby', "$programs/lists.rb", $dsn), "0 | $refused | $taken", 'needs a cast');
+	is(outcome('ruby', "$programs/lists.rb", $dsn), "0 | $refused | $taken", 'the list is refused alone, and locked with a cast');
 };
 
 # Without an encoder it writes what Ruby prints. With a cast that is no array.
 subtest 'pg of Ruby without an encoder is refused with and without a cast' => sub {
 	plan skip_all => 'not installed: ruby-pg'
 	  if !-e '/usr/bin/ruby' || system('ruby', '-e', 'begin; require "pg"; rescue LoadError; exit 1; end') != 0;
-	is(outcome('ruby', "$programs/lists.rb", $dsn, 'plain'), '0 | 42602 |  | 22P02', 'is refused in each way');
+	is(outcome('ruby', "$programs/lists.rb", $dsn, 'plain'), '0 | 42602 |  | 22P02', 'the list is refused with and without a cast');
 };
 
 subtest 'JDBC sends a list as an array' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
 	is(outcome('java', '-cp', $driver, "$programs/Lists.java", "jdbc:postgresql://127.0.0.1:$port/postgres?user=$user"),
-		"0 | $taken | $taken", 'names the type of the array');
+		"0 | $taken | $taken", 'the list is locked with and without a cast');
 };
 
 subtest 'lib/pq needs a cast for a list of names' => sub {
@@ -67,7 +67,7 @@ subtest 'lib/pq needs a cast for a list of names' => sub {
 	local %ENV = (%ENV, Peer::go_environment());
 	is(system('go', 'build', '-o', "$directory/lists", "$programs/lists.go"), 0, 'it compiles');
 	is(outcome("$directory/lists", "postgres://$user\@127.0.0.1:$port/postgres?sslmode=disable"),
-		"0 | $refused | $taken", 'needs a cast');
+		"0 | $refused | $taken", 'the list is refused alone, and locked with a cast');
 };
 
 subtest 'docs/recipes.md lists the drivers' => sub {

@@ -36,11 +36,11 @@ foreach my $node ($berlin, $paris)
 }
 
 command_checks_all([ 'psql', '-X', '-q', '-d', $berlin->connstr('postgres'), '-f', $path ], 3, [qr/^$/],
-	[qr/ERROR:  extension "zklock" is not in this database/], 'where zklock is not installed');
+	[qr/ERROR:  extension "zklock" is not in this database/], 'the drop-in is refused where zklock is not installed');
 is($berlin->safe_psql('postgres', "SELECT to_regnamespace('zklock_advisory') IS NULL"), 't', 'nothing is left of it');
 
 command_checks_all([ 'psql', '-X', '-q', '-d', $berlin->connstr('app') . ' user=migrator', '-f', $path ], 3, [qr/^$/],
-	[qr/ERROR:  must be superuser/], 'where it could not take the others away');
+	[qr/ERROR:  must be superuser/], 'the drop-in is refused to a role that is no superuser');
 
 # They show NULL as such: '' is another thing.
 sub shows_null ($node, %option)
@@ -67,7 +67,7 @@ subtest 'the drop-in has all 21 functions of advisory locks' => sub {
 	};
 	my $ours = $list->('zklock_advisory');
 	is($ours, $list->('pg_catalog'), 'names, arguments, results');
-	is(scalar(split /\n/, $ours), 21, 'so many');
+	is(scalar(split /\n/, $ours), 21, 'there are 21 functions');
 };
 
 subtest 'a key of the drop-in is one lock in two clusters' => sub {
@@ -81,8 +81,8 @@ subtest 'a key of the drop-in is one lock in two clusters' => sub {
 		is($there->query_safe("SELECT pg_try_advisory_lock($key), pg_try_advisory_xact_lock($key),
 				pg_try_advisory_lock_shared($key), pg_try_advisory_xact_lock_shared($key)"), 'f|f|f|f', "$key is taken");
 		is($elsewhere->query_safe("SELECT pg_try_advisory_lock($key)"), 't', 'not in another database');
-		is($here->query_safe("SELECT pg_advisory_unlock($key)"), 't', 'until it is released');
-		is($there->query_safe("SELECT pg_advisory_lock($key), pg_advisory_unlock($key)"), '|t', 'for all');
+		is($here->query_safe("SELECT pg_advisory_unlock($key)"), 't', 'the key is released');
+		is($there->query_safe("SELECT pg_advisory_lock($key), pg_advisory_unlock($key)"), '|t', 'the other cluster can take the key');
 	}
 	$here->query_safe('SELECT pg_advisory_lock_shared(7)');
 	is($there->query_safe('SELECT pg_try_advisory_lock_shared(7), pg_try_advisory_lock_shared(7),
@@ -91,12 +91,12 @@ subtest 'a key of the drop-in is one lock in two clusters' => sub {
 	$there->query_safe('SELECT pg_advisory_unlock_all()');
 	$here->query_safe('SELECT pg_advisory_unlock_all()');
 	is($there->query_safe('SELECT count(*) FROM zklock.zk_session_locks'), 0, 'all are released');
-	is($here->query_safe('SELECT pg_try_advisory_xact_lock(9)'), 't', 'a try of a transaction');
+	is($here->query_safe('SELECT pg_try_advisory_xact_lock(9)'), 't', 'a try of transaction scope is true');
 	$here->query_safe('BEGIN; SELECT pg_advisory_xact_lock(9)');
-	is($there->query_safe('SELECT pg_try_advisory_lock(9)'), 'f', 'of a transaction');
+	is($there->query_safe('SELECT pg_try_advisory_lock(9)'), 'f', 'a key of transaction scope is taken for the other cluster');
 	$here->query_safe('COMMIT');
 	$there->query_safe('SELECT pg_advisory_lock(9)');
-	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'by that name');
+	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'the key is the lock advisory/app/(9)');
 	assert_query($here, 'SELECT pg_advisory_lock(NULL)', '22004', 'NULL is refused');
 	is($here->query_safe('SELECT current_schema'), 'shop', 'tables go where the page says');
 };
@@ -114,7 +114,7 @@ subtest 'a key of ten digits works like any other key' => sub {
 	foreach my $key ('999999999', '1000000000', '2026112700', '-2147483648', '1, 1000000000', '0000000001')
 	{
 		is($here->query_safe("SELECT pg_advisory_lock($key)"), '', "$key");
-		is($there->query_safe("SELECT pg_try_advisory_lock($key)"), 'f', 'for all');
+		is($there->query_safe("SELECT pg_try_advisory_lock($key)"), 'f', 'the other cluster cannot take the key');
 		is($here->query_safe("SELECT pg_advisory_unlock($key)"), 't', 'released');
 	}
 };
@@ -131,7 +131,7 @@ subtest "the drop-in answers like PostgreSQL's own functions" => sub {
 	{
 		# of a lock that is not held both warn
 		is($ours->query_safe($statement), $theirs->query_safe($statement), $statement);
-		is($ours->error =~ /WARNING/, $theirs->error =~ /WARNING/, 'and warns alike') if $statement =~ /unlock/;
+		is($ours->error =~ /WARNING/, $theirs->error =~ /WARNING/, 'both warn alike') if $statement =~ /unlock/;
 	}
 	is($ours->query_safe('SELECT count(*) FROM zklock.zk_session_locks'), 0, 'no lock is left');
 };
@@ -151,10 +151,10 @@ subtest 'a session without the drop-in in its path is refused, and locks nothing
 		{
 			assert_query($session, "SELECT $call", '42501', "$what: $call");
 		}
-		like($session->error, qr/permission denied for function pg_/, 'and says why');
+		like($session->error, qr/permission denied for function pg_/, 'the error says that the function is not permitted');
 		# asyncpg calls it whenever a connection goes back to the pool
-		is($session->query_safe('SELECT pg_advisory_unlock_all()'), '', 'which takes nothing');
-		is($session->query_safe($in_use), "pg_catalog|f|20\npg_catalog|t|1", 'and can be seen');
+		is($session->query_safe('SELECT pg_advisory_unlock_all()'), '', 'pg_advisory_unlock_all() is permitted');
+		is($session->query_safe($in_use), "pg_catalog|f|20\npg_catalog|t|1", "the query of the page shows PostgreSQL's own functions");
 	}
 	# and so can somebody's function whose arguments fit better than theirs
 	my $planted = migrator($berlin, first => 'CREATE FUNCTION shop.pg_advisory_lock(integer) RETURNS integer LANGUAGE sql RETURN 1');
@@ -175,7 +175,7 @@ subtest 'a session without the drop-in in its path is refused, and locks nothing
 	assert_query(shows_null($berlin, database => 'app', user => 'stranger', first => 'SET ROLE migrator'), 'SELECT pg_advisory_xact_lock(1)',
 		'42501', 'a role that is set later');
 	$berlin->safe_psql('app', 'REVOKE migrator FROM stranger');
-	is(shows_null($berlin, user => 'stranger')->query_safe('SELECT pg_try_advisory_xact_lock(1)'), 't', 'but where there is no drop-in');
+	is(shows_null($berlin, user => 'stranger')->query_safe('SELECT pg_try_advisory_xact_lock(1)'), 't', "PostgreSQL's own functions work where there is no drop-in");
 	# the limits
 	is($berlin->safe_psql('app', 'SELECT pg_try_advisory_lock(1)'), 't', 'a superuser is not bound by it');
 };
@@ -185,33 +185,33 @@ subtest "a role that is exempt uses PostgreSQL's own advisory locks, also after 
 	my $tool = sub { return shows_null($berlin, database => $_[0] // 'app', user => 'tool'); };
 	my $try = 'SELECT pg_try_advisory_xact_lock(1)';
 	my ($allow, $refuse) = map { $page =~ /^(CALL zklock_advisory\.${_}_local\('tool'\);)/m ? $1 : die "the page has no $_" } qw(allow refuse);
-	assert_query($tool->(), $allow, '42501', 'it cannot exempt itself');
+	assert_query($tool->(), $allow, '42501', 'a role cannot exempt itself');
 	$berlin->safe_psql('app', $allow);
-	is($tool->()->query_safe($try), 't', 'PostgreSQL\'s own');
+	is($tool->()->query_safe($try), 't', "an exempt role uses PostgreSQL's own functions");
 	my $dump = "$PostgreSQL::Test::Utils::tmp_check/app.sql";
 	command_ok([ 'pg_dump', '-f', $dump, '-d', $berlin->connstr('app') ], 'a dump');
 	$berlin->safe_psql('postgres', 'CREATE DATABASE restored');
-	command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $berlin->connstr('restored') ], 'that is restored');
-	is($tool->('restored')->query_safe($try), 't', 'has the exemption');
-	assert_query(shows_null($berlin, database => 'restored', user => 'migrator'), $try, '42501', 'and what it is exempt from');
+	command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $berlin->connstr('restored') ], 'the dump is restored');
+	is($tool->('restored')->query_safe($try), 't', 'the exemption is restored');
+	assert_query(shows_null($berlin, database => 'restored', user => 'migrator'), $try, '42501', 'other roles are refused in the restored database');
 	my $restored = shows_null($berlin, database => 'restored', user => 'migrator', path => $where);
 	is($restored->query_safe('SELECT pg_try_advisory_lock(1), pg_advisory_unlock(1)'), 't|t', 'the functions work');
 	$restored->quit;
 	$berlin->safe_psql('app', $refuse);
-	assert_query($tool->(), $try, '42501', 'until it is taken back');
+	assert_query($tool->(), $try, '42501', 'the role is refused when its exemption is taken back');
 
 	# To take it away, and to install it again.
 	my ($remove) = slurp_file($path) =~ /((?:^--   .*\n)+)-- *\n-- No object/m or die 'the script does not say how';
 	$berlin->safe_psql('restored', "CALL zklock_advisory.refuse_local('tool');" . $remove =~ s/^--   //mgr);
 	is(shows_null($berlin, database => 'restored', user => 'stranger')->query_safe($try), 't', 'without the drop-in they are everybody\'s again');
-	unlike(join('', run_command([ 'pg_dump', '-d', $berlin->connstr('restored') ])), qr/advisory/, 'and nothing is left of it');
-	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'again');
-	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'and again');
+	unlike(join('', run_command([ 'pg_dump', '-d', $berlin->connstr('restored') ])), qr/advisory/, 'a dump has nothing of the drop-in');
+	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'the drop-in is installed again');
+	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'the drop-in works after it was installed again');
 	my ($renew) = slurp_file($path) =~ /^-- To install a newer .*(DROP SCHEMA zklock_advisory CASCADE) and run it\n/m or die 'the script does not say how to renew it';
 	$berlin->safe_psql('restored', $renew);
 	assert_query(shows_null($berlin, database => 'restored', user => 'migrator', path => $where), $try, '42501', 'between two versions it is refused');
-	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'another version');
-	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'is used');
+	command_ok([ 'psql', '-X', '-q', '-d', $berlin->connstr('restored'), '-f', $path ], 'another version of the drop-in is installed');
+	is(shows_null($berlin, database => 'restored', user => 'migrator', path => $where)->query_safe($try), 't', 'another version of the drop-in works');
 	$berlin->safe_psql('postgres', 'DROP DATABASE restored WITH (FORCE)');
 };
 
@@ -254,18 +254,18 @@ subtest 'the drop-in differs from PostgreSQL where the page says so' => sub {
 	{
 		assert_query($here, "SELECT $call", '22004', "$call");
 	}
-	like($here->error, qr/ERROR:  key of an advisory lock must not be null/, 'in words');
+	like($here->error, qr/ERROR:  key of an advisory lock must not be null/, 'the error says that the key is NULL');
 	$here->query_safe('SELECT pg_advisory_lock_shared(1)');
 	assert_query($here, "SELECT $_(1)", '55000', "$_ does not upgrade") foreach qw(pg_advisory_lock pg_try_advisory_lock pg_advisory_xact_lock);
-	is($here->query_safe('SELECT pg_advisory_unlock(1)'), 'f', 'another mode');
+	is($here->query_safe('SELECT pg_advisory_unlock(1)'), 'f', 'a release in the other mode is false');
 	like($here->error, qr/HINT:  It is held in shared mode: release it with pg_advisory_unlock_shared\(\)/, 'HINTs have the names that the caller knows');
-	is($here->query_safe('SELECT pg_advisory_unlock_shared(1)'), 't', 'this one');
+	is($here->query_safe('SELECT pg_advisory_unlock_shared(1)'), 't', 'a release in the own mode is true');
 	$here->query_safe('SELECT pg_advisory_lock(1)');
 	$here->query_safe('SELECT pg_advisory_unlock_shared(1)');
-	like($here->error, qr/HINT:  It is held in exclusive mode: release it with pg_advisory_unlock\(\)/, 'the other way round');
+	like($here->error, qr/HINT:  It is held in exclusive mode: release it with pg_advisory_unlock\(\)/, 'the HINT names the function for exclusive mode');
 
 	is($here->query_safe("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'pg_locks does not have it');
-	is($here->query_safe('SELECT name, mode FROM zklock.zk_session_locks'), 'advisory/app/(1)|exclusive', 'zk_session_locks has');
+	is($here->query_safe('SELECT name, mode FROM zklock.zk_session_locks'), 'advisory/app/(1)|exclusive', 'zk_session_locks has the key');
 	start_in_queue($there, 'SELECT pg_advisory_lock(1)', $zk, lock_path('advisory/app/(1)'), 2);
 	is($paris->safe_psql('app', 'SELECT pg_blocking_pids(' . $there->pid . ')'), '{}', 'pg_blocking_pids() knows nothing of the wait');
 	assert_becomes { $paris->safe_psql('app', 'SELECT waiting_for FROM zklock.zk_backends WHERE pid = ' . $there->pid) }
@@ -273,19 +273,19 @@ subtest 'the drop-in differs from PostgreSQL where the page says so' => sub {
 	assert_becomes { $paris->safe_psql('app', 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $there->pid) }
 	'Extension', 'the event is of another type';
 	is($here->query_safe('SELECT pg_advisory_unlock(1)'), 't', 'released');
-	assert_ends($there, '00000', 'it goes on');
+	assert_ends($there, '00000', 'the waiter has the key');
 	$there->query_safe('SELECT pg_advisory_unlock_all()');
 
 	$here->query_safe('BEGIN; SELECT pg_advisory_xact_lock(1)');
-	assert_query($here, "PREPARE TRANSACTION 'advisory'", '0A000', 'two phases');
+	assert_query($here, "PREPARE TRANSACTION 'advisory'", '0A000', 'PREPARE TRANSACTION is refused');
 	$here->query_safe('ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_advisory_xact_lock(1)');
-	like($here->error, qr/WARNING:  a lock taken in a transaction with a fixed snapshot/, 'the snapshot');
+	like($here->error, qr/WARNING:  a lock taken in a transaction with a fixed snapshot/, 'a fixed snapshot warns');
 	$here->query_safe('COMMIT');
 	my $bounded = shows_null($berlin, database => 'app', path => $where, 'zklock.max_locks' => 5);
-	assert_query($bounded, 'SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 10) AS i', '53400', 'many in a transaction');
+	assert_query($bounded, 'SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 10) AS i', '53400', 'more keys than zklock.max_locks are refused');
 	my $behind = shows_null($berlin, database => 'app', path => $where, 'zklock.session_scope' => 'refuse');
 	assert_query($behind, 'SELECT pg_advisory_lock(1)', '0A000', 'session scope can be refused');
-	like($behind->error, qr/HINT:  Use pg_advisory_xact_lock\(\)/, 'with the name that the caller knows');
+	like($behind->error, qr/HINT:  Use pg_advisory_xact_lock\(\)/, 'the HINT has the name that the caller knows');
 
 	# PostgreSQL would let the reader pass the writer that waits.
 	my ($reader, $writer, $other) = map { shows_null($_, database => 'app', path => $where, deadlock_timeout => '100ms') }
@@ -303,8 +303,8 @@ subtest 'the drop-in differs from PostgreSQL where the page says so' => sub {
 	# a loss
 	my $loser = migrator($berlin, first => 'SELECT pg_advisory_lock(3)');
 	is($paris->safe_psql('app', "SELECT zklock.zk_evict('advisory/app/(3)', token) FROM zklock.zk_lock_queue('advisory/app/(3)')"), 't', 'taken away');
-	assert_told($loser, 'CREATE TEMP TABLE late (i integer)', qr/lock "advisory\/app\/\(3\)" was lost/, 'it is told');
-	like($loser->error, qr/HINT:  Release it with pg_advisory_unlock\(\) or pg_advisory_unlock_all\(\)/, 'what to do');
+	assert_told($loser, 'CREATE TEMP TABLE late (i integer)', qr/lock "advisory\/app\/\(3\)" was lost/, 'the loss is told');
+	like($loser->error, qr/HINT:  Release it with pg_advisory_unlock\(\) or pg_advisory_unlock_all\(\)/, 'the HINT names the functions of the drop-in');
 };
 
 # It waits for the snapshots of its cluster, of which one is that of a session that waits for the key.
@@ -321,11 +321,11 @@ subtest 'CREATE INDEX CONCURRENTLY beside a waiter of the same cluster ends the 
 		assert_ends($waiter, '40P01', 'of its own cluster: who waits for the key gives way') if $is_there;
 		is(scalar queue_nodes($zk, $path), 2, 'of another cluster: who waits for the key waits on') if !$is_there;
 		is($holder->query_safe('SELECT pg_advisory_unlock(5)'), 't', 'the key is released');
-		assert_ends($waiter, '00000', 'who waits has it') if !$is_there;
+		assert_ends($waiter, '00000', 'the waiter of the other cluster has the key') if !$is_there;
 		$waiter->quit;
 		assert_no_nodes($zk, $path);
 	}
-	is($berlin->safe_psql('app', "SELECT count(*) FROM pg_index WHERE indrelid = 'shop.indexed'::regclass AND indisvalid"), 2, 'both are made');
+	is($berlin->safe_psql('app', "SELECT count(*) FROM pg_index WHERE indrelid = 'shop.indexed'::regclass AND indisvalid"), 2, 'both indexes are made');
 	$holder->query_safe('DROP TABLE indexed');
 };
 
@@ -338,7 +338,7 @@ subtest 'the statements of golang-migrate lock over two clusters' => sub {
 	start_in_queue($there, "EXECUTE t('1486264103')", $zk, lock_path('advisory/app/(1486264103)'), 2);
 	ok(!$there->is_done, 'the other cluster waits');
 	is($here->query_safe("EXECUTE u('1486264103')"), 't', 'it is released');
-	assert_ends($there, '00000', 'and the other one has it');
+	assert_ends($there, '00000', 'the other cluster has the key');
 };
 
 sub url ($node) { return 'postgresql://migrator@127.0.0.1:' . $node->port . '/app'; }
@@ -368,12 +368,12 @@ subtest 'Rails migrates one cluster at a time with the drop-in' => sub {
 	  if !-e '/usr/bin/ruby' || system("ruby -e 'require \"active_record\"; require \"pg\"' 2>/dev/null") != 0;
 	my $script = "$docs/../test/interop/migrate.rb";
 	my (undef, $key) = program('ruby', $script, url($berlin), 'key');
-	like($key, qr/^\d+$/, 'its key');
+	like($key, qr/^\d+$/, 'Rails tells its key');
 	chomp $key;
 	my $other = held_elsewhere($key);
 	my ($status, $out) = program('ruby', $script, url($berlin));
 	isnt($status, 0, 'while another cluster migrates');
-	like($out, qr/ConcurrentMigrationError/, 'it refuses to');
+	like($out, qr/ConcurrentMigrationError/, 'Rails refuses to migrate');
 	$other->quit;
 	wait_for_queue($zk, lock_path("advisory/app/($key)"), 0);
 	foreach my $node ($berlin, $paris)
@@ -381,13 +381,13 @@ subtest 'Rails migrates one cluster at a time with the drop-in' => sub {
 		($status, $out) = program('ruby', $script, url($node));
 		# 6.1 and 7.0 lock on a second connection
 		like("$status $out", qr/^0 ([01]) locks here\nmigrated\n$/, 'then it migrates ' . $node->name);
-		is($node->safe_psql('app', "SELECT 'shop.migrated'::regclass"), 'shop.migrated', 'in the schema of tables');
+		is($node->safe_psql('app', "SELECT 'shop.migrated'::regclass"), 'shop.migrated', 'the table is in the schema of tables');
 	}
 	# With pg_catalog in the path it took the tables of that for its own.
 	(undef, my $ours) = program('ruby', $script, url($berlin), 'dump');
 	(undef, my $usual) = program('ruby', $script, url($berlin) . '?options=-csearch_path%3Dshop', 'dump');
 	like($ours, qr/create_table "migrated"/, 'schema.rb has the table');
-	is($ours, $usual, 'and what it had with the usual path');
+	is($ours, $usual, 'schema.rb is the same with the usual path');
 };
 
 subtest 'Alembic migrates one cluster at a time with the drop-in' => sub {
@@ -419,8 +419,8 @@ subtest 'Alembic migrates one cluster at a time with the drop-in' => sub {
 	is($berlin->safe_psql('app', "SELECT to_regclass('shop.alembic_work') IS NULL"), 't',
 		'while another cluster migrates it waits');
 	$other->quit;
-	is($run->finish, 0, 'then it goes on');
-	is($berlin->safe_psql('app', "SELECT 'shop.alembic_work'::regclass"), 'shop.alembic_work', 'and has migrated');
+	is($run->finish, 0, 'the migration ends without an error');
+	is($berlin->safe_psql('app', "SELECT 'shop.alembic_work'::regclass"), 'shop.alembic_work', 'the table is made');
 };
 
 # No Debian has it: the one that GOLANG_MIGRATE names, or that is in PATH.
@@ -440,9 +440,9 @@ subtest 'golang-migrate migrates one cluster at a time with the drop-in' => sub 
 	wait_for_queue($zk, lock_path("advisory/app/($key)"), 2);
 	is($berlin->safe_psql('app', "SELECT to_regclass('shop.go_work') IS NULL"), 't', 'while another cluster migrates it waits');
 	$other->quit;
-	is($run->finish, 0, 'then it goes on');
+	is($run->finish, 0, 'the migration ends without an error');
 	is($berlin->safe_psql('app', "SELECT 'shop.go_work'::regclass, 'shop.go_migrations'::regclass"),
-		'shop.go_work|shop.go_migrations', 'and has migrated, in the schema of tables');
+		'shop.go_work|shop.go_migrations', 'the tables are made in the schema of tables');
 };
 
 subtest "each statement of the page's tables does what its row says" => sub {
@@ -467,8 +467,8 @@ subtest "each statement of the page's tables does what its row says" => sub {
 		if ($statement =~ /zk_(\w+_lease|leader)/)
 		{
 			# where no answer has come in time it raises
-			assert_becomes { $session->query("SELECT zk_try_lock('job', '100ms')") } 'f', 'a lease';
-			is($session->query_safe("SELECT zk_evict('job', token) FROM zk_leader('job')"), 't', 'that ends');
+			assert_becomes { $session->query("SELECT zk_try_lock('job', '100ms')") } 'f', 'the lock is busy for a lease';
+			is($session->query_safe("SELECT zk_evict('job', token) FROM zk_leader('job')"), 't', 'the lease can be evicted');
 		}
 		$session->quit;
 	}
@@ -483,7 +483,7 @@ sub works_as_one ($what, @command)
 	is("$status $out", "0 another one has it\n", 'while another cluster has it');
 	$holder->query_safe('SELECT zklock.zk_unlock_all()');
 	($status, $out) = program(@command, $name, '100 s');
-	is("$status $out", "0 done\n", 'then it works');
+	is("$status $out", "0 done\n", 'the program works when the lock is free');
 	assert_no_nodes($zk, lock_path($name), 'nothing left');
 	$holder->quit;
 	return;

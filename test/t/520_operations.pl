@@ -56,7 +56,7 @@ subtest "the alert rules use metrics that the exporter's queries have" => sub {
 	$rules =~ s/#.*//g;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;
 	cmp_ok(scalar @used, '>=', 8, 'there are rules');
-	is_deeply([ grep { !$metric{$_} } @used ], [], 'each asks for what the queries have');
+	is_deeply([ grep { !$metric{$_} } @used ], [], 'the rules use metrics of the queries');
 	my @alerts = $rules =~ /^  - alert: (\w+)/mg;
 	my @expressions = $rules =~ /^    expr: \S/mg;
 	is(scalar @expressions, scalar @alerts, 'each has an expression');
@@ -69,7 +69,7 @@ subtest 'the queries for looking show holders and waiters' => sub {
 	my @holders = run('look/holders');
 	is(join(' ', map { "@$_[0, 1, 2, 3]" } @holders),
 		"$pid postgres app nightly $pid postgres app team/report", 'who holds, the longest first');
-	like($holders[0][-1], qr/^SELECT zk_lock\('nightly'\)/, 'and what it did last');
+	like($holders[0][-1], qr/^SELECT zk_lock\('nightly'\)/, 'the row has the last statement of the holder');
 	my @waiters = run('look/waiters');
 	is(join(' ', map { "@$_[0, 1, 2, 3, 4, 6]" } @waiters),
 		$waiter->pid . " postgres app nightly exclusive {$pid}", 'who waits, and behind whom');
@@ -78,12 +78,12 @@ subtest 'the queries for looking show holders and waiters' => sub {
 subtest 'the queries of the exporter show numbers of the database' => sub {
 	my @stat = run('exporter/zk_stat');
 	is(scalar @stat, 1, 'a row for the database');
-	is("@{$stat[0]}[0, 1]", 'postgres 2', 'with its numbers');
+	is("@{$stat[0]}[0, 1]", 'postgres 2', 'the row has the database and its number of grants');
 	is(join(' ', map { "@$_[0, 3, 4]" } run('exporter/zk_stat_roles')), 'postgres 0 5000', 'what its role may write');
 	my $sql = $query{'exporter/zk_backends'};
 	my @backends = run('exporter/zk_backends');
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
-	cmp_ok($backends[0][6], '>', 0, 'and the longest wait');
+	cmp_ok($backends[0][6], '>', 0, 'the row has the longest wait');
 	poll_until { (rows($sql))[0][5] == 1 } 'who is blocked', 30;
 
 	$holder->query_safe("SELECT zk_unlock('nightly')");
@@ -91,8 +91,8 @@ subtest 'the queries of the exporter show numbers of the database' => sub {
 	my @waits = run('exporter/zk_wait_seconds');
 	is(scalar @waits, 13, 'a row for each bound');
 	is($waits[-1][1], '+Inf', 'the last has all');
-	is($waits[-1][2], 1, 'that there were');
-	is((grep { $_ && $waits[$_][2] < $waits[ $_ - 1 ][2] } 0 .. $#waits), 0, 'each has those before it');
+	is($waits[-1][2], 1, 'the last bound has all waits');
+	is((grep { $_ && $waits[$_][2] < $waits[ $_ - 1 ][2] } 0 .. $#waits), 0, 'each bound counts those before it');
 };
 
 subtest 'the query of alerts shows a long wait, an idle holder and an outage' => sub {
@@ -110,7 +110,7 @@ subtest 'the query of alerts shows a long wait, an idle holder and an outage' =>
 	poll_until { $holder->query('SELECT 1'); $exporter->query_safe($state) =~ /suspended|lost/ } 'the holder to notice', 30;
 	$zk->start;
 	poll_until { !$alert->(qr/^session is/) } 'nobody to be in trouble', 30;
-	assert_soon { $exporter->query_safe($state) ne 'suspended' } 'nor is who is idle', 30;
+	assert_soon { $exporter->query_safe($state) ne 'suspended' } 'the idle backend is connected again', 30;
 	$holder->query("SELECT zk_unlock_all()");
 	$waiter->wait_result;
 };

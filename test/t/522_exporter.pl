@@ -28,17 +28,17 @@ subtest 'the file for the exporter has the queries and their columns' => sub {
 	my %query;
 	$query{$1} = $2 while $queries =~ m{^-- query: exporter/(\S+)\n(.*?);\n}msg;
 	my %block = $exporter =~ /^(\w+):\n(.*?)(?=^\w|\z)/msg;
-	is_deeply([ sort keys %block ], [ sort keys %query ], 'all of the queries');
+	is_deeply([ sort keys %block ], [ sort keys %query ], 'the file has all queries of the exporter');
 	my $session = background($node, user => 'exporter');
 	foreach my $name (sort keys %block)
 	{
 		my ($query, $columns) = $block{$name} =~ /^  query: \|\n(.*?)^  metrics:\n(.*)/ms or die "what is $name?";
 		is(squeezed($query), squeezed($query{$name}), "$name: the same");
 		my @columns = $columns =~ /^    - (\w+): \{usage: "(?:LABEL|COUNTER|GAUGE)", description: "[^"]+"\}$/mg;
-		is(scalar @columns, scalar(() = $columns =~ /^    - /mg), 'well-formed');
+		is(scalar @columns, scalar(() = $columns =~ /^    - /mg), 'each column has its usage and description');
 		$session->query_safe("CREATE TEMP TABLE columns_$name AS $query");
 		is($session->query_safe("SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
-				WHERE attrelid = 'columns_$name'::regclass AND attnum > 0"), "@columns", 'and its columns');
+				WHERE attrelid = 'columns_$name'::regclass AND attnum > 0"), "@columns", 'the file has the columns of the query');
 		$label{$_} = 1 foreach $columns =~ /^    - (\w+): \{usage: "LABEL"/mg;
 		$metric{"${name}_$_"} = 1 foreach $columns =~ /^    - (\w+): \{usage: "[CG]/mg;
 	}
@@ -54,7 +54,7 @@ subtest 'each panel of the dashboard asks for metrics that exist' => sub {
 		foreach my $target (@{ $panel->{targets} })
 		{
 			my @used = $target->{expr} =~ /\b(zk_\w+)/g;
-			is(join(' ', grep { !$metric{$_} } @used), '', 'of metrics that there are');
+			is(join(' ', grep { !$metric{$_} } @used), '', 'the panel uses metrics that exist');
 		}
 	}
 };
@@ -121,7 +121,7 @@ subtest 'every panel has data and every rule loads in Prometheus' => sub {
 	my $asked = decode_json(get("http://127.0.0.1:$prometheus_port/api/v1/rules"));
 	my @rules = map { @{ $_->{rules} } } @{ $asked->{data}{groups} };
 	is(scalar @rules, scalar(() = $rules =~ /^  - alert: /mg), 'all rules are loaded');
-	is(join(' ', map { "$_->{name}: $_->{lastError}" } grep { $_->{lastError} } @rules), '', 'none fails');
+	is(join(' ', map { "$_->{name}: $_->{lastError}" } grep { $_->{lastError} } @rules), '', 'no rule fails');
 };
 
 done_testing();

@@ -142,7 +142,7 @@ sub says_the_same ($name, $entry, $comment)
 my $no_entry = { text => '', columns => [] };
 
 subtest 'the reference has each function with its comment' => sub {
-	cmp_ok(scalar @functions, '>', 50, 'the catalog has some');
+	cmp_ok(scalar @functions, '>', 50, 'the catalog has functions');
 	is_deeply([ sort @signatures ], [ sort map { $_->{signature} } @functions ],
 		'the page has them all, once');
 	foreach my $function (@functions)
@@ -152,7 +152,7 @@ subtest 'the reference has each function with its comment' => sub {
 		next if $is_relation{ $function->{name} };
 		is_deeply([ map { "$_->{name} $_->{type}" } @{ $entry->{columns} } ],
 			[ map { "$_->{name} " . type($_->{type}) } @{ $function->{columns} } ],
-			'and its columns');
+			'the page has the columns of the result');
 	}
 };
 
@@ -166,7 +166,7 @@ subtest 'the reference has each view and table with its columns' => sub {
 		is_deeply([ map { "$_->{name} $_->{type}: $_->{meaning}" } @{ $entry->{columns} } ],
 			[ map { "$_->{name} " . type($_->{type}) . ': ' . plain($_->{comment} // 'no comment') }
 				  @{ $relation->{columns} } ],
-			'its columns, and what they mean');
+			'the page has the columns, with their types and comments');
 	}
 };
 
@@ -212,10 +212,10 @@ subtest 'the reference has each setting with its type, default and range' => sub
 subtest 'each SQLSTATE of the reference is that of a message' => sub {
 	my ($raised) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
 	my @codes = map { split /, / } ($raised // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
-	cmp_ok(scalar @codes, '>', 10, 'there are some');
+	cmp_ok(scalar @codes, '>', 10, 'the page has SQLSTATEs');
 	my @explained = slurp_file("$top/docs/troubleshooting.md") =~ /`\s+\(([0-9A-Z]{5}(?:; [0-9A-Z]{5})*)\):/mg;
 	my %is_explained = map { $_ => 1 } map { split /; / } @explained;
-	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each is that of a message');
+	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each SQLSTATE is that of a message');
 };
 
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {

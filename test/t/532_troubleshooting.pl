@@ -192,10 +192,10 @@ my @of_page = messages_of_page($page);
 my @of_source = unique((map { messages_of_source($_) } @sources),
 	map { messages_of_script($_) } glob "$top/sql/zklock--*.sql");
 cmp_ok(scalar @of_source, '>', 100, 'the source has messages');
-is_deeply(without(\@of_source, @of_page), [], 'each is on the page');
-is_deeply(without(\@of_page, @of_source), [], 'none is on the page that is not in the source');
+is_deeply(without(\@of_source, @of_page), [], 'each message of the source is on the page');
+is_deeply(without(\@of_page, @of_source), [], 'each message of the page is in the source');
 my %times;
-is_deeply([ grep { $times{$_}++ } @of_page ], [], 'none stands there twice');
+is_deeply([ grep { $times{$_}++ } @of_page ], [], 'no message stands on the page twice');
 
 # What "could not ..." goes on with.
 my @doing = map { /"([a-z][^"]*)"/g }

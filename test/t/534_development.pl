@@ -22,12 +22,12 @@ my $makefile = Pages::slurp("$top/Makefile");
 my %is_goal = map { $_ => 1 } qw(clean dist), $makefile =~ /^#   make ([\w-]+)/mg,
   $makefile =~ /^([\w-]+):/mg;
 my @goals = $page =~ /\bmake ([a-z][\w-]*)\b/g;
-cmp_ok(scalar @goals, '>', 10, 'it has commands');
-is_deeply([ grep { !$is_goal{$_} } @goals ], [], 'which make knows');
+cmp_ok(scalar @goals, '>', 10, 'the page has make commands');
+is_deeply([ grep { !$is_goal{$_} } @goals ], [], 'each command is a goal of the Makefile');
 
 my @files = $page =~ m{(?<![\w/="])((?:test|src|sql|docs|expected)/[\w/.-]*\w)}g;
-cmp_ok(scalar @files, '>', 10, 'it names files');
-is_deeply([ grep { !-e "$top/$_" && !/--(?:1\.1|A--B|B)\.sql$/ } @files ], [], 'that exist');
+cmp_ok(scalar @files, '>', 10, 'the page names files');
+is_deeply([ grep { !-e "$top/$_" && !/--(?:1\.1|A--B|B)\.sql$/ } @files ], [], 'each file of the page exists');
 
 foreach my $pattern ($page =~ /(?<!_)TESTS="?([\w\/.*]+)/g)
 {

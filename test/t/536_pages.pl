@@ -128,20 +128,20 @@ is(join("\n", map { broken_links($_, \%pages) } @pages), '', 'links lead somewhe
 is(join("\n", map { broken_tables($_) } @pages), '', 'tables are tables');
 my @shipped = map { my $name = $_; { name => $name, text => Pages::slurp("$top/$name") } }
   map { s{^\Q$top\E/}{}r } glob "$top/docs/*/*.{sql,yaml,json,py,go,java} $top/docs/recipes/{migrate,run-once} $top/compose.yaml";
-cmp_ok(scalar @shipped, '>', 10, 'and files beside them');
+cmp_ok(scalar @shipped, '>', 10, 'there are files beside the pages');
 is(join("\n", map { open_paths($_) } @pages, @shipped), '', 'no search_path has zklock beside a schema in which others may create');
 is(join("\n", map { long_lines($_) } @pages), '', "no line of prose has more than $width columns");
 
 # SQL is read beside other things: a tab is four columns.
 my @sql = map { s{^\Q$top\E/}{}r } glob "$top/sql/*.sql $top/docs/*/*.sql";
-cmp_ok(scalar @sql, '>', 3, 'and SQL scripts');
+cmp_ok(scalar @sql, '>', 3, 'there are SQL scripts');
 is(join("\n", map { my $name = $_; map { "$name: $_" } grep { length(s/\t/    /gr) > 100 } split /\n/, Pages::slurp("$top/$name") } @sql),
 	'', 'no line of an SQL script has more than 100 columns');
 
 subtest 'the front page leads to every page of docs' => sub {
 	my $front = $pages{'README.md'};
 	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
-	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'leads to every page of docs/');
+	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'the front page links every page of docs/');
 };
 
 # Whoever has the package has no source: no page of it leads there.
@@ -152,8 +152,8 @@ subtest 'the pages that are installed have no link to a file that is not' => sub
 	chomp(my $docdir = qx(pg_config --docdir));
 	my $installed = "$root$docdir/extension/zklock";
 	my @installed = map { s{^\Q$installed\E/}{}r } split /\n/, qx(find '$installed' -type f);
-	ok((grep { $_ eq 'docs/using.md' } @installed), 'has pages');
-	is(join(' ', grep { m{^(src|test)/} } @installed), '', 'none of src or test');
+	ok((grep { $_ eq 'docs/using.md' } @installed), 'pages are installed');
+	is(join(' ', grep { m{^(src|test)/} } @installed), '', 'no page of src or test is installed');
 	my @broken;
 	foreach my $name (grep { /\.md$/ } @installed)
 	{
@@ -164,7 +164,7 @@ subtest 'the pages that are installed have no link to a file that is not' => sub
 			push @broken, "$name:$link->{number}: $target" if !-e dirname("$installed/$name") . "/$target";
 		}
 	}
-	is(join("\n", @broken), '', 'and no link to a file that is not there');
+	is(join("\n", @broken), '', 'no installed page has a link to a file that is missing');
 };
 
 # Messages and hints of the code name pages, and their sections.
@@ -185,8 +185,8 @@ subtest 'the code names pages and sections that exist' => sub {
 			}
 		}
 	}
-	cmp_ok(scalar @named, '>', 3, 'names pages');
-	is(join("\n", @wrong), '', 'that there are');
+	cmp_ok(scalar @named, '>', 3, 'the code names pages');
+	is(join("\n", @wrong), '', 'each page and section that the code names exists');
 };
 
 done_testing();

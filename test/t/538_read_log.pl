@@ -31,7 +31,7 @@ $session->start_query('SELECT pg_sleep(300)');
 wait_for_sleep($node, $session->pid);
 $zk->stop;
 ok(!$session->wait_result, 'the statement ends with the session');
-like($session->error, qr/lock "nightly" was lost/, 'and says so');
+like($session->error, qr/lock "nightly" was lost/, 'the error names the lost lock');
 $session->query('ROLLBACK');
 $session->query("SELECT zk_unlock('nightly')");
 $session->quit;
@@ -41,7 +41,7 @@ my @lines = map { plain($_) } slurp_file($node->logfile) =~ /DEBUG:  (zklock: .*
 my %is_there = map { $_ => 1 } @lines;
 my %is_expected = map { $_ => 1 } @expected;
 is_deeply([ grep { !$is_there{$_} } @expected ], [], 'each line of the page is in the log');
-is_deeply([ grep { !$is_expected{$_} } @lines ], [], 'and each line of the log is on the page');
+is_deeply([ grep { !$is_expected{$_} } @lines ], [], 'each line of the log is on the page');
 
 done_testing();
 

@@ -46,7 +46,7 @@ subtest 'the transcript of docs/using.md is what psql shows' => sub {
 	  foreach values %session;
 	my (@told, @seen, $token);
 	my @blocks = blocks();
-	cmp_ok(scalar @blocks, '>=', 6, 'there is one');
+	cmp_ok(scalar @blocks, '>=', 6, 'the page has a transcript');
 	foreach my $block (@blocks)
 	{
 		my $session = $session{ $block->{who} } or die "who is $block->{who}?";
@@ -70,7 +70,7 @@ subtest 'the transcript of docs/using.md is what psql shows' => sub {
 		push @told, $block->{answer};
 		push @seen, $answer // '';
 	}
-	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'it is so');
+	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'psql shows what the transcript says');
 };
 
 # Several sessions of each cluster add 1 to a number that is in neither of them: read it,
@@ -101,7 +101,7 @@ sub count_up ($bank, $total, $lock, $unlock)
 	}
 	foreach my $session (@session)
 	{
-		assert_ends($session, '00000', 'it has counted');
+		assert_ends($session, '00000', 'the session has counted up');
 		$session->quit;
 	}
 	return $bank->safe_psql('postgres', 'SELECT n FROM counter');
@@ -113,14 +113,14 @@ subtest 'updates are lost without a lock, and none with it' => sub {
 	my ($total, $lost) =
 	  $page =~ /incremented one counter (\d+) times\. Without a lock (\d+) updates were lost; with zklock none\./
 	  or die 'README does not tell of them';
-	cmp_ok($lost, '<', $total, 'not all are lost');
+	cmp_ok($lost, '<', $total, 'the page says that some updates are not lost');
 	my $bank = cluster('bank', $zk);
 	$bank->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
 	is(count_up($bank, $total, "PERFORM zk_lock('counter');", "PERFORM zk_unlock('counter');"),
-		$total, 'with the lock none is lost');
+		$total, 'with the lock no update is lost');
 	my $left = count_up($bank, $total, '', '');
 	note("lost without a lock: " . ($total - $left));
-	cmp_ok($left, '<', $total, 'without it some are');
+	cmp_ok($left, '<', $total, 'without the lock some updates are lost');
 };
 
 done_testing();

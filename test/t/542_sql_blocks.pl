@@ -42,8 +42,8 @@ my %situation = (
 		my $session = background($node, database => 'fresh');
 		# A tree below /tmp has its data there.
 		my $problems = join '', grep { !$zk->is_volatile || !/^data\|warning\|servers keep / } split /^/, $session->query_safe($sql);
-		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
-		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
+		unlike($problems, qr/\|(error|warning)\|/, 'zk_check() finds nothing wrong');
+		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'a lock is granted');
 	},
 	'troubleshooting/event-triggers' => sub ($sql) {
 		$node->safe_psql('postgres', 'CREATE DATABASE watched');
@@ -60,9 +60,9 @@ my %situation = (
 			END $$;
 			CREATE EVENT TRIGGER ends ON ddl_command_end EXECUTE FUNCTION watch()
 			SQL
-		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', '42P01', 'its table is not found');
+		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', '42P01', 'CREATE EXTENSION fails in the event trigger');
 		$session->query_safe('ALTER FUNCTION watch() SET search_path = public');
-		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', 'P0001', 'the last step is refused');
+		assert_query($session, 'CREATE EXTENSION zklock SCHEMA zklock', 'P0001', 'CREATE EXTENSION is refused by the event trigger');
 		$session->query_safe($sql);
 		is($session->query_safe('SELECT extnamespace::regnamespace, current_setting($$session_replication_role$$)
 			FROM pg_extension WHERE extname = $$zklock$$'), 'zklock|origin', 'without event triggers it is created');
@@ -81,11 +81,11 @@ my %situation = (
 	},
 	'trap/wrong' => sub ($sql) {
 		my @wrong = split /(?=^-- WRONG)/m, $sql;
-		is(scalar @wrong, 3, 'three ways');
+		is(scalar @wrong, 3, 'the block has three ways');
 		foreach my $way (@wrong[ 0, 1 ])
 		{
 			my ($seen) = behind_another($way);
-			is($seen, 0, 'it sees what was before the wait');
+			is($seen, 0, 'the statement sees what was before the wait');
 		}
 		my ($unlocked, $rest) = $wrong[2] =~ /(.*zk_unlock.*?;)(.*)/s;
 		my ($first, $second) = map { session() } 1 .. 2;
@@ -93,7 +93,7 @@ my %situation = (
 		$second->query_safe("SELECT zk_lock('counter')");
 		is($second->query_safe('SELECT n FROM counter'), 0, 'the next one does not see the change');
 		$first->query_safe($rest);
-		is($second->query_safe('SELECT n FROM counter'), 1, 'which comes late');
+		is($second->query_safe('SELECT n FROM counter'), 1, 'the change is seen later');
 	},
 	'trap/right' => sub ($sql) {
 		my @right = split /\n\n/, $sql;
@@ -110,11 +110,11 @@ my %situation = (
 		is($old->query_safe('SELECT balance FROM accounts'), 900, 'the holder may write');
 		my ($elsewhere) = $sql =~ /^-- .*(SELECT zk_fence\('accounts', \d+\);)/m or die 'no second form';
 		$new->query_safe($elsewhere =~ s/\d{3,}/$token/r);
-		pass('also with a token from elsewhere');
+		pass('the token from elsewhere is accepted');
 		$old->query_safe("SELECT zk_unlock('accounts')");
 		$new->query_safe("SELECT zk_lock('accounts')");
 		$new->query_safe("SELECT zk_fence('accounts')");
-		assert_query($old, $elsewhere =~ s/\d{3,}/$token/r, '40001', 'who is late may not');
+		assert_query($old, $elsewhere =~ s/\d{3,}/$token/r, '40001', 'the late holder is refused');
 	},
 	'operations/terminate' => sub ($sql) {
 		my ($victim, $next) = map { session() } 1 .. 2;
@@ -127,7 +127,7 @@ my %situation = (
 	'operations/evict' => sub ($sql) {
 		my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
 		is($node->safe_psql('app', $sql =~ s/\d{3,}/$token/r), 't', 'it is evicted');
-		assert_knows_loss($holder, 'nightly', 'and learns of it when it asks');
+		assert_knows_loss($holder, 'nightly', 'the evicted holder learns of it when it asks');
 		$holder->query_safe('SELECT zk_unlock_all()');
 		$holder->query_safe("SELECT zk_lock('nightly')");
 	},
@@ -144,7 +144,7 @@ my %situation = (
 		wait_for_lock($owner->node, $owner->pid);
 		$writer->query_safe('COMMIT');
 		$owner->wait_result;
-		is($owner->query_safe($rows), 0, 'TRUNCATE waits for it, and nothing is left');
+		is($owner->query_safe($rows), 0, 'TRUNCATE waits for the writer, and no row is left');
 	},
 	'reference/hold' => sub ($sql) {
 		$holder->query_safe("SELECT zk_unlock('nightly')");

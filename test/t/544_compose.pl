@@ -20,7 +20,7 @@ subtest 'compose.yaml names stages, variables and members that exist' => sub {
 	my ($json, $err) = ('', '');
 	IPC::Run::run([ '/usr/bin/python3', '-c', 'import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))' ],
 		'<', \$text, '>', \$json, '2>', \$err);
-	is($err, '', 'is YAML');
+	is($err, '', 'compose.yaml is YAML');
 	my $services = decode_json($json)->{services};
 	is(join(' ', sort keys %$services), 'berlin paris zk1 zk2 zk3', 'its services');
 	foreach my $name (sort keys %$services)
@@ -28,13 +28,13 @@ subtest 'compose.yaml names stages, variables and members that exist' => sub {
 		my $service = $services->{$name};
 		my ($target, %word) = ($service->{build}{target}, %{ $service->{environment} });
 		like($containerfile, qr/^FROM \S+ AS \Q$target\E$/m, "$name: a stage that there is");
-		is($service->{build}{dockerfile}, 'packages/container/Containerfile', 'of that file');
-		is(join(' ', grep { $serve !~ /\$\{\Q$_\E\b/ } sort keys %word), '', 'words that serve.sh knows');
-		like($serve, qr/^\t\Q$service->{healthcheck}{test}[2]\E\)$/m, 'and its question whether it serves');
-		is($word{ZOOKEEPER_MEMBERS} // join(' ', $word{ZOOKEEPER_SERVERS} =~ /(\w+):2181/g), 'zk1 zk2 zk3', 'all members');
-		is(($word{ZOOKEEPER_ID} // '') =~ s/^/zk/r, $name, 'its own number') if $target eq 'zookeeper';
-		is($word{CLUSTER_NAME}, $name, 'its name') if $target eq 'postgres';
-		is(join(' ', sort keys %{ $service->{depends_on} // {} }), $target eq 'postgres' ? 'zk1 zk2 zk3' : '', 'after the ensemble');
+		is($service->{build}{dockerfile}, 'packages/container/Containerfile', 'the service is built by the Containerfile');
+		is(join(' ', grep { $serve !~ /\$\{\Q$_\E\b/ } sort keys %word), '', 'serve.sh knows each variable of the service');
+		like($serve, qr/^\t\Q$service->{healthcheck}{test}[2]\E\)$/m, 'serve.sh knows the health check');
+		is($word{ZOOKEEPER_MEMBERS} // join(' ', $word{ZOOKEEPER_SERVERS} =~ /(\w+):2181/g), 'zk1 zk2 zk3', 'the service names all members');
+		is(($word{ZOOKEEPER_ID} // '') =~ s/^/zk/r, $name, 'the server has its own number') if $target eq 'zookeeper';
+		is($word{CLUSTER_NAME}, $name, 'the cluster has its name') if $target eq 'postgres';
+		is(join(' ', sort keys %{ $service->{depends_on} // {} }), $target eq 'postgres' ? 'zk1 zk2 zk3' : '', 'the cluster starts after the ensemble');
 		ok(!$service->{ports}, 'no open port');
 	}
 };
@@ -58,7 +58,7 @@ subtest 'the lines to paste of compose.yaml do what they say' => sub {
 	chmod 0755, "$bin/docker" or die "$bin/docker: $!";
 	local $ENV{PATH} = "$bin:$ENV{PATH}";
 	my @lines = $text =~ /^#   (docker compose .*)/mg;
-	cmp_ok(scalar @lines, '>=', 6, 'there are some');
+	cmp_ok(scalar @lines, '>=', 6, 'there are lines to paste');
 	my $all = '';
 	foreach my $line (@lines)
 	{
@@ -73,7 +73,7 @@ subtest 'the lines to paste of compose.yaml do what they say' => sub {
 	local $ENV{ZOOKEEPER_PORT} = $port;
 	command_ok([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server with a quorum serves');
 	$zk->stop;
-	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'one that is away does not');
+	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server that is stopped does not serve');
 };
 
 # Debian's ZooKeeper throws its log away unless it is given where to write it.
@@ -83,10 +83,10 @@ subtest 'the server of the image writes a log' => sub {
 	local @ENV{qw(ZOOKEEPER_DIRECTORY ZOOKEEPER_PORT)} = ($directory, ZooKeeper::free_port());
 	my $log = '';
 	my $server = IPC::Run::start([ "$tree/packages/container/serve.sh", 'zookeeper' ], '<', \undef, '>', \$log, '2>&1');
-	assert_soon { $server->pump_nb; $log =~ /^20\d\d-\d\d-\d\d [\d:.]+ .*binding to port/m } 'with a date in each line', 60;
+	assert_soon { $server->pump_nb; $log =~ /^20\d\d-\d\d-\d\d [\d:.]+ .*binding to port/m } 'each line of the log has a date', 60;
 	note($log);
 	$server->kill_kill;
-	like(slurp_file("$directory/zoo.cfg"), qr{^dataDir=\Q$directory\E/data$}m, 'and its data where it is told');
+	like(slurp_file("$directory/zoo.cfg"), qr{^dataDir=\Q$directory\E/data$}m, 'the data are in the directory that is told');
 };
 
 done_testing();

@@ -55,12 +55,12 @@ foreach my $version (sort keys %released)
 	subtest "an upgrade from $version to $newest makes what CREATE EXTENSION makes" => sub {
 		my @from = ("CREATE EXTENSION zklock VERSION '$version'");
 		is(difference($fresh, catalog_after($node, @from, 'ALTER EXTENSION zklock UPDATE')),
-			'', 'as a fresh installation');
+			'', 'the upgrade makes the same objects as CREATE EXTENSION');
 		# The library knows the functions of all scripts.
 		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/, 'a lock works after the upgrade');
 		catalog_after($node, @from);
 		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/,
-			'works with the old script, too');
+			'a lock works with the old script and the new library');
 	};
 }
 
@@ -94,12 +94,12 @@ subtest 'pg_upgrade takes the extension and its rows to another cluster' => sub 
 	ok($is_upgraded, 'pg_upgrade') or diag(slurp_file("$directory/upgrade.log"));
 	return if !$is_upgraded;
 	$new->start;
-	is(difference($before, $facts->($new)), '', 'all is there, and nothing else');
+	is(difference($before, $facts->($new)), '', 'the upgraded cluster has the same objects');
 	is($new->safe_psql('postgres', q{SET search_path = "o's";
 		SELECT (SELECT token FROM zk_fences), (SELECT privilege FROM zk_privileges), (SELECT count(*) FROM public.mine)}),
-		'4711|lock|0', 'and so are the rows of its tables, and what uses it');
+		'4711|lock|0', 'rows and views are there');
 	is($new->safe_psql('postgres', q{SELECT state FROM "o's".zk_check(false) WHERE item = 'extension'}), 'ok',
-		'bodies find what they call');
+		'zk_check() works in the upgraded cluster');
 	$new->safe_psql('postgres', 'DROP EXTENSION zklock CASCADE');
 	$new->stop;
 };
@@ -148,7 +148,7 @@ subtest 'a step that an upgrade script forgets is found' => sub {
 			"ALTER EXTENSION zklock UPDATE TO '$next'");
 	};
 	my $wanted = catalog_after($other, "CREATE EXTENSION zklock VERSION '$next'");
-	is(difference($wanted, $upgrade_by->(@order)), '', 'with all steps it is the same');
+	is(difference($wanted, $upgrade_by->(@order)), '', 'with all steps the upgrade makes the same objects');
 	foreach my $forgotten (@order)
 	{
 		my @left = grep {

@@ -98,7 +98,7 @@ sub readers (@nodes)
 	wait_for_queue($zk, lock_path('read'), 2);
 	ok(!$session[2]->is_done, 'a writer waits for the reader of the other build');
 	$session[1]->query_safe("SELECT zk_unlock_shared('read')");
-	like($session[2]->wait_result, qr/^\d+$/, 'and has it then');
+	like($session[2]->wait_result, qr/^\d+$/, 'the writer has the lock when both readers have released it');
 	assert_leave_nothing($zk, lock_path('read'), @session);
 	return;
 }
@@ -109,12 +109,12 @@ sub seen (@nodes)
 	$holder->query_safe("SELECT zk_lock('seen')");
 	is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, datname, application_name, pid, data)
 		FROM zk_lock_queue('seen')"),
-		'held exclusive zklock ' . $nodes[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
+		'held exclusive zklock ' . $nodes[0]->name . ' postgres job "x" ' . $holder->pid, 'the queue shows the holder of the other build');
 	my $pid = $holder->pid;
 	assert_told($looker, "SELECT zk_lock('seen', '0.1 s')", qr/process $pid/,
 		'a wait that is too long names the holder');
-	is($looker->sqlstate, '55P03', 'as it ends');
-	is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
+	is($looker->sqlstate, '55P03', 'the wait ends with 55P03');
+	is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check() finds no error');
 	assert_leave_nothing($zk, lock_path('seen'), $holder, $looker);
 	return;
 }
@@ -142,26 +142,26 @@ sub words (@nodes)
 	my $case = join ' to ', map { $_->name } @nodes;
 
 	is($one->query_safe("SELECT zk_run_once('job', '$case')"), 't', "$case: a run is recorded");
-	is($two->query_safe("SELECT zk_run_once('job', '$case')"), 'f', 'and known');
+	is($two->query_safe("SELECT zk_run_once('job', '$case')"), 'f', 'the run is known to the other build');
 	is($two->query_safe("SELECT cluster FROM zk_runs('job') WHERE slot = '$case'"),
-		$nodes[0]->name, 'with who it was');
+		$nodes[0]->name, 'the record names the cluster');
 
 	my $token = $one->query_safe("SELECT zk_hold('hold', 'because')");
 	is($two->query_safe("SELECT concat_ws(' ', state, data, token) FROM zk_lock_queue('hold')"),
-		"held because $token", 'a hold is seen');
-	is($two->query_safe("SELECT zk_try_lock('hold')"), 'f', 'and heeded');
-	is($two->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'and released');
+		"held because $token", 'a hold is seen by the other build');
+	is($two->query_safe("SELECT zk_try_lock('hold')"), 'f', 'the hold keeps the other build out');
+	is($two->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'the other build releases the hold');
 
 	$two->query_safe("SELECT zk_lock('asked')");
-	is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'nobody has asked');
+	is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'no release is requested at first');
 	is($one->query_safe("SELECT zk_request_release('asked', 'please')"), 1, 'a holder is asked');
-	assert_soon { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'and hears of it', 30;
+	assert_soon { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'the holder hears of the request', 30;
 
 	$token = $two->query_safe("SELECT zk_fencing_token('asked')");
 	is($one->query_safe("SELECT zk_evict('asked', $token)"), 't', 'it is evicted');
 	$two->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT pg_current_xact_id()");
-	assert_query($two, 'COMMIT', '40001', 'and does not commit');
-	like($two->error, qr/evict/, 'for that reason');
+	assert_query($two, 'COMMIT', '40001', 'the evicted holder does not commit');
+	like($two->error, qr/evict/, 'the error tells of the eviction');
 	$_->quit foreach $one, $two;
 	assert_no_nodes($zk, lock_path($_)) foreach qw(hold asked);
 	return;

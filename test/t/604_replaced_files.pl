@@ -60,15 +60,15 @@ subtest 'open sessions go on when a newer version is installed, new ones wait fo
 	foreach my $late ($has_used, background($node))
 	{
 		assert_query($late, "SELECT zk_lock('late')", '08006', 'the old library, of the server, gets no new session');
-		like($late->error, qr/is of another version of zklock.*restart the server/, 'and says what to do');
-		like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
+		like($late->error, qr/is of another version of zklock.*restart the server/, 'the error says that the server must be restarted');
+		like(row($late, 'program'), qr/^error .*another version/, 'zk_check() names another version');
 		$late->query('ALTER EXTENSION zklock UPDATE');
 		is($late->sqlstate, '42883', 'the old library has not what the new script declares');
-		like($late->error, qr/could not find function "zk_novelty" in file ".*zklock/, 'which is said');
-		is($late->query_safe("SELECT extversion FROM pg_extension WHERE extname = 'zklock'"), $now, 'and nothing is done');
+		like($late->error, qr/could not find function "zk_novelty" in file ".*zklock/, 'the error names the missing function');
+		is($late->query_safe("SELECT extversion FROM pg_extension WHERE extname = 'zklock'"), $now, 'the extension has the old version');
 		$late->quit;
 	}
-	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't', 'it goes on until its end');
+	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't', 'the open session releases its lock');
 	$has_session->quit;
 
 	$node->restart;
@@ -82,7 +82,7 @@ subtest 'open sessions go on when a newer version is installed, new ones wait fo
 			'zk_check() knows that the script is old');
 	}
 	$new->query_safe('ALTER EXTENSION zklock UPDATE');
-	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new script, too');
+	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new script works after ALTER EXTENSION');
 	is(row($new, 'extension files'), '', 'zk_check() has nothing to say any more') if $build->is_listed($node);
 	$new->quit;
 	$node->stop;
@@ -94,8 +94,8 @@ subtest 'a program of another version than the library is refused' => sub {
 	$build->replace_by($newer, 'zklock.so');
 	$node->restart;
 	my $session = background($node);
-	assert_query($session, "SELECT zk_lock('half')", '08006', 'refused');
-	like($session->error, qr/is of another version of zklock/, 'for that reason');
+	assert_query($session, "SELECT zk_lock('half')", '08006', 'a new session is refused');
+	like($session->error, qr/is of another version of zklock/, 'the error names another version');
 	$build->replace_by($newer, 'zklock-session');
 	like($session->query_safe("SELECT zk_lock('half')"), qr/^\d+$/, 'with the whole of it the same backend works');
 	$build->replace_by($old, @files);
@@ -103,7 +103,7 @@ subtest 'a program of another version than the library is refused' => sub {
 	$session->quit;
 	$node->restart;
 	my $back = background($node);
-	like($back->query_safe("SELECT zk_lock('back')"), qr/^\d+$/, 'and what comes works');
+	like($back->query_safe("SELECT zk_lock('back')"), qr/^\d+$/, 'new sessions work with the former files');
 	$back->quit;
 	$node->stop;
 };

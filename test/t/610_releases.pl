@@ -105,7 +105,7 @@ subtest 'a version that differs anywhere is found' => sub {
 	{
 		($worked, $out, $err) = outcome(copy_of_tree($file => $other{$file}) . '/packages/version');
 		ok(!$worked, "$file has another version: refused");
-		like($err, qr/\Q$file\E has /, 'and named') if $file ne 'META.json';
+		like($err, qr/\Q$file\E has /, 'the error names the file') if $file ne 'META.json';
 	}
 };
 
@@ -131,7 +131,7 @@ subtest 'make dist makes the same archives of a tag, and refuses what is no rele
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		my ($worked, $out, $err) = $dist->($directory);
 		ok(!$worked, "$what: refused");
-		return like($err, $why, 'and says why');
+		return like($err, $why, 'the error says why');
 	};
 
 	my $first = $release->();
@@ -161,13 +161,13 @@ subtest 'make dist makes the same archives of a tag, and refuses what is no rele
 	unlink "$first/stray";
 
 	my ($worked, $sums, $err) = $dist->($first);
-	ok($worked, 'then it is made') or diag($err);
+	ok($worked, 'the archives are made') or diag($err);
 	my $name = "zklock-$meta->{version}";
 	is($sums =~ s/^[0-9a-f]{64}  //mgr, "$name.tar.gz\n$name.zip\n", 'both archives');
 	my ($listed, $list) = outcome('tar', '-tzf', "$first/.zklock/dist/$name.tar.gz");
 	like($list, qr{^\Q$name\E/$_$}m, "$_ is in it")
 	  foreach qw(Makefile META\.json sql/zklock--\d.*\.sql);
-	unlike($list, qr{^(?!\Q$name\E/)}m, 'all below one directory');
+	unlike($list, qr{^(?!\Q$name\E/)}m, 'the archive has one directory');
 
 	my $second = PostgreSQL::Test::Utils::tempdir_short() . '/clone';
 	$git->($first, 'clone', '-q', $first, $second);
@@ -205,18 +205,18 @@ subtest 'the SBOM says what the program and the libraries are linked with' => su
 		system_or_bail('perl', "$tree/packages/sbom", $directory, $result);
 		push @text, slurp_file($result);
 	}
-	is($text[1], $text[0], 'twice the same');
+	is($text[1], $text[0], 'the SBOM is the same twice');
 	my $document = decode_json($text[0]);
 	is($document->{creationInfo}{created}, '2023-11-14T22:13:20Z', 'its date is that of the sources');
 	my @link = map { "$_->{spdxElementId} $_->{relatedSpdxElement}" }
 	  grep { $_->{relationshipType} eq 'DYNAMIC_LINK' } @{ $document->{relationships} };
 	is(scalar(grep { /session SPDXRef-libzookeeper-st/ } @link), 1, 'the program is linked with the client');
 	is(scalar(grep { /\.so SPDXRef-libzookeeper/ } @link), 0, 'the library is not');
-	is(scalar(grep { /SPDXRef-libc\.so/ } @link), 3, 'all with libc');
+	is(scalar(grep { /SPDXRef-libc\.so/ } @link), 3, 'all three files are linked with libc');
 	is_deeply([ grep { /SPDXRef-libssl/ && !/session-tls\.so / } @link ], [], 'none but the module for TLS with OpenSSL');
 	my %id = map { $_->{SPDXID} => 1 } $document, @{ $document->{packages} }, @{ $document->{files} };
 	is(join(' ', grep { !$id{$_} } map { @$_{qw(spdxElementId relatedSpdxElement)} } @{ $document->{relationships} }),
-		'', 'all that is related is there');
+		'', 'each relationship is between things of the document');
 	my %file = map { $_->{fileName} => $_->{checksums}[1]{checksumValue} } @{ $document->{files} };
 	is($file{"./$_"}, sha256_hex(slurp_file("$directory/$_")), "the checksum of $_")
 	  foreach qw(zklock.so zklock-session zklock-session-tls.so);
