@@ -69,6 +69,7 @@ subtest 'idle sessions send no request to the leader' => sub {
 		$seconds = time - $start;
 		$least = led() - $before;
 		last if $least < @idle;
+		note("again: $least requests to the leader in $seconds s");
 	}
 	cmp_ok($least, '<', scalar @idle, 'less than a request for each of them in a session timeout');
 	note("$least requests to the leader in $seconds s");

@@ -50,6 +50,7 @@ subtest 'CREATE EXTENSION and calls run none of a thousand planted objects' => s
 			{
 				$session->query("SET lock_timeout = '100ms'; $verb garden.$name($values)");
 				last if $session->sqlstate !~ /^08/;
+				note('again: ' . $session->error);
 			}
 			like($session->sqlstate, qr/^(00000|22...|42501|42704|55...|2202E|40001)$/,
 				"$name($types) as " . ($role || 'owner') . ': ' . $session->sqlstate)
