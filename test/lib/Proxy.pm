@@ -202,6 +202,26 @@ sub _listen ($port)
 		ReuseAddr => 1) || croak "could not listen: $@";
 }
 
+# From now on connections to the port are refused. It stays ours all the same: bound, and not listened
+# at, it is no other process's, nor that of a connection that somebody makes.
+sub _refuse ($state)
+{
+	(delete $state->{listener})->close;
+	$state->{reserved} = IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1',
+		LocalPort => $state->{port},
+		Proto => 'tcp',
+		ReuseAddr => 1);
+	return;
+}
+
+sub _listen_again ($state)
+{
+	my $reserved = delete $state->{reserved};
+	$state->{listener} = $reserved && listen($reserved, 128) ? $reserved : _listen($state->{port});
+	return;
+}
+
 # The child's loop. %pair leads from each socket to its other end.
 sub _serve ($class, $server, $listener, $commands, %option)
 {
@@ -286,7 +306,7 @@ sub _obey ($state, $command, $argument = undef, @more)
 	elsif ($command eq 'heal')
 	{
 		$state->{requests} = $state->{replies} = 1;
-		$state->{listener} ||= _listen($state->{port});
+		_listen_again($state) if !$state->{listener};
 		foreach my $from (keys %{ $state->{held} })
 		{
 			syswrite $state->{pair}{$from}[1], $state->{held}{$from}
@@ -296,8 +316,7 @@ sub _obey ($state, $command, $argument = undef, @more)
 	}
 	elsif ($command eq 'refuse')
 	{
-		$state->{listener}->close if $state->{listener};
-		$state->{listener} = undef;
+		_refuse($state) if $state->{listener};
 	}
 	elsif ($command eq 'reset')
 	{

@@ -176,6 +176,8 @@ subtest 'a proxy forwards, cuts, resets and refuses connections' => sub {
 
 	$proxy->refuse;
 	is(IO::Socket::INET->new($proxy->address), undef, 'refused');
+	my $taken = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $proxy->port, Listen => 1);
+	is($taken, undef, 'refused: the port is nobody else\'s meanwhile');
 	$proxy->heal;
 	ok(ZooKeeper::Client->new($proxy->address), 'healed');
 	my $pid = $proxy->{pid};
