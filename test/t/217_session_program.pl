@@ -298,8 +298,8 @@ subtest 'locks work again when other extensions have given descriptors back' => 
 	$node->restart;
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
 	my $session = background($node);
-	# More sessions than there are descriptors: each gives its own back.
-	$session->query_safe("SELECT zk_lock('program'), zk_unlock_all(), zk_disconnect()") foreach 1 .. 60;
+	# More sessions than there are descriptors, or entries for their programs: each gives its own back.
+	$session->query_safe("SELECT zk_lock('program'), zk_unlock_all(), zk_disconnect()") foreach 1 .. 100;
 	my $connection = $node->connstr('postgres') =~ s/'/''/gr;
 	my $count = 0;
 	while ($count < 60)
