@@ -1,6 +1,7 @@
 
-# The wall clock decides nothing: it is set while locks are held, and that of one cluster is
-# wrong by a day. What takes long, or is old, is so by a clock that nobody sets.
+# No promise of zklock rests on a wall clock: it is set while locks are held, and that of one
+# cluster is wrong by a day, but what takes long or is old is measured by a clock that nobody
+# sets. Tested with a library in front of clock_gettime() in real clusters.
 
 use Preload;
 use ZkLockTest;
@@ -22,12 +23,12 @@ my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk, environment => { LD_PRELOAD => $shim });
 my $client = $zk->client;
 
-subtest 'the clock is wrong' => sub {
+subtest 'the wall clock of the cluster is wrong when the test says so' => sub {
 	my $real = time;
 	set_clock(-3600);
 	my $told = ask($berlin, 'SELECT extract(epoch FROM clock_timestamp())');
 	set_clock(0);
-	cmp_ok($told, '<', $real - 1800, 'by an hour');
+	cmp_ok($told, '<', $real - 1800, "the cluster's clock is behind by an hour");
 };
 
 # The node is deleted in the first second, so that nobody has told the session of that when it
@@ -35,7 +36,7 @@ subtest 'the clock is wrong' => sub {
 # a second at most, and on a busy machine that may be too short.
 foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
 {
-	subtest "set back while a lock is held: $unlock" => sub {
+	subtest "$unlock tells of a lost lock though the wall clock was set back" => sub {
 		my $holder;
 		my $released;
 		foreach my $try (1 .. 5)
@@ -52,7 +53,7 @@ foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
 			set_clock(0);
 		}
 		is($released, 'f', 'says that it was lost') if $unlock !~ /all/;
-		like($holder->error, qr/lock "moved" had been lost before it was released/, 'and warns');
+		like($holder->error, qr/lock "moved" had been lost before it was released/, 'the release warns of the loss');
 		assert_query($holder, 'COMMIT', '40001', 'the transaction does not commit');
 		set_clock(0);
 		is(ask($berlin, 'SELECT count(*) FROM written'), 0, 'nothing was written');
@@ -61,7 +62,7 @@ foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
 }
 
 # A lock, its proof and its release, with a clock that is set to and fro.
-subtest 'set while a lock is held that nobody takes away' => sub {
+subtest 'a lock stays held while the wall clock is set to and fro' => sub {
 	my $holder = background($berlin);
 	foreach my $offset (86400, -86400, 0)
 	{
@@ -70,14 +71,14 @@ subtest 'set while a lock is held that nobody takes away' => sub {
 		$holder->query_safe('INSERT INTO written VALUES (2)');
 		assert_held($holder, 'held', "set to $offset seconds");
 		is($holder->query_safe("SELECT zk_unlock('held')"), 't', 'it is released');
-		is($holder->error, '', 'without a word');
+		is($holder->error, '', 'without a message');
 	}
 	assert_leave_nothing($zk, lock_path('held'), $holder);
 };
 
 # It drops a name that nobody sets for a while, and who makes a lease names it first. A day is
 # no while if it is only that of a clock.
-subtest 'the worker whose clock is a day ahead' => sub {
+subtest 'the lease worker drops names by age, also with a wall clock that is a day ahead' => sub {
 	set_clock(86400);
 	my $guard = cluster('guard', $zk, environment => { LD_PRELOAD => $shim }, 'zklock.lease_worker' => 'on');
 	$guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
@@ -104,7 +105,7 @@ subtest 'the worker whose clock is a day ahead' => sub {
 		last;
 	}
 	set_clock(-86400);
-	assert_soon { !$client->exists("$names/young") } 'and goes when it is old, also with a clock that is a day behind', 60;
+	assert_soon { !$client->exists("$names/young") } 'an old name is dropped, also with a clock that is a day behind', 60;
 	$session->quit;
 };
 

@@ -1,6 +1,7 @@
 
-# Who is at work in another cluster is the business of the server's log and of
-# pg_monitor's members.
+# Who holds a lock in another cluster, and who asks for its release, is told to members of
+# pg_monitor and to the server's log, and not to ordinary roles. Tested with an ordinary role and
+# a monitor in each situation that names another session.
 
 use ZkLockTest;
 
@@ -55,13 +56,13 @@ foreach my $role (sort keys %knows)
 	like($session->error, qr/LOG:  process \d+ still waiting for ExclusiveLock on ZooKeeper lock "wait"/,
 		'that is logged, to the client too');
 	$session->{err} =~ s/LOG:  process \d+ still//;
-	unlike($session->error, qr/ waiting for .*\n.*DETAIL:.*\n.*ERROR:/, 'without who it is, to whomever');
+	unlike($session->error, qr/ waiting for .*\n.*DETAIL:.*\n.*ERROR:/, 'the message of the log does not name the holder');
 	$told->('for whom it has waited in vain', $knows{$role});
 
 	my $token = $other->query_safe("SELECT zk_hold('held', 'for good')");
 	$offset = -s $berlin->logfile;
-	is($session->query_safe("SELECT zk_request_release('held')"), 0, 'nobody can be asked');
-	like($session->error, qr/WARNING:  could not ask 1 holder/, 'with a warning');
+	is($session->query_safe("SELECT zk_request_release('held')"), 0, 'no holder can be asked');
+	like($session->error, qr/WARNING:  could not ask 1 holder/, 'a warning tells of the holder that could not be asked');
 	$told->('whom it could not ask', $knows{$role});
 	$other->query_safe("SELECT zk_release_hold('held', $token), zk_unlock_all()");
 
@@ -73,7 +74,7 @@ foreach my $role (sort keys %knows)
 		$session->query_safe("SELECT zk_release_requested('asked')");
 		like($session->error,
 			qr/NOTICE:  release of lock "asked" was requested\n.*DETAIL:  Requested at .*"why not"/,
-			'when, and why');
+			'the holder is told when the release was requested, and why');
 		$told->('who asks', $knows{$role});
 		$session->query_safe('SELECT zk_unlock_all()');
 		assert_no_nodes($zk, lock_path('asked'));

@@ -1,6 +1,7 @@
 
-# Requests to holders that end before they hear them are persistent: they are in no
-# lock's queue, and those who ask others take them away.
+# Requests to release (zk_request_release) of holders that ended before they heard them do not
+# pile up: sessions that ask other holders delete them, requests of living holders stay, and
+# there is a bound. Tested with thousands of such znodes on a real server, and Curator.
 
 use Peer;
 use ZkLockTest;
@@ -45,12 +46,12 @@ SKIP:
 	}
 }
 
-subtest 'those who ask take outdated ones away' => sub {
+subtest 'requests to holders that have ended are deleted by those who ask others' => sub {
 	my @named = map { "$_ \"quoted\" \\ \x{c3}\x{a4}" } 1 .. 5;
 	leave_requests(@named);
-	cmp_ok(requests(), '>=', 5, 'left at first');
+	cmp_ok(requests(), '>=', 5, 'the requests are left at first');
 	leave_requests('one more');
-	is(requests(), 1, 'of any name');
+	is(requests(), 1, 'requests of any name are deleted');
 
 	foreach my $round (1 .. 12)
 	{
@@ -60,13 +61,13 @@ subtest 'those who ask take outdated ones away' => sub {
 	cmp_ok(requests(), '<', 240, 'hardly more than there were holders at a time');
 };
 
-subtest 'those that are heard stay' => sub {
+subtest 'requests to holders that live stay' => sub {
 	my $holder = background($node, holds => 'heard');
 	$asking->query_safe("SELECT zk_request_release('heard', 'why')");
 	my ($mine) = queue_nodes($zk, lock_path('heard'));
 	leave_requests(map { "other $_" } 1 .. 20) foreach 1 .. 5;
-	ok($stranger->exists("$parent/$mine.release"), 'a holder is there');
-	is($holder->query_safe("SELECT zk_release_requested('heard')"), 't', 'and hears it');
+	ok($stranger->exists("$parent/$mine.release"), 'the request of a living holder stays');
+	is($holder->query_safe("SELECT zk_release_requested('heard')"), 't', 'the living holder hears of the request');
 
 	my %strange = (
 		"$mine.release.release" => '{"client":"zklock","lock":"gone"}',
@@ -85,14 +86,14 @@ subtest 'those that are heard stay' => sub {
 	$stranger->delete("$parent/$_") foreach sort keys %strange;
 };
 
-subtest 'so many and no more' => sub {
+subtest 'requests beyond ten thousand are refused until outdated ones are found' => sub {
 	my $holder = background($node, holds => 'full');
 	$stranger->delete("$parent/$_") foreach $stranger->children($parent);
 	$stranger->create_path($parent);
 	$stranger->create_many(10_000, sub { "$parent/strange $_[0].release" }, 'kept');
 	assert_query($asking, "SELECT zk_request_release('full')", '54000', 'one more is refused');
-	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s, 'with the reason and what to do');
-	is($asking->query_safe("SELECT zk_request_release('free')"), 0, 'where nobody is to be asked nothing is said');
+	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s, 'the error has a DETAIL and a HINT');
+	is($asking->query_safe("SELECT zk_request_release('free')"), 0, 'a request for a free lock is not refused');
 	my @outdated = grep { /strange 1\d\d\d\./ } $stranger->children($parent);
 	$stranger->delete("$parent/$_") foreach @outdated;
 	$stranger->create_many(scalar @outdated, sub { "$parent/lock-" . (1e9 + $_[0]) . '.release' },
@@ -100,7 +101,7 @@ subtest 'so many and no more' => sub {
 	assert_soon {
 		$asking->query("SELECT zk_request_release('full')");
 		$asking->sqlstate eq '00000';
-	} 'until some are found that nobody hears', 60;
+	} 'a request is accepted when outdated ones are found', 60;
 };
 
 done_testing();

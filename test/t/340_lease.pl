@@ -1,6 +1,7 @@
 
-# Leases: who takes, renews and loses them, over two clusters, and what a transaction that
-# rests on one may commit.
+# Leases of locks belong to an owner, not to a session: this tests who takes, renews, sees and
+# loses them, over two clusters, and what a transaction that rests on one may commit. Tested with
+# real servers.
 
 use ZkLockTest;
 
@@ -24,24 +25,24 @@ sub assert_says ($session, $sql, $sqlstate, $what, $pattern)
 	return;
 }
 
-subtest 'one owner, from anywhere' => sub {
+subtest "a lease is its owner's, from any session and cluster" => sub {
 	my $token = lease($here, 'one', 'app');
 	cmp_ok($token, '>', 0, 'a token');
-	is(lease($here, 'one', 'app'), $token, 'the same for the same owner');
-	is(lease($there, 'one', 'app'), $token, 'also from another cluster');
+	is(lease($here, 'one', 'app'), $token, 'the owner gets the same token again');
+	is(lease($there, 'one', 'app'), $token, 'the owner gets the same token from another cluster');
 	is(lease($there, 'one', 'other'), '', 'nobody else gets it');
 	my $since = time;
 	$there->query_safe("SET lock_timeout = '200ms'");
-	is(lease($there, 'one', 'other', "'30s', '45s'"), '', 'nor within lock_timeout');
+	is(lease($there, 'one', 'other', "'30s', '45s'"), '', 'another owner does not get the lease within lock_timeout');
 	$there->query_safe('RESET lock_timeout');
-	cmp_ok(time - $since, '<', 30, 'which ends the wait');
-	is($there->query_safe("SELECT zk_try_lock('one')"), 'f', 'nor the lock');
+	cmp_ok(time - $since, '<', 30, 'lock_timeout ends the wait');
+	is($there->query_safe("SELECT zk_try_lock('one')"), 'f', 'the lock is busy for a try');
 	is($there->query_safe("SELECT zk_renew_lease('one', $token, '30s')"), 't', 'renewed by its token');
-	is($there->query_safe("SELECT zk_renew_lease('one', $token + 1, '30s')"), 'f', 'not by another');
-	is($there->query_safe("SELECT zk_renew_lease('two', $token, '30s')"), 'f', 'nor of another lock');
-	is($there->query_safe("SELECT zk_release_lease('one', $token)"), 't', 'given up');
-	is($here->query_safe("SELECT zk_renew_lease('one', $token, '30s')"), 'f', 'not renewed after that');
-	assert_says($here, "SELECT zk_release_lease('one', $token)", '00000', 'nor given up again',
+	is($there->query_safe("SELECT zk_renew_lease('one', $token + 1, '30s')"), 'f', 'another token renews nothing');
+	is($there->query_safe("SELECT zk_renew_lease('two', $token, '30s')"), 'f', 'the token renews no lease of another lock');
+	is($there->query_safe("SELECT zk_release_lease('one', $token)"), 't', 'the lease is released');
+	is($here->query_safe("SELECT zk_renew_lease('one', $token, '30s')"), 'f', 'a released lease is not renewed');
+	assert_says($here, "SELECT zk_release_lease('one', $token)", '00000', 'a released lease is not released again',
 		qr/there is no lease of lock "one" with that token/);
 	my $next = lease($there, 'one', 'other');
 	cmp_ok($next, '>', $token, 'the next one has a greater token');
@@ -49,7 +50,7 @@ subtest 'one owner, from anywhere' => sub {
 	assert_no_nodes($zk, lock_path('one'));
 };
 
-subtest 'what is seen of it' => sub {
+subtest 'zk_leader(), zk_lock_queue() and zk_who() show a lease' => sub {
 	my $token = lease($here, 'seen', 'app', "'30s', data => 'host:80'");
 	is($here->query_safe(
 			"SELECT owner, data, token, expires_at - since > '25s', is_overdue FROM zk_leader('seen')"),
@@ -60,41 +61,41 @@ subtest 'what is seen of it' => sub {
 	like($there->query_safe("SELECT concat_ws('|', who, location) FROM zk_who('seen')"),
 		qr/^app\|lease until \d\d:\d\d:\d\d$/, 'zk_who()');
 	$there->query_safe("SELECT zk_renew_lease('seen', $token, '40s')");
-	is($here->query_safe("SELECT owner, data FROM zk_leader('seen')"), 'app|host:80', 'a renewal keeps them');
+	is($here->query_safe("SELECT owner, data FROM zk_leader('seen')"), 'app|host:80', 'a renewal keeps owner and data');
 	lease($there, 'seen', 'app', "'30s', data => 'other:81'");
-	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets them');
-	assert_told($there, "SELECT zk_lock('seen', '100ms')", qr/A lease of "app" for 40000 ms/, 'who waits is told');
-	is($there->sqlstate, '55P03', 'in vain');
-	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'nobody leads');
+	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets other data');
+	assert_told($there, "SELECT zk_lock('seen', '100ms')", qr/A lease of "app" for 40000 ms/, 'the error of a wait names the lease');
+	is($there->sqlstate, '55P03', 'the wait ends with 55P03');
+	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'zk_leader() is NULL where no contender leads');
 	my $led = q{SELECT owner FROM zk_leader('led')};
 	$there->query_safe("SELECT zk_lock('led')");
 	like($here->query_safe($led), qr/^process \d+ of user ".+" in database "postgres" of cluster "paris"/, 'who holds a lock leads');
 	$berlin->safe_psql('postgres', "CREATE ROLE ordinary LOGIN; CREATE FUNCTION led() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN ($led)");
-	is(background($berlin, user => 'ordinary')->query_safe("SELECT coalesce(($led), led(), 'nobody')"), 'nobody', 'but who that is not everybody is told');
+	is(background($berlin, user => 'ordinary')->query_safe("SELECT coalesce(($led), led(), 'nobody')"), 'nobody', 'an ordinary role is not told who leads');
 	$there->query_safe("SELECT zk_unlock('led')");
 	lease($here, $_, 'app') foreach 'p/q', 'p%2Fq';
 	my $names = join ' ', sort $zk->client->children(lock_path('.leases'));
 	like($names, qr/\bp%252Fq p%2Fq\b/, 'two names are two for the worker');
 	is($here->query_safe("SELECT zk_evict('seen', $token)"), 't', 'evicted');
-	is($here->query_safe("SELECT zk_renew_lease('seen', $token, '30s')"), 'f', 'and gone');
+	is($here->query_safe("SELECT zk_renew_lease('seen', $token, '30s')"), 'f', 'the evicted lease cannot be renewed');
 };
 
-subtest 'whoever does not renew loses it' => sub {
+subtest 'a lease that is not renewed is lost to another contender' => sub {
 	my $token = lease($here, 'late', 'app', "'2s'");
 	my $successor = background($paris);
 	start_to_wait($successor, "SELECT zk_lock('late', '60s')");
 	cmp_ok($successor->wait_result, '>', $token, 'a waiter of another cluster gets the lock');
-	is($here->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 'f', 'no renewal');
+	is($here->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 'f', 'the overdue lease cannot be renewed');
 	$successor->query_safe("SELECT zk_unlock('late')");
 
 	$token = lease($here, 'late', 'app', "'2s'");
-	assert_soon { $there->query_safe("SELECT zk_try_lock('late')") eq 't' } 'tries alone do it, too';
+	assert_soon { $there->query_safe("SELECT zk_try_lock('late')") eq 't' } 'tries alone end an overdue lease';
 	$there->query_safe("SELECT zk_unlock('late')");
 	$token = lease($here, 'late', 'app', "'2s'");
-	assert_soon { lease($there, 'late', 'other') ne '' } 'another owner who asks again and again';
+	assert_soon { lease($there, 'late', 'other') ne '' } 'another owner who asks again and again gets the lease';
 };
 
-subtest 'who renews it keeps it' => sub {
+subtest 'a lease that is renewed keeps other contenders out, also for its delay' => sub {
 	my $token = lease($here, 'kept', 'app', "'4s'");
 	my $waiter = background($paris);
 	$waiter->start_query("SELECT zk_lock('kept', '7s')");
@@ -103,44 +104,44 @@ subtest 'who renews it keeps it' => sub {
 		is($here->query_safe("SELECT zk_renew_lease('kept', $token, '4s')"), 't', 'renewed') or last;
 		$here->query_safe('SELECT pg_sleep(0.3)');
 	}
-	assert_ends($waiter, '55P03', 'and the waiter does not get it');
+	assert_ends($waiter, '55P03', 'the waiter does not get the lock');
 	$here->query_safe("SELECT zk_release_lease('kept', $token, '3s')");
-	is(lease($here, 'kept', 'app', "'2s'"), '', 'kept after its release, from its owner, too');
+	is(lease($here, 'kept', 'app', "'2s'"), '', 'the delay keeps the owner out, too');
 	my $from = -s $paris->logfile;
-	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'until that time is over';
+	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'another owner gets the lease when the delay is over';
 	like(slurp_file($paris->logfile, $from), qr{znode "\S+/kept" that .* 3000 ms\n.*DETAIL:  It has no owner: it was given up with a delay},
 		'the log does not speak of an owner without a name');
 };
 
-subtest 'a place in the queue' => sub {
+subtest 'a place in the queue becomes a lease in its turn' => sub {
 	my $lock = $here->query_safe("SELECT zk_lock('line')");
 	is(lease($there, 'line', 'first', "'60s', place => true"), '', 'the first joins');
 	is(lease($here, 'later', 'x', "'60s', place => true") ne '', 1, 'one that is free');
 	is(lease(background($paris), 'line', 'second', "'60s', place => true"), '', 'the second, too');
 	assert_nodes($zk, lock_path('line'), 3, 'the places are there');
 	my $place = $here->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
-	is($there->query_safe("SELECT zk_renew_lease('line', $place, '30s')"), 'f', 'and no leases yet');
+	is($there->query_safe("SELECT zk_renew_lease('line', $place, '30s')"), 'f', 'a place in the queue cannot be renewed as a lease');
 	$here->query_safe("SELECT zk_unlock('line')");
-	assert_nodes($zk, lock_path('line'), 2, 'the lock is not');
+	assert_nodes($zk, lock_path('line'), 2, "the lock's node is gone");
 	is(lease($here, 'line', 'second', "'60s'"), '', 'it is not the turn of the second');
 	my $token = lease($here, 'line', 'first', "'60s'");
-	cmp_ok($token, '>', 0, 'it is that of the first');
+	cmp_ok($token, '>', 0, 'the first place becomes a lease');
 	my $waiting = background($paris);
 	$waiting->start_query("SELECT zk_try_lease('line', 'second', '60s', '30s')");
 	$here->query_safe("SELECT zk_release_lease('line', $token)");
-	cmp_ok($waiting->wait_result, '>', 0, 'then that of the second, who waited');
+	cmp_ok($waiting->wait_result, '>', 0, 'the second place becomes a lease');
 };
 
-subtest 'a transaction that rests on it' => sub {
+subtest 'a transaction that rests on a lease commits only while the lease is held' => sub {
 	my $token = lease($there, 'work', 'app', "'2s'");
 	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");
-	is($berlin->safe_psql('postgres', 'SELECT who FROM work'), 'good', 'commits');
+	is($berlin->safe_psql('postgres', 'SELECT who FROM work'), 'good', 'the transaction commits');
 
 	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('late')");
 	assert_soon { $there->query_safe("SELECT zk_try_lock('work')") eq 't' } 'somebody else has the lock';
 	assert_says($here, 'COMMIT', '40001', 'it does not commit', qr/the lease of lock "work" with fencing token $token is not held/);
-	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'nothing of it');
-	assert_query($here, "SELECT zk_require_lease('work', $token)", '40001', 'nor does another begin');
+	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'nothing of the refused transaction is written');
+	assert_query($here, "SELECT zk_require_lease('work', $token)", '40001', 'another transaction cannot rest on the lost lease');
 	$there->query_safe("SELECT zk_unlock('work')");
 
 	$token = lease($there, 'work', 'app', "'60s'");
@@ -154,7 +155,7 @@ subtest 'a transaction that rests on it' => sub {
 		SAVEPOINT b; SELECT zk_require_lease('work', $token); ROLLBACK TO b; INSERT INTO work VALUES ('quorum')");
 	$there->query_safe("SELECT zk_release_lease('work', $token)");
 	$here->query_safe("SET zklock.commit_guard = quorum");
-	assert_query($here, 'COMMIT', '40001', 'quorum asks again');
+	assert_query($here, 'COMMIT', '40001', 'commit_guard = quorum asks for the lease at COMMIT');
 	# Of a thousand others a backend forgets what it knows; of this one it must not. The setting went
 	# with the transaction that failed.
 	$token = lease($there, 'work', 'app', "'60s'");
@@ -162,12 +163,12 @@ subtest 'a transaction that rests on it' => sub {
 		INSERT INTO work VALUES ('many');
 		SELECT count(zk_try_lease('many/' || i, 'app', '2s')) FROM generate_series(1, 1000) AS i");
 	$there->query_safe("SELECT zk_evict('work', $token)");
-	assert_query($here, 'COMMIT', '40001', 'among very many leases');
+	assert_query($here, 'COMMIT', '40001', 'the lost lease is found among a thousand others');
 	$here->query_safe('RESET zklock.commit_guard');
 	foreach my $end ('zk_release_lease', 'zk_evict')
 	{
 		$token = lease($there, 'work', 'app', "'60s'");
-		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
+		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('the lease is released'); SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
 	}
 	my $hasty = background($berlin, 'zklock.session_timeout' => '4s');
@@ -187,21 +188,21 @@ subtest 'a transaction that rests on it' => sub {
 	assert_query($patient, 'COMMIT', '40001', 'no proof is older than six tenths of the term');
 	$token = lease($there, 'work', 'app', "'60s'");
 	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token)");
-	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
+	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'PREPARE TRANSACTION is refused');
 };
 
-subtest 'credentials that may not renew it' => sub {
+subtest 'a lease cannot be renewed with other credentials' => sub {
 	my $session = background($berlin, first => "SET zklock.auth = 'digest:one:secret'");
 	my $token = lease($session, 'guarded', 'app');
 	$session->query_safe("SET zklock.auth = 'digest:other:secret'");
 	assert_says($session, "SELECT zk_renew_lease('guarded', $token, '30s')", '42501', 'a backend that knows the lease',
 		qr/could not use a lease/);
 	$session->query_safe("SET zklock.auth = 'digest:one:secret'");
-	is($session->query_safe("SELECT zk_release_lease('guarded', $token)"), 't', 'the former ones may');
+	is($session->query_safe("SELECT zk_release_lease('guarded', $token)"), 't', 'the former credentials may release the lease');
 };
 
 # Other bad input: sql/lease.
-subtest 'bad input' => sub {
+subtest 'an owner that is too long in UTF-8 is refused' => sub {
 	$berlin->safe_psql('postgres', "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
 	$berlin->safe_psql('bytes', 'CREATE EXTENSION zklock');
 	my $bytes = "repeat(convert_from('\\xfc', 'SQL_ASCII'), 512)";

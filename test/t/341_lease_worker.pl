@@ -1,6 +1,7 @@
 
-# The worker of a cluster frees those whom no contender of zklock's stands beside: a client
-# of another kind that waits behind a lease whose owner is gone.
+# The lease worker deletes overdue leases that no contender of zklock stands beside, so that
+# other clients behind them get the lock; and it tells idle sessions of lost locks by NOTIFY.
+# Tested with real servers, a proxy, and a cluster whose worker fails, is slow, or is stopped.
 
 use Proxy;
 use ZkLockTest;
@@ -27,13 +28,13 @@ foreach my $name ('dead', 'deep/100%/name')
 {
 	my $token = lease($name, '2s');
 	assert_nodes($zk, lock_path($name), 1, "a lease of $name");
-	assert_nodes($zk, lock_path($name), 0, 'that nobody renews goes');
-	is($session->query_safe("SELECT zk_renew_lease('$name', $token, '2s')"), 'f', 'its owner hears of it');
+	assert_nodes($zk, lock_path($name), 0, 'the lease that nobody renews is deleted');
+	is($session->query_safe("SELECT zk_renew_lease('$name', $token, '2s')"), 'f', 'the owner cannot renew the deleted lease');
 }
 
 my $living = lease('living', '1 day');
 assert_soon { join(',', sort $client->children($names)) eq 'awake,living' } 'names without leases are dropped', 60;
-is($session->query_safe("SELECT zk_renew_lease('living', $living, '60s')"), 't', 'one that lives stays');
+is($session->query_safe("SELECT zk_renew_lease('living', $living, '60s')"), 't', 'a lease that is not overdue stays');
 
 # A name that was dropped before its lease was there is noted again.
 lease('slow', '2s');
@@ -42,17 +43,17 @@ $proxy->trap(15, 2, 'rest');    # create2: the name's, the lease's
 $session->start_query("SELECT zk_try_lease('slow', 'app', '2s')");
 assert_soon { $proxy->is_sprung && !$client->exists("$names/slow") } 'and again, before its lease is made', 60;
 $proxy->heal;
-cmp_ok($session->wait_result, '>', 0, 'which is made then');
-assert_nodes($zk, lock_path('slow'), 0, 'and goes when nobody renews it');
+cmp_ok($session->wait_result, '>', 0, 'the lease is made then');
+assert_nodes($zk, lock_path('slow'), 0, 'the lease is deleted when nobody renews it');
 
 $client->create("$names/..%2Fa%00", 'x');
 $client->create("$names/zookeeper%2Fquota", 'x');
 lease('after', '2s');
-assert_nodes($zk, lock_path('after'), 0, 'names that nobody can have do no harm');
+assert_nodes($zk, lock_path('after'), 0, 'names that no lock can have do no harm');
 
 # An idle session runs nothing that could tell it. Somebody else listens here, so that it
 # stays idle.
-subtest 'an idle session that loses a lock is told' => sub {
+subtest 'an idle session that loses a lock is told by NOTIFY' => sub {
 	$guard->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 	$guard->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
 	my $listener = background($guard);
@@ -146,7 +147,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$last->query_safe("SELECT zk_unlock('left/1'), zk_unlock('left/2'); SELECT zk_lock('new')");
 	kill 'CONT', $guard->{_pid};
 	assert_soon { $hears->("$number stays") } 'what stays lost is told', 60;
-	unlike($heard, qr/payload "\d+ (?:left|new|")/, 'that alone');
+	unlike($heard, qr/payload "\d+ (?:left|new|")/, 'no loss is told of locks that were released');
 	assert_query($last, "SET zklock.loss_channel = '" . 'x' x 64 . "'", '22023', 'what no channel can be named');
 };
 
@@ -167,13 +168,13 @@ subtest 'a lock that is downgraded while the lease worker looks for it is not to
 	assert_soon { $of_worker->is_sprung } 'the worker has a list', 60;
 	my ($old) = queue_nodes($zk, lock_path('between'));
 	$holder->query_safe("SELECT zk_unlock('between')");
-	assert_soon { (queue_nodes($zk, lock_path('between')))[0] ne $old } 'that is outdated';
+	assert_soon { (queue_nodes($zk, lock_path('between')))[0] ne $old } 'the list that the worker has read is outdated';
 	$of_worker->heal;
 	my $token = $holder->query_safe("SELECT zk_lock('lost')");
 	$client->delete(lock_path('lost') . '/' . (queue_nodes($zk, lock_path('lost')))[0]);
 	assert_soon { ($heard .= $listener->query('SELECT 1')) =~ /payload "$token lost"/ } 'a lock that is lost then is told of', 60;
-	unlike($heard, qr/"\d+ between"/, 'the one that is held is not');
-	assert_becomes { $holder->query("SELECT zk_is_held('between')") } 't', 'it is';
+	unlike($heard, qr/"\d+ between"/, 'no loss is told of the lock that is held');
+	assert_becomes { $holder->query("SELECT zk_is_held('between')") } 't', 'the downgraded lock is held';
 	$_->quit foreach $holder, $listener;
 	$between->stop;
 };
@@ -183,7 +184,7 @@ is(scalar(session_programs($worker)), 1, 'the worker has a session');
 is($guard->safe_psql('postgres', 'SELECT requests > 0 FROM zk_stat WHERE datname IS NULL'), 't', 'whose requests are of no database');
 
 # What fails in round after round is said once, until a round has gone well. A reload begins one.
-subtest 'rounds that fail' => sub {
+subtest 'rounds of the lease worker that fail are logged once, and the next round works' => sub {
 	my $from = -s $guard->logfile;
 	my $complaint = qr/there is no certificate to be the credentials/;
 	my $complaints = sub { scalar(() = slurp_file($guard->logfile, $from) =~ /$complaint/g) };
@@ -197,20 +198,20 @@ subtest 'rounds that fail' => sub {
 			$guard->reload;
 			assert_soon { $wakes->() > $former } "round $round";
 		}
-		assert_soon { $complaints->() >= $time } 'it is said';
+		assert_soon { $complaints->() >= $time } 'the log has the complaint';
 		$guard->append_conf('postgresql.conf', "zklock.auth = ''");
 		$guard->reload;
 		lease("well $time", '2s');
 		assert_nodes($zk, lock_path("well $time"), 0, 'the next one is as good as ever');
 	}
-	is($complaints->(), 2, 'once each time');
+	is($complaints->(), 2, 'the log has the complaint once each time');
 	$guard->safe_psql('postgres', "SELECT pg_cancel_backend($worker)");
 	assert_soon { $guard->log_contains(qr/canceling statement due to user request/, $from) } 'a round is cancelled';
 	$guard->reload;
 	lease('at last', '2s');
-	assert_nodes($zk, lock_path('at last'), 0, 'and not the worker');
+	assert_nodes($zk, lock_path('at last'), 0, 'the worker goes on after the cancellation');
 	is($guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'"),
-		$worker, 'which is the same all the time');
+		$worker, 'the worker is the same process');
 };
 
 $guard->append_conf('postgresql.conf', 'zklock.lease_worker = off');
@@ -228,8 +229,8 @@ $client->create("$names/\@", '@');
 lease("far/$_", '2s') foreach 1 .. 3;
 $guard->append_conf('postgresql.conf', "zklock.lease_worker = on\nzklock.connect_timeout = '4500ms'\nzklock.servers = '" . $slow->address . "'");
 $guard->reload;
-assert_soon { !grep { queue_nodes($zk, lock_path("far$_")) } '', '/1', '/2', '/3' } 'others are seen to all the same', 180;
-ok(!!$client->exists("$names/\@"), 'and it is not forgotten');
+assert_soon { !grep { queue_nodes($zk, lock_path("far$_")) } '', '/1', '/2', '/3' } 'overdue leases behind a long queue are deleted', 180;
+ok(!!$client->exists("$names/\@"), 'the name of the long queue is not dropped');
 
 # The end of the server interrupts a wait, and is nothing to complain about.
 $guard->append_conf('postgresql.conf', "zklock.connect_timeout = '180s'");
@@ -238,7 +239,7 @@ $slow->cut;
 my $from = -s $guard->logfile;
 my $since = time;
 $guard->stop('fast');
-cmp_ok(time - $since, '<', 60, 'it ends when it is to');
-unlike(slurp_file($guard->logfile, $from), qr/FATAL|ERROR|WARNING/, 'without a word');
+cmp_ok(time - $since, '<', 60, 'the cluster stops in time');
+unlike(slurp_file($guard->logfile, $from), qr/FATAL|ERROR|WARNING/, 'the worker logs no error when the cluster stops');
 
 done_testing();
