@@ -48,6 +48,7 @@ use File::Path qw(mkpath);
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Scalar::Util qw(weaken);
+use Test::More import => ['plan'];
 use ZooKeeper ();
 
 my $source = dirname(dirname(__FILE__)) . '/interop';
@@ -62,19 +63,19 @@ my %library = (
 		sources => [qw(Driver.java CuratorDriver.java)],
 		compile => sub { java_compiler('curator-recipes.jar', 'curator') },
 		product => 'curator/CuratorDriver.class',
-		needs => [ '/usr/bin/javac', "$java/curator-recipes.jar" ],
-		packages => 'libcurator-recipes-java, default-jdk-headless' },
+		needs => ["$java/curator-recipes.jar"],
+		packages => ['libcurator-recipes-java'] },
 	recipes => {
 		run => sub { java_command('RecipeDriver', 'recipes') },
 		sources => [qw(Driver.java RecipeDriver.java)],
 		compile => sub { java_compiler('zookeeper-recipes-lock.jar', 'recipes') },
 		product => 'recipes/RecipeDriver.class',
-		needs => [ '/usr/bin/javac', "$java/zookeeper-recipes-lock.jar" ],
-		packages => 'libzookeeper-java, default-jdk-headless' },
+		needs => ["$java/zookeeper-recipes-lock.jar"],
+		packages => ['libzookeeper-java'] },
 	kazoo => {
 		run => sub { ('/usr/bin/python3', "$source/kazoo_driver.py") },
 		needs => ['/usr/lib/python3/dist-packages/kazoo'],
-		packages => 'python3-kazoo' },
+		packages => ['python3-kazoo'] },
 	go => {
 		run => sub { build_directory() . '/go_driver' },
 		sources => ['go_driver.go'],
@@ -83,7 +84,7 @@ my %library = (
 		needs => [
 			'/usr/bin/go', '/usr/share/gocode/src/github.com/samuel/go-zookeeper'
 		],
-		packages => "golang-go, $go_package" });
+		packages => [ 'golang-go', $go_package ] });
 
 # Each kind of lock: the library that has it, what the driver calls it, and
 # whether it can be tried.
@@ -112,21 +113,23 @@ my @peers;
 
 =head1 FUNCTIONS
 
-=head2 missing
+=head2 missing(@kinds)
 
-Which Debian packages the peers need and this system lacks; "" if none. "make
-check" has installed them, so for it there is nothing to look for.
+Which Debian packages the peers of these kinds need and this system lacks; "" if none. For
+libraries that ZKLOCK_TEST_PEERS names there is nothing to look for: "make check" has installed
+them, and a test that does not find them is to fail.
 
 =cut
 
-sub missing
+sub missing (@kinds)
 {
-	return '' if $ENV{ZKLOCK_TEST_PEERS};
+	my %is_sure = map { $_ => 1 } split /,/, $ENV{ZKLOCK_TEST_PEERS} // '';
 	my %packages;
-	foreach my $library (values %library)
+	foreach my $name (grep { !$is_sure{$_} } map { library($_) } @kinds)
 	{
-		$packages{ $library->{packages} } = 1
-		  if grep { !-e } @{ $library->{needs} };
+		my $library = $library{$name};
+		next if !grep { !-e } @{ $library->{needs} };
+		$packages{$_} = 1 foreach @{ $library->{packages} };
 	}
 	return join ', ', sort keys %packages;
 }
@@ -135,7 +138,11 @@ sub missing
 
 =head2 kinds
 
-The names of the kinds of locks.
+The names of all kinds of locks.
+
+=head2 installed(@kinds), require_installed(@kinds)
+
+Those of the kinds whose library is installed here. Within a subtest: skips it if one is not.
 
 =cut
 
@@ -143,6 +150,15 @@ sub kinds
 {
 	my @kinds = sort keys %lock;
 	return @kinds;
+}
+
+sub installed (@kinds) { return grep { !missing($_) } @kinds; }
+
+sub require_installed (@kinds)
+{
+	my $missing = missing(@kinds);
+	plan(skip_all => "not installed: $missing") if $missing ne '';
+	return;
 }
 
 =pod
@@ -405,10 +421,11 @@ sub java_tls_options
 	return map { "-Dzookeeper.$_=$option{$_}" } sort keys %option;
 }
 
-# Debian's jars name those that they need.
+# Debian's Java runtime has the compiler without its command. Debian's jars name those that
+# they need.
 sub java_compiler ($jar, $directory)
 {
-	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar",
+	return ('java', '-m', 'jdk.compiler/com.sun.tools.javac.Main', '-cp', "$java/$jar:$java/zookeeper.jar",
 		'-d', build_directory() . "/$directory");
 }
 

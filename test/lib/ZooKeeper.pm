@@ -447,7 +447,8 @@ sub restart ($self, @members)
 
 Stops the server, sets the sequence counters of these znodes in its files, and
 starts it again: the next sequential children get these numbers. A counter can
-only be raised. For a standalone server; needs a JDK.
+only be raised. For a standalone server; needs the compiler that
+Debian's Java runtime has.
 
 =head2 can_set_counters
 
@@ -470,7 +471,10 @@ sub set_counters ($self, @counters)
 	return $self->start;
 }
 
-sub can_set_counters { return -e '/usr/bin/javac'; }
+sub can_set_counters
+{
+	return system('java -m jdk.compiler/com.sun.tools.javac.Main -version >/dev/null 2>&1') == 0;
+}
 
 =pod
 

@@ -56,7 +56,7 @@ add_mutation_jobs() {
 	for file in "$tree"/test/t/*.pl; do
 		# They build zklock themselves, and so without the mutant.
 		[[ $file != */t/6* ]] || continue
-		job "$worker%t%$(basename "$file")" "$tree/test" ZKLOCK_TEST_PEERS=installed \
+		job "$worker%t%$(basename "$file")" "$tree/test" "ZKLOCK_TEST_PEERS=$peers" \
 			"ZKLOCK_TEST_FORMER=$former" "INITDB_TEMPLATE=$run/template" "${regress_words[@]}" \
 			perl "$file"
 	done

@@ -53,7 +53,7 @@ build=build     # where it is built, below work
 # What the two commands need on Debian; MAJOR is the release of PostgreSQL.
 build_packages=(make gcc libc6-dev libzookeeper-st-dev libssl-dev
 	postgresql-server-dev-MAJOR)
-server_packages=(postgresql-MAJOR zookeeper default-jre-headless libslf4j-java libipc-run-perl
+server_packages=(postgresql-MAJOR libzookeeper-java default-jre-headless libslf4j-java libipc-run-perl
 	procps)
 # What they can do without if there is no such package.
 optional_packages=(postgresql-MAJOR-cron)

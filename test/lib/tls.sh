@@ -39,7 +39,7 @@ add_tls() {
 	test_directory "$run/tls-tap"
 	[[ -d $run/template ]] || make_template
 	for file in "${tests[@]}"; do
-		job "tls-t/$(basename "$file")" "$tree/test" ZKLOCK_TEST_PEERS=installed \
+		job "tls-t/$(basename "$file")" "$tree/test" "ZKLOCK_TEST_PEERS=$peers" \
 			"ZKLOCK_TEST_TLS=$tls" "INITDB_TEMPLATE=$run/template" perl "$file"
 	done
 	[[ -n ${SUITE:-} && -z ${TESTS:-} ]] || return 0

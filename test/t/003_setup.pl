@@ -1,10 +1,11 @@
 
 # The set-up of make check (test/lib/setup.sh) takes down everything that it has started: at once
 # after a signal, and after SIGKILL at its next start. Packages that it installs start no
-# service. Tested with a job that has a process and a directory to take down.
+# service. On a bare machine it installs what a developer needs, and tells what is left to make
+# nightly. Tested with a job that has a process and a directory to take down, and with machines
+# that have the packages that a test says they have.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(basename dirname);
@@ -75,5 +76,52 @@ is(may($_, 'start'), 101, "$_, which is not there, may not start") foreach 'zklo
 PostgreSQL::Test::Utils::append_to_file("$dir/mine", "exit 0\n");
 is(system('bash', '-c', 'source "$1"; service_policy=$2/mine; make_service_rule', 'bash', $setup, $dir) >> 8, 0, 'a second time');
 is(slurp_file("$dir/mine"), "exit 0\n", 'a rule of the administrator stays as it is');
+
+# What a command says that knows the packages, on a machine that has those that the pattern names.
+sub with_packages ($pattern, $command)
+{
+	my ($out, $err) = run_command([ 'bash', '-c', 'source "$1"; all_suites=(walls tap model)
+		source "${1%/setup.sh}/packages.sh"; is_installed() { [[ $1 =~ $0 ]]; }; ' . $command, $pattern, $setup ]);
+	is($err, '', 'without an error');
+	return $out;
+}
+
+my $wanted = 'choose_packages walls tap; echo "${packages[@]}"';
+my $go = qr/\bgolang-go\b/;
+
+subtest 'on a bare machine Go, Rails and Prometheus are not installed, but told of' => sub {
+	my $packages = with_packages('^$', $wanted);
+	like($packages, qr/\b$_\b/, "$_ is installed") foreach qw(cloc libcurator-recipes-java python3-kazoo);
+	unlike($packages, qr/\b$_\b/, "$_ is not") foreach qw(golang-go ruby-activerecord prometheus);
+	my $left = with_packages('^$', 'tell_left walls tap');
+	like($left, qr/^left to make nightly: the suites model$/m, 'a suite that is left');
+	like($left, qr/^left to make nightly: tests with clients in Go, .*; make check PACKAGES=all installs $go .*prometheus/m,
+		'tests that are left, and what installs their packages');
+};
+
+subtest 'PACKAGES=all installs all, and where all is installed nothing is left' => sub {
+	my $packages = with_packages('^$', "PACKAGES=all; $wanted");
+	like($packages, qr/\b$_\b/, "$_ is installed") foreach qw(cloc golang-go ruby-activerecord prometheus);
+	is(with_packages('.', 'tell_left walls tap model'), '', 'nothing is left');
+};
+
+subtest 'a client whose packages are installed must be found by the tests' => sub {
+	my $peers = 'IFS=,; for peer in $(installed_peers); do echo $peer; done | sort | xargs';
+	is(with_packages('.', $peers), 'curator go kazoo recipes', 'all');
+	is(with_packages('^[^g]', $peers), 'curator kazoo recipes', 'without the packages of Go');
+};
+
+# Words of a test that is skipped must lead to a package that PACKAGES=all installs.
+subtest 'each package that a test misses is one that make check can install' => sub {
+	my $all = with_packages('^$', 'echo "${suite_packages[@]}" "${large_packages[@]}" "${optional_packages[@]}" "${server_packages[@]}"');
+	my %is_known = map { $_ => 1 } split ' ', $all;
+	my %is_missed;
+	foreach my $file (glob dirname(__FILE__) . '/*.pl')
+	{
+		$is_missed{$_} = 1 foreach map { split /, / } slurp_file($file) =~ /'not installed: ([a-z][a-z0-9, -]+)'/g;
+	}
+	cmp_ok(scalar keys %is_missed, '>', 3, 'there are some');
+	is(join(' ', grep { !$is_known{$_} } sort keys %is_missed), '', 'all are known');
+};
 
 done_testing();

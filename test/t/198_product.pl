@@ -28,7 +28,6 @@ my %setting = (
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 $node{berlin}->safe_psql('postgres', 'CREATE TABLE work (name text)');
 
-Peer::prepare(Peer::kinds()) unless Peer::missing();
 # The test's own client: what is left is not asked of zklock.
 my $client = $zk->client;
 my $observer = background($node{paris});
@@ -44,6 +43,8 @@ my %foreign = (
 	'Kazoo ReadLock' => [ 'shared', 'kazoo' ],
 	'Curator InterProcessMutex' => [ 'exclusive', 'curator' ],
 	'Curator InterProcessReadWriteLock, read' => [ 'shared', 'curator_rw' ]);
+my @foreign = Peer::installed(sort keys %foreign);
+Peer::prepare(@foreign);
 
 =pod
 
@@ -492,10 +493,10 @@ subtest 'calls for a lock, situation: waited for' => sub {
 };
 
 SKIP: {
-	skip 'there is no ' . Peer::missing(), 1 if Peer::missing();
+	skip 'not installed: ' . Peer::missing(keys %foreign), 1 if @foreign < keys %foreign;
 	my %driver;
-	$driver{ Peer::library($_) } ||= Peer->new($_, $zk) foreach sort keys %foreign;
-	foreach my $client (sort keys %foreign)
+	$driver{ Peer::library($_) } ||= Peer->new($_, $zk) foreach @foreign;
+	foreach my $client (@foreign)
 	{
 		my $peer = $driver{ Peer::library($client) };
 		subtest "calls for a lock that is held by $client" => sub {

@@ -133,7 +133,7 @@ subtest 'a leader that hangs costs no session its lock' => sub {
 		config => { syncLimit => 5 })->start;
 	my $node = cluster('tokyo', $usual, 'zklock.session_timeout' => '15s');
 	my @ours = map { background($node, holds => "ours$_") } 0 .. $count - 1;
-	my @peers = Peer::missing ? () : map {
+	my @peers = Peer::missing('Curator InterProcessMutex') ? () : map {
 		Peer->new('Curator InterProcessMutex', $usual, timeout => 15_000)
 	} 1 .. $count;
 	foreach my $i (0 .. $#peers)

@@ -30,7 +30,7 @@ sub leave_requests (@locks)
 
 SKIP:
 {
-	skip 'there is no ' . Peer::missing() if Peer::missing();
+	skip 'not installed: ' . Peer::missing('Curator InterProcessMutex'), 1 if Peer::missing('Curator InterProcessMutex');
 
 	my $curator = Peer->new('Curator InterProcessMutex', $zk);
 	$stranger->create_path(lock_path('payments'));

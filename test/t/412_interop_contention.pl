@@ -9,15 +9,13 @@ use Peer;
 use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
-plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
-
 my $times = 25;
 my $zk = ZooKeeper->new->start;
 # Those that exclude zklock and are excluded by it; two processes of each.
 my @rows =
   grep { $_->{'one lock'} eq 'yes' } Matrix::rows('With node style');
 my %peers;
-foreach my $kind (map { $_->{client} } @rows)
+foreach my $kind (Peer::installed(map { $_->{client} } @rows))
 {
 	$peers{ Peer::library($kind) } ||=
 	  [ map { Peer->new($kind, $zk) } 1 .. 2 ];
@@ -122,8 +120,12 @@ foreach my $row (@rows)
 	my $kind = $row->{client};
 	my $style = Matrix::set_style($row, @sessions);
 	$number++;
-	subtest "node style $style: backends and $kind get the lock in the order of the queue" => sub { test_order("order$number", $kind); };
+	subtest "node style $style: backends and $kind get the lock in the order of the queue" => sub {
+		Peer::require_installed($kind);
+		test_order("order$number", $kind);
+	};
 	subtest "node style $style: backends and $kind lose no increment" => sub {
+		Peer::require_installed($kind);
 		my ($count, $expected, @errors) = race("race$number", $kind);
 		# That Kazoo was told of our nodes cannot be seen in its own.
 		s/^.*WARNING:  a contender of style "kazoo" may take no notice .*\n^HINT:  .*\n//mg
@@ -137,6 +139,7 @@ foreach my $row (@rows)
 # The counter tells: where there is no exclusion, counts are lost.
 Matrix::set_style($rows[0], @sessions);
 subtest 'increments are lost where a client does not wait for zklock' => sub {
+	Peer::require_installed('Kazoo Lock');
 	my $round = 0;
 	my $is_lost = poll_until
 	{

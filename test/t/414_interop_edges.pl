@@ -6,8 +6,6 @@
 use Peer;
 use ZkLockTest;
 
-plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
-
 # Looks for empty containers often, so that one can see which znodes are some.
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
@@ -17,7 +15,9 @@ my @kinds = (
 	'go-zookeeper Lock',
 	'ZooKeeper recipes WriteLock (Java)',
 	'Kazoo Lock with lock-');
-my %peer = map { $_ => Peer->new($_, $zk) } @kinds;
+plan skip_all => 'not installed: ' . Peer::missing(@kinds[ 0, 2, 3 ]) if Peer::missing(@kinds[ 0, 2, 3 ]);
+my $no_go = Peer::missing($kinds[1]);
+my %peer = map { $_ => Peer->new($_, $zk) } Peer::installed(@kinds);
 my ($curator, $go, $recipe, $kazoo) = @peer{@kinds};
 my $node = cluster('berlin', $zk);
 my $stranger = $zk->client;
@@ -56,6 +56,7 @@ sub test_waits ($peer, $lock, $path)
 foreach my $kind (@kinds)
 {
 	subtest "$kind waits for zklock on the path of a name" => sub {
+		Peer::require_installed($kind);
 		$session->query_safe("SELECT zk_try_lock('team/first'), zk_unlock_all()");
 		test_waits($peer{$kind}, 'team/nightly', lock_path('team/nightly'));
 	};
@@ -75,7 +76,7 @@ subtest 'a client waits for zklock on the path of a name below a chroot' => sub 
 
 subtest "each client but ZooKeeper's recipe makes the parents of a lock" => sub {
 	my %outcome;
-	foreach my $kind (@kinds)
+	foreach my $kind (sort keys %peer)
 	{
 		(my $parent = lc $kind) =~ s/\W+//g;
 		$peer{$kind}->choose(lock_path("$parent/lock"));
@@ -83,13 +84,14 @@ subtest "each client but ZooKeeper's recipe makes the parents of a lock" => sub 
 		$peer{$kind}->ask('unlock') if $outcome{$kind} eq 'locked';
 	}
 	like(delete $outcome{ $kinds[2] }, qr/^error .*NoNode/, "$kinds[2] fails");
-	is(join(' ', values %outcome), 'locked locked locked', 'the other clients make the parents');
+	is(join(' ', grep { $_ ne 'locked' } values %outcome), '', 'the other clients make the parents');
 };
 
 # Whoever comes first makes the lock's znode, as a container, which ZooKeeper
 # removes once it is empty, or as one that stays.
 subtest 'locks of zklock and Curator leave no empty znode behind' => sub {
-	foreach my $i (0 .. $#kinds)
+	my @made = grep { $peer{ $kinds[$_] } } 0 .. $#kinds;
+	foreach my $i (@made)
 	{
 		my $peer = $peer{ $kinds[$i] };
 		$peer->choose(lock_path("made$i"));
@@ -98,13 +100,14 @@ subtest 'locks of zklock and Curator leave no empty znode behind' => sub {
 	$session->query_safe("SELECT zk_lock('made'), zk_unlock('made')");
 	poll_until { !$stranger->exists(lock_path('made')) } 'our znode to go', 30;
 	poll_until { !$stranger->exists(lock_path('made0')) } 'Curator\'s to go', 30;
-	my @left = grep { $stranger->exists(lock_path("made$_")) } 1 .. $#kinds;
-	is("@left", '1 2 3', 'the empty znodes of the other clients stay');
+	my @left = grep { $stranger->exists(lock_path("made$_")) } @made;
+	is("@left", join(' ', grep { $_ > 0 } @made), 'the empty znodes of the other clients stay');
 };
 
 # What the number at the end of a child belongs to is not the same for all of
 # them: for Go it follows the last dash, and everybody has one.
 subtest 'Go fails next to a node of Kazoo, and its node holds up zklock until its session ends' => sub {
+	Peer::require_installed($kinds[1]);
 	my $path = lock_path('go_kazoo');
 	$kazoo->choose($path, 'Kazoo Lock');
 	$kazoo->ask('lock');
@@ -126,18 +129,21 @@ subtest 'names below a lock disturb Go, and Curator where they sort first' => su
 	$waiter->query_safe("SELECT zk_lock('deep/er')");
 	is($session->query_safe("SELECT zk_try_lock('deep'), zk_unlock('deep')"),
 		't|t', 'zklock is not disturbed by a lock below');
-	foreach my $kind (grep { $peer{$_} != $go } @kinds)
+	foreach my $kind (@kinds[ 0, 2, 3 ])
 	{
 		$peer{$kind}->choose(lock_path('deep'), $kind);
 		is(answer($peer{$kind}, 'lock'), 'locked', "nor for $kind");
 		is(answer($peer{$kind}, 'unlock'), 'unlocked', 'the client releases the lock');
 	}
-	my $other = Peer->new('go-zookeeper Lock', $zk);
-	$other->choose(lock_path('deep'));
-	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails with a parsing error');
-	$other->quit;
-	is($session->query_safe("SELECT zk_try_lock('deep', '30 s'), zk_unlock('deep')"),
-		't|t', "zklock has the lock when Go's session has ended");
+	if (!$no_go)
+	{
+		my $other = Peer->new('go-zookeeper Lock', $zk);
+		$other->choose(lock_path('deep'));
+		like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails with a parsing error');
+		$other->quit;
+		is($session->query_safe("SELECT zk_try_lock('deep', '30 s'), zk_unlock('deep')"),
+			't|t', "zklock has the lock when Go's session has ended");
+	}
 	$waiter->query_safe("SELECT zk_unlock('deep/er')");
 	foreach my $child ('0', '!b')
 	{
@@ -202,7 +208,7 @@ subtest 'zk_lock_queue() shows what other clients say about themselves' => sub {
 		$kinds[1] => qr/^$/,
 		$kinds[2] => qr/^<U\+0012>4$/,
 		$kinds[3] => qr/^kazoo$/);
-	foreach my $i (0 .. $#kinds)
+	foreach my $i (grep { $peer{ $kinds[$_] } } 0 .. $#kinds)
 	{
 		my $peer = $peer{ $kinds[$i] };
 		$peer->choose(lock_path("data$i"), $kinds[$i]);
@@ -242,6 +248,7 @@ foreach my $kind (@kinds)
 	my $peer = $peer{$kind};
 	(my $lock = lc $kind) =~ s/\W+//g;
 	subtest "$kind needs the credentials for locks made with zklock.auth" => sub {
+		Peer::require_installed($kind);
 		$stranger->create_path("/open/$lock");
 		$session->query_safe("SET zklock.root = '/open'");
 		test_waits($peer, $lock, "/open/$lock");

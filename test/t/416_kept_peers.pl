@@ -7,8 +7,6 @@ use Peer;
 use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
-plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
-
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '15s');
 my @sessions = map { background($node) } 1 .. 2;
@@ -17,7 +15,7 @@ $_->query_safe("SET zklock.keep = '10min'; SELECT zk_lock('first'), zk_unlock('f
 
 # Kazoo's semaphore counts what is there, and has no node of its own until there is room.
 my %peer;
-foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
+foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::installed(Peer::kinds()))
 {
 	my $peer = $peer{ Peer::library($kind) } ||= Peer->new($kind, $zk);
 	(my $lock = "kept/$kind") =~ tr/ /_/;
@@ -37,7 +35,7 @@ foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
 }
 
 # The ones that take our nodes for what they are.
-foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
+foreach my $kind (Peer::installed('Curator InterProcessMutex', 'go-zookeeper Lock'))
 {
 	my $times = 40;
 	my $peer = $peer{ Peer::library($kind) };
@@ -64,7 +62,7 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 my $guard = cluster('guard', $zk, 'zklock.lease_worker' => 'on');
 $guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 my ($owner, $second) = @sessions;
-foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock')
+foreach my $kind (Peer::installed('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock'))
 {
 	my $peer = $peer{ Peer::library($kind) };
 	(my $lock = "leased/$kind") =~ tr/ /_/;
@@ -81,6 +79,11 @@ foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zook
 	ok(!$second->is_done, 'the next owner waits for it');
 	is($peer->ask('unlock'), 'unlocked', "$kind: it lets go");
 	cmp_ok($second->wait_result, '>', $token, 'the next owner has the lease');
+}
+
+foreach my $kind (grep { Peer::missing($_) } Peer::kinds())
+{
+	subtest "$kind behind a lock that is kept" => sub { Peer::require_installed($kind); };
 }
 
 done_testing();

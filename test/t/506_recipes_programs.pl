@@ -11,7 +11,7 @@ use Proxy;
 use Recipes;
 use ZkLockTest;
 
-my $missing = Peer::missing();
+my ($no_curator, $no_kazoo) = map { Peer::missing($_) } 'Curator InterProcessMutex', 'Kazoo Lock';
 my $has_psycopg2 = -d '/usr/lib/python3/dist-packages/psycopg2';
 
 my $recipes = Recipes->new('programs');
@@ -98,10 +98,10 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 
 SKIP:
 {
-	if ($missing)
+	if ($no_curator)
 	{
 		$recipes->code('WithLock.java');
-		skip "not installed: $missing", 1;
+		skip "not installed: $no_curator", 1;
 	}
 	subtest 'the recipe WithLock in Java shares a lock with SQL' => sub {
 		my $source = $recipes->save('WithLock.java');
@@ -138,10 +138,10 @@ SKIP:
 
 SKIP:
 {
-	if ($missing || !$has_psycopg2)
+	if ($no_kazoo || !$has_psycopg2)
 	{
 		$recipes->code($_) foreach qw(report.py style);
-		skip 'not installed: ' . ($missing || 'python3-psycopg2'), 1;
+		skip 'not installed: ' . ($no_kazoo || 'python3-psycopg2'), 1;
 	}
 	subtest 'the recipe report in Python shares a lock with SQL' => sub {
 		my @report =

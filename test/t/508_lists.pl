@@ -62,7 +62,7 @@ subtest 'JDBC sends a list as an array' => sub {
 };
 
 subtest 'lib/pq needs a cast for a list of names' => sub {
-	plan skip_all => 'not installed: golang-github-lib-pq-dev'
+	plan skip_all => 'not installed: golang-go, golang-github-lib-pq-dev'
 	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
 	local %ENV = (%ENV, Peer::go_environment());
 	is(system('go', 'build', '-o', "$directory/lists", "$programs/lists.go"), 0, 'it compiles');

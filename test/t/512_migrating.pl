@@ -500,7 +500,7 @@ subtest 'the JDBC program of the page waits and gives up in time' => sub {
 };
 
 subtest 'the Go program of the page waits and gives up in time' => sub {
-	plan skip_all => 'not installed: golang-github-lib-pq-dev'
+	plan skip_all => 'not installed: golang-go, golang-github-lib-pq-dev'
 	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
 	local %ENV = (%ENV, Peer::go_environment());
 	is(system('go', 'build', '-o', "$directory/lock", "$docs/migrating/lock.go"), 0, 'it compiles');
