@@ -13,7 +13,7 @@ my %node = map { $_ => cluster($_, $zk, restart_after_crash => 'on', 'zklock.ses
 my $table = Refusals->new($zk);
 my $path = lock_path('wait');
 
-# What "soon after the end of the wait" may take on a busy machine, in seconds, long before a session is over; and a
+# What "at once" may take on a busy machine, in seconds, long before a session is over; and a
 # bound that is not over before the queue is seen as it shall be.
 my $at_once = 20;
 my $bound = 5;

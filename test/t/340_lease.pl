@@ -168,7 +168,7 @@ subtest 'a transaction that rests on a lease commits only while the lease is hel
 	foreach my $end ('zk_release_lease', 'zk_evict')
 	{
 		$token = lease($there, 'work', 'app', "'60s'");
-		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('the lease is released'); SELECT $end('work', $token)");
+		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
 	}
 	my $hasty = background($berlin, 'zklock.session_timeout' => '4s');
