@@ -14,7 +14,7 @@
 #
 # In the environment: MODULES, or all that test/mutation/run does not have; COUNT of each
 # of them (20), chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only
-# this one; MUTANT, only those whose key matches it.
+# this one; PATTERN, only those whose key matches it.
 #
 # The output ends with a table: of each module how many mutants there are, how many of them
 # were judged, killed, and living, and what percentage was killed; and those that live, by
@@ -67,11 +67,11 @@ foreach my $module (@modules)
 srand $seed;
 $| = 1;
 print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, " modules\n";
+my $unit_tests = UnitTests->new($top, "$directory/unit", @prefix);
+my %has_unit_tests = map { $_ => 1 } grep { my @tests = $unit_tests->tests_of($_) } @modules;
 my @mutants = map { sample($_) } @modules;
 # So that what MINUTES leaves out is not always of the last ones.
 @mutants = shuffle(@mutants) if $end;
-my $unit_tests = UnitTests->new($top, "$directory/unit", @prefix);
-my %has_unit_tests = map { $_ => 1 } grep { $unit_tests->tests_of($_) } map { $_->{module} } @mutants;
 $unit_tests->prepare($_) foreach sort keys %has_unit_tests;
 my ($lost, @found) = judge_in_parallel($directory, $workers, scalar @mutants, \&judge_one);
 exit summary();
@@ -101,12 +101,14 @@ sub sample ($module)
 		  && !($_->{what} eq 'dropped' && $_->{key} =~ /\] (?:pfree|free|list_free\w*|MemoryContext\w+|Assert)\(/)
 		  && $_->{key} !~ /\] Assert\(/
 		  && (!$ENV{FUNCTION} || $_->{function} eq $ENV{FUNCTION})
-		  && (!$ENV{MUTANT} || $_->{key} =~ /$ENV{MUTANT}/)
+		  && (!$ENV{PATTERN} || $_->{key} =~ /$ENV{PATTERN}/)
 	} @made;
 	$nmade{$module} = @all;
 	my @chosen = shuffle(@all);
 	splice @chosen, $count if @chosen > $count;
-	return @chosen;
+	# Of those that are listed unit tests say in a moment whether they live.
+	my @listed = grep { $has_unit_tests{$module} && $expected->{ $_->{key} } } @made;
+	return (@chosen, map { { %$_, is_listed => 1 } } @listed);
 }
 
 # Lines with a reason for that they are not reached.
@@ -134,9 +136,15 @@ sub judge_one ($worker, $i)
 	$SIG{$_} = sub { end_tests($worker); POSIX::_exit(1) } foreach qw(HUP INT TERM);
 	return if $end && time > $end;
 	my ($mutant, $start) = ($mutants[$i], time);
-	my ($verdict, $why) = judge($worker, $mutant);
+	my ($verdict, $why) = $mutant->{is_listed} ? judge_listed($worker, $mutant) : judge($worker, $mutant);
 	printf "%-7s %s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
 	return ($verdict, sprintf '%.0f', time - $start);
+}
+
+sub judge_listed ($worker, $mutant)
+{
+	my ($verdict, $killer) = $unit_tests->judge("$directory/$worker", $mutant);
+	return $verdict eq 'killed' ? ('stale', $killer) : 'listed';
 }
 
 # Killed, living, invalid as it does not compile, or the same; and by whom.
@@ -340,6 +348,7 @@ sub summary
 		$row{ $mutants[$i]{module} }{$verdict}++;
 		$sum{$verdict}++;
 		push @living, $mutants[$i] if $verdict eq 'living';
+		push @stale, "$mutants[$i]{key} (killed)" if $verdict eq 'stale';
 		$seconds += $took;
 	}
 	my $n = $sum{killed} + $sum{living};
@@ -358,7 +367,7 @@ sub summary
 	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid},
 	  $seconds ? 60 * $workers * $n / $seconds : 0;
 	write_file("$directory/counts", "killed $sum{killed}\nliving $sum{living}\n");
-	print "listed, but not made: $_\n" foreach @stale;
+	print "listed, but not made or killed: $_\n" foreach @stale;
 	print "below $least%: @weak\n" if @weak;
 	print "a worker has died\n" if $lost;
 	return $lost || @weak || @stale ? 1 : 0;

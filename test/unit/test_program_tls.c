@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,9 +53,13 @@ zookeeper_init(const char *host, watcher_fn fn, int recv_timeout,
 }
 
 /* As the library does, if it is linked as it should be. */
+static bool library_is_ours;
+
 int
 zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv)
 {
+	if (!library_is_ours)
+		return -1;
 	return connect(-1, (const struct sockaddr *) &server, sizeof(server));
 }
 
@@ -238,7 +243,7 @@ ask_server(int fd)
 static bool
 begin(const char *authorities, char why[TLS_WHY_SIZE])
 {
-	char		text[200];
+	char		text[PATH_SIZE + 10];
 
 	snprintf(text, sizeof(text), "%s\n\n\n\n2\n", authorities);
 	why[0] = '\0';
@@ -276,6 +281,9 @@ test_turns(const char *good, const char *other)
 	is_str("P", ask_server(plain), "without TLS");
 	ok(!tls_is_used(plain), "it is said so");
 
+	ok(!begin(good, why), "a library that does not call our connect() has no TLS");
+	ok(strstr(why, "does not call the connect() of zklock's program") != NULL, "why");
+	library_is_ours = true;
 	ok(!begin("/nowhere", why), "a file that is missing");
 	ok(strstr(why, "Could not load file \"/nowhere\"") != NULL, "why");
 	fd = open_connection();
@@ -359,6 +367,65 @@ test_turns(const char *good, const char *other)
 	close(secure);
 }
 
+/* A connection that fails at once looks like one that is lost, and says why it failed. */
+static void
+test_refused(const char *good)
+{
+	struct sockaddr_in nobody = {.sin_family = AF_INET};
+	socklen_t	length = sizeof(nobody);
+	int			closed = socket(AF_INET, SOCK_STREAM, 0);
+	int			fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	char		why[TLS_WHY_SIZE];
+
+	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(closed, (const struct sockaddr *) &nobody, length) != 0 ||
+		getsockname(closed, (struct sockaddr *) &nobody, &length) != 0)
+		abort();
+	ok(begin(good, why), "TLS begins, and nobody listens");
+	servers_format_address(address.text, (const struct sockaddr *) &nobody, ntohs(nobody.sin_port));
+	tls_expect(&list, &address, 1);
+	is_int(-1, connect(fd, (const struct sockaddr *) &nobody, length), "a connection begins");
+	is_int(EINPROGRESS, errno, "and is under way");
+	is_str("", ask_server(fd), "it ends");
+	ok(strstr(tls_error(fd), "Connection refused") != NULL, "it was refused: %s", tls_error(fd));
+	close(fd);
+	close(closed);
+	tls_end();
+}
+
+/* A descriptor for which there is no room among the connections with TLS. */
+static void
+test_many(const char *good)
+{
+	struct rlimit limit;
+	int			low = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int			high;
+	int			lowest = dup(0);
+	int			now;
+	char		why[TLS_WHY_SIZE];
+
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	high = dup2(low, 1024);
+	ok(!tls_is_used(1024), "there are 1024 descriptors with TLS at most");
+	if (high < 0)
+	{
+		note("this process may have no more than that");
+		return;
+	}
+	ok(begin(good, why), "TLS begins, and there are many descriptors");
+	is_int(-1, connect(high, (const struct sockaddr *) &server, sizeof(server)), "a greater one has no TLS");
+	is_int(ENOBUFS, errno, "and is not connected without");
+	now = dup(0);
+	is_int(lowest, now, "no descriptor is left behind");
+	close(now);
+	close(high);
+	close(low);
+	tls_end();
+}
+
 /* A child process leaves the connections of its parent's alone. */
 static void
 test_child(const char *good)
@@ -404,6 +471,8 @@ main(int argc, char **argv)
 	(void) make_certificate("other", other);
 	test_turns(good, other);
 	test_child(good);
+	test_refused(good);
+	test_many(good);
 	unlink(good);
 	unlink(other);
 	rmdir(directory);

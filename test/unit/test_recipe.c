@@ -343,6 +343,7 @@ test_names(void)
 		{RECIPE_NAME_OK, 0, "a/LOCK-SHARED-x1", "a number that is not just behind it"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/_c_" G1 "-lock-0000000001", "Curator's mark"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/_c_x1234567890", "its beginning alone"},
+		{RECIPE_NAME_OK, 0, "a/_c_x:", "with what stands behind the digits in ASCII"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__lock__0000000001", "Kazoo's"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__lock__7", "with a small number, too"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x__rlock__12345678901/b", "with eleven digits, in the middle"},
@@ -378,6 +379,7 @@ test_names(void)
 		{RECIPE_NAME_LIST, 0, "['a', 'b']", "as Python writes it"},
 		{RECIPE_NAME_LIST, 0, "[\"a]\", [\"b\"]]", "with a bracket in quotes, and one in the other"},
 		{RECIPE_NAME_OK, 0, "[", "one bracket"},
+		{RECIPE_NAME_OK, 0, "{a\\", "a brace, and a backslash at the end"},
 		{RECIPE_NAME_OK, 0, "[a", "a bracket that is not closed"},
 		{RECIPE_NAME_OK, 0, "[a}", "closed by a brace"},
 		{RECIPE_NAME_OK, 0, "{a]", "a brace that is closed by a bracket"},
@@ -651,6 +653,8 @@ test_marks(void)
 		snprintf(node, sizeof(node), "_c_00112233-4455-%s-8899-aabbccddeeff-lock-0000000001",
 				 cases[i].group);
 		is_int(cases[i].mark, recipe_read_mark(node), "mark of group %s", cases[i].group);
+		is_int(cases[i].mark == RECIPE_MARK_HOLD || cases[i].mark == RECIPE_MARK_LEASE, recipe_is_lasting(node),
+			   "holds and leases outlive their sessions");
 		if (cases[i].mark == RECIPE_MARK_NONE)
 			continue;
 		strcpy(guid, G1);

@@ -43,6 +43,7 @@ static const struct
 	{"twice.test", 0, "192.0.2.1 192.0.2.7"},
 	{"mixed.test", 0, "fe80::1%lo 192.0.2.9"},
 	{"local.test", 0, "fe80::1%lo"},
+	{"again.test", 0, "192.0.2.1 2001:db8::1 192.0.2.1 2001:db8::1"},
 	{"unknown.test", EAI_NONAME, NULL},
 	{"later.test", EAI_AGAIN, NULL},
 };
@@ -79,14 +80,14 @@ answer_from_list(GetAddrInfo libc, const char *addresses,
 	return 0;
 }
 
-/* A hundred addresses, more than SERVERS_ADDRESSES_MAX. */
+/* So many addresses. */
 static const char *
-many_addresses(void)
+many_addresses(int count)
 {
 	static char addresses[4096];
 	size_t		used = 0;
 
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < count; i++)
 		used += snprintf(addresses + used, sizeof(addresses) - used,
 						 "203.0.113.%d ", i);
 	return addresses;
@@ -110,7 +111,9 @@ getaddrinfo(const char *host, const char *service,
 	if (strlen(host) > 5 && strcmp(host + strlen(host) - 5, ".gone") == 0)
 		return EAI_NONAME;
 	if (strcmp(host, "many.test") == 0)
-		return answer_from_list(libc, many_addresses(), hints, result);
+		return answer_from_list(libc, many_addresses(100), hints, result);
+	if (strcmp(host, "full.test") == 0)
+		return answer_from_list(libc, many_addresses(SERVERS_ADDRESSES_MAX), hints, result);
 	for (int i = 0; i < NELEMS(fake_hosts); i++)
 	{
 		if (strcmp(fake_hosts[i].host, host) != 0)
@@ -440,6 +443,9 @@ test_owners(void)
 	/* a server that is silent must not come twice where the list begins anew: t/237 */
 	is_str("192.0.2.7:2181,192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181,192.0.2.1:2181",
 		   written, "and it is the same list, turned");
+	is_int(5, servers_write(&result, 13, written), "as many from any number on");
+	is_str("2001:db8::1:2181,192.0.2.1:2181,192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181",
+		   written, "turned by its rest");
 }
 
 /* To connect to an address is to connect to what its text says. */
@@ -559,6 +565,24 @@ test_many_addresses(void)
 	   "many addresses behind others");
 	is_int(SERVERS_ADDRESSES_MAX, count_addresses(written),
 		   "many addresses behind others: as many as we use");
+
+	ok(resolve("full.test", &result), "just as many addresses as we use");
+	is_str("", result.complaint, "just as many: there are no more");
+	ok(resolve("full.test,one.test", &result), "just as many before another");
+	is_int(SERVERS_ADDRESSES_MAX, count_addresses(written), "just as many before another: as many as we use");
+	is_str("Host \"full.test\" has more addresses than can be used", result.complaint,
+		   "just as many before another: warning");
+}
+
+/* What the resolver says twice is one address. */
+static void
+test_repeated_addresses(void)
+{
+	HostAddresses found;
+
+	servers_look_up("again.test", &found);
+	is_int(2, found.count, "two addresses, each of them twice");
+	ok(found.all[0].family != found.all[1].family, "one of either family");
 }
 
 /* As many servers as the list holds, none of which is known. */
@@ -654,6 +678,7 @@ test_incomplete(void)
 	servers_collect(&list, known, &some);
 	is_int(all.count, some.count, "one is replaced by another");
 	ok(!servers_are_same(&all, &some), "so that they differ");
+	ok(!servers_are_same(&some, &all), "whichever is looked at first");
 	servers_look_up("unknown.test", &hosts[0]);
 	is_int(0, hosts[0].count, "what was known is gone");
 }
@@ -693,6 +718,7 @@ main(void)
 	test_resolution();
 	test_owners();
 	test_many_addresses();
+	test_repeated_addresses();
 	test_many_errors();
 	test_room_for_reasons();
 	test_incomplete();
