@@ -50,7 +50,7 @@ sub error_with (%setting)
 	{
 		my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('refused')");
 		return $err if $err !~ /No server of|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/;
-		note("again: $err");
+		note("again: $err") if $err !~ /Connection refused/;
 	}
 	return 'nothing but silence';
 }
