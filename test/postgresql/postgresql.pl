@@ -33,12 +33,13 @@ sub differences ($result, @expected)
 }
 
 my %ran;
-foreach my $suite ([ 'regress', 'sql', 'sql' ], [ 'isolation', 'specs', 'spec' ])
+# PostgreSQL 15 has two and twelve. So many are there in each release.
+foreach my $suite ([ 'regress', 'sql', 'sql', 2 ], [ 'isolation', 'specs', 'spec', 12 ])
 {
-	my ($name, $folder, $suffix) = @$suite;
+	my ($name, $folder, $suffix, $least) = @$suite;
 	my $directory = "$source/src/test/$name";
 	my @tests = map { m{([^/]*)\.$suffix$} } sort grep { slurp_file($_) =~ /advisory_/ } glob "$directory/$folder/*.$suffix";
-	cmp_ok(scalar @tests, '>', 0, "$name: there are tests");
+	cmp_ok(scalar @tests, '>=', $least, "$name: there are tests");
 	$node->safe_psql('postgres', "CREATE DATABASE $name");
 	DropIn::install($node, $name);
 	my $program = $ENV{PG_REGRESS};
