@@ -5,6 +5,7 @@
 
 use Certificates;
 use FakeServer;
+use File::Path qw(rmtree);
 use Preload;
 use ZkLockTest;
 use ZooKeeper qw(poll_until);
@@ -174,6 +175,36 @@ subtest 'a session finds its server when another server has taken the old addres
 	$session->quit;
 	$zk->start($first);
 	know(places());
+};
+
+# As a rolling update of containers without volumes does it.
+subtest 'locks and queues of two clusters outlive that each server is replaced by an empty one elsewhere' => sub {
+	my $paris = cluster('paris', $zk,
+		servers => name_servers(@members),
+		environment => { LD_PRELOAD => $preload, LD_TEST_NAMES => $file });
+	my %of = (berlin => $node, paris => $paris);
+	my %offset = map { $_ => -s $of{$_}->logfile } keys %of;
+	my ($holder, $other, $last) = map { background($of{$_}, 'zklock.session_timeout' => '60s') } qw(berlin paris berlin);
+	my $token = $holder->query_safe("SELECT zk_lock('rolled')");
+	$other->query_safe("SELECT zk_lock('kept')");
+	my @before = map { session_id_of($_) } $holder, $other;
+	start_in_queue($other, "SELECT zk_lock('rolled')", $zk, lock_path('rolled'), 2);
+	start_in_queue($last, "SELECT zk_lock('rolled')", $zk, lock_path('rolled'), 3);
+	foreach my $member (@members)
+	{
+		$zk->stop($member);
+		rmtree($zk->data_dir($member) . '/version-2');
+		move($member, "127.0.3.$member");
+		assert_held($holder, 'rolled', "the lock is held when server $member is another one");
+	}
+	ok(!$other->is_done && !$last->is_done, 'both waiters still wait');
+	is($holder->query_safe("SELECT zk_fencing_token('rolled')"), $token, 'the holder has its token');
+	assert_passes('rolled', $holder, $other, 'the lock passes to the other cluster');
+	assert_passes('rolled', $other, $last, 'and back to the last waiter');
+	assert_held($other, 'kept', 'the waiter has kept its other lock');
+	is(join(' ', map { session_id_of($_) } $holder, $other), "@before", 'the sessions are those of before');
+	unlike(slurp_file($of{$_}->logfile, $offset{$_}), qr/is lost/, "$_ has lost no session") foreach sort keys %of;
+	$_->quit foreach $holder, $other, $last;
 };
 
 # What a server's certificate must be for is known by its address.
