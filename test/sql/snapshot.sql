@@ -25,6 +25,8 @@ SELECT zk_try_lock('snapshot/3');
 SELECT zk_try_lock_shared('snapshot/4');
 SELECT zk_try_xact_lock('snapshot/5');
 SELECT zk_try_xact_lock_shared('snapshot/6');
+-- and once for all that one statement takes
+SELECT zk_xact_lock('snapshot/7') > 0 AS one, zk_xact_lock('snapshot/8') > 0 AS other;
 COMMIT;
 SELECT zk_unlock_all();
 

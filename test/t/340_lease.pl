@@ -171,6 +171,12 @@ subtest 'a transaction that rests on a lease commits only while the lease is hel
 		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
 	}
+	# A commit that reads it anew finds a node with that token, and no owner.
+	$token = lease($there, 'delayed', 'app', "'60s'");
+	$here->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('delayed', $token); INSERT INTO work VALUES ('given up')");
+	$there->query_safe("SELECT zk_release_lease('delayed', $token, '1 day')");
+	assert_query($here, 'COMMIT', '40001', 'zk_release_lease() elsewhere, with a delay');
+	is($here->query_safe("RESET zklock.commit_guard; SELECT lease_owner IS NULL FROM zk_lock_queue('delayed')"), 't', 'it is not taken back');
 	my $hasty = background($berlin, 'zklock.session_timeout' => '4s');
 	foreach my $end ('zk_release_lease', 'zk_evict')
 	{

@@ -144,6 +144,24 @@ subtest 'what comes late' => sub {
 	assert_query($here, 'COMMIT', '40001', 'but it is as old as its request');
 };
 
+# Its own renewal is done by the server, and somebody evicts the lease behind it, before the answer
+# comes after more than a third of the session timeout.
+subtest 'the renewal by a commit is as old as its request' => sub {
+	my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => '6s');
+	my $token = lease($there, 'guarded', 'app');
+	$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('guarded', $token);
+		INSERT INTO work VALUES ('guarded')");
+	$proxy->trap(5, 1, 'replies');    # setData
+	$session->start_query('COMMIT');
+	poll_until { $proxy->is_sprung } 'the commit to renew the lease', 30;
+	my $until = time + 2.1;
+	is($there->query_safe("SELECT zk_evict('guarded', $token)"), 't', 'the lease is evicted');
+	poll_until { time > $until } 'a third of the session timeout to pass';
+	$proxy->heal;
+	assert_ends($session, '40001', 'the commit is refused');
+	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'guarded'"), 0, 'nothing is written');
+};
+
 # The answer to the create comes when a third of the term is over, and when the worker may have
 # dropped the lock's name.
 subtest 'a lease whose create takes long is renewed at once, and its name is noted again' => sub {
@@ -241,6 +259,14 @@ subtest 'nodes that strangers set or make' => sub {
 	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
 	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
 	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'then it is free');
+	lease($there, 'set too', 'app');
+
+	# A lease is of no session.
+	$stranger->create_path(lock_path('mortal'));
+	my $mortal = $stranger->create(lock_path('mortal') . '/' . node_of('set too'), '{"client":"zklock","owner":"x","ttl":"2000"}', ephemeral => 1);
+	assert_query($here, "SELECT zk_lock('mortal', '3s')", '55P03', 'a node that is a lease by its name, and of a session, is none');
+	ok(!!$stranger->exists($mortal), 'it stays');
+	$stranger->delete($mortal);
 
 	# Of the same path, and even the same version.
 	$token = lease($here, 'anew', 'app');

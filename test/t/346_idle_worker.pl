@@ -37,6 +37,25 @@ subtest 'the lease worker has a session only while there are leases' => sub {
 	assert_nodes($zk, lock_path('next'), 0, 'the worker opens a session again, and deletes an overdue lease');
 };
 
+# There is room for 64.
+subtest 'roots without leases make room for others, time and again' => sub {
+	my $from = -s $node->logfile;
+	my $session = background($node);
+	foreach my $round (1, 2)
+	{
+		foreach my $number (1 .. 40)
+		{
+			my $root = "/turn-$round/$number";
+			$session->query_safe("SET zklock.root = '$root'");
+			my $token = lease($session, 'there', $number == 40 ? '2s' : '1 day');
+			$session->query_safe("SELECT zk_release_lease('there', $token)") if $number < 40;
+		}
+		assert_soon { !queue_nodes($zk, "/turn-$round/40/there") } "round $round: the last root is looked after", 60;
+		assert_soon { session_programs(worker()) == 0 } 'and then none has leases', 120;
+	}
+	ok(!$node->log_contains(qr/does not look after/, $from), 'none was too many');
+};
+
 subtest 'the lease worker deletes overdue leases of before a restart' => sub {
 	my $session = background($node, first => "SET zklock.root = '/of-a-session'");
 	lease($session, 'left', '2s');
