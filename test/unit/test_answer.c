@@ -164,7 +164,7 @@ test_sqlstates(void)
 		{"58000", ZK_BAD_VERSION}, {"58000", ZK_UNIMPLEMENTED}, {"58000", ZK_FAILED},
 	};
 
-	is_int(ZK_RESULT_LAST + 1, NELEMS(cases), "all results");
+	is_int(ZK_RESULT_LAST + 1, NELEMS(cases), "the cases have each result once");
 	for (int i = 0; i < NELEMS(cases); i++)
 		is_str(cases[i].expected, answer_sqlstate(cases[i].result),
 			   "result %d: its SQLSTATE", cases[i].result);

@@ -141,11 +141,11 @@ test_parts(void)
 {
 	Bucket		bucket = 0;
 
-	is_int(20, pour_all(&bucket, START, 3, 1, 100), "all at once");
-	is_int(1, pour_all(&bucket, START + SECOND / 2, 3, 1, 100), "one and a half");
+	is_int(20, pour_all(&bucket, START, 3, 1, 100), "an empty bucket takes twenty calls at once");
+	is_int(1, pour_all(&bucket, START + SECOND / 2, 3, 1, 100), "half a second later one and a half have run out, so one call is taken");
 	is_int(1, pour_all(&bucket, START + SECOND * 7 / 10, 3, 1, 100), "two and a bit");
 	bucket = 0;
-	is_int(20, pour_all(&bucket, START, 3, 1, 100), "all at once");
+	is_int(20, pour_all(&bucket, START, 3, 1, 100), "a new bucket takes twenty calls at once");
 	is_int(20, pour_all(&bucket, START + SECOND * 69 / 10, 3, 1, 100),
 		   "it has just run empty");
 	is_int(0, pour_all(&bucket, START + SECOND * 71 / 10, 3, 1, 100),
@@ -159,12 +159,12 @@ test_wrap(void)
 	int64_t		wrap = INT64_C(1) << 43;
 	Bucket		bucket = 0;
 
-	is_int(100, pour_all(&bucket, wrap - SECOND / 2, 100, 1, 1000), "before");
+	is_int(100, pour_all(&bucket, wrap - SECOND / 2, 100, 1, 1000), "a hundred calls are taken before the date starts anew");
 	is_int(100, pour_all(&bucket, wrap + SECOND / 2, 100, 1, 1000),
 		   "a second later");
 	is_int(0, pour_all(&bucket, wrap - SECOND / 4, 100, 1, 1000),
 		   "a process that is slower");
-	is_int(10, pour_all(&bucket, wrap + SECOND * 6 / 10, 100, 1, 1000), "on");
+	is_int(10, pour_all(&bucket, wrap + SECOND * 6 / 10, 100, 1, 1000), "ten more calls are taken a tenth of a second later");
 }
 
 /* Two sessions of a role may have different bounds. */
@@ -175,11 +175,11 @@ test_bounds(void)
 
 	is_int(5000, pour_all(&bucket, START, 5000, 1, 10000), "the larger one");
 	is_int(0, pour_all(&bucket, START, 100, 1, 10000), "leaves nothing");
-	is_int(5000, bucket_level(bucket, START, 100), "as its level says");
+	is_int(5000, bucket_level(bucket, START, 100), "the level says what the larger bound has let in");
 	is_int(0, pour_all(&bucket, START + 10 * SECOND, 100, 1, 10000),
 		   "it runs out as slowly as the smaller one lets");
 	is_int(5000, pour_all(&bucket, START + 11 * SECOND, 5000, 1, 10000),
-		   "and as fast as the larger one lets");
+		   "it runs out as fast as the larger bound lets");
 
 	bucket = 0;
 	is_int(20, pour_all(&bucket, START, 1, 1, 10000), "the smaller one");
@@ -194,18 +194,18 @@ test_force(void)
 	Bucket		bucket = 0;
 
 	bucket_force(&bucket, START, 100, 30);
-	is_int(30, bucket_level(bucket, START, 100), "what is forced is counted");
-	is_int(70, pour_all(&bucket, START, 100, 1, 1000), "and takes room");
+	is_int(30, bucket_level(bucket, START, 100), "what is forced in counts in the level");
+	is_int(70, pour_all(&bucket, START, 100, 1, 1000), "what is forced in takes room");
 	bucket_force(&bucket, START, 100, 1);
-	is_int(101, bucket_level(bucket, START, 100), "also where there is none");
+	is_int(101, bucket_level(bucket, START, 100), "it is counted even without room");
 	for (int i = 0; i < 1000; i++)
 		bucket_force(&bucket, START, 100, 7);
-	is_int(200, bucket_level(bucket, START, 100), "but not for ever");
-	ok(!bucket_has_room(bucket, START + SECOND, 100, 1), "it is full a second later");
+	is_int(200, bucket_level(bucket, START, 100), "a level is never more than twice the bound");
+	ok(!bucket_has_room(bucket, START + SECOND, 100, 1), "the bucket is still full a second later");
 	ok(bucket_has_room(bucket, START + SECOND + 10000, 100, 1),
-	   "and then has room for one");
+	   "the bucket has room for one ten milliseconds after that");
 	is_int(99, bucket_level(bucket, START + SECOND + 10000, 100),
-		   "which was not poured");
+		   "asking for room pours nothing");
 	for (int i = 0; i < 10; i++)
 		bucket_force(&bucket, later, BUCKET_BOUND_MAX, BUCKET_BOUND_MAX);
 	is_int(2 * BUCKET_BOUND_MAX, bucket_level(bucket, later, BUCKET_BOUND_MAX),
@@ -242,7 +242,7 @@ test_room(void)
 	bucket_force(&nearly_half, START, 20, 9);
 	ok(bucket_has_room(nearly_half, START, 20, 1000), "half and one more are enough for any");
 	bucket_force(&nearly_half, START, 20, 1);
-	ok(!bucket_has_room(nearly_half, START, 20, 1000), "but not less");
+	ok(!bucket_has_room(nearly_half, START, 20, 1000), "half of the bound is not enough for a call");
 }
 
 int

@@ -266,7 +266,7 @@ test_requests(ZkClient *client)
 	   "token and owner come with the create");
 	ok(reply->proof.boot_ms > 0 && reply->proof.wall_ms > 0 &&
 	   reply->proof.boot_ms <= protocol_now(),
-	   "and the date of the proof");
+	   "a create has the date of its proof");
 
 	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);
@@ -285,7 +285,7 @@ test_requests(ZkClient *client)
 	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, node, 0)),
 		   "check does not find a deleted node");
 	is_int(ZK_NO_NODE, result_of(zklock_client_read(client, ZK_GET, node)),
-		   "nor does get");
+		   "get does not find a deleted node either");
 	remove_node(client, parent);
 }
 
@@ -303,11 +303,11 @@ test_questions(ZkClient *client)
 	is_int(1, poll(&readable, 1, PATIENCE_MS), "an answer is there to be read");
 	for (int i = 0; i < 2; i++)
 	{
-		ok(zklock_client_reply(get) == NULL, "who asks for it gets none, time %d", i);
+		ok(zklock_client_reply(get) == NULL, "zklock_client_reply() does not read from the socket, time %d", i);
 		zklock_client_last_error(client);
-		ok(zklock_client_watch_news(client) >= ZK_WATCH_QUIET, "nor is it read for the watch");
+		ok(zklock_client_watch_news(client) >= ZK_WATCH_QUIET, "zklock_client_watch_news() does not read from the socket");
 		ok(memcmp(&before, zklock_client_status(client), sizeof(before)) == 0,
-		   "and the status is what it was");
+		   "zklock_client_status() does not read from the socket");
 	}
 	ok(await_reply(get) != NULL, "a look brings it");
 	zklock_client_free(get);
@@ -366,7 +366,7 @@ test_versions(ZkClient *client)
 	snprintf(node, sizeof(node), "%s/kept", parent);
 	is_int(ZK_NO_NODE,
 		   result_of(zklock_client_set(client, node, "a", 1, 0)),
-		   "what is not there is not set");
+		   "a node that does not exist is not set");
 	is_int(ZK_OK,
 		   result_of(zklock_client_create(client, node, ZK_PERSISTENT, "a", 1)),
 		   "a persistent node");
@@ -374,10 +374,10 @@ test_versions(ZkClient *client)
 		   "set for the first time");
 	is_int(ZK_BAD_VERSION,
 		   result_of(zklock_client_set(client, node, "d", 1, 0)),
-		   "but not twice");
+		   "a second set with the first version fails");
 	is_int(ZK_BAD_VERSION,
 		   result_of(zklock_client_remove(client, node, 0)),
-		   "nor removed as if it had not been set");
+		   "a remove with the version before the set fails");
 	is_int(ZK_BAD_ARGUMENTS,
 		   result_of(zklock_client_remove_guarded(client, node, 1,
 												  bad_paths, 2, ZK_ANY_VERSION)),
@@ -385,10 +385,10 @@ test_versions(ZkClient *client)
 	is_int(ZK_BAD_ARGUMENTS,
 		   result_of(zklock_client_remove_guarded(client, "/a//b", 1,
 												  &good_path, 1, ZK_ANY_VERSION)),
-		   "so is such a guard");
+		   "a guard with a bad path is refused for a remove");
 	is_int(ZK_BAD_ARGUMENTS,
 		   result_of(zklock_client_create_guarded(client, "/a//b", node, 1, "", 0)),
-		   "so is such a guard, and the program goes on");
+		   "a guard with a bad path is refused for a create, and the program goes on");
 	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);
 	ok(reply->version == 1 && reply->ephemeral_owner == 0 &&
@@ -402,7 +402,7 @@ test_versions(ZkClient *client)
 		   "removed with the right version");
 	is_int(ZK_NO_NODE,
 		   result_of(zklock_client_remove(client, node, ZK_ANY_VERSION)),
-		   "it is gone");
+		   "a second remove finds no node");
 	remove_node(client, parent);
 }
 
@@ -467,7 +467,7 @@ test_replace(ZkClient *client)
 		   result_of(zklock_client_replace(client, gone, 0, from, "x")),
 		   "a node that is gone is not replaced");
 	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
-		   "no new node is left then");
+		   "a failed replace leaves no new node");
 
 	request = zklock_client_replace(client, to, 0, from, "x");
 	zklock_client_withdraw(request);
@@ -475,7 +475,7 @@ test_replace(ZkClient *client)
 		   "a replace withdrawn under way removes the new node at once");
 	zklock_client_delete(client, to);
 	is_int(0, await_children(client, parent, 0),
-		   "and nothing is left with the old one");
+		   "neither the old node nor the new one is left");
 	remove_node(client, parent);
 }
 
@@ -495,10 +495,10 @@ test_children(ZkClient *client)
 		   "a node with children is not removed");
 	zklock_client_delete(client, node);
 	is_int(ZK_OK, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
-		   "an empty one is");
+		   "a parent without children is removed");
 	is_int(ZK_NO_NODE, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
-		   "once");
-	is_int(0, await_children(client, top, 0), "it is gone");
+		   "a parent is removed only once");
+	is_int(0, await_children(client, top, 0), "the removed parent is gone from its own parent");
 }
 
 static ZkWatchNews
@@ -585,7 +585,7 @@ test_hand_over(ZkClient *client)
 		zklock_client_begin_many(i < 0 ? owner : others[i]);
 		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL, 0) &&
 		   zklock_client_delete(i < 0 ? owner : others[i], node),
-		   "and handed over");
+		   "the node is announced and its delete is handed over");
 		zklock_client_end_many(i < 0 ? owner : others[i]);
 		is_int(i < 0 ? ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN,
 			   await_watch(client, deadline),
@@ -617,10 +617,10 @@ test_leave(ZkClient *client)
 		/* It is not sent before we have asked. */
 		zklock_client_begin_many(client);
 		ok(zklock_client_leave(client, node, "some lock", 77, true), "left");
-		ok(!zklock_client_is_undone(client), "which is awaited");
+		ok(!zklock_client_is_undone(client), "a node that was left is not yet asked for");
 		zklock_client_end_many(client);
-		ok(await_silence(client), "it is over");
-		ok(zklock_client_is_undone(client), "and not awaited any more");
+		ok(await_silence(client), "all requests are answered after zklock_client_end_many()");
+		ok(zklock_client_is_undone(client), "no answer is awaited once the node was asked for");
 		look_at(client);
 		gone = zklock_client_take_gone(client);
 		is_int(i > 0, gone != NULL, i > 0 ? "it was gone" : "it was there");
@@ -629,10 +629,10 @@ test_leave(ZkClient *client)
 			const ZkReply *reply = zklock_client_reply(gone);
 
 			ok(strcmp(reply->path, node) == 0 && strcmp(reply->children[0], "some lock") == 0 &&
-			   reply->czxid == 77, "what and which");
+			   reply->czxid == 77, "the report of a node that is gone has its path, its label and its czxid");
 			zklock_client_free(gone);
 		}
-		ok(zklock_client_take_gone(client) == NULL, "no more");
+		ok(zklock_client_take_gone(client) == NULL, "a node that was left is reported at most once");
 	}
 }
 
@@ -649,12 +649,12 @@ test_no_room(ZkClient *client)
 	while (nrequests < 1 << 17 &&
 		   (requests[nrequests] = zklock_client_read(client, ZK_GET, path)) != NULL)
 		nrequests++;
-	ok(nrequests > 0 && nrequests <= 1 << 16, "there is an end to requests");
+	ok(nrequests > 0 && nrequests <= 1 << 16, "the number of requests under way is bounded");
 	ok(zklock_client_announce(client, path, "a", 1),
-	   "but not to what nobody waits for");
+	   "an announcement is possible without room for requests");
 	while (nrequests > 0)
 		zklock_client_free(requests[--nrequests]);
-	ok(await_silence(client), "all of them are answered");
+	ok(await_silence(client), "all requests are answered");
 	remove_node(client, path);
 }
 
@@ -687,7 +687,7 @@ test_close(ZkClient *client)
 	is_int(0, await_children(client, parent, 0),
 		   "closed sessions leave no node");
 	ok(protocol_now() - closed_at < SESSION_TIMEOUT_MS / 2,
-	   "and not for lack of time");
+	   "nodes of closed sessions go before the session timeout");
 	remove_node(client, parent);
 }
 
@@ -730,15 +730,15 @@ test_failures(void)
 	ok(strstr(error, "refused") != NULL, "a refused connection is named: %s",
 	   error);
 	status = look_at(client);
-	ok(!status.was_connected, "and is no connection");
+	ok(!status.was_connected, "a refused connection does not count as a connection");
 	close_client(client);
 
 	client = open_client("no-such-host.invalid:2181");
 	status = await_state(client, ZK_CLIENT_CONNECTED);
 	is_int(ZK_CLIENT_LOST, status.state, "an unknown name is final");
-	is_int(ZK_LOSS_RESOLVE, status.loss, "with its reason");
+	is_int(ZK_LOSS_RESOLVE, status.loss, "the loss over an unknown name has its reason");
 	snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
-	ok(strstr(error, "no-such-host.invalid") != NULL, "and its name: %s",
+	ok(strstr(error, "no-such-host.invalid") != NULL, "the error names the unknown host: %s",
 	   error);
 	close_client(client);
 
@@ -804,15 +804,15 @@ test_killed_program(ZkClient *client)
 											  NULL, 0)), "a node");
 		status = look_at(other);
 		zklock_client_interrupt_on_loss(other, i != 1);
-		is_int(ZK_OK, result_of(zklock_client_read(other, ZK_GET_AND_WATCH, path)), "which is watched");
+		is_int(ZK_OK, result_of(zklock_client_read(other, ZK_GET_AND_WATCH, path)), "the node of the other client is watched");
 		began = protocol_now();
 		kill(status.program_pid, signals[i]);
-		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
-		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
-		ok(await_reaped(status.program_pid), "no zombie stays");
+		is_int(ZK_LOSS_PROGRAM, await_loss(other), "the death of the program by a signal is a loss");
+		is_int(i != 1, await_signals(i != 1), "a loss interrupts the backend only where it has asked for that");
+		ok(await_reaped(status.program_pid), "a killed program is reaped");
 		status = look_at(other);
-		is_int(0, status.program_pid, "there is no program any more");
-		is_int(ZK_WATCH_LOOK_AGAIN, zklock_client_watch_news(other), "nor is anything watched");
+		is_int(0, status.program_pid, "the status names no program after its death");
+		is_int(ZK_WATCH_LOOK_AGAIN, zklock_client_watch_news(other), "a watch tells to look again after the death of the program");
 		get = zklock_client_read(other, ZK_GET, path);
 		zklock_client_flush(other);
 		ok(zklock_client_reply(get) == NULL, "nothing is answered any more");
@@ -848,9 +848,9 @@ test_stopped_program(ZkClient *client)
 	while (lost.state != ZK_CLIENT_LOST && wait_for_news(began + PATIENCE_MS));
 	is_int(ZK_LOSS_PROGRAM, lost.loss, "a program that stands still is lost");
 	ok(protocol_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
-	   "but not early");
+	   "a program that stands still is not lost early");
 	kill(status.program_pid, SIGCONT);
-	is_int(0, await_children(client, parent, 0), "its node goes, though nobody has closed the session");
+	is_int(0, await_children(client, parent, 0), "the node of a stopped program goes without a close of its session");
 	close_client(other);
 	remove_node(client, parent);
 }
@@ -884,7 +884,7 @@ test_full_socket(ZkClient *client)
 		zklock_client_delete(other, path);
 	is_int(ZK_NO_NODE, result_of(zklock_client_read(other, ZK_GET, path)),
 		   "%d deletes at once are all sent", COUNT);
-	ok(await_silence(other), "and answered");
+	ok(await_silence(other), "all deletes are answered");
 
 	kill(program, SIGSTOP);
 	began = protocol_now();
@@ -893,7 +893,7 @@ test_full_socket(ZkClient *client)
 	ok(protocol_now() - began < 5000,
 	   "a program that does not read is not waited for for long");
 	status = look_at(other);
-	is_int(ZK_LOSS_PROGRAM, status.loss, "it is given up");
+	is_int(ZK_LOSS_PROGRAM, status.loss, "a program that does not read is given up");
 	kill(program, SIGCONT);
 	close_client(other);
 	remove_node(client, parent);
@@ -927,7 +927,7 @@ test_manners(void)
 		_exit(nsignals);
 	}
 	ok(waitpid(child, &result, 0) == child && result == 0, "a forked child has no program that could end");
-	is_int(ZK_OK, result_of(zklock_client_check(other, top, 0)), "and closes nothing of its parent's");
+	is_int(ZK_OK, result_of(zklock_client_check(other, top, 0)), "the end of a forked child leaves its parent's session open");
 
 	/* somebody else reaps the program, so that the handler's waitpid() fails */
 	sigemptyset(&sigchld);
@@ -938,8 +938,8 @@ test_manners(void)
 	errno = EDOM;
 	sigprocmask(SIG_UNBLOCK, &sigchld, NULL);
 	is_int(EDOM, errno, "the handler leaves errno alone");
-	is_int(1, nsignals, "and has told of the loss");
-	is_int(ZK_LOSS_PROGRAM, await_loss(other), "which is known");
+	is_int(1, nsignals, "the handler has told of the loss once");
+	is_int(ZK_LOSS_PROGRAM, await_loss(other), "the loss is known as the death of the program");
 	close_client(other);
 
 	/* somebody has taken the handler away when it dies */
@@ -950,7 +950,7 @@ test_manners(void)
 	kill(status.program_pid, SIGKILL);
 	waitid(P_PID, (id_t) status.program_pid, &ended, WEXITED | WNOWAIT);
 	zklock_channel_watch();
-	ok(!is_running(status.program_pid), "it is reaped as soon as there is a handler again");
+	ok(!is_running(status.program_pid), "a program that ended without a handler is reaped by the next handler");
 	close_client(other);
 }
 
@@ -991,7 +991,7 @@ test_bad_programs(void)
 		   "%s is no session: %s", programs[i], error);
 		zklock_client_free(get);
 		close_client(client);
-		is_int(ndescriptors, count_descriptors(), "and leaves nothing open");
+		is_int(ndescriptors, count_descriptors(), "a program that is no session leaves no descriptor open");
 	}
 }
 
@@ -1116,12 +1116,12 @@ test_undone(void)
 		fake_answer_made(&server, &got, "/a/q-0000000007");
 		ask_at(client, &server);
 		zklock_client_withdraw(request);
-		ok(!zklock_client_is_undone(client), "what was made is to be undone");
+		ok(!zklock_client_is_undone(client), "a withdrawn create that made a node is to be undone");
 		got = fake_await(&server, FAKE_DELETE);
-		is_str("/a/q-0000000007", got.path, "it is deleted");
-		is_int(i == 0 ? -1 : 0, got.last, "a lease only if nobody has renewed it");
+		is_str("/a/q-0000000007", got.path, "the node of a withdrawn create is deleted");
+		is_int(i == 0 ? -1 : 0, got.last, "a lease is deleted only if nobody has renewed it");
 		fake_answer(&server, &got, 0, NULL, 0);
-		ok(await_undone(client), "then it is over");
+		ok(await_undone(client), "nothing is to be undone after the delete");
 	}
 
 	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
@@ -1129,15 +1129,15 @@ test_undone(void)
 	ask_at(client, &server);
 	is_int(ZK_NO_NODE, await_reply(request)->result, "a create that has failed");
 	zklock_client_withdraw(request);
-	ok(await_undone(client), "leaves nothing to wait for");
+	ok(await_undone(client), "a create that has failed leaves nothing to wait for");
 	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
 	zklock_client_withdraw(request);
 	fake_answer(&server, &got, FAKE_NO_NODE, NULL, 0);
-	ok(await_undone(client), "nor does one that fails when it is withdrawn");
+	ok(await_undone(client), "a withdrawn create that fails leaves nothing to undo");
 	request = zklock_client_read(client, ZK_LIST, "/a");
 	ask_at(client, &server);
 	zklock_client_withdraw(request);
-	ok(await_undone(client), "nor does a question");
+	ok(await_undone(client), "a withdrawn question leaves nothing to undo");
 
 	request = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
 	fake_answer_made(&server, &got, "/a/q-0000000001");
@@ -1150,11 +1150,11 @@ test_undone(void)
 	zklock_client_free(other);
 	zklock_client_end_many(client);
 	got = fake_await(&server, FAKE_DELETE);
-	is_str("/a/q-0000000001", got.path, "with others it is sent at the end of them");
+	is_str("/a/q-0000000001", got.path, "a delete among many requests is sent at their end");
 	fake_answer(&server, &got, 0, NULL, 0);
-	ok(await_undone(client), "and undone");
+	ok(await_undone(client), "the delete at the end of many requests is done");
 	zklock_client_free(zklock_client_read(client, ZK_LIST, "/a"));
-	is_int(FAKE_LIST, fake_await(&server, FAKE_LIST).type, "what is asked is sent though nobody waits for the answer");
+	is_int(FAKE_LIST, fake_await(&server, FAKE_LIST).type, "a question is sent even if nobody waits for its answer");
 	end_with(client, &server);
 }
 
@@ -1210,7 +1210,7 @@ test_nudges(void)
 				fake_answer(&server, &got, 0, NULL, 0);
 		took = protocol_now() - since;
 		is_int(FAKE_GET, got.type, "something else is asked");
-		ok(took >= delays[i], "not before %d ms, after %d", delays[i], (int) took);
+		ok(took >= delays[i], "the next question comes not before %d ms, after %d", delays[i], (int) took);
 	}
 	end_with(client, &server);
 }
@@ -1270,7 +1270,7 @@ test_places(void)
 	while ((reply = zklock_client_reply(places[0])) != NULL && reply->result != ZK_NO_NODE &&
 		   wait_for_news(deadline))
 		;
-	is_int(ZK_NO_NODE, reply->result, "it is gone, and that is told");
+	is_int(ZK_NO_NODE, reply->result, "the place of a node that is gone is told");
 	while (fake_has_input(&server, 600))
 	{
 		got = fake_read(&server);
@@ -1279,7 +1279,7 @@ test_places(void)
 		if (got.type == 0)
 			break;
 	}
-	is_int(0, nlists, "what was freed is not");
+	is_int(0, nlists, "no list is asked for a place that was freed");
 	end_with(client, &server);
 }
 
@@ -1300,11 +1300,11 @@ test_lost_answer(void)
 
 	zklock_client_withdraw(begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got));
 	status = look_at(client);
-	is_int(1, status.nconnects, "it was connected once");
-	ok(fake_grant(&server, SESSION_TIMEOUT_MS), "and again");
+	is_int(1, status.nconnects, "the client has connected once");
+	ok(fake_grant(&server, SESSION_TIMEOUT_MS), "the client connects a second time");
 	got = fake_await(&server, FAKE_LIST);
-	is_str("/a", got.path, "it looks for what it may have made");
-	ok(!zklock_client_is_undone(client), "which is to be undone");
+	is_str("/a", got.path, "the client lists the parent for a node it may have made");
+	ok(!zklock_client_is_undone(client), "a create without an answer is to be undone");
 	memcpy(list, &count, sizeof(count));
 	for (int i = 0; i < 3; i++)
 		end = fake_put_text(end, children[i]);
@@ -1315,10 +1315,10 @@ test_lost_answer(void)
 
 		got = fake_await(&server, FAKE_DELETE);
 		snprintf(path, sizeof(path), "/a/q-000000000%d", i);
-		is_str(path, got.path, "each that it may be is deleted");
+		is_str(path, got.path, "each node that may be the lost one is deleted");
 		fake_answer(&server, &got, 0, NULL, 0);
 	}
-	ok(await_undone(client), "then it is over");
+	ok(await_undone(client), "nothing is to be undone after the deletes");
 	status = look_at(client);
 	is_int(2, status.nconnects, "two connections were made");
 	end_with(client, &server);
@@ -1355,7 +1355,7 @@ test_refused_delete(void)
 		took = protocol_now() - refused_at;
 		is_str("/a/q-0000000007", got.path, "the delete comes");
 		if (i > 0)
-			ok(took >= delays[i - 1], "not before %d ms, after %d", delays[i - 1], (int) took);
+			ok(took >= delays[i - 1], "the next delete comes not before %d ms, after %d", delays[i - 1], (int) took);
 		if (i > ndelays - 2 && took < shortest)
 			shortest = took;
 		if (i == ndelays)
@@ -1367,13 +1367,13 @@ test_refused_delete(void)
 		do
 			status = look_at(client);
 		while (status.nrefused == 0 && wait_for_news(deadline));
-		is_int(1, status.nrefused, "it counts as refused");
-		is_int(1, status.npending, "and as under way");
-		ok(zklock_client_is_undone(client), "but nobody waits for it");
+		is_int(1, status.nrefused, "the delete counts as refused");
+		is_int(1, status.npending, "the refused delete counts as under way");
+		ok(zklock_client_is_undone(client), "nobody waits for a refused delete");
 	}
-	ok(shortest < 2200, "nor much later than a quarter of the session timeout, %d ms", (int) shortest);
+	ok(shortest < 2200, "the last delete comes not much later than a quarter of the session timeout, %d ms", (int) shortest);
 	fake_answer(&server, &got, 0, NULL, 0);
-	ok(await_undone(client), "once it is done it is over");
+	ok(await_undone(client), "nothing is to be undone once the delete is done");
 
 	/* the next one is waited for; and one that is under way is not sent again with another */
 	create = begin_create(client, &server, ZK_EPHEMERAL_SEQUENTIAL, &got);
@@ -1382,7 +1382,7 @@ test_refused_delete(void)
 	fake_answer_made(&server, &got, "/a/q-0000000002");
 	ask_at(client, &server);
 	zklock_client_withdraw(create);
-	ok(!zklock_client_is_undone(client), "one that was not refused is waited for");
+	ok(!zklock_client_is_undone(client), "a delete that was not refused is waited for");
 	both[0] = fake_await(&server, FAKE_DELETE);
 	zklock_client_withdraw(second);
 	both[1] = fake_await(&server, FAKE_DELETE);
@@ -1391,10 +1391,10 @@ test_refused_delete(void)
 	fake_answer(&server, &both[1], FAKE_NO_AUTH, NULL, 0);
 	both[1] = fake_await(&server, FAKE_DELETE);
 	is_str("/a/q-0000000001", both[0].path, "the first one is sent again");
-	is_str("/a/q-0000000002", both[1].path, "then the second");
+	is_str("/a/q-0000000002", both[1].path, "the second delete is sent again after the first");
 	for (int i = 0; i < 2; i++)
 		fake_answer(&server, &both[i], 0, NULL, 0);
-	ok(await_undone(client), "once each");
+	ok(await_undone(client), "each delete is sent again once");
 	end_with(client, &server);
 }
 
@@ -1465,7 +1465,7 @@ test_way_out(void)
 			ok(!fake_has_input(&server, 1000), "the connection stays until the server ends it");
 		}
 		fake_end(&server);
-		ok(await_reaped(status.program_pid), "then the program ends");
+		ok(await_reaped(status.program_pid), "the program ends after the server's end of the connection");
 	}
 	ok(!is_late, "the close waits for the answer");
 }
@@ -1540,7 +1540,7 @@ test_unread_answers(ZkClient *client)
 		zklock_client_free(requests[i]);
 	}
 	is_int(COUNT, ngood, "%d long answers that were not read wait for us", COUNT);
-	ok(protocol_now() - began < 2 * PATIENCE_MS, "and come as fast as they are read");
+	ok(protocol_now() - began < 2 * PATIENCE_MS, "long answers come as fast as they are read");
 	close_client(other);
 	remove_node(client, path);
 }

@@ -104,11 +104,11 @@ test_entries(void)
 	contact_begin(&contact, at(0));
 	for (int i = 0; i <= CONTACT_SIZE; i++)
 		contact_note(&contact, at(1000 * i), at(1000 * i + 1 + i), TIMEOUT_MS);
-	is_int(CONTACT_SIZE, contact.count, "there is room for so many");
+	is_int(CONTACT_SIZE, contact.count, "as many contacts as CONTACT_SIZE are noted");
 	for (int i = 0; i < CONTACT_SIZE; i++)
 		is_kept &= contact.sent[i].boot_ms == 1000 * (i + 1) &&
 			contact.answered[i].boot_ms == 1000 * (i + 1) + 2 + i;
-	ok(is_kept, "and the oldest makes room");
+	ok(is_kept, "the oldest contact makes room for the newest");
 }
 
 static void
@@ -121,19 +121,19 @@ test_new_connection(void)
 	contact_note(&contact, at(5000), at(5001), TIMEOUT_MS);
 	contact_begin(&contact, at(2000));
 	date = contact_date(&contact, at(20000), TIMEOUT_MS);
-	is_int(2000, date.boot_ms, "what went over another connection is forgotten");
+	is_int(2000, date.boot_ms, "contacts over an earlier connection do not date a proof");
 
 	contact.sent[0] = at(5000);
 	contact.answered[0] = at(5001);
 	contact_begin(&contact, at(2000));
 	date = contact_date(&contact, at(20000), TIMEOUT_MS);
-	is_int(2000, date.boot_ms, "all of it");
+	is_int(2000, date.boot_ms, "all contacts over earlier connections are forgotten");
 
 	/* the time of day may have been set within a millisecond */
 	contact_begin(&contact, (Moment) {2000, 2000});
 	contact_note(&contact, at(2000), at(2001), TIMEOUT_MS);
 	date = contact_date(&contact, at(20000), TIMEOUT_MS);
-	is_int(2000, date.wall_ms, "what was sent in the same millisecond is no later");
+	is_int(2000, date.wall_ms, "a request of the same millisecond is no later");
 }
 
 /*
@@ -194,10 +194,10 @@ main(void)
 	test_pause();
 	test_fresh();
 	is_int(644245094, contact_delay_ms(INT32_MAX), "the longest timeout has its delay");
-	is_int(1431655764, -contact_fresh_since((Moment) {0, 0}, INT32_MAX).boot_ms, "and its lease");
+	is_int(1431655764, -contact_fresh_since((Moment) {0, 0}, INT32_MAX).boot_ms, "the longest timeout has its lease");
 	is_int(2000, contact_heartbeat_ms(TIMEOUT_MS), "a heartbeat each sixth of the timeout");
 	is_int(3000, contact_pulse_ms(TIMEOUT_MS), "a pulse each quarter");
 	ok(contact_pulse_ms(TIMEOUT_MS) + contact_delay_ms(TIMEOUT_MS) < TIMEOUT_MS * 2 / 3,
-	   "so that the latest one which dates a proof leaves it fresh");
+	   "the latest pulse that dates a proof leaves it fresh");
 	return done_testing();
 }

@@ -144,7 +144,7 @@ test_room(void)
 	for (int i = 0; i < CYCLE_NODES_MAX; i++)
 		cycle_add_node(&graph);
 	is_int(-1, cycle_add_node(&graph), "no room for a node");
-	is_int(-1, cycle_add_edge(&graph, 0, -1, 1), "nor for an edge to it");
+	is_int(-1, cycle_add_edge(&graph, 0, -1, 1), "no room for an edge to a node that is not there");
 	for (int i = 0; i < CYCLE_EDGES_MAX; i++)
 		cycle_add_edge(&graph, i % CYCLE_NODES_MAX,
 					   (i + 1) % CYCLE_NODES_MAX, i);

@@ -152,7 +152,7 @@ test_every_character(void)
 						   number == FOREIGN_NO_CHARACTER),
 		   "one that needs less than %d bytes", (int) nbytes);
 	}
-	is_int(0, wrong, "all others, but halves of pairs");
+	is_int(0, wrong, "all characters but halves of pairs are taken whole");
 
 	wrong = 0;
 	for (int first = 0x80; first <= 0xFF; first++)
@@ -163,7 +163,7 @@ test_every_character(void)
 			(foreign_take(text, 4, &number) != 1 || number != FOREIGN_NO_CHARACTER))
 			wrong++;
 	}
-	is_int(0, wrong, "with a byte that begins none");
+	is_int(0, wrong, "no byte that begins no character is taken");
 }
 
 /* All of ASCII that has a glyph is plain, and every escape fits. */

@@ -31,7 +31,7 @@ make_word(KeepState state)
 		keep_word_end(&keep);
 	else if (state != KEEP_HELD &&
 			 !keep_word_change(&keep, OLD, KEEP_HELD, state))
-		ok(false, "it can be set");
+		ok(false, "a held word can be set to the state of the test");
 	return keep;
 }
 
@@ -60,15 +60,15 @@ test_changes(void)
 		KeptLock	keep = make_word(cases[i].from);
 
 		is_int(cases[i].can_take, keep_word_take(&keep, OLD), "state %d: take", i);
-		is_int(cases[i].taken, keep_word_state(&keep, OLD), "and what becomes of it");
+		is_int(cases[i].taken, keep_word_state(&keep, OLD), "state %d: state after take", i);
 		keep = make_word(cases[i].from);
 		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 2000), "state %d: put", i);
-		is_int(cases[i].put, keep_word_state(&keep, OLD), "and what becomes of it");
-		is_int(2000, atomic_load(&keep.since), "and the time");
-		is_int(500, atomic_load(&keep.keep_ms), "and for how long");
+		is_int(cases[i].put, keep_word_state(&keep, OLD), "state %d: state after put", i);
+		is_int(2000, atomic_load(&keep.since), "state %d: time of put", i);
+		is_int(500, atomic_load(&keep.keep_ms), "state %d: for how long it is kept", i);
 		keep = make_word(cases[i].from);
 		is_int(cases[i].wanted, keep_word_want(&keep, OLD), "state %d: want", i);
-		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "and what becomes of it");
+		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "state %d: state after want", i);
 
 		/* who comes late, with the word in use for another lock */
 		keep = make_word(cases[i].from);
@@ -78,7 +78,7 @@ test_changes(void)
 		ok(!keep_word_put(&keep, OLD, 1), "put");
 		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
 		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
-		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "it is as it was");
+		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "an old owner's want leaves the word as it was");
 	}
 }
 
@@ -176,7 +176,7 @@ test_race(void)
 	}
 	is_over = true;
 	pthread_join(program, NULL);
-	is_int(0, nbroken, "what is held is never deleted, what was deleted never taken");
+	is_int(0, nbroken, "no lock that is held is deleted, and none that was deleted is taken");
 	ok(ntaken > 0, "each had its turn");
 }
 

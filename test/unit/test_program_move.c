@@ -142,17 +142,17 @@ test_proved(void)
 	begin();
 	give(ours, NULL);
 	turn(DELAY_MS - 1);
-	ok(!is_called(), "not at once");
+	ok(!is_called(), "the new server is not asked before the delay is over");
 	turn(1);
 	ok(is_asked(), "the new server is asked");
 	is_int(45, word_at(0), "a request to connect");
-	is_int(TIMEOUT_MS, word_at(16), "with the timeout");
-	is_int(4711, word_at(24), "the id of the session");
+	is_int(TIMEOUT_MS, word_at(16), "the request to connect has the session timeout");
+	is_int(4711, word_at(24), "the request to connect has the id of the session");
 	is_int(16, word_at(28), "the length");
-	ok(memcmp(asked + 32, "0123456789abcde", 16) == 0, "and its password");
+	ok(memcmp(asked + 32, "0123456789abcde", 16) == 0, "the request to connect has the password of the session");
 	ok(session->link.attempt.cut == LINK_NOT_CUT && uses("127.0.0.1:1"), "nothing has changed until it answers");
 	grant(TIMEOUT_MS, 4711);
-	is_int(ZK_MOVE_DONE, told(), "when it knows the session the backend is told");
+	is_int(ZK_MOVE_DONE, told(), "a server that knows the session is told to the backend");
 	ok(uses(ours), "the servers are used");
 	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "the connection is cut");
 	is_int(0, recv(connection, asked, 1, MSG_DONTWAIT), "the one that has proved it is closed, without a word");
@@ -176,7 +176,7 @@ test_timeout(void)
 	ok(is_asked(), "asked");
 	grant(TIMEOUT_MS * 2, 4711);
 	is_int(ZK_MOVE_DONE, told(), "another one grants a longer one");
-	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "which it has with the next connection");
+	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "the session has the longer timeout with the next connection");
 }
 
 /* What is under way has a second. */
@@ -191,9 +191,9 @@ test_under_way(void)
 	grant(TIMEOUT_MS, 4711);
 	ok(uses(ours) && session->link.attempt.cut == LINK_NOT_CUT, "the connection is left to a request");
 	turn(999);
-	ok(session->link.attempt.cut == LINK_NOT_CUT, "for a second");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "the connection is left to a request for a second");
 	turn(1);
-	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "and no longer");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "the connection is left to a request no longer than a second");
 	session->traffic.npending = 0;
 }
 
@@ -205,16 +205,16 @@ test_unknown(void)
 	turn(DELAY_MS);
 	ok(is_asked(), "asked");
 	grant(0, 0);
-	is_int(ZK_MOVE_UNKNOWN, told(), "it does not know the session");
-	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "all stays as it was");
-	is_int(ZK_CLIENT_CONNECTED, session->status.state, "and connected");
+	is_int(ZK_MOVE_UNKNOWN, told(), "a server that does not know the session is told to the backend");
+	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "the old servers and connection stay after an unknown session");
+	is_int(ZK_CLIENT_CONNECTED, session->status.state, "the session stays connected after an unknown session");
 	give(ours, NULL);
 	turn(DELAY_MS);
 	ok(!is_called(), "the same list is not tried again");
 	give(THREE, NULL);
 	give(ours, NULL);
 	turn(DELAY_MS);
-	ok(is_asked(), "until it was another one meanwhile");
+	ok(is_asked(), "the list is tried again after another list");
 }
 
 static void
@@ -227,20 +227,20 @@ test_no_answer(void)
 	grant(TIMEOUT_MS, 4712);
 	is_int(-1, told(), "an answer for another session is none");
 	turn(60000);
-	ok(is_asked(), "it is asked again");
+	ok(is_asked(), "a server that answered for another session is asked again");
 	close(connection);
 	connection = -1;
 	turn(0);
-	is_int(-1, told(), "it closes the connection");
+	is_int(-1, told(), "a server that closes the connection is no answer");
 	turn(60000);
-	ok(is_asked(), "and again");
+	ok(is_asked(), "a server that closed the connection is asked again");
 	turn(10000);
 	is_int(ZK_MOVE_SILENT, told(), "a third time in vain is told");
-	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "all stays as it was");
+	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "the old servers and connection stay after three silent attempts");
 	turn(60000);
-	ok(is_asked(), "and it is asked again");
+	ok(is_asked(), "a server that was silent three times is asked again");
 	grant(TIMEOUT_MS, 4711);
-	is_int(ZK_MOVE_DONE, told(), "until it knows the session");
+	is_int(ZK_MOVE_DONE, told(), "a server that knows the session at last is moved to");
 }
 
 /* The library receives an answer with that change, in pieces of that size. */
@@ -277,12 +277,12 @@ test_overheard(void)
 	hear(40, 0, 4, 4);
 	is_int(0x100000007, session->seen_zxid, "the latest of all, whatever comes behind it");
 	hear(41, 0x100000009, 16, 20);
-	is_int(0x100000007, session->seen_zxid, "but not by another connection");
+	is_int(0x100000007, session->seen_zxid, "answers over another connection do not count as seen");
 	around.overhear(session, 40, "\0\0", 2);
 	session->link.attempt.socket = 2;
 	hear(40, 0x700000000, 36, 40);
 	hear(40, 0x100000008, 16, 20);
-	is_int(0x100000008, session->seen_zxid, "and by the next one of the library's");
+	is_int(0x100000008, session->seen_zxid, "answers over the library's next connection count as seen");
 	session->link.fd = -1;
 }
 
@@ -295,21 +295,21 @@ test_seen(void)
 	give(ours, NULL);
 	turn(DELAY_MS);
 	ok(is_asked(), "asked");
-	is_int(1, word_at(8), "with what the session has seen");
-	is_int(2, word_at(12), "all of it");
+	is_int(1, word_at(8), "the request to connect has the upper half of the last zxid seen");
+	is_int(2, word_at(12), "the request to connect has the lower half of the last zxid seen");
 	close(connection);
 	connection = -1;
 	ok(is_asked(), "a server that closes the connection is asked again");
-	is_int(0, word_at(12), "without that");
+	is_int(0, word_at(12), "the second request to connect is without the last zxid");
 	grant(TIMEOUT_MS, 4711);
-	ok(told() == -1 && uses("127.0.0.1:1"), "what it grants then is no proof");
+	ok(told() == -1 && uses("127.0.0.1:1"), "a session granted without the last zxid is no proof");
 	turn(60000);
-	ok(is_asked() && word_at(12) == 2, "it is asked as at first");
+	ok(is_asked() && word_at(12) == 2, "the next question has the last zxid again");
 	close(connection);
 	connection = -1;
-	ok(is_asked() && word_at(12) == 0, "and again");
+	ok(is_asked() && word_at(12) == 0, "the question after that is without the last zxid again");
 	grant(0, 0);
-	is_int(ZK_MOVE_UNKNOWN, told(), "it may not know the session at all");
+	is_int(ZK_MOVE_UNKNOWN, told(), "a server may not know the session without the last zxid either");
 }
 
 static void
@@ -320,17 +320,17 @@ test_tls(void)
 	give(ours, "files");
 	turn(DELAY_MS);
 	is_int(ZK_MOVE_TLS, told(), "TLS cannot be had");
-	ok(!is_called(), "and nothing goes without");
+	ok(!is_called(), "no server is asked without TLS");
 	turn(60000);
-	is_int(-1, told(), "that is told once");
+	is_int(-1, told(), "the missing TLS is told once");
 	around.bad_files = "";
 	around.ntls_ended = 0;
 	turn(60000);
-	ok(is_asked(), "when it can be had the server is asked");
+	ok(is_asked(), "the server is asked when TLS can be had");
 	is_int(1, around.ntls_ended, "the library goes on without meanwhile");
 	grant(TIMEOUT_MS, 4711);
-	is_int(ZK_MOVE_DONE, told(), "it knows the session");
-	is_int(1, around.ntls_ended, "and has TLS from now on");
+	is_int(ZK_MOVE_DONE, told(), "the server asked with TLS knows the session");
+	is_int(1, around.ntls_ended, "the library has TLS after the move");
 	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "over another connection");
 
 	begin();
@@ -343,15 +343,15 @@ test_tls(void)
 	turn(DELAY_MS);
 	ok(is_asked(), "TLS again");
 	grant(TIMEOUT_MS, 4711);
-	is_int(ZK_MOVE_DONE, told(), "it has that");
+	is_int(ZK_MOVE_DONE, told(), "the session is moved with TLS again");
 	strcpy(session->server, ours);
 	session->link.attempt.cut = LINK_NOT_CUT;
 	give(ours, "other files");
 	turn(DELAY_MS);
-	is_int(-1, told(), "nor are other files taken from a server that is connected");
-	ok(is_asked(), "without a question");
+	is_int(-1, told(), "other files are not taken for a connected server without a question");
+	ok(is_asked(), "the connected server is asked with the other files");
 	grant(TIMEOUT_MS, 4711);
-	is_int(ZK_MOVE_DONE, told(), "when it has answered they are");
+	is_int(ZK_MOVE_DONE, told(), "the other files are taken when the server has answered");
 	ok(session->link.attempt.cut == LINK_CUT_FOR_OTHERS, "over another connection");
 }
 
@@ -374,13 +374,13 @@ test_without_proof(void)
 	(void) count_frames(FRAME_STATUS);
 	give(ours, NULL);
 	turn(0);
-	is_int(ZK_MOVE_DONE, told(), "so is any list before there is a session");
-	ok(!is_called() && uses(ours), "and nobody is asked");
+	is_int(ZK_MOVE_DONE, told(), "any list is used at once before there is a session");
+	ok(!is_called() && uses(ours), "no server is asked before there is a session");
 
 	begin();
 	give(THREE, NULL);
 	turn(DELAY_MS);
-	is_int(-1, told(), "the same list is no news");
+	is_int(-1, told(), "the same list makes no move");
 }
 
 int

@@ -278,8 +278,8 @@ test_turns(const char *good, const char *other)
 	int			fd;
 	int64_t		received_at;
 
-	is_str("P", ask_server(plain), "without TLS");
-	ok(!tls_is_used(plain), "it is said so");
+	is_str("P", ask_server(plain), "the server answers a connection without TLS");
+	ok(!tls_is_used(plain), "a connection without TLS is said to be one");
 
 	ok(!begin(good, why), "a library that does not call our connect() has no TLS");
 	ok(strstr(why, "does not call the connect() of zklock's program") != NULL, "why");
@@ -293,19 +293,19 @@ test_turns(const char *good, const char *other)
 	ok(begin(good, why), "TLS begins: %s", why);
 	expect("localhost");
 	is_str("P", ask_server(plain), "the connection that was there goes on");
-	ok(!tls_is_used(plain), "without TLS");
-	is_str("", tls_error(plain), "it has no error of TLS");
-	is_int(plain, tls_socket(plain, &received_at), "its socket is its own");
+	ok(!tls_is_used(plain), "the earlier connection stays without TLS");
+	is_str("", tls_error(plain), "the connection without TLS has no error of TLS");
+	is_int(plain, tls_socket(plain, &received_at), "the connection without TLS has its own socket");
 	secure = open_connection();
 	ok(tls_is_used(secure), "a new one has TLS");
-	is_str("T", ask_server(secure), "it is served with TLS");
-	is_str("", tls_error(secure), "it has no error");
+	is_str("T", ask_server(secure), "the new connection is served with TLS");
+	is_str("", tls_error(secure), "the new connection has no error");
 	tls_describe(secure, text, sizeof(text));
-	ok(strncmp(text, "TLSv1.", 6) == 0, "it is described");
+	ok(strncmp(text, "TLSv1.", 6) == 0, "the new connection is described");
 	tls_describe(plain, text, sizeof(text));
-	is_str("", text, "the other one is not");
+	is_str("", text, "the connection without TLS is not described");
 	ok(tls_socket(secure, &received_at) != secure && received_at > 0,
-	   "its socket is another one, over which something has come");
+	   "the new connection has another socket, over which something has come");
 
 	ok(!begin("/nowhere", why), "other settings that are no good");
 	fd = open_connection();
@@ -315,55 +315,55 @@ test_turns(const char *good, const char *other)
 
 	ok(begin(other, why), "another authority");
 	fd = open_connection();
-	is_str("", ask_server(fd), "does not vouch for the server");
-	ok(strstr(tls_error(fd), "is not good") != NULL, "which is said");
+	is_str("", ask_server(fd), "a server of another authority is not asked");
+	ok(strstr(tls_error(fd), "is not good") != NULL, "the error says that the certificate is not good");
 	close(fd);
 	is_str("T", ask_server(secure), "the connection that was there goes on");
 
 	snprintf(away, sizeof(away), "%s.away", good);
 	ok(rename(good, away) == 0 && begin(good, why), "back to the first one, whose file has gone");
 	fd = open_connection();
-	is_str("T", ask_server(fd), "what was read of it is used");
+	is_str("T", ask_server(fd), "the authority that was read before its file went is used");
 	close(fd);
 	tls_end();
-	ok(begin(good, why), "also after connections without TLS");
+	ok(begin(good, why), "TLS begins again after it has ended");
 	fd = open_connection();
-	is_str("T", ask_server(fd), "which leave it as it was");
+	is_str("T", ask_server(fd), "a connection after that is served with TLS");
 	close(fd);
-	ok(begin(other, why) && begin(good, why) && begin(other, why), "in turns");
+	ok(begin(other, why) && begin(good, why) && begin(other, why), "two settings are set in turns");
 	fd = open_connection();
-	is_str("", ask_server(fd), "those that were set last are used");
+	is_str("", ask_server(fd), "the settings that were set last are used");
 	close(fd);
-	ok(!begin("/nowhere", why) && begin(good, why), "a file that is missing changes none of that");
+	ok(!begin("/nowhere", why) && begin(good, why), "settings after those of a missing file are taken");
 	ok(rename(away, good) == 0 && begin(good, why), "the first one again");
 	expect("elsewhere");
 	fd = open_connection();
-	is_str("", ask_server(fd), "and another host");
-	ok(strstr(tls_error(fd), "is not for \"elsewhere\"") != NULL, "which is said");
+	is_str("", ask_server(fd), "a server with the certificate of another host is not asked");
+	ok(strstr(tls_error(fd), "is not for \"elsewhere\"") != NULL, "the error says that the certificate is not for the host \"elsewhere\"");
 	close(fd);
 	is_str("T", ask_server(secure), "the connection that was there goes on");
 
 	tls_expect(&list, &address, 0);
 	fd = open_connection();
 	is_str("", ask_server(fd), "nobody knows whose certificate is to be at an address");
-	ok(strstr(tls_error(fd), "Could not connect") != NULL, "it is not connected to");
+	ok(strstr(tls_error(fd), "Could not connect") != NULL, "an address of no server is not connected to");
 	close(fd);
 
 	tls_end();
 	fd = open_connection();
 	is_str("P", ask_server(fd), "TLS ends: a new connection is without");
 	close(fd);
-	is_str("P", ask_server(plain), "that without goes on");
-	is_str("T", ask_server(secure), "that with TLS, too");
+	is_str("P", ask_server(plain), "the connection without TLS goes on after the end of TLS");
+	is_str("T", ask_server(secure), "the connection with TLS goes on after the end of TLS");
 	tls_end();					/* twice does no harm */
 
 	ok(begin(good, why), "TLS begins again");
 	expect("localhost");
 	fd = open_connection();
-	is_str("T", ask_server(fd), "and works");
+	is_str("T", ask_server(fd), "a connection after TLS has begun again is served with TLS");
 	close(fd);
 	close(plain);
-	is_str("T", ask_server(secure), "all the time");
+	is_str("T", ask_server(secure), "the first connection with TLS works all the time");
 	close(secure);
 }
 
@@ -451,7 +451,7 @@ test_child(const char *good)
 	}
 	waitpid(child, &status, 0);
 	is_int(0, status, "the child connects without");
-	is_str("T", ask_server(secure), "its parent does not notice");
+	is_str("T", ask_server(secure), "the parent's connection with TLS works while the child connects");
 	close(secure);
 	tls_end();
 }

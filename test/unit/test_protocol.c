@@ -259,9 +259,9 @@ test_table(void)
 			   "kind %d: no part of it is enough", kind);
 		buffer.end = length;
 		is_int(FRAME_COMPLETE,
-			   frame_take(&buffer, direction_of(kind), &taken), "but the whole");
+			   frame_take(&buffer, direction_of(kind), &taken), "kind %d: the whole is enough", kind);
 		ok(buffer.start == buffer.end && taken.frame.kind == kind,
-		   "which is taken off");
+		   "kind %d: the frame is taken off", kind);
 		frame_buffer_free(&buffer);
 	}
 	for (FrameKind kind = FRAME_OPEN; kind <= FRAME_LAST; kind++)
@@ -560,16 +560,16 @@ test_kinds(void)
 			   judge(&frame, blobs), "request %d with one path", kind);
 		blobs[1] = frame_text("/b");
 		is_int(has_two ? FRAME_COMPLETE : FRAME_INVALID,
-			   judge(&frame, blobs), "with two paths");
+			   judge(&frame, blobs), "request %d with two paths", kind);
 		if (!has_two)
 			blobs[1] = (FrameBlob) {0};
 		frame.id = 0;
 		is_int(kind == REQUEST_SET || kind == REQUEST_DELETE || kind == REQUEST_LEAVE ?
-			   FRAME_COMPLETE : FRAME_INVALID, judge(&frame, blobs), "and without a number");
+			   FRAME_COMPLETE : FRAME_INVALID, judge(&frame, blobs), "request %d without a number", kind);
 		frame.id = 7;
 		frame.u.request.is_watched = true;
 		is_int(kind == REQUEST_LIST || kind == REQUEST_GET ? FRAME_COMPLETE :
-			   FRAME_INVALID, judge(&frame, blobs), "and watched");
+			   FRAME_INVALID, judge(&frame, blobs), "request %d watched", kind);
 	}
 }
 
@@ -588,8 +588,8 @@ test_longest(void)
 	is_int(0, (long long) buffer.end, "is not put");
 	ok(frame_put(&buffer, &frame, (FrameBlob[FRAME_NBLOBS]) {{0}, {bytes, most}, {0}}),
 	   "the longest frame is put");
-	is_int(FRAME_MAX, (long long) buffer.end, "as long as it is");
-	is_int(FRAME_COMPLETE, frame_take(&buffer, FRAME_FROM_PROGRAM, &taken), "and taken");
+	is_int(FRAME_MAX, (long long) buffer.end, "the longest frame has FRAME_MAX bytes");
+	is_int(FRAME_COMPLETE, frame_take(&buffer, FRAME_FROM_PROGRAM, &taken), "the longest frame is taken");
 	frame_buffer_free(&buffer);
 
 	if (!frame_put(&buffer, &frame, NULL))
@@ -620,17 +620,17 @@ test_buffers(void)
 	memcpy(bytes, "0123456789", 10);
 	buffer.end = 10;
 	ok(frame_buffer_reserve(&buffer, 4086) && buffer.size == 4096,
-	   "it has not grown as long as it all fits");
+	   "a buffer does not grow as long as all fits");
 	frame_buffer_consume(&buffer, 4);
 	ok(buffer.start == 4 && buffer.end == 10 && memcmp(bytes, "0123456789", 10) == 0,
-	   "what is left stays where it is");
+	   "bytes that are left stay where they are");
 	ok(frame_buffer_reserve(&buffer, 4090) && buffer.size == 4096 &&
 	   buffer.start == 0 && buffer.end == 6 && memcmp(buffer.bytes, "456789", 6) == 0,
-	   "and is moved to the front if there is room then");
+	   "bytes are moved to the front if there is room then");
 	buffer.start = 1;
 	ok(frame_buffer_reserve(&buffer, 4092) && buffer.size == 8192 &&
 	   buffer.start == 0 && buffer.end == 5 && memcmp(buffer.bytes, "56789", 5) == 0,
-	   "it has twice the room if not");
+	   "a buffer gets twice its size if there is no room");
 	buffer.start = 4;
 	buffer.end = 8192;
 	ok(frame_buffer_reserve(&buffer, 4) && buffer.size == 8192 && buffer.end == 8188,
@@ -638,16 +638,16 @@ test_buffers(void)
 	memset(buffer.bytes, 'x', 8192);
 	buffer.end = 5;
 	ok(frame_buffer_reserve(&buffer, 5 * 8192) && buffer.size == 8 * 8192,
-	   "or as often twice as it takes");
+	   "a buffer is doubled as often as it takes");
 	ok(frame_buffer_reserve(&buffer, 8 * 8192 - 5) && buffer.size == 8 * 8192,
-	   "all of which is of use");
+	   "a buffer that has room does not grow");
 	memset(buffer.bytes, 'x', 100);
 	buffer.end = 100;
 	frame_buffer_consume(&buffer, 100);
 	ok(buffer.start == 0 && buffer.end == 0 && buffer.size == 8 * 8192,
-	   "when it is empty it begins anew");
+	   "an empty buffer begins at its front");
 	ok(buffer.bytes[0] == 0 && buffer.bytes[99] == 0 && memcmp(buffer.bytes, buffer.bytes + 1, 99) == 0,
-	   "without what was in it");
+	   "bytes that were taken are wiped");
 	ok(frame_buffer_reserve(&buffer, 256 * 1024) && buffer.size == 256 * 1024,
 	   "a big one");
 	buffer.end = 1;
@@ -662,9 +662,9 @@ test_buffers(void)
 	buffer.end = 10;
 	nwiped = 0;
 	frame_buffer_free(&buffer);
-	is_int(10, (long long) nwiped, "one that is given back is wiped");
+	is_int(10, (long long) nwiped, "a buffer that is freed is wiped");
 	frame_buffer_free(&buffer);
-	ok(buffer.bytes == NULL, "one that has nothing can be freed");
+	ok(buffer.bytes == NULL, "an empty buffer can be freed");
 	is_int(0, (long long) frame_text(NULL).length, "no text is no blob");
 	is_int(1, (long long) frame_text("").length, "an empty one has its end");
 }
@@ -692,10 +692,10 @@ test_memory(void)
 	is_reserved = frame_buffer_reserve(&buffer, sizeof(blob));
 	is_put = frame_put(&buffer, &frame, blobs);
 	setrlimit(RLIMIT_AS, &before);
-	ok(!is_reserved, "without memory there is no room");
-	ok(!is_put, "and a frame is not written");
+	ok(!is_reserved, "no room is reserved without memory");
+	ok(!is_put, "no frame is put without memory");
 	ok(buffer.size == 4096 && buffer.end == 10 && memcmp(buffer.bytes, "0123456789", 10) == 0,
-	   "what was there is there still");
+	   "a buffer keeps its bytes if there is no memory");
 	frame_buffer_free(&buffer);
 #endif
 }
@@ -724,14 +724,14 @@ test_clocks(void)
 	ok(moment.boot_ms >= boot && moment.boot_ms <= read_clock(CLOCK_BOOTTIME),
 	   "milliseconds of the clock that goes on while the machine is suspended");
 	ok(moment.wall_ms >= wall && moment.wall_ms <= read_clock(CLOCK_REALTIME),
-	   "and the time of day");
+	   "milliseconds of the time of day");
 	for (int i = 0; i < 2; i++)
 	{
 		fixed_time = (struct timespec) {5, i == 0 ? 999000000 : 999999999};
 		moment = protocol_moment();
 		fixed_time = (struct timespec) {0};
-		is_int(5999, moment.boot_ms, "whole milliseconds");
-		is_int(5999, moment.wall_ms, "on both clocks");
+		is_int(5999, moment.boot_ms, "milliseconds of the boot clock are cut off");
+		is_int(5999, moment.wall_ms, "milliseconds of the wall clock are cut off");
 	}
 }
 
@@ -762,23 +762,23 @@ test_use(void)
 
 	ok(!use_is_begun(&page), "a new session is not used");
 	ok(use_begin(&page), "a use begins");
-	ok(use_is_begun(&page), "so it is used");
-	is_int(1, atomic_load(&page.use), "the word says so");
-	ok(!use_finish(&page, 0), "it is not ended by who has seen it unused");
-	ok(!use_finish(&page, 1), "nor while it is used");
+	ok(use_is_begun(&page), "a use that has begun is seen");
+	is_int(1, atomic_load(&page.use), "the word of use is odd during a use");
+	ok(!use_finish(&page, 0), "a session seen unused before a use is not ended");
+	ok(!use_finish(&page, 1), "a session is not ended while it is used");
 	ok(use_begin(&page), "the same use goes on");
-	is_int(1, atomic_load(&page.use), "which is no news");
+	is_int(1, atomic_load(&page.use), "a use that goes on does not change the word of use");
 	use_end(&page);
-	ok(!use_is_begun(&page), "it is over");
-	is_int(2, atomic_load(&page.use), "the word is another one");
+	ok(!use_is_begun(&page), "a use that has ended is not seen any more");
+	is_int(2, atomic_load(&page.use), "the word of use is another one after the use");
 	use_end(&page);
-	is_int(2, atomic_load(&page.use), "it ends once");
-	ok(!use_finish(&page, 0), "it was used meanwhile");
-	ok(use_finish(&page, 2), "since then it was not: it is ended");
-	ok(!use_begin(&page), "no use of it begins");
-	ok(!use_is_begun(&page), "nor has begun");
+	is_int(2, atomic_load(&page.use), "a use ends only once");
+	ok(!use_finish(&page, 0), "a session seen unused before a use is not ended after it");
+	ok(use_finish(&page, 2), "a session not used since is ended");
+	ok(!use_begin(&page), "no use begins of a session that is ended");
+	ok(!use_is_begun(&page), "no use is seen of a session that is ended");
 	use_end(&page);
-	ok(atomic_load(&page.use) == USE_OVER, "it stays ended");
+	ok(atomic_load(&page.use) == USE_OVER, "a session that is ended stays so");
 	is_str("idle", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE), "the word for that");
 	is_str("lost", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED), "another one is lost");
 	is_str("connected", protocol_end_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE), "or neither");
@@ -814,31 +814,31 @@ test_interrupts(void)
 		*interrupt = states[i].from;
 		page.ninterrupts = ninterrupts = 0;
 		interrupt_send(&page, getpid());
-		is_int(states[i].nsent, ninterrupts, "sent");
-		is_int(states[i].sent, *interrupt, "and what is said of it");
-		is_int(states[i].nsent, (int) page.ninterrupts, "and counted");
+		is_int(states[i].nsent, ninterrupts, "number of interrupts that were sent");
+		is_int(states[i].sent, *interrupt, "state of the interrupt after the send");
+		is_int(states[i].nsent, (int) page.ninterrupts, "number of interrupts that were counted");
 		if (states[i].from == INTERRUPT_UNDER_WAY)
 			continue;
 		*interrupt = states[i].from;
 		begun = protocol_now();
-		ok(interrupt_refuse(&page), "refused");
-		is_int(INTERRUPT_OFF, *interrupt, "off");
-		ok(protocol_now() - begun < 1000, "at once");
+		ok(interrupt_refuse(&page), "interrupts are refused where none is under way");
+		is_int(INTERRUPT_OFF, *interrupt, "refused interrupts are off");
+		ok(protocol_now() - begun < 1000, "interrupts are refused at once");
 	}
 	signal(SIGINT, SIG_DFL);
 
 	*interrupt = INTERRUPT_UNDER_WAY;
 	pthread_create(&program, NULL, end_soon, &page);
-	ok(interrupt_refuse(&page), "one that is under way is waited for");
-	is_int(INTERRUPT_OFF, *interrupt, "and is off then");
+	ok(interrupt_refuse(&page), "an interrupt under way is waited for");
+	is_int(INTERRUPT_OFF, *interrupt, "interrupts are off after the one under way");
 	pthread_join(program, NULL);
 
 	*interrupt = INTERRUPT_UNDER_WAY;
 	begun = protocol_now();
-	ok(!interrupt_refuse(&page), "if it stays so");
+	ok(!interrupt_refuse(&page), "interrupt_refuse() gives up on an interrupt that stays under way");
 	took = protocol_now() - begun;
-	ok(took >= 1000 && took < 60000, "a second long");
-	is_int(INTERRUPT_OFF, *interrupt, "it is off nevertheless");
+	ok(took >= 1000 && took < 60000, "an interrupt that stays under way is waited for a second");
+	is_int(INTERRUPT_OFF, *interrupt, "interrupts are off, though one stays under way");
 }
 
 /* ---------------------------------------------------------------------
@@ -1162,15 +1162,15 @@ test_hostile_programs(void)
 	unlink(program_path());
 	ok(true, "%d hostile programs are survived", NPROGRAMS);
 	ok(nnotes > 0, "%d of their lines are for the log", nnotes);
-	is_int(0, nbad_notes, "none of which can harm it");
-	ok(longest < CALL_MS, "none holds up the end of its session: %d ms",
+	is_int(0, nbad_notes, "no line of a hostile program can harm the log");
+	ok(longest < CALL_MS, "no hostile program holds up the end of its session: %d ms",
 	   (int) longest);
 
 	/* those that pause end by their alarm clock; then they are ours to reap */
 	deadline = protocol_now() + 2 * PATIENCE_MS;
 	while (waitpid(-1, NULL, WNOHANG) >= 0 && protocol_now() < deadline)
 		poll(NULL, 0, 20);
-	ok(waitpid(-1, NULL, WNOHANG) < 0, "none is left");
+	ok(waitpid(-1, NULL, WNOHANG) < 0, "no hostile program is left");
 }
 
 /* ---------------------------------------------------------------------
@@ -1345,22 +1345,22 @@ test_watch_news(void)
 		is_str("open???", await_words(client, ""), "a program for %s", rows[i].script);
 		watched = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 		zklock_client_flush(client);
-		is_str("played", await_words(client, "open???"), "it was asked");
+		is_str("played", await_words(client, "open???"), "the program for %s was asked", rows[i].script);
 		is_int(rows[i].news, zklock_client_watch_news(client), "%s", rows[i].what);
 		zklock_client_unwatch(client);
 		zklock_client_read(client, ZK_GET, "/a");
 		zklock_client_flush(client);
-		is_str(rows[i].end, await_words(client, "played"), "and of the watch the program knows");
+		is_str(rows[i].end, await_words(client, "played"), "the program for %s knows of the watch at the end", rows[i].script);
 		reply = zklock_client_reply(watched);
 		status = look_at(client);
 		ok(reply->proof.boot_ms <= status.now && reply->nbelow == 0 &&
 		   reply->proof.wall_ms <= protocol_moment().wall_ms,
 		   "no proof is from the future, and less than no children are none");
 		ok(status.suspended_at <= status.now && status.lost_at >= status.suspended_at,
-		   "nor is the loss, or from before the connection broke");
+		   "no loss is from the future, or from before the connection broke");
 		ok(status.lost_deadline <= status.now + PATIENCE_MS,
-		   "nor the program alive for longer than the session");
-		is_int(0, status.npending, "nor is more over than there was");
+		   "no program is alive for longer than its session");
+		is_int(0, status.npending, "no more requests are over than there were");
 		zklock_client_close(client, 50);
 	}
 	unlink(program_path());
@@ -1408,7 +1408,7 @@ test_start_and_end(void)
 		is_int(i == 0 ? ZK_LOSS_EXPIRED : ZK_LOSS_PROGRAM, status.loss, "a loss that only the page tells");
 		while (kill(pid, 0) == 0 && protocol_now() < deadline)
 			poll(NULL, 0, 5);
-		ok(kill(pid, 0) != 0, "its program hears that it is over");
+		ok(kill(pid, 0) != 0, "the program of a session that is over ends");
 		zklock_client_close(client, PATIENCE_MS);
 	}
 
@@ -1427,7 +1427,7 @@ test_start_and_end(void)
 	poll(&(struct pollfd) {zklock_client_fd(client), 0, 0}, 1, PATIENCE_MS);
 	zklock_client_flush(client);
 	status = look_at(client);
-	is_int(ZK_LOSS_RESOLVE, status.loss, "what it has said before it ended is heard by who sends something");
+	is_int(ZK_LOSS_RESOLVE, status.loss, "what a program said before its end is read by the next send");
 	zklock_client_close(client, PATIENCE_MS);
 	unlink(program_path());
 }
@@ -1536,7 +1536,7 @@ test_hostile_backends(void)
 	}
 	is_int(0, nbad, "after %d hostile backends the program ends with 0 or 1",
 		   NBACKENDS);
-	ok(nrefused > 0 && nrefused < NBACKENDS, "with both: %d were refused",
+	ok(nrefused > 0 && nrefused < NBACKENDS, "some hostile backends are refused and some are not: %d were refused",
 	   nrefused);
 }
 
@@ -1586,8 +1586,8 @@ test_senseless_backends(void)
 	is_int(1, status_after(1, REQUEST_GET, 0, NULL, 0), "a question of nobody's");
 	is_int(0, status_after(1, REQUEST_DELETE, 1, NULL, 0), "a delete that is waited for");
 	is_int(0, status_after(1, REQUEST_DELETE_GUARDED, 1, "/a\0/b", 6), "a guarded removal");
-	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, "/a\0/b", 5), "without an end");
-	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, NULL, 0), "of nothing");
+	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, "/a\0/b", 5), "a guarded removal whose text has no end is refused");
+	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, NULL, 0), "a guarded removal of nothing is refused");
 }
 
 int

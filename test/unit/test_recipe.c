@@ -662,9 +662,9 @@ test_marks(void)
 		recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
 		snprintf(node, sizeof(node), "%s0000000001", prefix);
 		is_int(cases[i].mark, recipe_read_mark(node), "\"%s\" is marked", node);
-		ok(strncmp(guid + 14, cases[i].group, 4) == 0, "by group %s", cases[i].group);
+		ok(strncmp(guid + 14, cases[i].group, 4) == 0, "the mark is the group %s of the GUID", cases[i].group);
 		memcpy(guid + 14, G1 + 14, 4);
-		is_str(G1, guid, "and nothing else is changed");
+		is_str(G1, guid, "nothing else of the GUID is changed");
 	}
 	for (int i = 0; i < NELEMS(others); i++)
 		is_int(RECIPE_MARK_NONE, recipe_read_mark(others[i]), "\"%s\" has none", others[i]);
@@ -678,7 +678,7 @@ test_hold(void)
 
 	is_int(RECIPE_EXCLUSIVE, recipe_parse_node(hold).mode, "a hold is exclusive");
 	is_int(RECIPE_STYLE_CURATOR, recipe_parse_node(hold).style,
-		   "and looks like Curator's");
+		   "a hold looks like Curator's");
 }
 
 /* The verdicts as words, for the table below and for messages. */
@@ -807,7 +807,7 @@ test_permits(void)
 			   verdict_name(verdict_for(children, 3, children[2], mode, 1,
 										&watch)),
 			   "a semaphore's that came into a queue of plain ones is waited for");
-		is_int(1, watch, "until it is gone");
+		is_int(1, watch, "a plain waiter watches that semaphore node");
 	}
 }
 

@@ -295,11 +295,11 @@ test_bounds(void)
 	for (int i = 0; i < SERVERS_MAX; i++)
 		used += snprintf(text + used, sizeof(text) - used, "%szk%d",
 						 i > 0 ? "," : "", i);
-	ok(servers_parse(text, &list, why), "as many as fit");
+	ok(servers_parse(text, &list, why), "as many servers as fit are taken");
 	is_int(SERVERS_MAX, list.nservers, "as many as fit: all are there");
 	is_str("zk31", list.servers[31].host, "as many as fit: the last");
 	snprintf(text + used, sizeof(text) - used, ",one-more");
-	ok(!servers_parse(text, &list, why), "one more is refused");
+	ok(!servers_parse(text, &list, why), "one server more than fit is refused");
 	is_str("The list names more than 32 servers", why, "one more: reason");
 
 	/* A quote is clipped, and not within a character. */
@@ -317,26 +317,26 @@ test_bounds(void)
 	text[79] = '\x7F';
 	ok(!servers_parse(text, &list, why), "clipped behind ASCII's last");
 	ok(strncmp(why + 11, text, 80) == 0 && why[11 + 80] == '"',
-	   "which is a whole character");
+	   "a quote is clipped behind a whole ASCII character");
 	text[78] = '\xC3';
 	text[79] = '\x80';
 	ok(!servers_parse(text, &list, why), "clipped behind another character");
 	ok(strncmp(why + 11, text, 78) == 0 && why[11 + 78] == '"',
-	   "which might go on");
+	   "a quote is clipped ahead of a character that might go on");
 	text[80] = '\0';
-	ok(!servers_parse(text, &list, why), "no longer than a quote");
+	ok(!servers_parse(text, &list, why), "a host name no longer than a quote");
 	ok(strncmp(why + 11, text, 80) == 0 && why[11 + 80] == '"',
 	   "is quoted to its end");
 	memset(text, '\xC3', 200);
 	ok(!servers_parse(text, &list, why), "nothing in a quote is ASCII");
-	ok(strncmp(why, "Host name \"\" contains", 20) == 0, "so it is empty");
+	ok(strncmp(why, "Host name \"\" contains", 20) == 0, "a quote of bytes that are no text is empty");
 
 	/* Here the text is an array of its own, and sanitizers see what is read. */
 	memset(text, '\xC3', 200);
 	text[200] = text[201] = ':';
 	text[202] = '\0';
-	ok(!servers_parse(text, &list, why), "nor is what stands ahead of colons");
-	ok(strncmp(why, "\"\" has more than one colon", 26) == 0, "which is not quoted either");
+	ok(!servers_parse(text, &list, why), "a host name of bytes that are no text has colons");
+	ok(strncmp(why, "\"\" has more than one colon", 26) == 0, "bytes that are no text are not quoted ahead of colons");
 
 	/* The longest sentence of all, with a full quote. */
 	memset(text, '!', 200);
@@ -438,14 +438,14 @@ test_owners(void)
 	is_str("192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181",
 		   written, "are four different ones, and the first again");
 	for (int i = 0; i < NELEMS(expected); i++)
-		is_int(expected[i], result.all[i].server, "and it is known whose %s is", result.all[i].text);
+		is_int(expected[i], result.all[i].server, "the server of address %s is known", result.all[i].text);
 	is_int(5, servers_write(&result, 6, written), "from another one on there are as many");
 	/* a server that is silent must not come twice where the list begins anew: t/237 */
 	is_str("192.0.2.7:2181,192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181,192.0.2.1:2181",
-		   written, "and it is the same list, turned");
-	is_int(5, servers_write(&result, 13, written), "as many from any number on");
+		   written, "a list from another server on is the same list, turned");
+	is_int(5, servers_write(&result, 13, written), "there are as many servers from any number on");
 	is_str("2001:db8::1:2181,192.0.2.1:2181,192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181",
-		   written, "turned by its rest");
+		   written, "a list from any number on is turned by the rest of that number");
 }
 
 /* To connect to an address is to connect to what its text says. */
@@ -658,16 +658,16 @@ test_incomplete(void)
 
 	servers_parse("one.test:1,twice.test:2", &list, why);
 	ok(!servers_collect(&list, known, &none), "nothing is known");
-	is_str("", none.complaint, "and nothing is wrong");
+	is_str("", none.complaint, "unknown hosts are no complaint");
 	servers_look_up("twice.test", &hosts[1]);
 	ok(servers_collect(&list, known, &some), "one of two hosts is known");
-	is_int(2, some.count, "with its addresses");
-	is_int(1, some.all[0].server, "which are its own");
-	is_str("", some.complaint, "and nothing is wrong");
+	is_int(2, some.count, "the known host has its two addresses");
+	is_int(1, some.all[0].server, "the addresses are those of the second server");
+	is_str("", some.complaint, "one unknown host of two is no complaint");
 	servers_look_up("one.test", &hosts[0]);
 	ok(servers_collect(&list, known, &all), "both are known");
-	ok(servers_contain(&all, "192.0.2.1:1"), "it has that address");
-	ok(!servers_contain(&all, "192.0.2.1:3"), "with that port alone");
+	ok(servers_contain(&all, "192.0.2.1:1"), "the addresses contain one of the first host");
+	ok(!servers_contain(&all, "192.0.2.1:3"), "the addresses do not contain it with another port");
 	ok(!servers_are_same(&all, &some) && !servers_are_same(&some, &all), "they are more than before");
 	servers_parse("twice.test:2,one.test:1", &list, why);
 	known[0] = &hosts[1];
@@ -677,10 +677,10 @@ test_incomplete(void)
 	hosts[1].all[0].bytes[3]++;
 	servers_collect(&list, known, &some);
 	is_int(all.count, some.count, "one is replaced by another");
-	ok(!servers_are_same(&all, &some), "so that they differ");
-	ok(!servers_are_same(&some, &all), "whichever is looked at first");
+	ok(!servers_are_same(&all, &some), "a list with another address differs");
+	ok(!servers_are_same(&some, &all), "lists differ, whichever is looked at first");
 	servers_look_up("unknown.test", &hosts[0]);
-	is_int(0, hosts[0].count, "what was known is gone");
+	is_int(0, hosts[0].count, "an unknown host has no addresses, whatever was known");
 }
 
 /* What libc makes of the two names that RFC 6761 reserves. */

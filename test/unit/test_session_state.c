@@ -131,9 +131,9 @@ test_what_is_seen(void)
 			session_state_see(&session, &status);
 			is_int(after[state][said], session.state, "%s, and seen as %d",
 				   session_state_name(state), (int) said);
-			ok(session_state_may_move(state, session.state), "which may be");
+			ok(session_state_may_move(state, session.state), "%s: session_state_may_move() allows the move", session_state_name(state));
 			ok(memcmp(&session.client, &status, sizeof(status)) == 0,
-			   "what was said is kept");
+			   "the status that was told is kept");
 		}
 }
 
@@ -154,12 +154,12 @@ test_events(void)
 		is_int(state == SESSION_OPENING ? 700 : 500, session.connect_deadline,
 			   "only one that opens is given another deadline");
 		session_state_close(&session);
-		is_int(SESSION_NONE, session.state, "and closed");
-		is_int(0, session_state_number(&session), "then there is none");
+		is_int(SESSION_NONE, session.state, "a session that is closed is none");
+		is_int(0, session_state_number(&session), "a closed session has no number");
 		session_state_open(&session, 1000, 2000);
-		is_int(SESSION_OPENING, session.state, "and another one is opened");
-		is_int(2, session_state_number(&session), "with the next number");
-		is_int(0, session_state_id(&session), "and without the id of before");
+		is_int(SESSION_OPENING, session.state, "another session is opened after that");
+		is_int(2, session_state_number(&session), "another session has the next number");
+		is_int(0, session_state_id(&session), "another session is without the earlier id");
 	}
 }
 
@@ -203,7 +203,7 @@ test_answers(void)
 			Moment		expected = is_granted ?
 				contact_fresh_since(now, TIMEOUT_MS) : ZK_NO_PROOF;
 
-			is_int(is_open ? 1 : 0, session_state_number(&session), "its number");
+			is_int(is_open ? 1 : 0, session_state_number(&session), "number of the session");
 			is_int(rows[state].is_live ? 1 : 0, session_state_live(&session),
 				   "is it live?");
 			is_int(rows[state].is_over, session_state_is_over(&session), "over?");
@@ -211,19 +211,19 @@ test_answers(void)
 				   "hopeless?");
 			is_int(rows[state].is_loss, session_state_is_loss(&session), "a loss?");
 			is_int(rows[state].is_loss, session_state_is_short(&session, 599, 500),
-				   "a short one?");
+				   "is the loss a short one?");
 			is_int(false, session_state_is_short(&session, 600, 500),
-				   "not any more");
+				   "a loss is not a short one any more after 100 ms");
 			is_int(rows[state].is_connected, session_state_is_connected(&session),
 				   "connected?");
 			is_int(is_granted, session_state_is_granted(&session), "granted?");
-			is_int(is_granted ? ID : 0, session_state_id(&session), "its id");
+			is_int(is_granted ? ID : 0, session_state_id(&session), "id of the session");
 			is_int(is_granted ? TIMEOUT_MS : 0, session_state_timeout_ms(&session),
-				   "its timeout");
+				   "timeout of the session");
 			is_int(rows[state].wake_at, session_state_wake_at(&session, 1000),
-				   "when to look again");
+				   "time to look again");
 			ok(session_state_wake_at(&session, 400) == 400,
-			   "not after the deadline");
+			   "the time to look again is not after the deadline");
 			ok(since.boot_ms == expected.boot_ms &&
 			   since.wall_ms == expected.wall_ms, "since when proofs are fresh");
 			ok(memcmp(&before, &session, sizeof(session)) == 0,
@@ -266,8 +266,8 @@ test_losses(void)
 			   "is there a point in another one?");
 		session_state_give_up(&session);
 		is_int(rows[i].is_loss, session_state_is_loss(&session),
-			   "also if it is given up");
-		ok(!session_state_is_hopeless(&session), "then by us");
+			   "a session that is given up: is it a loss?");
+		ok(!session_state_is_hopeless(&session), "a session that is given up by us is not hopeless");
 	}
 }
 

@@ -171,8 +171,8 @@ make(void)
 	reader = page != NULL ? settings_page_map(page_fd) : NULL;
 	ok(page != NULL && reader != NULL, "a page is made, and mapped");
 	ok(page_fd > PROTOCOL_LAST_FD, "its descriptor is above those of a program");
-	is_int(lowest, page_fd, "the next one that is free");
-	ok(fcntl(page_fd, F_GETFD, 0L) & FD_CLOEXEC, "and is closed by exec()");
+	is_int(lowest, page_fd, "its descriptor is the lowest free one above those");
+	ok(fcntl(page_fd, F_GETFD, 0L) & FD_CLOEXEC, "the descriptor of the page is closed by exec()");
 	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "a new page has just changed");
 }
 
@@ -183,46 +183,46 @@ test_reading(void)
 	uint32_t	before = settings_page_state(reader);
 
 	settings_page_write(page, "zk1,zk2", NULL);
-	ok(settings_page_state(reader) != before, "a change is another state");
+	ok(settings_page_state(reader) != before, "a change makes another state");
 	now += SETTINGS_QUIET_MS - 1;
-	is_int(1, settings_page_read(reader, &found, &state), "what has just changed is not read");
+	is_int(1, settings_page_read(reader, &found, &state), "settings that have just changed are not read yet");
 	settings_page_write(page, "zk1,zk2", "ca\ncert\n");
-	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "the less if more is to come");
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "settings that change again are not read yet either");
 	now += SETTINGS_QUIET_MS;
-	is_int(0, settings_page_read(reader, &found, &state), "but when it stays");
-	is_str("zk1,zk2", found.servers, "the servers");
-	is_str("ca\ncert\n", found.tls, "and TLS");
-	is_int(settings_page_state(reader), state, "and the state that it was");
+	is_int(0, settings_page_read(reader, &found, &state), "settings are read when they have stayed for SETTINGS_QUIET_MS");
+	is_str("zk1,zk2", found.servers, "the page has the servers that were written");
+	is_str("ca\ncert\n", found.tls, "the page has the TLS settings that were written");
+	is_int(settings_page_state(reader), state, "the state that was read is that of the page");
 
 	before = state;
 	settings_page_write(page, "zk1,zk2", "ca\ncert\n");
-	is_int(before, settings_page_state(reader), "the same again is no change");
+	is_int(before, settings_page_state(reader), "writing the same again makes no other state");
 
 	settings_page_write(page, "zk3", "");
-	ok(settings_page_read_servers(reader, found.servers), "who cannot wait reads what is there");
-	is_str("zk3", found.servers, "the servers of the moment");
+	ok(settings_page_read_servers(reader, found.servers), "a reader that cannot wait reads a change at once");
+	is_str("zk3", found.servers, "a reader that cannot wait gets the latest servers");
 	now += SETTINGS_QUIET_MS;
-	is_int(0, settings_page_read(reader, &found, &state), "other settings");
-	is_str("zk3", found.servers, "the servers");
-	is_str("", found.tls, "without TLS");
+	is_int(0, settings_page_read(reader, &found, &state), "other settings are read when they have stayed");
+	is_str("zk3", found.servers, "the page has the other servers");
+	is_str("", found.tls, "the page has no TLS settings any more");
 
 	memset(too_long, 'x', SETTINGS_TEXT_SIZE);
 	settings_page_write(page, too_long, NULL);
 	now += SETTINGS_QUIET_MS;
-	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "what has no room is not there");
-	is_str("", found.servers, "nothing of it");
-	is_int(settings_page_state(reader), state, "and need not be looked for again");
-	ok(!settings_page_read_servers(reader, found.servers), "nor for who cannot wait");
+	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "servers too long for the page are not there");
+	is_str("", found.servers, "nothing of servers too long for the page is read");
+	is_int(settings_page_state(reader), state, "the state of a page without settings need not be looked for again");
+	ok(!settings_page_read_servers(reader, found.servers), "servers too long for the page are not there for a reader that cannot wait");
 	settings_page_write(page, "zk2", NULL);
 	settings_page_write(page, "zk2", too_long);
 	now += SETTINGS_QUIET_MS;
-	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "nor what has none of the other text");
+	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "TLS settings too long for the page are not there");
 	too_long[SETTINGS_TEXT_SIZE - 1] = '\0';
 	settings_page_write(page, "zk3", too_long);
 	now += SETTINGS_QUIET_MS;
-	is_int(0, settings_page_read(reader, &found, &state), "what has just room is");
-	is_str("zk3", found.servers, "the servers");
-	is_int(SETTINGS_TEXT_SIZE - 1, (int) strlen(found.tls), "and all of the other");
+	is_int(0, settings_page_read(reader, &found, &state), "TLS settings that just fit are read");
+	is_str("zk3", found.servers, "the servers are read along with TLS settings that just fit");
+	is_int(SETTINGS_TEXT_SIZE - 1, (int) strlen(found.tls), "TLS settings that just fit are read whole");
 }
 
 /* The writer is not done, or comes in between. */
@@ -235,26 +235,26 @@ test_changing(void)
 
 		settings_page_write(page, servers, NULL);
 		ok(settings_page_read_servers(reader, found.servers), "state %u is read at once", settings_page_state(reader));
-		is_str(servers, found.servers, "the servers");
+		is_str(servers, found.servers, "the servers of each state are read");
 	}
-	is_int(0, npolls, "without a wait");
+	is_int(0, npolls, "reading servers at once waits for nothing");
 
 	now += SETTINGS_QUIET_MS;
 	state = 0;
 	written_meanwhile = "zk5";
-	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "what changes meanwhile is not read");
-	is_int(0, state, "and is no state");
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "settings that change during the read are not read");
+	is_int(0, state, "settings that change during the read give no state");
 
 	atomic_fetch_add(&numbers()[1], 1);
 	now += SETTINGS_QUIET_MS;
-	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "nor what is being written");
-	ok(!settings_page_read_servers(reader, found.servers), "not even by who cannot wait");
-	is_int(100, npolls, "who looks a hundred times");
-	is_int(100, polled_ms, "for a tenth of a second");
+	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "settings that are being written are not read");
+	ok(!settings_page_read_servers(reader, found.servers), "a reader that cannot wait does not read settings that are being written");
+	is_int(100, npolls, "a reader that cannot wait looks a hundred times");
+	is_int(100, polled_ms, "a reader that cannot wait looks for a tenth of a second");
 	npolls = 0;
 	written_at_poll = 3;
-	ok(settings_page_read_servers(reader, found.servers), "if it is written soon he reads it");
-	is_int(3, npolls, "as soon as it is");
+	ok(settings_page_read_servers(reader, found.servers), "a reader that cannot wait reads settings that are written soon");
+	is_int(3, npolls, "a reader that cannot wait reads settings as soon as they are written");
 	is_str("zk5", found.servers, "the servers");
 }
 
@@ -265,16 +265,16 @@ test_sealed(void)
 	void	   *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, page_fd, 0);
 
 	ok(mapped == MAP_FAILED, "no reader can map it to write");
-	ok(mprotect((void *) reader, size, PROT_READ | PROT_WRITE) != 0, "or make his mapping one");
-	ok(write(page_fd, "x", 1) < 0, "or write");
-	ok(ftruncate(page_fd, 0) != 0, "or take it away");
-	ok(ftruncate(page_fd, 1024 * 1024) != 0, "or make it larger");
+	ok(mprotect((void *) reader, size, PROT_READ | PROT_WRITE) != 0, "no reader can make its mapping writable");
+	ok(write(page_fd, "x", 1) < 0, "no reader can write to the page");
+	ok(ftruncate(page_fd, 0) != 0, "no reader can shrink the page");
+	ok(ftruncate(page_fd, 1024 * 1024) != 0, "no reader can enlarge the page");
 	is_int(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
-		   fcntl(page_fd, F_GET_SEALS, 0L) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), "nor can anybody");
-	ok(fcntl(page_fd, F_ADD_SEALS, (long) F_SEAL_WRITE) != 0, "or seal it against its maker");
+		   fcntl(page_fd, F_GET_SEALS, 0L) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), "nobody can shrink or enlarge the page, or seal it");
+	ok(fcntl(page_fd, F_ADD_SEALS, (long) F_SEAL_WRITE) != 0, "no reader can seal the page against its maker");
 	settings_page_write(page, "zk4", NULL);
 	now += SETTINGS_QUIET_MS;
-	is_int(0, settings_page_read(reader, &found, &state), "who still");
+	is_int(0, settings_page_read(reader, &found, &state), "the maker can still write the page");
 	is_str("zk4", found.servers, "writes");
 }
 
@@ -286,9 +286,9 @@ test_others(void)
 
 	if (child == 0)
 		_exit(msync(page, 1, MS_ASYNC) != 0 && errno == ENOMEM ? 0 : 1);
-	ok(child > 0 && waitpid(child, &status, 0) == child && status == 0, "a child has no part in it");
-	ok(settings_page_map(-1) == NULL, "without a descriptor there is none");
-	ok(settings_page_map(STDOUT_FILENO) == NULL, "nor is any file one");
+	ok(child > 0 && waitpid(child, &status, 0) == child && status == 0, "a forked child does not inherit the mapping");
+	ok(settings_page_map(-1) == NULL, "there is no page without a descriptor");
+	ok(settings_page_map(STDOUT_FILENO) == NULL, "a descriptor of any other file is no page");
 }
 
 /* A file that begins like a page, and a page of another version. */
@@ -300,12 +300,12 @@ test_strangers(void)
 	int			before = count_left();
 
 	ok(write(fd, &version, sizeof(version)) == sizeof(version), "a file");
-	ok(settings_page_map(fd) == NULL, "of another size is no page");
+	ok(settings_page_map(fd) == NULL, "a file of another size is no page");
 	close(fd);
 	numbers()[0]++;
 	before = count_left();
-	ok(settings_page_map(page_fd) == NULL, "nor is a page of another version");
-	is_int(before, count_left(), "and nothing of it is left");
+	ok(settings_page_map(page_fd) == NULL, "a page of another version is not mapped");
+	is_int(before, count_left(), "a page that is not mapped leaves nothing open");
 	numbers()[0]--;
 }
 
@@ -319,7 +319,7 @@ test_refused(const char *what, bool *refuses)
 	*refuses = true;
 	errno = 0;
 	ok(settings_page_make(&fd) == NULL, "there is no page without %s", what);
-	is_int(ENOSPC, errno, "and errno says so");
+	is_int(ENOSPC, errno, "errno tells why there is no page without %s", what);
 	is_int(before, count_left(), "nothing is left of it");
 	*refuses = false;
 }
@@ -336,8 +336,8 @@ test_zero(bool has_reader)
 		close(0);
 	page = settings_page_make(&page_fd);
 	frees_zero = false;
-	ok(page != NULL && page_fd > PROTOCOL_LAST_FD, "descriptor 0 is one, too");
-	ok(syscall(SYS_fcntl, 0, F_GETFD) < 0, "and is free again");
+	ok(page != NULL && page_fd > PROTOCOL_LAST_FD, "a page is made when descriptor 0 is free");
+	ok(syscall(SYS_fcntl, 0, F_GETFD) < 0, "descriptor 0 is free again");
 	dup2(saved, 0);
 	close(saved);
 }
