@@ -83,21 +83,30 @@ subtest 'a lock passes on within a cluster while ZooKeeper is silent' => sub {
 	assert_released($zk, 'silent', $abroad);
 };
 
-# Nothing else wakes the waiter up: neither the ensemble nor the search for deadlocks. It would
-# look by itself when its session might be lost.
+# It looks once a second by itself, for the sake of deadlocks. The lock is released just after
+# that. On a busy machine that takes several tries.
 subtest 'the release of a neighbor wakes the waiter up though the ensemble is silent' => sub {
-	my $timeout = 120;
-	my ($holder, $waiter) = map {
-		background($berlin, 'zklock.session_timeout' => "${timeout}s", deadlock_timeout => '1h', is_connected => 1)
-	} 1 .. 2;
-	line_up($zk, 'woken', $holder, $waiter);
-	$zk->pause;
-	my $start = time;
-	assert_passes('woken', $holder, $waiter, 'it has the lock');
-	cmp_ok(time - $start, '<', $timeout / 4, 'long before it looks by itself');
-	$zk->resume;
-	assert_released($zk, 'woken', $waiter);
-	$_->quit foreach $holder, $waiter;
+	my ($holder, $waiter) = @pool;
+	my $turns = sub { slurp_file('/proc/' . $waiter->pid . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)/m ? $1 : 0 };
+	my $now = 'extract(epoch FROM clock_timestamp())';
+	my $took;
+	foreach my $try (1 .. 10)
+	{
+		$holder->query_safe("SELECT zk_lock('woken')");
+		start_in_queue($waiter, "SELECT zk_lock('woken') IS NULL, $now", $zk, lock_path('woken'), 2);
+		wait_for_watch($zk, (nodes('woken'))[0]);
+		$zk->pause;
+		my $before = $turns->();
+		sleep 0.005 until $turns->() > $before + 1;
+		my ($told_at) = split /\|/, $holder->query_safe("SELECT $now, zk_unlock('woken')");
+		my (undef, $woken_at) = split /\|/, $waiter->wait_result;
+		$zk->resume;
+		$took = $woken_at - $told_at;
+		note("it took $took s");
+		assert_released($zk, 'woken', $waiter);
+		last if $took < 0.4;
+	}
+	cmp_ok($took, '<', 0.4, 'before it looks by itself');
 };
 
 # Its delete does not get through, so its node stays in the queue. Those who

@@ -185,6 +185,20 @@ subtest 'zk_locks shows names of other encodings, cut at a character' => sub {
 			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'characters that the other database lacks are shown as escapes');
 };
 
+# As in pg_stat_activity, the name is what bytes the other database has put down.
+subtest 'zk_backends raises 22021, and nothing else, for a role name in another encoding' => sub {
+	my $latin = background($node, database => 'latin');
+	$latin->query_safe("SET client_encoding = 'LATIN1'; CREATE ROLE \"r\xe4\" LOGIN");
+	my $holder = background($node, user => "r\xe4", holds => 'of another');
+	my $asker = background($node, first => "SET client_encoding = 'LATIN1'");
+	my $where = 'WHERE pid = ' . $holder->pid;
+	assert_query($asker, "SELECT usename FROM $_ $where", '22021', "$_ has no such character") foreach qw(pg_stat_activity zk_backends);
+	is($asker->query_safe("SELECT state, lock_count FROM zk_backends $where"), 'connected|1', 'all else is told');
+	is($asker->query_safe("SELECT name, mode FROM zk_locks $where"), 'of another|exclusive', 'and its locks');
+	assert_query($latin, "SELECT * FROM zk_backends $where", '00000', 'the database that has the character shows all');
+	$holder->quit;
+};
+
 subtest 'zk_backends shows details to the own role and to monitors only' => sub {
 	sql('CREATE ROLE anna LOGIN; CREATE ROLE bert LOGIN; CREATE ROLE chris LOGIN IN ROLE pg_read_all_stats;
 		CREATE ROLE team; GRANT team TO bert');
