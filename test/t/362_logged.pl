@@ -163,4 +163,47 @@ $anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.log_locks = 'none'; S
 not_logged("SELECT zk_run_once('job', 'none'), zk_forget_run('job', 'none')");
 assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'an ordinary role may not set zklock.log_locks');
 
+# What some locks and deeds come to, in a row, with such a setting; of each an SQLSTATE if it fails.
+sub deeds ($setting)
+{
+	my ($doer, $rival) = map { background($node, 'zklock.commit_guard' => 'quorum', first => $setting) } 1, 2;
+	my @outcome;
+	my $do = sub ($session, $sql) {
+		my $result = $session->query($sql);
+		push @outcome, $session->sqlstate eq '00000' ? $result : $session->sqlstate;
+	};
+	$do->($doer, "SELECT zk_lock('deed') > 0, zk_try_lock('deed'), zk_unlock('deed'), zk_unlock('deed'), zk_unlock('deed')");
+	$do->($doer, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT zk_xact_lock('deed') > 0; COMMIT");
+	my ($run, $forget) = ("zk_run_once('deed', 'slot')", "zk_forget_run('deed', 'slot')");
+	$do->($doer, "SELECT $run, $run, $forget, $forget, $run, $forget");
+	my $hold = $doer->query_safe("SELECT zk_hold('deed', 'because')");
+	$do->($rival, "SELECT zk_try_lock('deed')");
+	$do->($doer, "SELECT zk_release_hold('deed', $hold), zk_release_hold('deed', $hold)");
+	$do->($rival, "SELECT zk_try_lock('deed', '1 min')");
+	$do->($doer, "SELECT zk_request_release('deed')");
+	assert_becomes { $rival->query_safe("SELECT zk_release_requested('deed')") } 't', 'the holder is asked';
+	start_in_queue($doer, "SELECT zk_lock('deed') > 0", $zk, lock_path('deed'), 2);
+	$rival->query_safe("SELECT zk_unlock('deed')");
+	push @outcome, $doer->wait_result;
+	$do->($rival, "SELECT zk_evict('deed', token) FROM zk_lock_queue('deed') WHERE position = 1");
+	$do->($doer, 'CREATE TABLE never ()');
+	poll_until { $doer->query('SELECT zk_unlock_all()'); $doer->sqlstate eq '00000' } 'it to let go';
+	$do->($doer, "WITH l AS MATERIALIZED (SELECT zk_try_lease('deed', 'me', '1 min') AS token)
+		SELECT token > 0, zk_renew_lease('deed', token, '1 min'), zk_release_lease('deed', token, '0') FROM l");
+	$_->quit foreach $doer, $rival;
+	return join ' ', @outcome;
+}
+
+# What looks for a cancel as it writes to the log, for example, must look for one otherwise, too.
+subtest 'settings by which less or more is told change nothing else' => sub {
+	my $expected = deeds('SELECT');
+	is($expected, 't|t|t|t|f t t|f|t|f|t|t f t|f t 1 t t 40001 t|t|t', 'by default');
+	foreach my $setting ('zklock.log_locks = none', q(zklock.log_locks = 'all'), 'zklock.publish_identity = off',
+		'zklock.snapshot_warning = off', 'zklock.loss_channel = losses', 'log_min_messages = panic',
+		'client_min_messages = error', 'log_lock_waits = on', 'track_activities = off', 'track_counts = off')
+	{
+		is(deeds("SET $setting"), $expected, $setting);
+	}
+};
+
 done_testing();
