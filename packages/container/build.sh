@@ -1,11 +1,12 @@
 #!/bin/sh
 # build.sh SOURCE PACKAGES: build the Debian package of the tree SOURCE, on a Debian
-# that may be bare, as root; leave it in the directory PACKAGES. Containerfile runs
+# that may be bare, as root; leave it in the directory PACKAGES. Without PACKAGES, install
+# only what that needs, for which SOURCE may have debian/control alone. Containerfile runs
 # it, and make check-packages.
 set -eu
 
 source=$(realpath "$1")
-packages=$2
+packages=${2:-}
 export DEBIAN_FRONTEND=noninteractive
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -13,6 +14,7 @@ trap 'rm -rf "$work"' EXIT
 apt-get -q update
 apt-get -q install -y --no-install-recommends build-essential dpkg-dev
 apt-get -q build-dep -y --no-install-recommends "$source"
+[ -n "$packages" ] || exit 0
 
 # The source package's tarball is the tree without debian/.
 version=$(cd "$source" && dpkg-parsechangelog -S Version)

@@ -1,7 +1,8 @@
 
-# compose.yaml brings up two clusters and an ensemble of three as its text says. Docker is not at
-# hand, so the file is read as Docker Compose would read it, its variables are those that
-# serve.sh knows, and the lines to paste are run in clusters of these names.
+# compose.yaml brings up two clusters and an ensemble of three as its text says. "make
+# check-images" does so. Here no image is built: the file is read as Docker Compose would read
+# it, its variables are those that serve.sh knows, and the lines to paste are run in clusters of
+# these names.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -37,6 +38,12 @@ subtest 'compose.yaml names stages, variables and members that exist' => sub {
 		is(join(' ', sort keys %{ $service->{depends_on} // {} }), $target eq 'postgres' ? 'zk1 zk2 zk3' : '', 'the cluster starts after the ensemble');
 		ok(!$service->{ports}, 'no open port');
 	}
+};
+
+subtest 'Containerfile copies and runs scripts that exist' => sub {
+	my %script = map { $_ => 1 } $containerfile =~ /\b(\w+\.sh)\b/g;
+	cmp_ok(scalar keys %script, '>=', 4, 'Containerfile names scripts');
+	ok(-x "$tree/packages/container/$_", $_) foreach sort keys %script;
 };
 
 subtest 'the lines to paste of compose.yaml do what they say' => sub {
@@ -76,14 +83,18 @@ subtest 'the lines to paste of compose.yaml do what they say' => sub {
 	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server that is stopped does not serve');
 };
 
-# Debian's ZooKeeper throws its log away unless it is given where to write it.
-subtest 'the server of the image writes a log' => sub {
+# Debian's ZooKeeper throws its log away unless it is given where to write it. A health check
+# that asks every two seconds would be most of it.
+subtest 'the server of the image writes a log, but not of each health check' => sub {
 	my $directory = PostgreSQL::Test::Utils::tempdir();
 	mkdir "$directory/data" or die "$directory/data: $!";
 	local @ENV{qw(ZOOKEEPER_DIRECTORY ZOOKEEPER_PORT)} = ($directory, ZooKeeper::free_port());
 	my $log = '';
 	my $server = IPC::Run::start([ "$tree/packages/container/serve.sh", 'zookeeper' ], '<', \undef, '>', \$log, '2>&1');
 	assert_soon { $server->pump_nb; $log =~ /^20\d\d-\d\d-\d\d [\d:.]+ .*binding to port/m } 'each line of the log has a date', 60;
+	assert_soon { system("$tree/packages/container/serve.sh", 'zookeeper-serves') == 0 } 'the health check passes', 60;
+	$server->pump_nb;
+	unlike($log, qr/Processing srvr/, 'the log has no line of it');
 	note($log);
 	$server->kill_kill;
 	like(slurp_file("$directory/zoo.cfg"), qr{^dataDir=\Q$directory\E/data$}m, 'the data are in the directory that is told');
