@@ -100,6 +100,8 @@ start_podman() {
 build() {
 	start_podman
 	cd "$source"
+	# Builds of former trees, and packages that may be out of date.
+	podman image prune --force --filter until=168h >/dev/null
 	# One of each kind: the others have the same image.
 	for service in zk1 berlin; do
 		docker compose build "$service"
