@@ -25,7 +25,7 @@ sub cast ($timeout, %cluster)
 	return { map { $_ => background($node{ $cluster{$_} }, 'zklock.session_timeout' => $timeout) } keys %cluster };
 }
 
-$table->run('restart within the session timeout',
+$table->run('locks and queues outlive a restart within the session timeout',
 	cast('15s', holder => 'berlin', second => 'berlin', first => 'paris'),
 	[ holder => "zk_lock('kept')" ],
 	[ holder => "BEGIN; CREATE TABLE kept (); SELECT zk_xact_lock('kept/too')" ],
@@ -43,7 +43,7 @@ $table->run('restart within the session timeout',
 	[ holder => "zk_unlock('kept')", 't' ], [ 'first ends' ], [ first => "zk_unlock('kept')", 't' ],
 	[ 'second ends' ], [ second => "zk_unlock('kept')", 't' ], [ gone => 'kept' ]);
 
-$table->run('release and wait while the server restarts',
+$table->run('a release and a wait while the server restarts are done when it is back',
 	cast('15s', holder => 'berlin', waiter => 'paris', newcomer => 'paris'),
 	[ holder => "zk_lock('released'), zk_lock('busy')" ],
 	[ newcomer => "zk_try_lock('connect'), zk_unlock('connect')" ],
@@ -58,7 +58,7 @@ $table->run('release and wait while the server restarts',
 	[ holder => "zk_unlock('busy')", 't' ], [ 'newcomer ends' ],
 	[ 'quit' ], [ gone => 'released' ], [ gone => 'busy' ]);
 
-$table->run('a pause shorter than the session timeout',
+$table->run('a COMMIT waits for its proof over a pause shorter than the session timeout',
 	cast('9s', holder => 'berlin', waiter => 'paris'),
 	[ holder => "CREATE TABLE stalled (i int); SELECT zk_lock('stalled')" ],
 	[ 'waiter starts' => "zk_lock('stalled')" ], [ queue => stalled => 2 ], [ nodes => stalled => 2 ],
@@ -78,7 +78,7 @@ $table->run('a pause shorter than the session timeout',
 my @old;
 my $again = "BEGIN; SELECT zk_xact_lock('lost/early'); INSERT INTO lost VALUES (6); COMMIT";
 $node{berlin}->safe_psql('postgres', 'CREATE TABLE lost (i int)');
-$table->run('a pause longer than the session timeout',
+$table->run('locks are lost over a pause longer than the session timeout, and nothing commits',
 	cast('2s', map { $_ => 'berlin' } qw(early late keeper free waiter)),
 	[ free => "zk_lock('lost/none'), zk_unlock('lost/none')" ],
 	[ keeper => "zk_lock('lost/session')" ],
@@ -133,7 +133,7 @@ $table->run('a pause longer than the session timeout',
 
 # The other ways to let go of a lost lock, and commit_guard = off.
 my %let_go = (all => 'SELECT zk_unlock_all()', discard => 'DISCARD ALL', disconnect => 'SELECT zk_disconnect()');
-$table->run('after the loss',
+$table->run('a session locks again once it has let go of its lost locks',
 	cast('2s', map { $_ => 'berlin' } keys %let_go, 'off'),
 	(map { [ $_ => "zk_lock('loss/$_'), zk_lock('loss/$_'), zk_lock_shared('loss/$_'), zk_lock('loss/$_/2')" ] }
 		keys %let_go, 'off'),
@@ -156,7 +156,7 @@ $table->run('after the loss',
 # notice. Its COMMIT stands ready for the moment when it wakes up.
 foreach my $guard (qw(lease quorum))
 {
-	$table->run("the backend is stopped, commit_guard = $guard",
+	$table->run("a backend that was stopped for too long cannot commit, commit_guard = $guard",
 		cast('2s', sleeper => 'berlin', rival => 'paris'),
 		[ sleeper => "SET zklock.commit_guard = $guard; CREATE TABLE slept_$guard (i int)" ],
 		[ rival => "CREATE TABLE slept_$guard (i int)" ],
@@ -174,7 +174,7 @@ foreach my $guard (qw(lease quorum))
 }
 
 # As one is that little processor time is granted to.
-$table->run('a backend is stopped again and again, and runs in between',
+$table->run('a backend that is stopped again and again, and runs in between, keeps its lock',
 	cast('4s', sleeper => 'berlin'),
 	[ sleeper => "zk_lock('slept')", qr/^\d+$/ ],
 	sub (%session) {

@@ -183,7 +183,7 @@ $table->run('quit while there is no connection', { holder => background($berlin,
 # The end of the connection is found by a request that cannot be sent, and not by
 # reading: then the client library tells nobody. No server is to be had any more, so
 # nothing else tells it either.
-subtest 'reset just ahead of a request' => sub {
+subtest 'a lock is lost with a session whose connection is reset just ahead of a request' => sub {
 	my $session = background($berlin, is_connected => 1, holds => 'reset');
 	my ($program) = session_programs($session->pid);
 	kill 'STOP', $program;

@@ -102,7 +102,7 @@ subtest 'a try is granted though the reply to its first create is lost' => sub {
 	$session->quit;
 };
 
-subtest 'the create of a downgrade' => sub {
+subtest 'the create of a downgrade that is executed late makes a node, which goes' => sub {
 	my $session = session();
 	$session->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
 	my $held = hold_up($create, 1, sub { $session->query_safe("SELECT zk_unlock('down')"); });
@@ -118,7 +118,7 @@ subtest 'the create of a downgrade' => sub {
 };
 
 # The slot would be taken, and never run.
-subtest 'the record of a run that was forgotten' => sub {
+subtest 'a record that was forgotten is not made by a request executed late' => sub {
 	my $session = session();
 	my $run = "SELECT zk_run_once('job', 'slot', '1h')";
 	$session->query_safe("SELECT zk_run_once('job', 'another', '1h')");
@@ -133,7 +133,7 @@ subtest 'the record of a run that was forgotten' => sub {
 };
 
 # It may be done as long as the node is there that goes with it.
-subtest 'a hold that was given up' => sub {
+subtest 'a hold that was given up is not made by a request executed late' => sub {
 	my $session = session();
 	$session->query_safe("SELECT zk_lock('hold'), zk_unlock('hold')");
 	$proxy->trap($multi, 1, 'requests');
@@ -158,7 +158,7 @@ subtest 'a hold that was given up' => sub {
 
 # Nobody waits for this delete, and a busy ensemble may refuse it. The lease would block
 # others for its term.
-subtest 'a lease that was given up' => sub {
+subtest 'a lease that was given up goes, though its delete was refused at first' => sub {
 	my $holder = background($other, holds => 'lease');
 	my $session = session();
 	$session->start_query("SELECT zk_try_lease('lease', 'app', '1h', '3s') IS NULL");
@@ -173,7 +173,7 @@ subtest 'a lease that was given up' => sub {
 
 # A worker that deletes the name of a lock without leases. Such a name begins anew with the
 # same version.
-subtest 'the name of a lock that has leases again' => sub {
+subtest 'the name of a lock that has leases again is not deleted by a request executed late' => sub {
 	truncate_file();
 	my $worker = cluster('worker', $zk, servers => $proxy->address,
 		'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');

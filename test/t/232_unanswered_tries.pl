@@ -108,7 +108,7 @@ $table->run('a try behind a create that was canceled',
 	[ 'quit' ], [ gone => 'undone' ]);
 
 # Each session is lost, and no request answered.
-subtest 'lock_timeout goes on in the next session' => sub {
+subtest 'a try whose session is lost goes on in the next one until lock_timeout' => sub {
 	my $session = background($berlin, is_connected => 1);
 	my $nlost;
 	# With more time on a busy machine, for several sessions to begin.

@@ -67,7 +67,7 @@ sub make_sessions ($servers)
 
 sub ask_all ($title, $names, %also)
 {
-	subtest $title => sub {
+	subtest "calls end by their bounds: $title" => sub {
 		my %start;
 		foreach my $one (@cast)
 		{
@@ -124,7 +124,7 @@ ask_all('slow servers', 'slow', all => '00000|40001');
 
 # A lock that is held is taken again without a question, as long as there is a fresh proof of
 # it: for two thirds of the session timeout. Behind that the question has the bounds of the call.
-subtest 'a lock that is held' => sub {
+subtest 'a lock that is held is taken again at once, or within the bounds of the call' => sub {
 	my @again = (
 		[ "SELECT zk_lock('again 0')", '55P03', lock_timeout => '300ms' ],
 		[ "SELECT zk_lock('again 1', '300ms')", '55P03' ],

@@ -68,7 +68,7 @@ foreach my $how (sort keys %silence)
 {
 	my ($fall_silent, $speak) = @{ $silence{$how} };
 
-	subtest "one by one, ensemble $how" => sub {
+	subtest "backends end at once one by one, ensemble $how" => sub {
 		my %session = sessions_in_silence($fall_silent);
 		foreach my $state (sort keys %session)
 		{
@@ -84,7 +84,7 @@ foreach my $how (sort keys %silence)
 
 	foreach my $mode (qw(fast immediate))
 	{
-		subtest "$mode shutdown, ensemble $how" => sub {
+		subtest "a server stops at once, $mode shutdown, ensemble $how" => sub {
 			my %session = sessions_in_silence($fall_silent);
 			my @pids = map { $_->pid } values %session;
 			my @programs = session_programs(@pids);

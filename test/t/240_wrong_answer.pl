@@ -20,7 +20,7 @@ $node->safe_psql('postgres', 'CREATE TABLE written ()');
 sub spoil { my ($name) = @_; return sub { $liar->misnumber($operation{$name}); } }
 my $spoilt = sub { ok($liar->has_come, 'an answer is spoilt'); };
 
-Refusals->new($zk)->run('answers out of order',
+Refusals->new($zk)->run('no call fails and no node is left when answers come out of order',
 	{ session => background($node, is_connected => 1) },
 	spoil('create2'),
 	[ session => "zk_lock('answer')" ],
@@ -45,7 +45,7 @@ Refusals->new($zk)->run('answers out of order',
 	[ gone => 'answer' ]);
 
 # The next server may lag behind.
-subtest 'a read of the newest' => sub {
+subtest 'a read of the newest is repeated with the check ahead of it' => sub {
 	my $session = background($node, is_connected => 1);
 	my $requests = sub {
 		$session->query_safe('SELECT pg_stat_clear_snapshot()');
@@ -64,7 +64,7 @@ subtest 'a read of the newest' => sub {
 };
 
 # To say -1 would delete a record whatever the version of the guard is.
-subtest 'a version that has run over' => sub {
+subtest 'a version of the guard that has run over deletes no record' => sub {
 	my ($session, $client) = (background($node), $zk->client);
 	my $claims = sub ($slot, $retain) { return $session->query_safe("SELECT zk_run_once('answer', '$slot', '$retain')") eq 't'; };
 	ok($claims->('old', '0'), 'a record that may go');

@@ -34,7 +34,7 @@ sub mark { $from = -s $node->logfile; return; }
 
 my $pending = 'SELECT pending_requests FROM zk_session';
 my $check = q{SELECT state, substring(what, 'delete: \d+'), remedy ~ 'DELETE' FROM zk_check(false) WHERE item = 'releases'};
-$table->run('a lock that is released', cast(qw(one two)),
+$table->run('a lock whose release is refused is released when that is allowed', cast(qw(one two)),
 	\&mark,
 	[ one => "zk_lock('released'), zk_lock('other')" ],
 	refuse('released'),
@@ -60,7 +60,7 @@ $table->run('a lock that is released', cast(qw(one two)),
 # Whoever is next has it, though the node ahead of him cannot be deleted. A reader waits
 # until they are gone.
 my $states = "SELECT string_agg(state, ' ' ORDER BY position) FROM zk_lock_queue('over')";
-$table->run('a lock that is handed over', cast(qw(one two writer reader)),
+$table->run('the next waiter has a lock whose release is refused, and a reader waits', cast(qw(one two writer reader)),
 	[ one => "zk_lock('over')" ],
 	[ 'two starts' => "zk_lock('over')" ], [ 'two waits' ],
 	[ 'writer starts' => "zk_lock('over')" ], [ 'writer waits' ],
@@ -79,7 +79,7 @@ $table->run('a lock that is handed over', cast(qw(one two writer reader)),
 	[ 'one becomes' => $pending, 0 ], [ 'two becomes' => $pending, 0 ]);
 
 # It is in the way of no other lock.
-$table->run('a wait that is given up', cast(qw(one two)),
+$table->run('the node of a wait that was given up is in the way of no other lock', cast(qw(one two)),
 	[ one => "zk_lock('given up')" ],
 	refuse('given up'),
 	[ two => "zk_try_lock('given up', '1s')", 'f' ], [ 'two becomes' => $pending, 1 ],
@@ -89,7 +89,7 @@ $table->run('a wait that is given up', cast(qw(one two)),
 	[ one => "zk_is_held('given up')", 't' ],
 	[ one => 'SELECT zk_unlock_all()' ], [ gone => 'given up' ]);
 
-$table->run('a lock that is kept', cast(qw(one two)),
+$table->run('a kept lock that is wanted is given up when its delete is allowed', cast(qw(one two)),
 	[ one => "SET zklock.keep = '1h'; SELECT zk_lock('kept'), zk_unlock('kept')" ],
 	[ one => "SELECT state FROM zk_session_locks WHERE name = 'kept'", 'kept' ],
 	refuse('kept'),
@@ -99,7 +99,7 @@ $table->run('a lock that is kept', cast(qw(one two)),
 	[ two => "zk_unlock('kept')", 't' ], [ gone => 'kept' ]);
 
 # Its node is in the way of others until it may be deleted; then the lock is held, shared.
-$table->run('a downgrade', cast(qw(one two)),
+$table->run('a downgrade whose delete is refused is done when that is allowed', cast(qw(one two)),
 	[ one => "zk_lock('downgraded'), zk_lock_shared('downgraded')" ],
 	refuse('downgraded'),
 	[ one => "zk_unlock('downgraded')", 't' ], [ 'one becomes' => $pending, 1 ],
@@ -111,7 +111,7 @@ $table->run('a downgrade', cast(qw(one two)),
 
 # What is released stands in the way of readers until it may be deleted. Who waits for that
 # waits for nobody, so there is no deadlock: not with itself, and not with others.
-$table->run('a circle through what is released', cast(qw(one two)),
+$table->run('a circle through a lock that is released is no deadlock', cast(qw(one two)),
 	[ one => "zk_lock('left'), zk_lock_shared('read'), zk_lock('other')" ], [ two => "zk_lock('wanted')" ],
 	refuse('left'), refuse('read'),
 	[ one => "zk_unlock('left'), zk_unlock_shared('read')", 't|t' ],
@@ -124,7 +124,7 @@ $table->run('a circle through what is released', cast(qw(one two)),
 	[ one => 'SELECT zk_unlock_all()' ], map { [ gone => $_ ] } qw(left read));
 
 # So it is behind a node of its own that never held the lock.
-$table->run('a wait that is given up, and another one', cast(qw(one two)),
+$table->run('a wait behind a node of its own that was given up is no deadlock', cast(qw(one two)),
 	[ one => "zk_lock('other')" ], [ two => "zk_lock('again')" ],
 	refuse('again'),
 	[ one => "zk_try_lock('again', '1s')", 'f' ], [ 'one becomes' => $pending, 1 ],
@@ -135,7 +135,7 @@ $table->run('a wait that is given up, and another one', cast(qw(one two)),
 
 # However long it was refused, it is asked for again within a quarter of the session timeout.
 my $allowed;
-$table->run('a lock that was refused for long',
+$table->run('a delete that was refused for long is asked for again within a quarter of the session timeout',
 	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => '4s') },
 	[ short => "zk_lock('slow'), zk_lock('beside')" ],
 	refuse('slow'),
@@ -150,7 +150,7 @@ $table->run('a lock that was refused for long',
 
 # One that holds another lock, or waits for one, goes on, and so the node stays. Without a
 # lock it is ended, and the next lock has a session of its own.
-$table->run('a session that holds nothing',
+$table->run('a session that holds nothing is ended when its deletes stay refused',
 	{ %{ cast('other') }, map { $_ => background($node, 'zklock.session_timeout' => '3s') } qw(short waiter) },
 	\&mark,
 	[ short => "zk_lock('stuck'), zk_lock('held')" ], [ waiter => "zk_lock('too')" ],

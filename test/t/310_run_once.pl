@@ -27,7 +27,7 @@ sub wait_for_record ($slot)
 	return;
 }
 
-subtest 'many sessions race for the same slots' => sub {
+subtest 'of many sessions that race for the same slots one gets each' => sub {
 	my $slots = 40;
 	my @session = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 12;
 	# Each in an order of its own, so that all of them win some.
@@ -78,7 +78,7 @@ subtest 'the request is lost' => sub {
 	}
 };
 
-subtest 'the session is lost' => sub {
+subtest 'a record outlives the session that made it, and the next one finds it' => sub {
 	my $session = background($node{berlin});
 	my $rival = background($node{paris}, is_connected => 1);
 	$session->query_safe("SET zklock.session_timeout = '2s'");
@@ -192,7 +192,7 @@ subtest 'the ensemble restarts' => sub {
 	is(run_once($rival, 'restart'), 'f', 'and what was claimed since');
 };
 
-subtest 'ZooKeeper cannot be reached' => sub {
+subtest 'zk_run_once() raises when ZooKeeper cannot be reached, and claims nothing' => sub {
 	my $session = background($node{berlin}, 'zklock.connect_timeout' => '500ms');
 	$proxy->refuse;
 	run_once($session, 'away');
@@ -203,7 +203,7 @@ subtest 'ZooKeeper cannot be reached' => sub {
 };
 
 # A record is deleted when its own time is over, whatever others ask for theirs.
-subtest 'retention' => sub {
+subtest 'a record is deleted when its own time is over, and others stay' => sub {
 	my $session = background($node{paris}, is_connected => 1);
 	my $other = $zk->client;
 	my %strange = (
@@ -249,7 +249,7 @@ subtest 'retention' => sub {
 # A delete names a path, and the slot may have been claimed anew meanwhile. Each of
 # these deletes is stopped on its way until somebody else has deleted the record,
 # and claimed the slot.
-subtest 'two delete the same record' => sub {
+subtest 'a late delete of a record leaves the one that was made anew' => sub {
 	# zk_run_once() makes its record before, zk_forget_run() has two checks: multis as well.
 	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 2 ], [ "zk_forget_run('racy', 'old %d')", 3 ]);
 	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
@@ -285,7 +285,7 @@ subtest 'two delete the same record' => sub {
 
 # The version of the guard is a counter of 32 bits, and one of its values means any
 # version to the server.
-subtest 'the version of the guard' => sub {
+subtest 'each deletion of a record counts in the version of the guard' => sub {
 	my $session = background($node{paris}, is_connected => 1);
 	my $watcher = $zk->client;
 	my $version = sub { return $watcher->exists(lock_path('.once'))->{version}; };
@@ -300,7 +300,7 @@ subtest 'the version of the guard' => sub {
 # Ages are differences of the clocks of two servers, of two leaders for example. The
 # one who leads when the record is made is 40 days behind, or the one who leads when it
 # might be deleted is a day ahead; or the database is, that might delete it.
-subtest 'clocks that differ' => sub {
+subtest 'clocks that differ delete no record before its time' => sub {
 	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
 	my %case = (
 		'made by a server that is behind' => [ '-40d', [ 1, 3 ], 2, '30 days' ],

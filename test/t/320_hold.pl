@@ -70,7 +70,7 @@ foreach my $guard (qw(quorum lease))
 	};
 }
 
-subtest 'waiters are evicted' => sub {
+subtest 'a waiter that is evicted does not get the lock, and the one behind it does' => sub {
 	my ($holder, $admin) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my ($first, $second) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	$holder->query_safe("SELECT zk_lock('line')");
@@ -86,7 +86,7 @@ subtest 'waiters are evicted' => sub {
 	assert_leave_nothing($zk, lock_path('line'), $holder, $first, $second, $admin);
 };
 
-subtest 'other clients, and children that are no contenders' => sub {
+subtest 'zk_evict() evicts contenders of other clients, and no other children' => sub {
 	my $admin = background($node{paris}, is_connected => 1);
 	my $path = lock_path('foreign');
 	$foreign->create_path($path);
@@ -144,7 +144,7 @@ sub is_free ($session, $lock, $what)
 	return assert_no_nodes($zk, lock_path($lock), "$what: nothing is left");
 }
 
-subtest 'a hold outlives its maker, and everybody' => sub {
+subtest 'a hold outlives its maker and restarts of all servers' => sub {
 	my ($maker, $other) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my $earlier = $maker->query_safe("SELECT zk_lock('hold')");
 	start_in_queue($other, "SELECT zk_hold('hold', 'moving to new disks')", $zk, lock_path('hold'), 2);
@@ -186,7 +186,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 };
 
 # As Curator's Revoker does with the node of a holder: the token is in there.
-subtest 'nobody else writes into a hold' => sub {
+subtest 'no other client can write into a hold' => sub {
 	my $maker = background($node{paris}, is_connected => 1);
 	my $token = $maker->query_safe("SELECT zk_hold('written', 'test')");
 	my ($hold) = hold_nodes('written');
@@ -201,7 +201,7 @@ subtest 'nobody else writes into a hold' => sub {
 	is_free($other, 'written', 'free again');
 };
 
-subtest 'kill -9 of its maker' => sub {
+subtest 'a hold stays after kill -9 of its maker, until zk_evict() removes it' => sub {
 	my ($maker, $other) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	my $token = $maker->query_safe("SELECT zk_hold('killed', 'test')");
 	kill 'KILL', $maker->pid;
@@ -213,7 +213,7 @@ subtest 'kill -9 of its maker' => sub {
 	is_free($other, 'killed', 'free again');
 };
 
-subtest 'a transaction under a hold' => sub {
+subtest 'a hold is not undone by ROLLBACK, and a transaction under it commits' => sub {
 	my $session = background($node{paris}, is_connected => 1);
 	$session->query_safe("BEGIN; CREATE TABLE under_hold (); SELECT zk_lock('under');
 		SELECT zk_hold('over', 'test')");
@@ -354,7 +354,7 @@ subtest 'another client waits behind a hold' => sub {
 $admin->quit;
 
 # Others: sql/durable.
-subtest 'no time to wait, and a slow answer' => sub {
+subtest 'zk_hold() with no time to wait in the queue still waits for a slow answer' => sub {
 	my $session = background($node{berlin}, is_connected => 1);
 	# Not to wait in the queue is not the same as not to wait for an answer.
 	$zk->pause;

@@ -56,7 +56,7 @@ sub log_sizes { return { map { $_ => -s $node{$_}->logfile } keys %node }; }
 # Nothing is written down for anybody.
 sub no_words { return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n"; }
 
-subtest 'a holder' => sub {
+subtest 'a holder that is evicted is told at its COMMIT, and both logs tell' => sub {
 	foreach my $user (undef, 'clerk')
 	{
 		my $holder = background($node{berlin}, $user ? (user => $user) : ());
@@ -76,7 +76,7 @@ subtest 'a holder' => sub {
 };
 
 # Unless the loss was heard of ahead of the commit.
-subtest 'several at once' => sub {
+subtest 'a holder of several locks is told of each that was evicted' => sub {
 	my $holder = background($node{berlin});
 	my $tries = 0;
 	do
@@ -89,7 +89,7 @@ subtest 'several at once' => sub {
 	is($holder->error, '', 'was told of each at its commit');
 };
 
-subtest 'a waiter' => sub {
+subtest 'a waiter that is evicted is told, and not granted the lock' => sub {
 	my $holder = background($node{paris}, holds => 'evicted');
 	my $waiter = background($node{berlin}, user => 'clerk');
 	my $offset = -s $node{berlin}->logfile;
@@ -108,7 +108,7 @@ subtest 'a waiter' => sub {
 
 # The lease has not heard of it yet, so the work is committed; the next one holds the lock
 # meanwhile. Who releases it learns of it, and so do both logs.
-subtest 'who releases what he does not hold any more' => sub {
+subtest 'a release of a lock that was evicted is warned about, however it is released' => sub {
 	$node{berlin}->safe_psql('postgres', 'CREATE TABLE overlap (i int)');
 	my %way = (
 		zk_unlock => [ '', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
@@ -209,7 +209,7 @@ subtest 'a release is waited for as long as the lock was held' => sub {
 };
 
 # With the ensemble away nobody waits for long, and not for each one.
-subtest 'a release without an answer' => sub {
+subtest 'releases without an answer wait once, and not for each lock' => sub {
 	my $holder = background($node{berlin}, first => "SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");
 	$zk->pause;
 	my $begun = time;
@@ -218,7 +218,7 @@ subtest 'a release without an answer' => sub {
 	$zk->resume;
 };
 
-subtest 'by others than zk_evict()' => sub {
+subtest 'a holder whose node another client deleted is told the same' => sub {
 	my $holder = background($node{berlin});
 	my $offset = -s $node{berlin}->logfile;
 	my $token = $holder->query_safe("SELECT zk_lock('evicted')");
@@ -230,7 +230,7 @@ subtest 'by others than zk_evict()' => sub {
 };
 
 # The node that was to be replaced is gone: nobody knows who was let in meanwhile.
-subtest 'before a downgrade' => sub {
+subtest 'a lock that was evicted before its downgrade is lost, and no lease lets it commit' => sub {
 	my $holder = background($node{berlin});
 	$holder->query_safe("SET zklock.commit_guard = 'lease'; SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
 	evict('evicted', 1);

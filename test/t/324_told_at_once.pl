@@ -50,7 +50,7 @@ foreach my $scope (sort keys %scopes)
 {
 	foreach my $way (sort keys %ways)
 	{
-		subtest "$scope scope, $way" => sub {
+		subtest "a lock of $scope scope that is lost is told at once: $way" => sub {
 			my $holder = hold($scope, 'idle');
 			await_watches(1);
 			my $begun = time;
@@ -88,7 +88,7 @@ foreach my $scope (sort keys %scopes)
 	}
 }
 
-subtest 'a moment costs nothing' => sub {
+subtest 'a lock that is held for a moment costs no further request' => sub {
 	my $other = background($node, is_connected => 1);
 	my $holder = background($node, is_connected => 1, first => "SELECT zk_lock('short'), zk_unlock('short')");
 	assert_least
@@ -121,7 +121,7 @@ subtest 'an old proof is renewed before a lock is taken again' => sub {
 	quit($holder);
 };
 
-subtest 'no alarm' => sub {
+subtest 'no statement is interrupted for a lock that was released, downgraded or kept' => sub {
 	my ($holder, $other) = map { background($node) } 1 .. 2;
 	$holder->query_safe("SELECT zk_lock('held'); SELECT zk_lock('left'), zk_lock('down'), zk_lock_shared('down')");
 	await_watches(3);
@@ -168,7 +168,7 @@ subtest 'no alarm' => sub {
 	quit($holder);
 };
 
-subtest 'a waiter loses nothing' => sub {
+subtest 'a waiter that is evicted loses none of its locks, and is watched once granted' => sub {
 	# Of another cluster, or it may be handed the lock before anything else is heard of its node.
 	my $abroad = cluster('paris', $zk, 'zklock.session_timeout' => '60s');
 	my ($first, $waiter) = map { background($_) } $node, $abroad;
@@ -210,7 +210,7 @@ subtest 'a waiter loses nothing' => sub {
 	quit($waiter);
 };
 
-subtest 'several, one after the other' => sub {
+subtest 'locks that are lost one after the other interrupt one statement each' => sub {
 	my $holder = background($node, first => "SELECT zk_lock('a'), zk_lock('b'), zk_lock('c')");
 	await_watches(3);
 	foreach my $name (qw(a b))
@@ -248,7 +248,7 @@ subtest 'a commit that is under way is not interrupted' => sub {
 	quit($holder);
 };
 
-subtest 'while there was no connection' => sub {
+subtest 'a loss while there was no connection is heard when there is one again' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $holder = background($node);
 	$holder->query_safe("SET zklock.servers = '" . $proxy->address . q{'; SELECT zk_lock('apart'), zk_lock('stays')});

@@ -65,7 +65,7 @@ my %ways = (
 
 foreach my $way (sort keys %ways)
 {
-	subtest $way => sub {
+	subtest "a lock released ahead of COMMIT, and lost or not: $way" => sub {
 		my ($work, $release, $type) = @{ $ways{$way} };
 		foreach my $guard (qw(lease quorum))
 		{
@@ -92,7 +92,7 @@ foreach my $way (sort keys %ways)
 
 # The release of the shared lock comes while the downgrade ends, at one moment or another: ZooKeeper
 # tells of the node that there is then, and nobody is refused who has lost nothing.
-subtest 'a downgrade that is just ending' => sub {
+subtest 'a lock released while its downgrade ends is not taken for lost' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum');
 	my $round = q{BEGIN; SELECT zk_lock('ending'), zk_lock_shared('ending'); INSERT INTO work VALUES (1);
 		SELECT zk_unlock('ending'); INSERT INTO work VALUES (2); SELECT zk_unlock_shared('ending'); COMMIT;};
@@ -101,7 +101,7 @@ subtest 'a downgrade that is just ending' => sub {
 	assert_leave_nothing($zk, lock_path('ending'), $session);
 };
 
-subtest 'deleted before it is released' => sub {
+subtest 'a lock deleted before its release lets nothing commit' => sub {
 	my ($session, $proxy, $name) = holder('lease');
 	$node->safe_psql('postgres', 'TRUNCATE work');
 	$session->query_safe(sprintf $take, $name);
@@ -124,7 +124,7 @@ subtest 'deleted before it is released' => sub {
 };
 
 # It waits for the answer for no longer than two seconds, so on a busy machine that is tried again.
-subtest 'zk_disconnect() hears the answer' => sub {
+subtest 'zk_disconnect() tells of a loss, and nothing commits in the next session' => sub {
 	my ($session, $proxy, $name);
 	foreach (1 .. 10)
 	{
@@ -153,7 +153,7 @@ subtest 'zk_disconnect() hears the answer' => sub {
 };
 
 # The user is warned at once, and the commit is refused all the same.
-subtest 'a later call hears the answer' => sub {
+subtest 'a later call tells of a loss, and the transaction does not commit' => sub {
 	my ($session, $proxy, $name) = holder('lease');
 	$node->safe_psql('postgres', 'TRUNCATE work');
 	$session->query_safe(sprintf $take, $name);
@@ -170,7 +170,7 @@ subtest 'a later call hears the answer' => sub {
 };
 
 # Nothing that was written relies on the lock.
-subtest 'no work under the lock' => sub {
+subtest 'a transaction that wrote nothing under the lost lock commits' => sub {
 	my %idle = (
 		'nothing is written' => [ q{BEGIN; SELECT zk_lock('%s')}, '' ],
 		'what was written was so before' => [ q{BEGIN; INSERT INTO work VALUES (1)}, q{SELECT zk_lock('%s')} ],
@@ -196,7 +196,7 @@ subtest 'no work under the lock' => sub {
 	}
 };
 
-subtest 'bounds' => sub {
+subtest 'a COMMIT that waits for the answer ends by a cancel or by zklock.connect_timeout' => sub {
 	foreach my $case ([ 'quorum', 'cancel' ], [ 'lease', 'cancel' ], [ 'lease', 'wait' ], [ 'off', 'wait' ])
 	{
 		my ($guard, $what) = @$case;
@@ -222,7 +222,7 @@ subtest 'bounds' => sub {
 };
 
 # The delete may have been ours, or not: nobody can find out. A fresh proof will do.
-subtest 'the reply is lost' => sub {
+subtest 'a COMMIT whose answer is lost needs a fresh proof' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
 		my ($session, $proxy, $name) = holder($guard);
@@ -244,7 +244,7 @@ subtest 'the reply is lost' => sub {
 };
 
 # The node is looked for when the delete is refused, and the delete is repeated.
-subtest 'the delete is refused' => sub {
+subtest 'a delete that is refused lets the work commit only if the node is there' => sub {
 	my ($all, $delete) = (31, 8);
 	foreach my $is_lost (0, 1)
 	{

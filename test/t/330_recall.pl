@@ -51,7 +51,7 @@ sub notices ($session, $sql)
 	return $count;
 }
 
-subtest 'asked by somebody who has gone' => sub {
+subtest 'a holder hears a request whose maker has gone' => sub {
 	$holder->query_safe("SELECT zk_lock('ask')");
 	is(request('ask', 'new disks'), 1, 'one holder is asked');
 	my ($mine) = queue_nodes($zk, lock_path('ask'));
@@ -85,7 +85,7 @@ subtest 'asked by somebody who has gone' => sub {
 	assert_soon { !$stranger->exists(lock_path('.release')) } 'nor what it was in', 30;
 };
 
-subtest 'a later holder is not asked' => sub {
+subtest 'a request to one holder is not heard by the next' => sub {
 	$holder->query_safe("SELECT zk_lock('later')");
 	request('later');
 	is(is_requested($holder, 'later'), 't', 'the first is');
@@ -98,7 +98,7 @@ subtest 'a later holder is not asked' => sub {
 	assert_query($holder, 'SELECT zk_unlock_all()', '00000', 'without which it lets go');
 };
 
-subtest 'nobody to ask' => sub {
+subtest 'zk_request_release() asks nobody when nobody holds the lock' => sub {
 	is(request('nobody'), 0, 'a lock that was never used');
 	$other->query_safe("SELECT zk_lock('nobody')");
 	start_in_queue($holder, "SELECT zk_lock('nobody')", $zk, lock_path('nobody'), 2);
@@ -110,7 +110,7 @@ subtest 'nobody to ask' => sub {
 	is(scalar(requests('nobody')), 0, 'nothing was made');
 };
 
-subtest 'several holders' => sub {
+subtest 'each of several holders is asked, but the one that asks' => sub {
 	my @readers = map { background($node{$_}) } qw(berlin paris paris);
 	foreach my $kind (
 		[ "zk_lock_shared('readers')", "zk_lock('readers')", 'readers' ],
@@ -134,7 +134,7 @@ subtest 'several holders' => sub {
 # Everything about a request of a lock that somebody goes down from.
 # A holder with several queue nodes is one holder, and hears of one request, also
 # when it has become a reader and its nodes have other names.
-subtest 'a downgrade' => sub {
+subtest 'a holder that goes down to shared is asked for each lock in turn' => sub {
 	$holder->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
 	my ($exclusive) = queue_nodes($zk, lock_path('down'));
 	request('down');
@@ -152,7 +152,7 @@ subtest 'a downgrade' => sub {
 # Who else there is
 # ---------------------------------------------------------------------------
 
-subtest 'a durable hold' => sub {
+subtest 'a permanent hold cannot be asked, and a warning says so' => sub {
 	my $token = $other->query_safe("SELECT zk_hold('durable', 'for good')");
 	is($holder->query_safe("SELECT zk_request_release('durable')"), 0, 'cannot be asked');
 	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/, 'which is said');
@@ -166,7 +166,7 @@ SKIP:
 	skip 'not installed: ' . Peer::missing($peers[0]), 1 if Peer::missing($peers[0]);
 
 	my $curator = Peer->new('Curator InterProcessMutex', $zk);
-	subtest 'Curator\'s Revoker and a holder of zklock\'s' => sub {
+	subtest "Curator's Revoker is refused, and a znode of a request is heard from any client" => sub {
 		$holder->query_safe("SELECT zk_lock('ours')");
 		my ($ours) = queue_nodes($zk, lock_path('ours'));
 		$curator->start_command('revoke ' . lock_path("ours/$ours"));
@@ -198,7 +198,7 @@ foreach my $kind (@peers)
 	};
 }
 
-subtest 'very many who cannot be asked' => sub {
+subtest 'of very many holders that cannot be asked ten are named' => sub {
 	$stranger->create_path(lock_path('many'));
 	$stranger->create(lock_path(sprintf 'many/_c_%08d-0000-4000-8000-000000000000-__READ__', $_), '',
 		ephemeral => 1, sequential => 1) foreach 1 .. 12;
@@ -214,7 +214,7 @@ subtest 'very many who cannot be asked' => sub {
 # ---------------------------------------------------------------------------
 
 # Bad arguments: sql/release.
-subtest 'privileges, and an odd reason' => sub {
+subtest 'privileges are required for a request, and any reason is shown' => sub {
 	$node{paris}->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	my $user = background($node{paris}, user => 'ordinary');
 	$holder->query_safe("SELECT zk_lock('asked')");
@@ -235,7 +235,7 @@ subtest 'privileges, and an odd reason' => sub {
 # What is left behind, and what it costs
 # ---------------------------------------------------------------------------
 
-subtest 'a request to a holder that is gone' => sub {
+subtest 'a request to a holder that has gone is removed by the next request' => sub {
 	my $leaving = background($node{berlin}, holds => 'gone');
 	request('gone');
 	my ($old) = requests('gone');
@@ -251,7 +251,7 @@ subtest 'a request to a holder that is gone' => sub {
 	assert_no_requests('gone');
 };
 
-subtest 'what it costs' => sub {
+subtest 'requests to ask and to be asked are as few as the docs say' => sub {
 	# What is held for a second is watched, and on a busy machine the questions take longer.
 	assert_becomes { $zk->watch_count } 0, 'nothing is watched';
 	$other->query_safe("SELECT zk_lock('cost')");
@@ -295,7 +295,7 @@ subtest 'what it costs' => sub {
 # Faults
 # ---------------------------------------------------------------------------
 
-subtest 'a connection that breaks' => sub {
+subtest 'a request made while the connection was broken is heard afterwards' => sub {
 	my ($server) = split /,/, $zk->connect_string;
 	my $proxy = Proxy->new($server);
 	my $session = background($node{berlin}, first => "SET zklock.servers = '" . $proxy->address . "';
@@ -312,7 +312,7 @@ subtest 'a connection that breaks' => sub {
 };
 
 # As the request is about to be made: nobody would read it.
-subtest 'a holder that leaves meanwhile' => sub {
+subtest 'a holder that leaves meanwhile is not asked, and no request is left' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $asker = background($node{paris});
 	$holder->query_safe("SELECT zk_lock('leaving')");
@@ -355,7 +355,7 @@ subtest 'without digest authentication' => sub {
 	like($client->get(lock_path("plain/$mine")), qr/zklock/, 'the queue node is untouched');
 };
 
-subtest 'with credentials' => sub {
+subtest 'a request is made and heard with credentials, and refused without them' => sub {
 	my $node = $node{paris};
 	my @sessions = map { background($node) } 1 .. 2;
 	$_->query_safe("SET zklock.auth = 'digest:alice:secret'; SET zklock.root = '/guarded'")

@@ -21,7 +21,7 @@ sub lease ($session, $name, $owner, $more = "'60s'")
 
 sub node_of ($name) { return (queue_nodes($zk, lock_path($name)))[0]; }
 
-subtest 'a call that ends in the middle' => sub {
+subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing for long' => sub {
 	lease($there, 'middle', 'other');
 	my $waiting = background($berlin);
 	start_in_queue($waiting, "SELECT zk_try_lease('middle', 'app', '60s', '60s')", $zk, lock_path('middle'), 2);
@@ -84,7 +84,7 @@ subtest 'a call that ends in the middle' => sub {
 	}
 };
 
-subtest 'two calls of one owner at a time' => sub {
+subtest 'two calls of one owner at a time get the same lease' => sub {
 	my @sessions = ($here, $there);
 	foreach my $round (1 .. 10)
 	{
@@ -97,7 +97,7 @@ subtest 'two calls of one owner at a time' => sub {
 };
 
 # Each waits for what the other one does, and for nothing else.
-subtest 'a wait ends when it is to' => sub {
+subtest 'a wait for a lease ends when the lease does' => sub {
 	my $token = lease($there, 'line', 'first');
 	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
 	start_to_wait($here, "SELECT zk_try_lease('line', 'second', '1 day', '60s')");
@@ -122,7 +122,7 @@ subtest 'a wait ends when it is to' => sub {
 	is($there->query_safe("SELECT zk_release_lease('refused too', $token)"), 't', 'and may try again');
 };
 
-subtest 'what comes late' => sub {
+subtest 'a renewal that comes before a late delete keeps the lease' => sub {
 	my $token = lease($there, 'late', 'app', "'2s'");
 	is($here->query_safe("SELECT zk_try_lock('late')"), 'f', 'its term begins');
 	$here->query_safe('SELECT pg_sleep(2.1)');
@@ -197,7 +197,7 @@ subtest 'a lease whose create takes long is renewed at once, and its name is not
 	$here->query_safe($release);
 };
 
-subtest 'a server that hangs at COMMIT' => sub {
+subtest 'a COMMIT ends with the lease or the session when its server hangs' => sub {
 	foreach my $case ([ '2s', '20s' ], [ '60s', '4s' ])
 	{
 		my ($ttl, $timeout) = @$case;
@@ -216,7 +216,7 @@ subtest 'a server that hangs at COMMIT' => sub {
 };
 
 # A renewal of the same millisecond came before the commit: a quorum is asked anew.
-subtest 'a commit that follows at once' => sub {
+subtest 'a commit right after a renewal asks a quorum anew' => sub {
 	my $token = lease($here, 'at once', 'app');
 	$here->query_safe('SET zklock.commit_guard = quorum');
 	my $version = sub { return $stranger->exists(lock_path('at once') . '/' . node_of('at once'))->{version}; };
@@ -229,7 +229,7 @@ subtest 'a commit that follows at once' => sub {
 	$here->query_safe('RESET zklock.commit_guard');
 };
 
-subtest 'what others rely on' => sub {
+subtest 'a lease is not free sooner than others were told' => sub {
 	my $token = lease($there, 'term', 'app');
 	$here->query_safe("BEGIN; SELECT zk_require_lease('term', $token); INSERT INTO work VALUES ('long')");
 	is($there->query_safe("SELECT zk_renew_lease('term', $token, '2s')"), 't', 'renewed for less');
@@ -250,7 +250,7 @@ subtest 'what others rely on' => sub {
 	$stranger->delete($forged);
 };
 
-subtest 'nodes that strangers set or make' => sub {
+subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	my $token = lease($there, 'set', 'app', "'2s'");
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
 	is($here->query_safe("SELECT zk_renew_lease('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
@@ -301,7 +301,7 @@ subtest 'nodes that strangers set or make' => sub {
 };
 
 # With all reads under way at once the time for n leases would grow with n times n.
-subtest 'a long queue' => sub {
+subtest 'leases of a long queue are read many at a time, but not all at once' => sub {
 	my $name = node_of('create') =~ s/.{10}$//r;
 	$stranger->create_path(lock_path('long'));
 	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"60000"})) foreach 1 .. 600;
@@ -317,7 +317,7 @@ subtest 'a long queue' => sub {
 };
 
 # The worker deletes the name of a lock without leases, unless somebody may be about to make one.
-subtest 'names that the worker drops' => sub {
+subtest 'the lease worker drops no name that was set meanwhile' => sub {
 	my $own = Proxy->new($zk->connect_string);
 	my $rome = cluster('rome', $zk, servers => $own->address, 'zklock.lease_worker' => 'on');
 	$rome->safe_psql('postgres', "SELECT zk_try_lease('awake', 'rome', '1 day')");
@@ -337,7 +337,7 @@ subtest 'names that the worker drops' => sub {
 	$rome->stop;
 };
 
-subtest 'where nothing can be written' => sub {
+subtest 'a lease is renewed in a read-only transaction, and not in an aborted one' => sub {
 	my $token = lease($there, 'read', 'app');
 	is($here->query_safe("BEGIN READ ONLY; SELECT zk_renew_lease('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
 	is($here->query_safe("BEGIN READ ONLY; SELECT zk_require_lease('read', $token); COMMIT"), '', 'which may rest on it');
@@ -347,7 +347,7 @@ subtest 'where nothing can be written' => sub {
 };
 
 # The application goes on with its token where the standby has become the primary.
-subtest 'a primary that fails' => sub {
+subtest 'the token of a lease is good on the standby that has become the primary' => sub {
 	$berlin->backup('copy');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	$standby->init_from_backup($berlin, 'copy', has_streaming => 1);
