@@ -188,6 +188,27 @@ foreach my $bad (
 		[ 'quit' ], [ gone => 'bad' ]);
 }
 
+subtest 'only sessions that are lost as soon as they are granted are counted as such' => sub {
+	my $session = background($node);
+	my $granted = sub { $node->safe_psql('postgres', "SELECT sessions FROM zk_stat WHERE datname = 'postgres'") };
+	# These have lasted, by the zklock.connect_timeout that is set when their loss is noticed.
+	foreach (1 .. 3)
+	{
+		$session->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_try_lock('lasts'), zk_unlock('lasts')");
+		my $program = $session->query_safe('SELECT program_pid FROM zk_session');
+		$session->query_safe("SET zklock.connect_timeout = '100ms'; SELECT pg_sleep(0.2)");
+		kill 'KILL', $program;
+		poll_until { !session_programs($session->pid) } 'it to be reaped', 30;
+		$session->query("SELECT count(*) FROM zk_lock_queue('lasts')");    # which has no time to connect
+	}
+	$session->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_disconnect()");
+	my $before = $granted->();
+	$session->query_safe("SET zklock.servers = '$forgetful'; SET zklock.connect_timeout = '3s'");
+	assert_query($session, "SELECT zk_lock('bad')", '08006', 'a server that forgets sessions');
+	my ($number) = $session->error =~ /DETAIL:  (\d+) in a row/;
+	cmp_ok($number, '<=', $granted->() - $before, 'no more are counted than were granted');
+};
+
 # A server could not read the end of a session whose znodes have more than it takes for
 # a transaction (ZOOKEEPER-4306).
 subtest 'locks with long names are refused when their znodes would be too much for one session' => sub {
