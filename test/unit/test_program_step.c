@@ -154,20 +154,20 @@ test_led(void)
 	is_int(1000000, session->link.contact.asked_leader_at, "a read is no question to the leader");
 	boot_ms += 100;
 	answer(last_call(), ZOK);
-	is_int(0, session->link.contact.log.count, "nor its answer one of the leader's");
-	is_int(0, session->link.pace.nunanswered, "but it is an answer");
-	is_reply(1, ZK_OK, "a read");
-	is_int(0, read_last.frame.u.reply.proof.boot_ms, "its date is that of the attempt to connect");
+	is_int(0, session->link.contact.log.count, "the answer to a read is none of the leader's");
+	is_int(0, session->link.pace.nunanswered, "the answer to a read counts as an answer");
+	is_reply(1, ZK_OK, "a read is answered");
+	is_int(0, read_last.frame.u.reply.proof.boot_ms, "a read is dated by the attempt to connect");
 	session->link.contact.log.begun = (Moment) {999000, 999000 + wall_ahead};
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 2, "/l");
-	is_int(boot_ms, session->link.contact.asked_leader_at, "a write is one");
+	is_int(boot_ms, session->link.contact.asked_leader_at, "a write is a question to the leader");
 	boot_ms += 100;
 	answer_with(last_call(), ZOK, "/l", NULL, NULL);
-	is_int(1, session->link.contact.log.count, "and its answer");
-	is_int(1000600, session->link.contact.log.sent[0].boot_ms, "when it was sent");
-	is_int(1000700, session->link.contact.log.answered[0].boot_ms, "and answered");
-	is_reply(2, ZK_OK, "a write");
-	is_int(1000600 - 4000, read_last.frame.u.reply.proof.boot_ms, "dates a proof");
+	is_int(1, session->link.contact.log.count, "the answer to a write is the leader's");
+	is_int(1000600, session->link.contact.log.sent[0].boot_ms, "the answer to a write counts from when it was sent");
+	is_int(1000700, session->link.contact.log.answered[0].boot_ms, "the answer to a write has the time of the answer");
+	is_reply(2, ZK_OK, "a write is answered");
+	is_int(1000600 - 4000, read_last.frame.u.reply.proof.boot_ms, "the answer to a write dates a proof");
 
 	/* what no server has said is no answer */
 	start();
@@ -175,17 +175,17 @@ test_led(void)
 	session->link.pace.nunanswered = 3;
 	lose_connection(last_call(), 1);
 	is_int(3, session->link.pace.nunanswered, "a connection that is lost is no answer");
-	is_int(0, session->link.contact.log.count, "nor proves anything");
-	is_reply(1, ZK_UNKNOWN_OUTCOME, "a connection that is lost");
+	is_int(0, session->link.contact.log.count, "a connection that is lost proves nothing");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a write whose connection is lost has an unknown outcome");
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 	answer(last_call(), ZNOTEMPTY);
 	is_int(0, session->link.pace.nunanswered, "a refusal is an answer");
-	is_reply(1, ZK_FAILED, "a refusal");
+	is_reply(1, ZK_FAILED, "a write that is refused fails");
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer(last_call(), ZOPERATIONTIMEOUT);
-	is_reply(1, ZK_FAILED, "a server says so while the connection is up: not to be repeated at once");
+	is_reply(1, ZK_FAILED, "a read fails when a server says that it took too long");
 }
 
 static void
@@ -209,9 +209,9 @@ test_nodes(void)
 			session->has_auth = credentials > 0;
 			session->open.is_auth_private = credentials == 2;
 			ask_bytes((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = cases[i].kind}, 1, "/a", NULL, "xyz", 3);
-			is_call("create", "/a", "a node");
-			is_str("xyz", last_call()->data, "its data");
-			is_int(cases[i].flags, last_call()->mode, "its flags");
+			is_call("create", "/a", "a node is created");
+			is_str("xyz", last_call()->data, "the node is created with its data");
+			is_int(cases[i].flags, last_call()->mode, "the node is created with its flags");
 			ok(last_call()->is_open == (credentials == 0 || (credentials == 2 && cases[i].is_shared)),
 			   "kind %d, credentials %d: is it everybody's?", cases[i].kind, credentials);
 		}
@@ -223,28 +223,28 @@ test_nodes(void)
 static void
 test_late(void)
 {
-	is_int(1, count_requests(), "but it may come late");
+	is_int(1, count_requests(), "a create whose node was not found is remembered");
 	tick_requests(boot_ms + 1999);
 	boot_ms += 1000;
 	tick_requests(boot_ms);
-	is_int(1, count_calls("list", "/l"), "which this connection has ruled out");
+	is_int(1, count_calls("list", "/l"), "the node is not looked for again over the same connection");
 	disconnect_now(-4);
 	tick_requests(boot_ms);
-	is_int(1, count_calls("list", "/l"), "without one nobody looks");
+	is_int(1, count_calls("list", "/l"), "the node is not looked for without a connection");
 	boot_ms += 1000;
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(2, count_calls("list", "/l"), "the next one is asked");
+	is_int(2, count_calls("list", "/l"), "the node is looked for over the next connection");
 	answer_list(last_of("list"), "x");
-	is_int(1, (int) atomic_load(&session->page->nundone), "that is told once");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a create that is undone is told once");
 	disconnect_now(-4);
 	boot_ms += 1000;
 	connect_now();
 	tick_requests(boot_ms);
 	answer_list(last_of("list"), OWN);
-	is_call("delete", NODE, "it has come");
+	is_call("delete", NODE, "a node that has come late is deleted");
 	answer(last_call(), ZOK);
-	is_int(0, count_requests(), "nothing is left");
+	is_int(0, count_requests(), "nothing is left of a create whose late node was deleted");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
@@ -259,14 +259,14 @@ test_late(void)
 	tick_requests(boot_ms);
 	is_int(2, count_calls("list", "/l"), "after a day it is looked for");
 	answer_list(last_of("list"), "x");
-	is_int(1, count_requests(), "and not for the last time");
+	is_int(1, count_requests(), "a node not found after a day is looked for again");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
 	answer(last_call(), -108);
 	send_frame(FRAME_WITHDRAW, 1);
 	answer_list(last_call(), "x");
-	is_int(0, count_requests(), "what a server has answered comes no more");
+	is_int(0, count_requests(), "a create that a server has answered is not remembered");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, PREFIX);
@@ -278,8 +278,8 @@ test_late(void)
 	boot_ms += 150;
 	tick_requests(boot_ms);
 	answer_list(last_of("list"), "x");
-	is_int(0, session->status.nrefused, "and then not");
-	is_int(1, count_requests(), "it is looked for all the same");
+	is_int(0, session->status.nrefused, "a list that is no longer refused does not count as refused");
+	is_int(1, count_requests(), "a create whose list was refused once is remembered");
 
 	/* no more of them than that */
 	start();
@@ -296,7 +296,7 @@ test_late(void)
 		while (read_frame().frame.kind != 0)
 			;
 	}
-	is_int(256, session->traffic.nsearches, "there is an end to them");
+	is_int(256, session->traffic.nsearches, "no more than 256 nodes are looked for");
 }
 
 /* The next connection, and the look at a node that may come late. */
@@ -310,7 +310,7 @@ look_again(const char *path, struct Stat *found)
 	boot_ms += 1000;
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(before + 1, count_calls("get", path), "it is looked for");
+	is_int(before + 1, count_calls("get", path), "the node is looked for over the next connection");
 	for (int i = 0; i < ncalls; i++)
 		if (strcmp(calls[i].what, "get") == 0 && strcmp(calls[i].path, path) == 0)
 			look = &calls[i];
@@ -336,18 +336,18 @@ test_late_names(void)
 	answer_with(last_of("create"), ZOK, OTHER, &first, NULL);
 	answer(&calls[ncalls - 2], ZOK);
 	answer_with(last_call(), ZOK, NULL, &first, NULL);
-	is_reply(1, ZK_OK, "it is done");
+	is_reply(1, ZK_OK, "the downgrade is done");
 	answer(last_of("delete"), ZOK);
 	send_frame(FRAME_FREE, 1);
 	look_again(OTHER, &first);
-	is_int(0, count_calls("delete", OTHER), "the one that was made in time stays");
+	is_int(0, count_calls("delete", OTHER), "the node that was made in time stays");
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, OTHER);
 	answer(last_call(), ZOK);
 	look_again(OTHER, NULL);
 	look_again(OTHER, &foreign);
-	is_int(1, count_calls("delete", OTHER), "nor is somebody else's deleted");
+	is_int(1, count_calls("delete", OTHER), "a node of another session is not deleted");
 	look_again(OTHER, &second);
-	is_int(2, count_calls("delete", OTHER), "one that comes later is");
+	is_int(2, count_calls("delete", OTHER), "a node that is made late is deleted");
 	answer(last_of("delete"), ZOK);
 	is_quiet("nobody asked");
 	look_again(OTHER, NULL);
@@ -363,34 +363,34 @@ test_late_names(void)
 	disconnect_now(-4);
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(0, count_calls("get", OTHER), "all was answered");
+	is_int(0, count_calls("get", OTHER), "nothing is looked for when all was answered");
 
 	/* one that is given up, and one that is made anew at the same path */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
 	lose_connection(last_call(), 1);
-	is_reply(1, ZK_UNKNOWN_OUTCOME, "it is not known");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "the outcome of a create without an answer is not known");
 	send_frame(FRAME_FREE, 1);
 	look_again("/w/fact", NULL);
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 2, "/w/fact");
 	answer_with(last_call(), ZOK, "/w/fact", &second, NULL);
 	send_frame(FRAME_FREE, 2);
 	look_again("/w/fact", &second);
-	is_int(0, count_calls("delete", "/w/fact"), "the new one stays");
+	is_int(0, count_calls("delete", "/w/fact"), "the node that was made anew stays");
 	look_again("/w/fact", &first);
-	is_int(1, count_calls("delete", "/w/fact"), "the late one does not");
+	is_int(1, count_calls("delete", "/w/fact"), "the node that was made late is deleted");
 
 	/* one that was made in time, which the backend will find */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
 	lose_connection(last_call(), 1);
-	is_reply(1, ZK_UNKNOWN_OUTCOME, "it is not known");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "the outcome of another create without an answer is not known");
 	send_frame(FRAME_FREE, 1);
 	look_again("/w/fact", &first);
 	look_again("/w/fact", &first);
-	is_int(0, count_calls("delete", "/w/fact"), "what was made in time stays");
+	is_int(0, count_calls("delete", "/w/fact"), "a node made in time, which the backend will find, stays");
 	look_again("/w/fact", &second);
-	is_int(1, count_calls("delete", "/w/fact"), "what comes later does not");
+	is_int(1, count_calls("delete", "/w/fact"), "a node made later at its path is deleted");
 }
 
 static void
@@ -404,34 +404,34 @@ test_create(void)
 	ask(wanted, 1, PREFIX);
 	answer_with(last_call(), ZOK, NODE, &stat, NULL);
 	ok(!session->is_out_urgent, "the reply to a contender's create wakes nobody");
-	is_reply(1, ZK_OK, "a contender");
-	is_str(NODE, read_last.blobs[0], "its node");
-	is_int(33, read_last.frame.u.reply.czxid, "its token");
-	is_int(4711, read_last.frame.u.reply.ephemeral_owner, "whose it is");
-	is_int(5, read_last.frame.u.reply.ctime_ms, "when it was made");
-	is_int(6, read_last.frame.u.reply.mtime_ms, "and set");
-	is_int(7, read_last.frame.u.reply.version, "how often");
-	is_int(8, read_last.frame.u.reply.nbelow, "what is below it");
-	is_int(1, count_finished(), "it counts as finished");
+	is_reply(1, ZK_OK, "the create of a contender is answered");
+	is_str(NODE, read_last.blobs[0], "the reply has the node of the contender");
+	is_int(33, read_last.frame.u.reply.czxid, "the reply has the token of the contender");
+	is_int(4711, read_last.frame.u.reply.ephemeral_owner, "the reply has the session of the node");
+	is_int(5, read_last.frame.u.reply.ctime_ms, "the reply has the time of the create");
+	is_int(6, read_last.frame.u.reply.mtime_ms, "the reply has the time of the last set");
+	is_int(7, read_last.frame.u.reply.version, "the reply has the version of the node");
+	is_int(8, read_last.frame.u.reply.nbelow, "the reply has the number of children");
+	is_int(1, count_finished(), "an answered create counts as finished");
 	held = request_find_held(session, NODE);
-	ok(held != NULL && held->id == 1, "from now on it is held");
-	is_int(boot_ms + 1000, held->due_at, "it is watched in a second");
-	is_int(boot_ms + 1000, session->traffic.retry_at, "the loop wakes up for that");
+	ok(held != NULL && held->id == 1, "an answered contender is held");
+	is_int(boot_ms + 1000, held->due_at, "a place is due to be watched in a second");
+	is_int(boot_ms + 1000, session->traffic.retry_at, "the loop wakes up to watch the place");
 
 	start();
 	ask(wanted, 1, PREFIX);
 	answer_with(last_call(), ZOK, "/somewhere/else", &stat, NULL);
-	is_reply(1, ZK_UNKNOWN_OUTCOME, "a node that it cannot have made");
-	ok(request_find_held(session, PREFIX) == NULL, "it is not held");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a node that the create cannot have made is an unknown outcome");
+	ok(request_find_held(session, PREFIX) == NULL, "a node that the create cannot have made is not held");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/a");
 	answer_with(last_call(), ZOK, "/a", &stat, NULL);
 	ok(session->is_out_urgent, "the reply to any other create wakes the backend");
-	is_int(INT64_MAX, session->traffic.retry_at, "nothing else is held");
-	is_int(1, count_requests(), "it can be withdrawn");
+	is_int(INT64_MAX, session->traffic.retry_at, "a node of another kind is not to be watched");
+	is_int(1, count_requests(), "an answered create can still be withdrawn");
 	send_frame(FRAME_FREE, 1);
-	is_int(0, count_requests(), "until the backend is done with it");
+	is_int(0, count_requests(), "an answered create is forgotten when the backend frees it");
 
 	/* somebody has made another one with its name */
 	start();
@@ -440,45 +440,45 @@ test_create(void)
 	connect_now();
 	send_frame(FRAME_WITHDRAW, 1);
 	answer_list(last_call(), OWN " _c_11111111-1111-1111-1111-111111111111-lock-0000000008");
-	is_int(1, count_calls("delete", NODE), "there are two: the first goes");
-	is_int(1, count_calls("delete", PREFIX "0000000008"), "so does the other");
+	is_int(1, count_calls("delete", NODE), "of two nodes that a withdrawn create may have made the first is deleted");
+	is_int(1, count_calls("delete", PREFIX "0000000008"), "of two nodes that a withdrawn create may have made the second is deleted");
 
 	/* withdrawn, before and after the answer */
 	start();
 	ask(wanted, 1, PREFIX);
 	send_frame(FRAME_WITHDRAW, 1);
 	answer_with(last_call(), ZOK, NODE, &stat, NULL);
-	is_call("delete", NODE, "withdrawn before the answer");
-	is_int(-1, last_call()->version, "whatever its version");
-	is_int(0, (int) atomic_load(&session->page->nundone), "it is not undone yet");
+	is_call("delete", NODE, "the node of a create withdrawn before its answer is deleted");
+	is_int(-1, last_call()->version, "a contender's node is deleted whatever its version");
+	is_int(0, (int) atomic_load(&session->page->nundone), "a withdrawn create is not undone before the answer to the delete");
 	answer(last_call(), ZOK);
-	is_int(1, (int) atomic_load(&session->page->nundone), "and now it is");
-	is_int(0, count_requests(), "nothing is left");
-	is_int(FRAME_WAKE, read_frame().frame.kind, "the backend is woken up");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a withdrawn create is undone with the answer to the delete");
+	is_int(0, count_requests(), "nothing is left of a create that is undone");
+	is_int(FRAME_WAKE, read_frame().frame.kind, "the backend is woken up when a create is undone");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_PERSISTENT_SEQUENTIAL}, 1, PREFIX);
 	answer_with(last_call(), ZOK, NODE, &stat, NULL);
 	send_frame(FRAME_WITHDRAW, 1);
-	is_call("delete", NODE, "a lease, withdrawn after the answer");
-	is_int(0, last_call()->version, "unless it was renewed");
+	is_call("delete", NODE, "the node of a lease withdrawn after its answer is deleted");
+	is_int(0, last_call()->version, "the node of a lease is deleted unless it was renewed");
 
 	/* its reply is lost, and it is withdrawn: it is looked for */
 	start();
 	ask(wanted, 1, PREFIX);
 	lose_connection(last_call(), 1);
-	is_reply(1, ZK_UNKNOWN_OUTCOME, "a lost reply");
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a create whose reply is lost has an unknown outcome");
 	connect_now();
 	send_frame(FRAME_WITHDRAW, 1);
-	is_call("list", "/l", "a node that may be there");
-	is_str("multi", calls[ncalls - 2].what, "a write goes first");
-	is_str("/l", calls[ncalls - 2].path, "of the same node");
-	ok((void *) calls[ncalls - 2].request == session, "for which nobody waits");
+	is_call("list", "/l", "a node that may be there is looked for");
+	is_str("multi", calls[ncalls - 2].what, "a write goes ahead of the look for a node");
+	is_str("/l", calls[ncalls - 2].path, "the write ahead of the look names the same queue");
+	ok((void *) calls[ncalls - 2].request == session, "no request waits for the write ahead of the look");
 	answer(&calls[ncalls - 2], ZNONODE);
 	answer_list(last_call(), "x _c_11111111-1111-1111-1111-111111111111-lock-0000000007");
-	is_call("delete", NODE, "the node that is found");
+	is_call("delete", NODE, "a node that is found is deleted");
 	answer(last_call(), ZOK);
-	is_int(1, (int) atomic_load(&session->page->nundone), "it is undone");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a create whose node was found and deleted is undone");
 
 	start();
 	ask(wanted, 1, PREFIX);
@@ -486,7 +486,7 @@ test_create(void)
 	connect_now();
 	send_frame(FRAME_WITHDRAW, 1);
 	answer_list(last_call(), "x y");
-	is_int(1, (int) atomic_load(&session->page->nundone), "a node that is not there is undone");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a create whose node is not there is undone");
 	test_late();
 }
 
@@ -515,18 +515,18 @@ test_check(void)
 
 		start();
 		ask((FrameRequest) {.kind = REQUEST_CHECK,.czxid = 33}, 1, NODE);
-		is_int(2, ncalls, "a check and a look");
-		is_int('c', calls[0].ops[0].type, "first the check");
-		is_int(-1, calls[0].ops[0].check_op.version, "whatever its version");
-		is_str("exists", calls[1].what, "then the look");
-		is_str(NODE, calls[1].path, "at the same node");
+		is_int(2, ncalls, "a check of a token makes a check and a look");
+		is_int('c', calls[0].ops[0].type, "the check goes ahead of the look");
+		is_int(-1, calls[0].ops[0].check_op.version, "the node is checked whatever its version");
+		is_str("exists", calls[1].what, "the look follows the check");
+		is_str(NODE, calls[1].path, "the look is at the same node");
 		answer(&calls[0], cases[i].check_rc);
-		is_quiet("the look is to come");
+		is_quiet("nothing is told before the look is answered");
 		if (cases[i].look_rc == ZCONNECTIONLOSS)
 			disconnect_now(-4);
 		answer_with(&calls[1], cases[i].look_rc, NULL, cases[i].czxid != 0 ? &stat : NULL, NULL);
 		is_reply(1, cases[i].look_rc == ZCONNECTIONLOSS ? ZK_UNKNOWN_OUTCOME : cases[i].expected, cases[i].what);
-		is_int(0, session->traffic.npending, "nothing is outstanding");
+		is_int(0, session->traffic.npending, "nothing is outstanding after a check");
 	}
 
 	start();
@@ -568,17 +568,17 @@ test_acl(void)
 
 		start();
 		ask((FrameRequest) {.kind = REQUEST_GET_ACL}, 1, "/l");
-		is_call("get_acl", "/l", "an ACL");
+		is_call("get_acl", "/l", "the ACL of the node is asked for");
 		last_call()->done.acl(ZOK, &acl, NULL, last_call()->request);
-		is_reply(1, ZK_OK, "an ACL");
+		is_reply(1, ZK_OK, "an ACL is answered");
 		is_int(cases[i].expected, read_last.frame.u.reply.is_open, "permissions %d of %s", cases[i].perms,
 			   cases[i].scheme != NULL ? cases[i].scheme : "nobody");
 	}
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET_ACL}, 1, "/l");
 	last_call()->done.acl(ZOK, &(struct ACL_vector) {2, NULL}, NULL, last_call()->request);
-	is_reply(1, ZK_OK, "a server that lies of its length");
-	is_int(0, read_last.frame.u.reply.is_open, "it is not open");
+	is_reply(1, ZK_OK, "an ACL with a length that is a lie is answered");
+	is_int(0, read_last.frame.u.reply.is_open, "an ACL with a length that is a lie is not open");
 }
 
 static void
@@ -591,10 +591,10 @@ test_reads(void)
 	ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
 	ok(!last_call()->is_watched, "a list without a watch");
 	answer_list(last_call(), "one two three");
-	is_reply(1, ZK_OK, "a list");
-	is_int(3, read_last.frame.u.reply.nchildren, "its children");
-	ok(read_last.frame.blob_lengths[2] == 14 && memcmp(read_last.blobs[2], "one\0two\0three", 14) == 0, "their names");
-	is_int(0, count_requests(), "nothing is left of it");
+	is_reply(1, ZK_OK, "a list is answered");
+	is_int(3, read_last.frame.u.reply.nchildren, "a list has the number of its children");
+	ok(read_last.frame.blob_lengths[2] == 14 && memcmp(read_last.blobs[2], "one\0two\0three", 14) == 0, "a list has the names of its children");
+	is_int(0, count_requests(), "nothing is left of a list that was answered");
 
 	/* what a server can lie about */
 	for (int i = 0; i < 4; i++)
@@ -605,31 +605,31 @@ test_reads(void)
 		start();
 		ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
 		answer_with(last_call(), ZOK, NULL, NULL, i < 3 ? &lies[i] : NULL);
-		is_reply(1, ZK_OK, "a list that cannot be");
-		is_int(i == 2 ? 2 : 0, read_last.frame.u.reply.nchildren, "how many names it has");
+		is_reply(1, ZK_OK, "a list with a length that is a lie is answered");
+		is_int(i == 2 ? 2 : 0, read_last.frame.u.reply.nchildren, "a list has the names that there are");
 	}
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer_with(last_call(), ZOK, "data", &stat, NULL);
 	frame = read_frame();
-	ok(frame.frame.blob_lengths[1] == 4 && memcmp(frame.blobs[1], "data", 4) == 0, "data of a node");
-	is_int(3, frame.frame.u.reply.czxid, "and its token");
-	is_int(9, frame.frame.u.reply.mtime_ms, "when it was set");
+	ok(frame.frame.blob_lengths[1] == 4 && memcmp(frame.blobs[1], "data", 4) == 0, "a get has the data of the node");
+	is_int(3, frame.frame.u.reply.czxid, "a get has the token of the node");
+	is_int(9, frame.frame.u.reply.mtime_ms, "a get has the time of the last set");
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer_with(last_call(), ZNONODE, "data", &stat, NULL);
-	is_reply(1, ZK_NO_NODE, "a node that is not there");
-	is_str("no node", read_last.blobs[0], "the library's word for it");
-	ok(read_last.blobs[1] == NULL && read_last.frame.u.reply.czxid == 0, "has no data");
+	is_reply(1, ZK_NO_NODE, "a get of a node that is not there is answered");
+	is_str("no node", read_last.blobs[0], "the library's word for no node is told");
+	ok(read_last.blobs[1] == NULL && read_last.frame.u.reply.czxid == 0, "a node that is not there has no data and no token");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_SET,.version = 5}, 1, "/l");
-	is_str("", last_call()->data, "to set nothing");
-	is_int(5, last_call()->version, "of that version");
+	is_str("", last_call()->data, "a set without data sets empty data");
+	is_int(5, last_call()->version, "a set has the version that was asked for");
 	answer_with(last_call(), ZBADVERSION, NULL, NULL, NULL);
-	is_reply(1, ZK_BAD_VERSION, "another version");
-	is_int(1, ncalls, "it is not repeated");
+	is_reply(1, ZK_BAD_VERSION, "a set of another version is answered");
+	is_int(1, ncalls, "a set of another version is not repeated");
 }
 
 /* What nobody waits for is repeated until it is done. */
@@ -641,21 +641,21 @@ test_repeated(void)
 	start();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	answer(last_call(), ZNONODE);
-	is_quiet("a node that is not there");
-	is_int(1, count_finished(), "it is done");
-	is_int(0, count_requests(), "nothing is left");
+	is_quiet("a delete of a node that is not there is not answered");
+	is_int(1, count_finished(), "a delete of a node that is not there is done");
+	is_int(0, count_requests(), "nothing is left of a delete of a node that is not there");
 
 	/* the connection goes before the answer, and comes back */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	disconnect_now(-4);
 	answer(last_call(), ZCONNECTIONLOSS);
-	is_int(2, ncalls, "it goes out with the next connection");
-	is_call("delete", NODE, "the delete");
-	is_int(0, count_finished(), "it is not done");
+	is_int(2, ncalls, "a delete is sent again with the next connection");
+	is_call("delete", NODE, "the request sent again is the delete");
+	is_int(0, count_finished(), "a delete without an answer is not done");
 	connect_now();
 	answer(last_call(), ZOK);
-	is_int(1, count_finished(), "then it is");
+	is_int(1, count_finished(), "the repeated delete is done");
 
 	/* nothing goes out of a session that is lost */
 	start();
@@ -664,8 +664,8 @@ test_repeated(void)
 	disconnect_now(-4);
 	answer(last_call(), ZCONNECTIONLOSS);
 	is_int(1, ncalls, "lost: it is not repeated");
-	is_int(1, count_finished(), "but over");
-	is_int(0, count_requests(), "nothing is left");
+	is_int(1, count_finished(), "a delete of a lost session is over");
+	is_int(0, count_requests(), "nothing is left of a delete of a lost session");
 
 	/* the library is connected, and has not said so yet */
 	start();
@@ -684,16 +684,16 @@ test_repeated(void)
 	tick_requests(boot_ms);
 	session->is_status_news = false;
 	answer(last_call(), ZOK);
-	is_int(0, session->status.nrefused, "it is refused no more");
-	ok(session->is_status_news, "which is told");
-	is_int(1, count_finished(), "it counts once");
+	is_int(0, session->status.nrefused, "a delete that was done after a refusal counts as refused no more");
+	ok(session->is_status_news, "the end of the refusal is told");
+	is_int(1, count_finished(), "a delete that was repeated counts as finished once");
 
 	/* a server refuses it */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	answer(last_call(), ZNOTEMPTY);
 	is_int(1, session->status.nrefused, "a refusal is told");
-	ok(strstr(session->last_error, NODE "\" cannot be deleted") != NULL, "in words");
+	ok(strstr(session->last_error, NODE "\" cannot be deleted") != NULL, "the last error says that the node cannot be deleted");
 	is_int(1, count_calls("set", NODE), "the lock is handed over");
 	due = boot_ms + 100;
 	for (int i = 0; i < 7; i++)
@@ -702,17 +702,17 @@ test_repeated(void)
 
 		is_int(due, session->traffic.retry_at, "attempt %d: when it is due", i + 1);
 		tick_requests(due - 1);
-		is_int(i + 1, count_calls("delete", NODE), "not earlier");
+		is_int(i + 1, count_calls("delete", NODE), "attempt %d: not sent before it is due", i + 1);
 		boot_ms = due;
 		session->link.contact.asked_leader_at = boot_ms;
 		tick_requests(boot_ms);
-		is_int(i + 2, count_calls("delete", NODE), "and not later");
+		is_int(i + 2, count_calls("delete", NODE), "attempt %d: sent when it is due", i + 1);
 		atomic_store(&session->page->is_in_use, 1);
 		answer(last_of("delete"), ZNOTEMPTY);
 		delay = delay * 2 > 3000 ? 3000 : delay * 2;
 		due = boot_ms + delay;
 	}
-	is_int(1, session->status.nrefused, "it is one that is refused");
+	is_int(1, session->status.nrefused, "a delete refused many times counts as refused once");
 
 	/* and nothing is held: the session has to end, for others wait */
 	atomic_store(&session->page->is_in_use, 0);
@@ -781,7 +781,7 @@ test_refused(void)
 	session_end(session, ZK_LOSS_EXPIRED);
 	answer(last_call(), ZNOTEMPTY);
 	is_int(1, ncalls, "a session that is lost asks for nothing more");
-	is_int(0, session->status.nrefused, "nor counts refusals");
+	is_int(0, session->status.nrefused, "a session that is lost counts no refusals");
 
 	/* a create that was withdrawn */
 	start();
@@ -789,18 +789,18 @@ test_refused(void)
 	send_frame(FRAME_WITHDRAW, 1);
 	answer_with(last_call(), ZOK, NODE, NULL, NULL);
 	answer(last_call(), ZNOTEMPTY);
-	is_int(1, session->status.nrefused, "its delete is refused");
-	is_int(1, (int) atomic_load(&session->page->nundone), "nobody waits for it any more");
+	is_int(1, session->status.nrefused, "the delete of a withdrawn create is refused");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a withdrawn create whose delete is refused counts as undone");
 	boot_ms += 100;
 	tick_requests(boot_ms);
-	is_int(2, count_calls("delete", NODE), "it is repeated");
+	is_int(2, count_calls("delete", NODE), "the refused delete of a withdrawn create is repeated");
 	answer(last_of("delete"), ZOK);
-	is_int(1, (int) atomic_load(&session->page->nundone), "and counts once");
-	is_int(0, count_requests() - count_calls("set", NODE), "nothing else is left");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a withdrawn create counts as undone once");
+	is_int(0, count_requests() - count_calls("set", NODE), "nothing is left of a withdrawn create but the handed over lock");
 
 	start();
 	send_frame(FRAME_WITHDRAW, 77);
-	is_int(1, (int) atomic_load(&session->page->nundone), "what is not known is undone");
+	is_int(1, (int) atomic_load(&session->page->nundone), "an unknown request that is withdrawn counts as undone");
 }
 
 /* A place that is left, and was gone before. */
@@ -817,31 +817,31 @@ static void
 test_leave(void)
 {
 	leave((FrameRequest) {.czxid = 33});
-	is_call("delete", NODE, "a place that is left");
+	is_call("delete", NODE, "a place that is left is deleted");
 	answer(last_call(), ZOK);
-	is_quiet("it is gone");
-	is_int(1, ncalls, "that is all");
-	is_int(1, count_finished(), "it is done");
+	is_quiet("a place that was there is not told of");
+	is_int(1, ncalls, "a place that was there takes one request");
+	is_int(1, count_finished(), "the leave of a place that was there is finished");
 
 	leave((FrameRequest) {.czxid = 33});
 	answer(last_call(), ZNONODE);
-	is_reply(0, ZK_OK, "it had gone before: the backend is told");
-	is_str(NODE, read_last.blobs[0], "of the place");
-	is_str("name", read_last.blobs[2], "the lock");
-	is_int(33, read_last.frame.u.reply.czxid, "and the token");
-	is_int(1, ncalls, "that is all");
-	is_int(0, count_requests(), "nothing is left");
+	is_reply(0, ZK_OK, "a place that had gone before is told to the backend");
+	is_str(NODE, read_last.blobs[0], "the report of a place that had gone names its node");
+	is_str("name", read_last.blobs[2], "the report of a place that had gone names its lock");
+	is_int(33, read_last.frame.u.reply.czxid, "the report of a place that had gone has its token");
+	is_int(1, ncalls, "a place that had gone takes one request");
+	is_int(0, count_requests(), "nothing is left of a place that had gone");
 
 	leave((FrameRequest) {0});
 	lose_connection(last_call(), 1);
 	connect_now();
 	answer(last_call(), ZNONODE);
-	is_quiet("it may have been us");
-	is_int(0, count_requests(), "nothing is left");
+	is_quiet("a place that our own lost delete may have deleted is not told of");
+	is_int(0, count_requests(), "nothing is left of a place that our own delete may have deleted");
 
 	leave((FrameRequest) {.is_awaited = 1});
 	answer(last_call(), ZOK);
-	is_int(1, (int) atomic_load(&session->page->nundone), "one that is awaited is counted");
+	is_int(1, (int) atomic_load(&session->page->nundone), "a leave that is awaited is counted");
 }
 
 /* The same for a backend that wants to know whether its place was there. */
@@ -870,26 +870,26 @@ test_leave_asking(void)
 
 	ask_left();
 	answer(last_call(), ZOK);
-	is_reply(7, ZK_OK, "it was there");
-	is_int(0, count_requests(), "nothing is left");
+	is_reply(7, ZK_OK, "the backend hears that its place was there");
+	is_int(0, count_requests(), "nothing is left of an asking leave");
 
 	ask_left();
 	answer(last_call(), ZNONODE);
-	is_reply(7, ZK_NO_NODE, "it had gone before");
-	is_int(1, ncalls, "that is all");
+	is_reply(7, ZK_NO_NODE, "the backend hears that its place had gone before");
+	is_int(1, ncalls, "an asking leave takes one request");
 
 	ask_left();
 	lose_connection(last_call(), 1);
 	is_quiet("a reply that is lost is asked for again");
 	connect_now();
 	answer(last_call(), ZNONODE);
-	is_reply(7, ZK_UNKNOWN_OUTCOME, "it may have been us");
+	is_reply(7, ZK_UNKNOWN_OUTCOME, "an asking leave repeated on a gone node has an unknown outcome");
 
 	ask_left();
 	lose_connection(last_call(), 1);
 	connect_now();
 	answer(last_call(), ZOK);
-	is_reply(7, ZK_OK, "it was there all the time");
+	is_reply(7, ZK_OK, "an asking leave repeated on a node that is there hears so");
 
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
@@ -898,17 +898,17 @@ test_leave_asking(void)
 		ask_left();
 		answer(last_call(), ZNOTEMPTY);
 		is_quiet("refused: whether it is there is to be found out");
-		is_int(1, session->status.nrefused, "it goes on");
-		is_int(1, count_calls("multi", NULL), "a check");
+		is_int(1, session->status.nrefused, "a leave that is refused counts as refused");
+		is_int(1, count_calls("multi", NULL), "a leave that is refused makes a check");
 		answer(last_of("multi"), cases[i].check_rc);
 		answer_with(last_of("exists"), cases[i].czxid != 0 ? ZOK : ZNONODE, NULL,
 					cases[i].czxid != 0 ? &stat : NULL, NULL);
 		is_reply(7, cases[i].expected, cases[i].what);
 		boot_ms += 100;
 		tick_requests(boot_ms);
-		is_int(2, count_calls("delete", NODE), "and it is repeated");
+		is_int(2, count_calls("delete", NODE), "the delete of a refused leave is repeated");
 		answer(last_of("delete"), ZNONODE);
-		is_quiet("of which nobody hears");
+		is_quiet("the repeated delete of a refused leave is not told of");
 	}
 
 	/* a downgrade that has ended has another node, and that one is left */
@@ -935,7 +935,7 @@ test_leave_asking(void)
 			leave = *last_call();
 			send_frame(FRAME_WITHDRAW, 1);
 			answer(&leave, is_there ? ZOK : ZNONODE);
-			is_reply(7, is_there ? ZK_OK : ZK_NO_NODE, is_there ? "it was there" : "it had gone before");
+			is_reply(7, is_there ? ZK_OK : ZK_NO_NODE, is_there ? "place of a downgrade: it was there" : "it had gone before");
 		}
 	}
 
@@ -962,32 +962,32 @@ test_transactions(void)
 {
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_CREATE_GUARDED,.node_kind = ZK_PERSISTENT_OWN,.version = 4}, 1, "/a/b", "/guard", "xyz", 3);
-	is_int(2, last_call()->nops, "a create and a guard");
-	is_int('c', last_call()->ops[1].type, "the guard is checked");
-	is_int(4, last_call()->ops[1].check_op.version, "whether it has that version");
+	is_int(2, last_call()->nops, "a guarded create has a create and a guard");
+	is_int('c', last_call()->ops[1].type, "the guard of a create is checked");
+	is_int(4, last_call()->ops[1].check_op.version, "the guard of a create is checked for the version");
 	answer(last_call(), ZBADVERSION);
-	is_reply(1, ZK_BAD_VERSION, "it has not");
-	is_int(0, count_requests(), "nothing is left");
+	is_reply(1, ZK_BAD_VERSION, "a guard of another version is told");
+	is_int(0, count_requests(), "nothing is left of a guarded create");
 
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED,.version = 4,.node_version = 2}, 1, "/guard", NULL, "/a/b\0/a/c", 10);
-	is_int(3, last_call()->nops, "a guard and two deletes");
-	is_int('s', last_call()->ops[0].type, "the guard is set");
-	is_int(4, last_call()->ops[0].check_op.version, "if it has that version");
-	is_int('d', last_call()->ops[1].type, "a node goes");
-	is_int('d', last_call()->ops[2].type, "so does the next one");
-	is_int(2, last_call()->ops[2].check_op.version, "if it has that version");
+	is_int(3, last_call()->nops, "a guarded delete has a guard and two deletes");
+	is_int('s', last_call()->ops[0].type, "the guard of a delete is set");
+	is_int(4, last_call()->ops[0].check_op.version, "the guard of a delete is set if it has the version");
+	is_int('d', last_call()->ops[1].type, "a guarded delete deletes the first node");
+	is_int('d', last_call()->ops[2].type, "a guarded delete deletes the second node");
+	is_int(2, last_call()->ops[2].check_op.version, "the second node is deleted if it has the version");
 
 	answer(last_call(), ZBADVERSION);
-	is_reply(1, ZK_BAD_VERSION, "the guard refuses");
+	is_reply(1, ZK_BAD_VERSION, "a guard of another version refuses the deletes");
 
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/a/new", "/a/old", "x", 1);
-	is_int(2, last_call()->nops, "a move");
-	is_int('d', last_call()->ops[0].type, "the old one goes first");
-	is_str("/a/old", last_call()->path, "that one");
-	is_int('+', last_call()->ops[1].type, "the new one comes");
-	is_int(3, last_call()->ops[1].check_op.version, "with its flags");
+	is_int(2, last_call()->nops, "a move has two operations");
+	is_int('d', last_call()->ops[0].type, "a move deletes the old node first");
+	is_str("/a/old", last_call()->path, "a move deletes the node it names");
+	is_int('+', last_call()->ops[1].type, "a move makes the new node second");
+	is_int(3, last_call()->ops[1].check_op.version, "a move makes the new node with its flags");
 
 	for (int i = 0; i < 7; i++)
 	{
@@ -996,25 +996,25 @@ test_transactions(void)
 		start();
 		ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED}, 1, "/guard", NULL, bad[i], strlen(bad[i]) + 1);
 		is_int(0, ncalls, "not with the path \"%s\"", bad[i]);
-		is_reply(1, ZK_BAD_ARGUMENTS, "a path that makes no sense");
+		is_reply(1, ZK_BAD_ARGUMENTS, "a guarded delete refuses a path that makes no sense");
 		start();
 		ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", bad[i], NULL, 0);
-		is_reply(1, ZK_BAD_ARGUMENTS, "nor in a move");
+		is_reply(1, ZK_BAD_ARGUMENTS, "a move refuses an old path that makes no sense");
 		start();
 		ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, bad[i], "/a", NULL, 0);
-		is_reply(1, ZK_BAD_ARGUMENTS, "either way");
+		is_reply(1, ZK_BAD_ARGUMENTS, "a move refuses a new path that makes no sense");
 	}
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/...", "/a/.b/..c", NULL, 0);
-	is_int(1, ncalls, "dots may begin a name");
+	is_int(1, ncalls, "a name may begin with dots");
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/\xC3\xA9/\x7F ", NULL, 0);
-	is_int(1, ncalls, "and letters be others than ASCII's");
+	is_int(1, ncalls, "a name may have letters beyond ASCII");
 	start();
 	library.is_over = true;
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/b", NULL, 0);
-	is_int(0, ncalls, "not of a session that is over");
-	is_reply(1, ZK_SESSION_LOST, "which is said");
+	is_int(0, ncalls, "nothing is asked in a session that is over");
+	is_reply(1, ZK_SESSION_LOST, "a request in a session that is over says so");
 }
 
 /* ---- an ephemeral node by another ---- */
@@ -1024,7 +1024,7 @@ begin_replace(void)
 {
 	start();
 	ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
-	is_call("create", OTHER, "the new node");
+	is_call("create", OTHER, "a replace makes the new node first");
 }
 
 static void
@@ -1035,58 +1035,58 @@ test_replace(void)
 
 	begin_replace();
 	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
-	is_int(3, ncalls, "it is there: a check and a look");
-	is_str(NODE, calls[1].path, "at the old one");
-	is_quiet("it is not done yet");
+	is_int(3, ncalls, "a replace checks and looks when the new node is there");
+	is_str(NODE, calls[1].path, "a replace checks the old node");
+	is_quiet("a replace is not done before the check");
 	answer(&calls[1], ZOK);
 	answer_with(&calls[2], ZOK, NULL, &ours, NULL);
-	is_call("delete", NODE, "both are there: the old one goes");
-	is_reply(1, ZK_OK, "it is done");
-	is_int(1, count_finished(), "and counts once");
-	ok(request_find_held(session, OTHER) != NULL, "the new one is held");
+	is_call("delete", NODE, "a replace deletes the old node when both are there");
+	is_reply(1, ZK_OK, "a replace is done when both were there");
+	is_int(1, count_finished(), "a replace counts as finished once");
+	ok(request_find_held(session, OTHER) != NULL, "the new node of a replace is held");
 
 	begin_replace();
 	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
 	answer(&calls[1], ZNONODE);
 	answer(&calls[2], ZNONODE);
-	is_call("delete", OTHER, "the old one had gone: the new one goes");
-	is_quiet("it is not done yet");
+	is_call("delete", OTHER, "a replace deletes the new node when the old one had gone");
+	is_quiet("a replace is not done before the new node is deleted");
 	answer(last_call(), ZOK);
-	is_reply(1, ZK_NO_NODE, "and it is said why");
-	is_int(0, count_calls("delete", NODE), "the old one is left alone");
+	is_reply(1, ZK_NO_NODE, "a replace says that the old node had gone");
+	is_int(0, count_calls("delete", NODE), "a replace does not delete an old node that had gone");
 
 	begin_replace();
 	answer(last_call(), ZNODEEXISTS);
-	is_call("get", OTHER, "there is one: whose?");
+	is_call("get", OTHER, "a replace looks whose node there is already");
 	answer_with(last_call(), ZOK, "", &ours, NULL);
-	is_str("exists", last_call()->what, "ours: the old one is checked");
+	is_str("exists", last_call()->what, "a replace checks the old node if the new one is ours");
 	begin_replace();
 	answer(last_call(), ZNODEEXISTS);
 	answer_with(last_call(), ZOK, "", &foreign, NULL);
-	is_call("delete", OTHER, "somebody else's");
+	is_call("delete", OTHER, "a replace deletes a new node of another session");
 	answer(last_call(), ZNOAUTH);
 	begin_replace();
 	answer(last_call(), ZNODEEXISTS);
 	answer(last_call(), ZNOAUTH);
-	is_call("delete", OTHER, "one that we may not read");
+	is_call("delete", OTHER, "a replace deletes a new node that cannot be read");
 	answer(last_call(), ZOK);
-	is_reply(1, ZK_NO_NODE, "which is not ours");
+	is_reply(1, ZK_NO_NODE, "a replace whose new node cannot be read fails");
 
 	begin_replace();
 	answer(last_call(), ZNONODE);
-	is_reply(1, ZK_NO_NODE, "it cannot be made");
-	is_int(1, ncalls, "that is all");
+	is_reply(1, ZK_NO_NODE, "a replace whose new node cannot be made fails");
+	is_int(1, ncalls, "a replace whose new node cannot be made takes one request");
 
 	/* the connection is lost at each step */
 	begin_replace();
 	lose_connection(last_call(), 1);
-	is_int(2, ncalls, "it is repeated");
-	is_call("create", OTHER, "the new node, again");
+	is_int(2, ncalls, "the create of a replace is repeated");
+	is_call("create", OTHER, "the repeated request is the create of the new node");
 	begin_replace();
 	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
 	lose_connection(&calls[1], 2);
-	is_str("exists", last_call()->what, "the check is repeated");
-	is_int(5, ncalls, "and the look");
+	is_str("exists", last_call()->what, "the check of a replace is repeated");
+	is_int(5, ncalls, "the look of a replace is repeated");
 
 	/* the session is over: nothing is undone */
 	begin_replace();
@@ -1094,16 +1094,16 @@ test_replace(void)
 	answer(&calls[1], ZSESSIONEXPIRED);
 	answer(&calls[2], ZSESSIONEXPIRED);
 	is_int(3, ncalls, "a session that is over deletes nothing");
-	is_quiet("what becomes of its requests");
-	is_int(ZK_LOSS_EXPIRED, session->status.loss, "as it is said");
+	is_quiet("no outcome of a replace is told after the session");
+	is_int(ZK_LOSS_EXPIRED, session->status.loss, "the session that is over is told as expired");
 
 	/* withdrawn meanwhile: the new node goes at once */
 	begin_replace();
 	send_frame(FRAME_WITHDRAW, 1);
-	is_call("delete", OTHER, "withdrawn");
+	is_call("delete", OTHER, "the new node of a withdrawn replace is deleted");
 	answer_with(&calls[0], ZOK, OTHER, &ours, NULL);
-	is_int(2, count_calls("delete", OTHER), "and once more when it is answered");
-	is_int(0, count_calls("delete", NODE), "the old one stays");
+	is_int(2, count_calls("delete", OTHER), "the new node of a withdrawn replace is deleted again when its create is answered");
+	is_int(0, count_calls("delete", NODE), "the old node of a withdrawn replace stays");
 }
 
 /* ---- what is watched for a wait ---- */
@@ -1118,7 +1118,7 @@ static void
 begin_wait(uint64_t id, RequestKind kind, const char *path)
 {
 	ask((FrameRequest) {.kind = (int32_t) kind,.is_watched = 1}, id, path);
-	ok(last_call()->is_watched, "it is watched");
+	ok(last_call()->is_watched, "the read of a wait sets a watch");
 }
 
 static void
@@ -1129,61 +1129,61 @@ test_wait(void)
 	ok(session->wait.path != NULL && !session->wait.is_set && session->wait.watch == WATCH_DATA, "a wait for a node");
 	answer(last_call(), ZOK);
 	ok(session->wait.is_set, "the watch is there");
-	is_reply(1, ZK_OK, "the read");
+	is_reply(1, ZK_OK, "the read of a wait is answered");
 	event(ZOO_CHANGED_EVENT, NODE);
 	event(ZOO_SESSION_EVENT, OTHER);
-	is_quiet("events of others");
+	is_quiet("events of others are not told");
 	event(ZOO_CHANGED_EVENT, OTHER);
-	is_int(FRAME_WATCH, read_frame().frame.kind, "its data was set");
-	is_int(ZK_WATCH_SET, read_last.frame.u.watch_news, "which is said");
-	is_int(1, (int) read_last.frame.id, "of that request");
+	is_int(FRAME_WATCH, read_frame().frame.kind, "a set of the data is told as an event of the watch");
+	is_int(ZK_WATCH_SET, read_last.frame.u.watch_news, "the event says that the data was set");
+	is_int(1, (int) read_last.frame.id, "the event names the request of the wait");
 	ok(session->wait.path == NULL, "the watch is used up");
 
 	start();
 	begin_wait(1, REQUEST_GET, OTHER);
 	event(ZOO_DELETED_EVENT, OTHER);
-	ok(session->wait.path != NULL, "before the answer it may be that of an earlier watch");
-	is_int(FRAME_WATCH, read_frame().frame.kind, "it is told");
-	is_int(ZK_WATCH_LOOK_AGAIN, read_last.frame.u.watch_news, "as any other");
+	ok(session->wait.path != NULL, "a wait goes on when an event comes before its answer");
+	is_int(FRAME_WATCH, read_frame().frame.kind, "an event before the answer is told");
+	is_int(ZK_WATCH_LOOK_AGAIN, read_last.frame.u.watch_news, "an event before the answer says to look again");
 	answer(last_call(), ZNONODE);
-	ok(session->wait.path == NULL, "without a node there is no watch");
+	ok(session->wait.path == NULL, "a wait for a node that is not there has no watch");
 
 	start();
 	begin_wait(1, REQUEST_LIST, "/l");
 	answer_list(last_call(), "a b");
 	ok(session->wait.is_set && session->wait.watch == WATCH_CHILDREN, "a wait for a list");
 	begin_wait(2, REQUEST_LIST, "/l");
-	is_int(0, count_calls("unwatch", NULL), "the same list once more: the watch stays");
-	is_int(2, (int) session->wait.id, "for the new request");
-	ok(!session->wait.is_set, "whose watch is not surely there");
+	is_int(0, count_calls("unwatch", NULL), "a second wait for the same list keeps the watch");
+	is_int(2, (int) session->wait.id, "the second wait has the id of its request");
+	ok(!session->wait.is_set, "the watch of the second wait is not surely there");
 	begin_wait(3, REQUEST_LIST, "/l");
 	answer_list(&calls[1], "a");
-	ok(!session->wait.is_set, "an answer to the one before says nothing of it");
+	ok(!session->wait.is_set, "an answer to the second wait says nothing of the third");
 	answer_list(&calls[2], "a");
-	ok(session->wait.is_set, "its own does");
+	ok(session->wait.is_set, "the answer to the third wait says that its watch is there");
 	begin_wait(3, REQUEST_GET, "/l");
-	is_int(1, count_calls("unwatch", "/l"), "the node's data: the watch of the list goes");
+	is_int(1, count_calls("unwatch", "/l"), "a wait for the node's data ends the watch of the list");
 	begin_wait(4, REQUEST_GET, OTHER);
-	is_int(2, count_calls("unwatch", "/l"), "another node: that of the one before goes");
+	is_int(2, count_calls("unwatch", "/l"), "a wait for another node ends the watch of the one before");
 	send_frame(FRAME_UNWATCH, 3);
-	ok(session->wait.path != NULL, "the end of an earlier wait");
+	ok(session->wait.path != NULL, "the end of an earlier wait does not end the wait");
 	send_frame(FRAME_UNWATCH, 4);
-	ok(session->wait.path == NULL, "its own");
-	is_call("unwatch", OTHER, "the watch goes");
-	is_int(ZWATCHTYPE_DATA, last_call()->mode, "that of the data");
-	ok(!last_call()->is_local, "also the server's");
+	ok(session->wait.path == NULL, "the end of the wait itself ends it");
+	is_call("unwatch", OTHER, "the end of the wait removes the watch");
+	is_int(ZWATCHTYPE_DATA, last_call()->mode, "the watch of the data is removed");
+	ok(!last_call()->is_local, "the watch is removed from the server as well");
 	answer(last_call(), ZOK);
-	is_int(1, count_calls("unwatch", OTHER), "that is all");
+	is_int(1, count_calls("unwatch", OTHER), "the watch is removed once");
 
 	/* a server that knows of no watch */
 	start();
 	begin_wait(1, REQUEST_LIST, "/l");
 	send_frame(FRAME_UNWATCH, 1);
-	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "that of the list");
+	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "the watch of the list is removed");
 	answer(last_call(), ZNOWATCHER);
 	is_call("unwatch", "/l", "the library is not to ask for it again");
-	ok(last_call()->is_local, "in its memory alone");
-	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "that of the list");
+	ok(last_call()->is_local, "the watch is removed from the library's memory alone");
+	is_int(ZWATCHTYPE_CHILD, last_call()->mode, "the watch removed from the library's memory is that of the list");
 
 	/* without a connection */
 	start();
@@ -1191,8 +1191,8 @@ test_wait(void)
 	answer(last_call(), ZOK);
 	disconnect_now(-4);
 	send_frame(FRAME_UNWATCH, 1);
-	is_int(2, count_calls("unwatch", OTHER), "without a connection it goes twice");
-	ok(calls[1].is_local && !calls[2].is_local, "first from the library's memory");
+	is_int(2, count_calls("unwatch", OTHER), "without a connection a watch is removed twice");
+	ok(calls[1].is_local && !calls[2].is_local, "without a connection a watch is removed first from the library's memory");
 }
 
 /* ---- places that are held ---- */
@@ -1219,21 +1219,21 @@ test_held(void)
 	is_int(1, ncalls, "a place is not watched at once");
 	boot_ms += 1000;
 	tick_requests(boot_ms);
-	is_call("list", NODE, "but in a second");
-	ok(last_call()->is_watched, "with a watch");
+	is_call("list", NODE, "a place is read after a second");
+	ok(last_call()->is_watched, "a place is read with a watch");
 	answer_list(last_call(), "");
-	is_quiet("it is there");
-	is_int(REQUEST_ANSWERED, held->state, "and is not read again");
+	is_quiet("a place that is there is not told of");
+	is_int(REQUEST_ANSWERED, held->state, "a place that is there is not read again");
 	event(ZOO_CHILD_EVENT, OTHER);
-	is_int(2, ncalls, "the event of another node");
+	is_int(2, ncalls, "the event of another node reads no place");
 	event(ZOO_DELETED_EVENT, NODE);
-	is_call("list", NODE, "an event");
+	is_call("list", NODE, "the event of a place reads it again");
 	event(ZOO_DELETED_EVENT, NODE);
-	is_int(3, ncalls, "which is looked into once");
+	is_int(3, ncalls, "two events of a place read it again once");
 	answer(last_call(), ZNONODE);
-	is_reply(1, ZK_NO_NODE, "it is gone: the backend is told");
-	is_int(1, around.nkilled, "and interrupted");
-	is_int(2, (int) around.told_frames - 1, "once it can read why");
+	is_reply(1, ZK_NO_NODE, "a place that is gone is told to the backend");
+	is_int(1, around.nkilled, "the backend is interrupted when its place is gone");
+	is_int(2, (int) around.told_frames - 1, "the backend is interrupted once it can read why");
 
 	/* released: its end is ours */
 	held = begin_held();
@@ -1248,20 +1248,20 @@ test_held(void)
 	around.parent = 999999999;
 	step_submit_delete(session, NODE);
 	answer(&calls[1], ZNONODE);
-	is_quiet("a place that we delete while it is looked at");
-	is_int(0, around.nkilled, "nobody is interrupted");
+	is_quiet("a place that we delete while it is read is not told of");
+	is_int(0, around.nkilled, "a place that we delete interrupts no backend");
 
 	/* the connection is lost while it is looked at */
 	held = begin_held();
 	boot_ms += 1000;
 	tick_requests(boot_ms);
 	lose_connection(last_call(), 1);
-	is_int(3, ncalls, "it is looked at again with the next connection");
-	is_call("list", NODE, "the place");
+	is_int(3, ncalls, "a place is read again with the next connection");
+	is_call("list", NODE, "the request with the next connection reads the place");
 	connect_now();
 	answer(last_call(), ZNOAUTH);
 	is_quiet("what cannot be read is not gone");
-	is_int(3, ncalls, "nor read again");
+	is_int(3, ncalls, "a place that cannot be read is not read again");
 
 	/* it begins to wait there while it is looked at */
 	held = begin_held();
@@ -1280,8 +1280,8 @@ test_held(void)
 	while (send(PROTOCOL_CHANNEL_FD, &held, sizeof(held), MSG_DONTWAIT) > 0)
 		;
 	answer(last_call(), ZNONODE);
-	is_int(0, around.nkilled, "the channel is full");
-	ok(session->is_out_urgent, "the reply waits");
+	is_int(0, around.nkilled, "a backend whose channel is full is not interrupted");
+	ok(session->is_out_urgent, "the reply to a backend whose channel is full waits");
 }
 
 /* A place that waits for its lock is not held yet. */
@@ -1308,13 +1308,13 @@ test_held_waits(void)
 		session->link.contact.asked_leader_at = boot_ms;
 		ncalls = 0;
 		tick_requests(boot_ms);
-		is_int(cases[i].is_queued ? 0 : 1, count_calls("list", NODE), "is it looked at?");
+		is_int(cases[i].is_queued ? 0 : 1, count_calls("list", NODE), "is the place read after a second?");
 		if (cases[i].is_queued)
-			is_int(boot_ms + 2000, session->traffic.retry_at, "that is put off until the next heartbeat");
+			is_int(boot_ms + 2000, session->traffic.retry_at, "the read of a place that waits is put off until the next heartbeat");
 		else
 		{
 			answer(last_call(), ZOK);
-			ok(request_find_held(session, NODE) == held, "it is held");
+			ok(request_find_held(session, NODE) == held, "a place that does not wait is held");
 		}
 	}
 }
@@ -1361,8 +1361,8 @@ begin_keep(bool is_kept)
 	if (is_kept)
 		keep_word_put(kept, GENERATION, boot_ms);
 	take_keep(GENERATION, NODE);
-	is_call("list", "/l", "its queue is read");
-	ok(last_call()->is_watched, "and watched");
+	is_call("list", "/l", "the queue of a kept lock is read");
+	ok(last_call()->is_watched, "the queue of a kept lock is watched");
 	return kept;
 }
 
@@ -1381,7 +1381,7 @@ test_keep(void)
 		bool		gives_way;
 		const char *what;
 	}			cases[] = {
-		{OWN, false, "nobody else is there"},
+		{OWN, false, "no other node is there"},
 		{OWN " x y", false, "strangers"},
 		{OWN " " FOREIGN, true, "a contender"},
 		{FOREIGN, true, "another one, and ours is gone"},
@@ -1400,7 +1400,7 @@ test_keep(void)
 			is_int(cases[i].gives_way && is_kept, count_calls("delete", NODE), "%s: does it go?", cases[i].what);
 			is_int(cases[i].gives_way && !is_kept, count_calls("set", NODE), "%s: or is it said that it is held?", cases[i].what);
 			if (cases[i].gives_way && !is_kept)
-				is_str("{\"a\":1,\"kept\":false}", last_call()->data, "that is in its data");
+				is_str("{\"a\":1,\"kept\":false}", last_call()->data, "the data of the node says that it is not kept");
 			is_quiet(cases[i].what);
 			if (cases[i].gives_way)
 			{
@@ -1420,13 +1420,13 @@ test_keep(void)
 	event(ZOO_CHILD_EVENT, "/k");
 	is_int(KEEP_KEPT, state_of(kept), "the event of another queue");
 	event(ZOO_CHILD_EVENT, "/l");
-	is_int(KEEP_GIVEN_UP, state_of(kept), "somebody has come");
-	is_call("delete", NODE, "it goes at once");
+	is_int(KEEP_GIVEN_UP, state_of(kept), "a kept lock is given up when another contender may have come");
+	is_call("delete", NODE, "the node of a kept lock that is given up is deleted at once");
 	kept = begin_keep(true);
 	answer_list(last_call(), OWN " x");
 	event(ZOO_CHILD_EVENT, "/l");
 	is_call("list", "/l", "beside strangers it is looked who has come");
-	is_int(KEEP_KEPT, state_of(kept), "and kept meanwhile");
+	is_int(KEEP_KEPT, state_of(kept), "a kept lock stays kept while the queue is read");
 	event(ZOO_DELETED_EVENT, NODE);
 	is_int(KEEP_GIVEN_UP, state_of(kept), "the node itself is gone");
 
@@ -1448,7 +1448,7 @@ test_keep(void)
 	answer_list(&calls[0], OWN " " FOREIGN);
 	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "a list of the one before says nothing of it");
 	answer_list(&calls[1], FOREIGN);
-	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "nobody else is there");
+	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "an answer without its node does not end the next lock");
 	event(ZOO_DELETED_EVENT, NODE);
 	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "the end of the one before is none of its own");
 
@@ -1458,14 +1458,14 @@ test_keep(void)
 	is_int(KEEP_GIVEN_UP, state_of(kept), "a queue that cannot be read");
 	kept = begin_keep(true);
 	answer(last_call(), ZSESSIONEXPIRED);
-	is_int(KEEP_KEPT, state_of(kept), "the session is over, and that is told otherwise");
+	is_int(KEEP_KEPT, state_of(kept), "a list of a session that is over gives no lock up");
 	kept = begin_keep(true);
 	lose_connection(last_call(), 1);
-	is_int(KEEP_KEPT, state_of(kept), "the connection is lost");
+	is_int(KEEP_KEPT, state_of(kept), "a lost connection gives no lock up");
 	is_call("list", "/l", "the list is read again");
 	connect_now();
 	answer_list(last_call(), OWN " " FOREIGN);
-	is_int(KEEP_GIVEN_UP, state_of(kept), "and shows who has come");
+	is_int(KEEP_GIVEN_UP, state_of(kept), "a list read again shows another contender");
 
 	/* its time */
 	kept = begin_keep(true);
@@ -1474,34 +1474,34 @@ test_keep(void)
 	keep_tick(session, boot_ms);
 	is_int(boot_ms + KEEP_MS, session->wake_at, "the loop wakes up when its time is over");
 	keep_tick(session, boot_ms + KEEP_MS - 1);
-	is_int(KEEP_KEPT, state_of(kept), "not earlier");
+	is_int(KEEP_KEPT, state_of(kept), "a kept lock is not given up before its time is over");
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + KEEP_MS);
-	is_int(KEEP_FREE, state_of(kept), "and then it is over");
-	is_call("delete", NODE, "its node goes");
-	is_int(INT64_MAX, session->wake_at, "nothing is to be done any more");
+	is_int(KEEP_FREE, state_of(kept), "a kept lock is over when its time is over");
+	is_call("delete", NODE, "the node of a kept lock is deleted when its time is over");
+	is_int(INT64_MAX, session->wake_at, "the loop does not wake up for a kept lock that is over");
 	event(ZOO_CHILD_EVENT, "/l");
-	is_int(1, count_calls("delete", NODE), "and it is not followed");
+	is_int(1, count_calls("delete", NODE), "a kept lock that is over is not followed");
 
 	kept = begin_keep(false);
 	answer_list(last_call(), OWN);
 	keep_tick(session, boot_ms);
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + KEEP_MS);
-	is_int(KEEP_HELD, state_of(kept), "what is held is not given up for its time");
-	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "it is looked at once more after that");
+	is_int(KEEP_HELD, state_of(kept), "a lock that is held is not given up when the time to keep is over");
+	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "a lock that is held is looked at again after the time to keep");
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + KEEP_MS + 500);
-	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "and not put off");
+	is_int(boot_ms + 2 * KEEP_MS, session->wake_at, "an early look does not put off the next one");
 	atomic_store(&kept->keep_ms, 10);
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + 2 * KEEP_MS);
-	is_int(boot_ms + 2 * KEEP_MS + 1000, session->wake_at, "not more often than each second");
+	is_int(boot_ms + 2 * KEEP_MS + 1000, session->wake_at, "a lock that is held is not looked at more often than each second");
 	keep_word_put(kept, GENERATION, boot_ms + 2 * KEEP_MS + 995);
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + 2 * KEEP_MS + 1000);
-	is_int(KEEP_KEPT, state_of(kept), "it was kept a moment ago");
-	is_int(boot_ms + 2 * KEEP_MS + 1005, session->wake_at, "its time is counted from there");
+	is_int(KEEP_KEPT, state_of(kept), "a lock that was kept a moment ago is not given up");
+	is_int(boot_ms + 2 * KEEP_MS + 1005, session->wake_at, "the time to keep counts from when the lock was kept");
 }
 
 /* A wait ends; a kept lock may need the same watch. */
@@ -1517,10 +1517,10 @@ test_wait_beside_keep(void)
 	is_int(0, count_calls("unwatch", NULL), "the watch stays for the lock that may be kept");
 	begin_wait(4, REQUEST_GET, "/l");
 	send_frame(FRAME_UNWATCH, 4);
-	is_int(1, count_calls("unwatch", "/l"), "that of the data is not its own");
+	is_int(1, count_calls("unwatch", "/l"), "the watch of a queue's data is removed beside a kept lock");
 	begin_wait(5, REQUEST_LIST, "/k");
 	send_frame(FRAME_UNWATCH, 5);
-	is_int(1, count_calls("unwatch", "/k"), "nor is that of another queue");
+	is_int(1, count_calls("unwatch", "/k"), "the watch of another queue is removed beside a kept lock");
 
 	/* the end of a session: nothing is watched after the next connection */
 	begin_keep(true);
@@ -1532,11 +1532,11 @@ test_wait_beside_keep(void)
 	session_end(session, ZK_LOSS_UNANSWERED);
 	follow_tick(session);
 	is_int(1, count_calls("unwatch", "/l"), "the watch of a kept lock goes");
-	is_int(1, count_calls("unwatch", "/m/_c_33333333-3333-3333-3333-333333333333-lock-0000000001"), "that of a place");
-	is_int(2, count_calls("unwatch", OTHER), "and that of the wait");
+	is_int(1, count_calls("unwatch", "/m/_c_33333333-3333-3333-3333-333333333333-lock-0000000001"), "the watch of a place is removed at the end of a session");
+	is_int(2, count_calls("unwatch", OTHER), "the watch of the wait is removed at the end of a session");
 	for (int i = 0; i < ncalls; i++)
 		if (strcmp(calls[i].what, "unwatch") == 0 && strncmp(calls[i].path, "/l/", 3) != 0)
-			ok(calls[i].is_local && calls[i].mode == ZWATCHTYPE_CHILD, "in the library's memory: %s", calls[i].path);
+			ok(calls[i].is_local && calls[i].mode == ZWATCHTYPE_CHILD, "the watch is removed from the library's memory: %s", calls[i].path);
 }
 
 /* ---- heartbeats and nudges ---- */
@@ -1547,45 +1547,45 @@ test_tick(void)
 	start();
 	atomic_store(&session->page->is_in_use, 1);
 	tick_requests(boot_ms + 1999);
-	is_int(0, ncalls, "no heartbeat yet");
-	is_int(boot_ms + 2000, session->wake_at, "the loop wakes up for it");
+	is_int(0, ncalls, "no heartbeat is sent before it is due");
+	is_int(boot_ms + 2000, session->wake_at, "the loop wakes up for the heartbeat");
 	boot_ms += 2000;
 	tick_requests(boot_ms);
-	is_call("sync", "/", "a heartbeat");
+	is_call("sync", "/", "a heartbeat is sent when it is due");
 	tick_requests(boot_ms + 299);
-	is_int(1, ncalls, "which may take so long");
+	is_int(1, ncalls, "a heartbeat may take 299 ms without a nudge");
 	boot_ms += 300;
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms);
-	is_call("get", "/", "a nudge behind it");
-	is_int(boot_ms + 300, session->wake_at, "the next one is due");
+	is_call("get", "/", "a nudge is sent behind the heartbeat");
+	is_int(boot_ms + 300, session->wake_at, "the next nudge is due 300 ms later");
 	tick_requests(boot_ms + 299);
-	is_int(2, ncalls, "not earlier");
+	is_int(2, ncalls, "the next nudge is not sent before it is due");
 	boot_ms += 300;
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms);
-	is_int(3, ncalls, "one more");
-	is_int(boot_ms + 600, session->wake_at, "and the next one later");
+	is_int(3, ncalls, "the next nudge is sent when it is due");
+	is_int(boot_ms + 600, session->wake_at, "the third nudge is due 600 ms later");
 	answer(&calls[0], ZOK);
 	is_int(boot_ms + 300, session->traffic.nudge_at, "an answer puts it off");
 	is_int(boot_ms, session->traffic.pending_since, "the others have time from there");
-	is_int(2, session->traffic.npending, "they are outstanding");
+	is_int(2, session->traffic.npending, "two nudges are outstanding");
 	answer(&calls[1], ZOK);
 	answer(&calls[2], ZOK);
-	is_int(0, session->traffic.npending, "none is");
-	is_quiet("heartbeats and nudges");
-	ok(session->traffic.all == NULL, "nothing is left of them");
+	is_int(0, session->traffic.npending, "nothing is outstanding after the answers");
+	is_quiet("heartbeats and nudges are not told of");
+	ok(session->traffic.all == NULL, "nothing is left of heartbeats and nudges");
 
 	disconnect_now(-4);
 	session->wake_at = INT64_MAX;
 	ncalls = 0;
 	tick_requests(boot_ms + 99999);
-	is_int(0, ncalls, "none without a connection");
-	is_int(INT64_MAX, session->wake_at, "nor is any due");
+	is_int(0, ncalls, "no heartbeat is sent without a connection");
+	is_int(INT64_MAX, session->wake_at, "no heartbeat is due without a connection");
 	connect_now();
 	session_end(session, ZK_LOSS_EXPIRED);
 	tick_requests(boot_ms + 99999);
-	is_int(0, ncalls, "nor of a session that ends");
+	is_int(0, ncalls, "no heartbeat is sent in a session that ends");
 
 	/* the library drops the connection as it is asked */
 	start();
@@ -1596,12 +1596,12 @@ test_tick(void)
 	library.refusal = ZMARSHALLINGERROR;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	is_reply(1, ZK_NO_MEMORY, "the library has no memory");
-	is_int(0, session->traffic.npending, "nothing is outstanding");
+	is_int(0, session->traffic.npending, "nothing is outstanding after a request without memory");
 	start();
 	library.refusal = ZMARSHALLINGERROR;
 	library.is_over = true;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
-	is_reply(1, ZK_SESSION_LOST, "or the session is over");
+	is_reply(1, ZK_SESSION_LOST, "a request that the library has no session for says so");
 }
 
 /* What depends on a session, so that there are heartbeats, and no pulses. */
@@ -1615,42 +1615,42 @@ test_idle(void)
 	ok(idle_is(session), "nothing depends on a new session");
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms + 2999);
-	is_int(0, ncalls, "no pulse yet");
-	is_int(3000, session->wake_at - boot_ms, "the loop wakes up for it");
+	is_int(0, ncalls, "no pulse is sent before it is due");
+	is_int(3000, session->wake_at - boot_ms, "the loop wakes up for the pulse");
 	boot_ms += 3000;
 	tick_requests(boot_ms);
 	is_call("get", "/", "a pulse, which our server answers");
-	is_int(connected_at, session->link.contact.asked_leader_at, "the leader is not asked");
+	is_int(connected_at, session->link.contact.asked_leader_at, "a pulse does not ask the leader");
 	ok(idle_is(session), "a pulse is nothing to depend on");
 	boot_ms += 100;
 	answer(last_call(), ZOK);
-	is_int(1, session->link.contact.log.count, "its answer can date a proof");
-	is_int(1003000, session->link.contact.log.sent[0].boot_ms, "from when it was sent");
-	is_int(connected_at, session->link.contact.led_at, "though it is not the leader's");
+	is_int(1, session->link.contact.log.count, "the answer to a pulse can date a proof");
+	is_int(1003000, session->link.contact.log.sent[0].boot_ms, "the answer to a pulse counts from when it was sent");
+	is_int(connected_at, session->link.contact.led_at, "the answer to a pulse is not the leader's");
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms);
-	is_int(1, ncalls, "one was enough");
-	is_int(1006000, session->wake_at, "the next one counts from when it was sent");
+	is_int(1, ncalls, "no second pulse is sent at once");
+	is_int(1006000, session->wake_at, "the next pulse counts from when the last was sent");
 
 	/* used: a heartbeat, and that at once */
 	boot_ms = 1005000;
 	atomic_store(&session->page->is_in_use, 1);
-	ok(!idle_is(session), "locks hang on it");
+	ok(!idle_is(session), "a session with locks is not idle");
 	tick_requests(boot_ms);
 	is_call("sync", "/", "a heartbeat is due at once");
 	answer(last_call(), ZOK);
-	is_int(boot_ms, session->link.contact.led_at, "which the leader answers");
+	is_int(boot_ms, session->link.contact.led_at, "the answer to a heartbeat is the leader's");
 	atomic_store(&session->page->is_in_use, 0);
-	ok(idle_is(session), "they do no more");
+	ok(idle_is(session), "a session without locks is idle again");
 
 	/* a request, a wait */
 	ask((FrameRequest) {.kind = REQUEST_CREATE, .node_kind = ZK_EPHEMERAL_SEQUENTIAL}, 1, "/l/a-");
-	ok(!idle_is(session), "a request is under way");
+	ok(!idle_is(session), "a session with a request under way is not idle");
 	session->wake_at = INT64_MAX;
 	tick_requests(boot_ms);
-	is_int(boot_ms + 300, session->wake_at, "its nudge is next");
+	is_int(boot_ms + 300, session->wake_at, "the nudge of the request is due next");
 	answer_with(last_call(), ZOK, "/l/a-0000000001", NULL, NULL);
-	ok(!idle_is(session), "a node was made in a queue");
+	ok(!idle_is(session), "a session with a node in a queue is not idle");
 	session->wake_at = INT64_MAX;
 	session->traffic.retry_at = INT64_MAX;
 	tick_requests(boot_ms);
@@ -1659,7 +1659,7 @@ test_idle(void)
 	start();
 	ask((FrameRequest) {.kind = REQUEST_GET, .is_watched = true}, 1, "/l/a");
 	answer(last_call(), ZOK);
-	ok(session->traffic.all == NULL && !idle_is(session), "it waits");
+	ok(session->traffic.all == NULL && !idle_is(session), "a session that waits is not idle");
 	wait_end(session);
 	ok(idle_is(session), "the end of the watch is nothing to depend on");
 
@@ -1692,16 +1692,16 @@ test_put_off(void)
 	session->link.pace.nunanswered = session->link.pace.nrounds = 3;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer(last_call(), ZTHROTTLEDOP);
-	is_quiet("what is put off");
-	is_int(1, session->status.nput_off, "is counted");
-	is_int(0, session->link.pace.nunanswered, "a server has answered");
-	is_int(0, session->link.pace.nrounds, "so that rounds count anew");
-	is_int(0, session->link.contact.log.count, "which proves nothing");
-	is_int(0, session->traffic.npending, "nothing is outstanding");
+	is_quiet("a read that is put off is not told of");
+	is_int(1, session->status.nput_off, "a read that is put off is counted");
+	is_int(0, session->link.pace.nunanswered, "a server that puts off has answered");
+	is_int(0, session->link.pace.nrounds, "rounds count anew after a server has answered");
+	is_int(0, session->link.contact.log.count, "an answer that puts off proves nothing");
+	is_int(0, session->traffic.npending, "nothing is outstanding while a read is put off");
 	is_int(boot_ms + 20, session->traffic.retry_at, "the first pause is short");
 	boot_ms += 20;
 	tick_requests(boot_ms);
-	is_int(2, ncalls, "it is sent again");
+	is_int(2, ncalls, "a read that is put off is sent again after the pause");
 	answer(last_call(), ZTHROTTLEDOP);
 	is_int(boot_ms + 2 * 20, session->traffic.retry_at, "the next pause is twice as long");
 	for (int i = 0; i < 10; i++)
@@ -1711,14 +1711,14 @@ test_put_off(void)
 		tick_requests(boot_ms);
 		answer(last_call(), ZTHROTTLEDOP);
 	}
-	is_int(800, session->traffic.retry_at - boot_ms, "up to the greatest one");
+	is_int(800, session->traffic.retry_at - boot_ms, "the pause grows up to the greatest one");
 	boot_ms += TIMEOUT_MS;
 	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_call(), ZTHROTTLEDOP);
-	is_reply(1, ZK_NOT_EXECUTED, "not executed for a session timeout");
-	is_int(0, session->status.nput_off, "that is over");
-	ok(session->traffic.all == NULL, "nothing is left");
+	is_reply(1, ZK_NOT_EXECUTED, "a read put off for a session timeout says that it was not executed");
+	is_int(0, session->status.nput_off, "a read that has failed is not put off any more");
+	ok(session->traffic.all == NULL, "nothing is left of a read that has failed");
 
 	/* a read behind a create sees what that makes */
 	for (int i = 0; i < NELEMS(read_kinds); i++)
@@ -1728,14 +1728,14 @@ test_put_off(void)
 		ask((FrameRequest) {.kind = read_kinds[i]}, 2, "/l");
 		answer(&calls[0], ZTHROTTLEDOP);
 		answer(&calls[1], ZOK);
-		is_quiet("a read that was executed ahead of a create");
+		is_quiet("a read executed ahead of a create that was put off is not told");
 		wait_for_retry();
-		is_int(4, ncalls, "both are sent again");
-		is_str("create", calls[2].what, "in their order");
+		is_int(4, ncalls, "the create and the read are sent again");
+		is_str("create", calls[2].what, "the create is sent again ahead of the read");
 		answer_with(&calls[2], ZOK, NODE, NULL, NULL);
 		answer(&calls[3], ZOK);
-		is_reply(1, ZK_OK, "the create");
-		is_reply(2, ZK_OK, "and the read");
+		is_reply(1, ZK_OK, "the create is answered");
+		is_reply(2, ZK_OK, "the read is answered behind the create");
 		is_int(0, session->status.nput_off, "nothing is put off any more");
 	}
 
@@ -1749,20 +1749,20 @@ test_put_off(void)
 	answer(&calls[2], ZOK);
 	is_int(boot_ms + 2 * 20, session->traffic.retry_at, "a read waits as long as the create");
 	wait_for_retry();
-	is_int(5, ncalls, "both are sent again");
+	is_int(5, ncalls, "the create and the later read are sent again");
 
 	/* and one behind a delete that nobody waits for */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	ask((FrameRequest) {.kind = REQUEST_LIST}, 1, "/l");
 	answer(&calls[0], ZTHROTTLEDOP);
-	is_int(0, session->status.nrefused, "is no refusal");
+	is_int(0, session->status.nrefused, "a delete that is put off is no refusal");
 	answer_list(&calls[1], OWN);
-	is_quiet("a list with what was released");
+	is_quiet("a list with the node that was released is not told");
 	wait_for_retry();
 	answer(&calls[2], ZOK);
 	answer_list(&calls[3], "");
-	is_reply(1, ZK_OK, "and then without");
+	is_reply(1, ZK_OK, "a list without the node that was released is told");
 
 	/* a delete is refused only when that has gone on for long */
 	start();
@@ -1772,8 +1772,8 @@ test_put_off(void)
 	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_of("delete"), ZTHROTTLEDOP);
-	is_int(1, session->status.nrefused, "it is refused");
-	is_int(0, session->status.nput_off, "and not put off");
+	is_int(1, session->status.nrefused, "a delete put off for a session timeout is refused");
+	is_int(0, session->status.nput_off, "a delete that is refused is not put off any more");
 
 	/* over another connection it is sent at once, and without one not at all */
 	start();
@@ -1784,7 +1784,7 @@ test_put_off(void)
 	is_int(1, ncalls, "nothing is sent without a connection");
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(1, count_calls("get", "/l") - 1, "it is sent with the next one");
+	is_int(1, count_calls("get", "/l") - 1, "a read that is put off is sent with the next connection");
 
 	/* what nobody wants any more */
 	start();
@@ -1792,14 +1792,14 @@ test_put_off(void)
 	answer(last_call(), ZTHROTTLEDOP);
 	send_frame(FRAME_WITHDRAW, 1);
 	is_int(0, session->status.nput_off, "a create that is withdrawn is not put off");
-	is_call("list", "/l", "but looked for");
+	is_call("list", "/l", "the node of a create that is withdrawn is looked for");
 	answer_list(last_call(), "");
-	is_int(0, count_requests(), "nothing is left of it");
+	is_int(0, count_requests(), "nothing is left of a create that is withdrawn");
 	start();
 	begin_wait(2, REQUEST_GET, OTHER);
 	send_frame(FRAME_UNWATCH, 2);
 	answer(&calls[0], ZTHROTTLEDOP);
-	is_int(0, session->status.nput_off, "nor is a wait that has ended");
+	is_int(0, session->status.nput_off, "a wait that has ended is not put off");
 
 	/* the write ahead of a look for a node */
 	start();
@@ -1809,11 +1809,11 @@ test_put_off(void)
 	send_frame(FRAME_WITHDRAW, 1);
 	answer(&calls[ncalls - 2], ZTHROTTLEDOP);
 	answer_list(last_call(), "");
-	is_int(1, session->status.nput_off, "without the write a look says nothing");
+	is_int(1, session->status.nput_off, "a look without the write ahead of it says nothing");
 	wait_for_retry();
 	answer(&calls[ncalls - 2], ZNONODE);
 	answer_list(last_call(), OWN);
-	is_call("delete", NODE, "with it it does");
+	is_call("delete", NODE, "a look with the write ahead of it finds the node");
 
 	/* heartbeats, and a place that is held */
 	start();
@@ -1843,9 +1843,9 @@ test_end_codes(void)
 		ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 		answer(last_call(), cases[i].code);
 		is_int(ZK_CLIENT_LOST, session->status.state, "code %d ends the session", cases[i].code);
-		is_int(cases[i].loss, session->status.loss, "for its reason");
-		is_int(0, session->link.contact.log.count, "and proves nothing");
-		ok(strstr(session->last_error, "has said: ") != NULL, "in the words of the server");
+		is_int(cases[i].loss, session->status.loss, "the loss has the reason of code %d", cases[i].code);
+		is_int(0, session->link.contact.log.count, "code %d proves nothing", cases[i].code);
+		ok(strstr(session->last_error, "has said: ") != NULL, "the last error has the words of code %d", cases[i].code);
 	}
 
 	/* each server has its turn */
@@ -1855,25 +1855,25 @@ test_end_codes(void)
 	ask((FrameRequest) {.kind = REQUEST_GET}, 2, "/l");
 	answer(&calls[0], ZSESSIONCLOSEDREQUIRESASLAUTH);
 	answer(&calls[1], ZSESSIONCLOSEDREQUIRESASLAUTH);
-	is_quiet("the first server demands something");
-	is_int(ZK_CLIENT_CONNECTED, session->status.state, "that is not the end");
-	is_int(1, session->link.pace.ndemands, "however often it says it");
-	is_int(2, session->status.nput_off, "both are asked again");
+	is_quiet("the demand of the first server is not told");
+	is_int(ZK_CLIENT_CONNECTED, session->status.state, "the demand of the first server does not end the session");
+	is_int(1, session->link.pace.ndemands, "two demands of one server count once");
+	is_int(2, session->status.nput_off, "both requests are put off");
 	disconnect_now(-4);
 	connect_now();
 	tick_requests(boot_ms);
-	is_int(1, session->link.pace.ndemands, "the next one");
+	is_int(1, session->link.pace.ndemands, "the next server has not demanded anything yet");
 	answer_with(last_of("create"), ZOK, "/l", NULL, NULL);
-	is_reply(1, ZK_OK, "does not");
-	is_int(0, session->link.pace.ndemands, "that begins anew");
+	is_reply(1, ZK_OK, "the next server executes the create");
+	is_int(0, session->link.pace.ndemands, "the count of demands begins anew");
 	start();
 	session->link.servers.naddresses = 2;
 	session->link.pace.ndemands = 1;
 	session->link.pace.demanded_over = session->link.number - 1;
 	ask((FrameRequest) {.kind = REQUEST_CREATE}, 1, "/l");
 	answer(last_call(), ZSESSIONCLOSEDREQUIRESASLAUTH);
-	is_int(ZK_LOSS_DEMAND, session->status.loss, "both demand it");
-	ok(!session_may_live(session), "nobody takes a close");
+	is_int(ZK_LOSS_DEMAND, session->status.loss, "the demand of both servers ends the session");
+	ok(!session_may_live(session), "a session that ended by a demand is not to be closed");
 }
 
 int
