@@ -274,6 +274,16 @@ subtest 'kept locks count against zklock.max_locks and are given up first' => su
 	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'a further lock is refused when all are held');
 	$keeper->quit;
 
+	# nor more than zklock.max_lock_bytes: eight of some 500 bytes
+	$keeper = keeper('10min');
+	$keeper->query_safe("SET zklock.max_lock_bytes = '4kB'");
+	my @long = map { join '/', "long$_", ('x' x 100) x 4 } 1 .. 12;
+	cycle($keeper, $_) foreach @long;
+	cmp_ok($keeper->query_safe('SELECT count(*) FROM zk_session_locks'), '<=', 8, 'no more than may be held at a time');
+	assert_no_nodes($zk, lock_path($long[0]), 'the oldest has gone');
+	is(queue_nodes($zk, lock_path($long[11])), 1, 'and the newest is kept');
+	$keeper->quit;
+
 	# more than there are slots
 	$keeper = keeper('10min');
 	cycle($keeper, "many$_") foreach 1 .. 150;
