@@ -110,6 +110,12 @@ sub stand_and_say ($stranger, $lock)
 	return make_fact($stranger, $stranger->contend(lock_path("$lock/x-lock-")));
 }
 
+# It waits while all the others are found. What is said below another root no other test counts.
+my @below = ('zklock.root' => '/long-wait', 'zklock.session_timeout' => '5s');
+my $long_holder = background($node{paris}, @below, holds => 'held');
+my $long_waiter = background($node{berlin}, @below, log_min_messages => 'debug1', holds => 'mine');
+$long_waiter->start_query("SELECT zk_lock('held')");
+
 subtest 'a deadlock of two sessions in two clusters is found, reported and counted' => sub {
 	my $one = patient('berlin', holds => 'a');
 	my $other = background($node{paris}, first => "BEGIN; SELECT zk_xact_lock('b')");
@@ -551,6 +557,25 @@ subtest 'a deadlock with a client that does not search is found' => sub {
 		$stranger->close;
 		assert_nothing_said();
 	}
+};
+
+# After a session timeout, and then after twice as long.
+subtest 'a long wait is searched for deadlocks more and more seldom' => sub {
+	my $line = qr/(\d\d):(\d\d):(\d\d\.\d+) \S+ \[@{[ $long_waiter->pid ]}\] .* no deadlock; searched for one because the wait goes on/;
+	my $longest = 0;
+	assert_soon
+	{
+		my ($log, @times) = slurp_file($node{berlin}->logfile);
+		push @times, 3600 * $1 + 60 * $2 + $3 while $log =~ /$line/g;
+		my @pauses = map { $times[$_] - $times[ $_ - 1 ] } 1 .. $#times;
+		($longest) = sort { $b <=> $a } @pauses, 0;
+		$longest > 9;
+	}
+	'a pause is twice as long as the session timeout', 90;
+	ok(!$long_waiter->is_done, 'it still waits');
+	$long_holder->quit;
+	assert_ends($long_waiter, '00000', 'it is granted the lock');
+	$long_waiter->quit;
 };
 
 # The wait is the same as ever, but for a line in the log.
