@@ -18,11 +18,13 @@ way to the server is its own (L<Faults>). What is looked at in each:
 
 =over
 
-=item * what the call says: its result, or SQLSTATE, as the table says;
+=item * what the call says: its result, or SQLSTATE, as the table says; why it is not done; and nothing
+if it is done over a connection that broke, or was refused for a moment;
 
 =item * that it says so in time: three times what is promised;
 
-=item * what it leaves in ZooKeeper once the fault is over: what it has made if it says so, else nothing;
+=item * what it leaves in ZooKeeper once the fault is over: what it has made if it says so, with the
+token that it has returned, else nothing;
 
 =item * that the session can let go, take the same lock, write, and commit;
 
@@ -104,6 +106,8 @@ my @faults = (
 	canceled => { text => 'the user cancels before the reply to a request', does => 'signal INT', to => 'backend' },
 	terminated => { text => 'the backend is terminated before the reply to a request', does => 'signal TERM', to => 'backend' });
 my %fault = @faults;
+# Those that nobody needs to hear of: the call is done.
+my $is_unheard_of = qr/^(?:request_lost|reply_lost|throttled|moved|read_only)$/;
 my @fault_names = @faults[ grep { $_ % 2 == 0 } 0 .. $#faults ];
 
 # No columns, for they would end all cells at once, are a backend that is killed by SIGKILL
@@ -139,21 +143,24 @@ my $records = q(SELECT count(*) FROM zk_runs('N'));
 #   remains   the same after a fault: what has a term may stay for that
 #   records   a query that counts in place of that
 #   lasts     what it leaves belongs to no session
+#   repeats   after an error the same session has the result when it asks again
+#   token     its result is the czxid of its node
 #   waits     until the other cluster's session has let go
 #   moments   of its requests only these meet faults: others are like them
 #   never     faults that it cannot meet, and why
 # A call without any of its requests awaited may be over before the fault.
 my @calls = (
 	locks => [
-		'zk_lock' => { kind => 'wait', sql => q(SELECT zk_lock('N')), result => $number, left => 1 },
-		'zk_lock, first of its session' => { kind => 'wait', before => 'SELECT zk_disconnect()', sql => q(SELECT zk_lock('N')), result => $number, left => 1,
+		'zk_lock' => { kind => 'wait', token => 1, sql => q(SELECT zk_lock('N')), result => $number, left => 1 },
+		'zk_lock, first of its session' => { kind => 'wait', token => 1, before => 'SELECT zk_disconnect()', sql => q(SELECT zk_lock('N')), result => $number, left => 1,
 			moments => [ 1, 5, 6 ], never => { map { $_ => 'its program is not there yet' } qw(stopped killed_before killed_after) } },
-		'zk_lock behind another' => { kind => 'wait', ahead => $other, waits => 1, sql => q(SELECT zk_lock('N')), result => $number, left => 1 },
-		'zk_lock of a semaphore' => { kind => 'wait', sql => q(SELECT zk_lock('N', permits => 3)), result => $number, left => 1, moments => [ 1, 5, 6 ] },
-		'zk_lock_shared' => { kind => 'wait', sql => q(SELECT zk_lock_shared('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
-		'zk_xact_lock' => { kind => 'wait', before => 'BEGIN', sql => q(SELECT zk_xact_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
-		'zk_xact_lock_shared' => { kind => 'wait', before => 'BEGIN', sql => q(SELECT zk_xact_lock_shared('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
-		'zk_call_lock' => { kind => 'wait', before => 'BEGIN', sql => q(SELECT zk_call_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
+		'zk_lock behind another' => { kind => 'wait', token => 1, ahead => $other, waits => 1, sql => q(SELECT zk_lock('N')), result => $number, left => 1 },
+		'zk_lock behind a reader' => { kind => 'wait', token => 1, ahead => q(SELECT zk_lock_shared('N')), waits => 1, sql => q(SELECT zk_lock('N')), result => $number, left => 1 },
+		'zk_lock of a semaphore' => { kind => 'wait', token => 1, sql => q(SELECT zk_lock('N', permits => 3)), result => $number, left => 1, moments => [ 1, 5, 6 ] },
+		'zk_lock_shared' => { kind => 'wait', token => 1, sql => q(SELECT zk_lock_shared('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
+		'zk_xact_lock' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_xact_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
+		'zk_xact_lock_shared' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_xact_lock_shared('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
+		'zk_call_lock' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_call_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
 		'zk_lock of names' => { kind => 'wait', %wait_of_several, names => $two, sql => q(SELECT zk_lock(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 5, 7, 11, 12 ] },
 		'zk_xact_lock of names' => { kind => 'wait', %wait_of_several, names => $two, before => 'BEGIN', sql => q(SELECT zk_xact_lock(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 6, 12 ] },
 		'zk_lock_path' => { kind => 'wait', %wait_of_several, names => $path, sql => q(SELECT zk_lock_path('N/2')), result => $number, left => 2, moments => [ 1, 6, 13 ] },
@@ -200,6 +207,8 @@ my @calls = (
 		'COMMIT, commit_guard quorum' => { kind => 'commit', before => "SET zklock.commit_guard = quorum; BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
 		'COMMIT with a lease' => { kind => 'commit', lasts => 1, left => 1, else => [1], sql => 'COMMIT', result => qr/^$/,
 			before => "${lease}SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('N', :token); INSERT INTO work VALUES ('N')" },
+		'COMMIT behind a downgrade' => { kind => 'commit', else => [ 0, 1 ], left => [ 1, 0 ], sql => 'COMMIT', result => qr/^$/,
+			before => q(SET zklock.commit_guard = quorum; BEGIN; SELECT zk_lock('N'), zk_lock_shared('N'), zk_unlock('N'); INSERT INTO work VALUES ('N')) },
 		'ROLLBACK' => { kind => 'end', before => "BEGIN; $work", sql => 'ROLLBACK', result => qr/^$/ },
 		'ROLLBACK TO' => { kind => 'end', before => "BEGIN; SAVEPOINT s; SELECT zk_xact_lock('N')", sql => 'ROLLBACK TO s', result => qr/^$/ },
 		'zk_is_held' => { kind => 'held', before => q(SELECT zk_lock('N')), sql => q(SELECT zk_is_held('N')), result => $true, left => 1, else => [ 0, 1 ] },
@@ -212,7 +221,7 @@ my @calls = (
 		'zk_release_lease' => { kind => 'change', says => { no_right => 'ok/42501/f', no_quota => 'ok/53400/f', unknown => 'ok/58000/f' }, lasts => 1, before => $lease, sql => q(SELECT zk_release_lease('N', :token)), result => $true, else => [ 0, 1 ] },
 		'zk_require_lease' => { kind => 'ask', lasts => 1, before => "${lease}BEGIN", sql => q(SELECT zk_require_lease('N', :token)), result => qr/^$/, left => 1, else => [1] },
 		'zk_leader' => { kind => 'look', says => { no_right => 'ok/42501/another client' }, lasts => 1, before => $lease, sql => q(SELECT owner FROM zk_leader('N')), result => qr/^owner$/, left => 1, else => [1] },
-		'zk_run_once' => { kind => 'ask', sql => q(SELECT zk_run_once('N', 'slot')), result => $true, records => $records, left => 1, else => [ 0, 1 ] },
+		'zk_run_once' => { kind => 'ask', repeats => 1, sql => q(SELECT zk_run_once('N', 'slot')), result => $true, records => $records, left => 1, else => [ 0, 1 ] },
 		'zk_forget_run' => { kind => 'change', before => q(SELECT zk_run_once('N', 'slot')), sql => q(SELECT zk_forget_run('N', 'slot')), result => $true, records => $records, else => [ 0, 1 ] },
 		'zk_runs' => { kind => 'look', before => q(SELECT zk_run_once('N', 'slot')), sql => q(SELECT count(*) FROM zk_runs('N')), result => qr/^1$/, records => $records, left => 1, else => [1] },
 		'zk_request_release' => { kind => 'ask', says => { no_right => 'ok/42501/0' }, ahead => $other, sql => q(SELECT zk_request_release('N')), result => qr/^1$/, left => 1, else => [1], moments => [ 1, 2, 3, 5, 9 ] },
@@ -350,6 +359,7 @@ sub run ($group)
 			}
 		};
 	}
+	note("$ncells cells");
 	return;
 }
 
@@ -509,7 +519,7 @@ sub call (@cells)
 sub let_go ($cell)
 {
 	# The loss of one that was evicted interrupts a statement, once.
-	poll_until { $holder->query(of($cell, q(SELECT zk_unlock('N')))); $holder->sqlstate eq '00000' } 'the release of what is ahead';
+	poll_until { $holder->query(of($cell, $cell->{call}{ahead} =~ s/_lock/_unlock/r)); $holder->sqlstate eq '00000' } 'the release of what is ahead';
 	$cell->{is_let} = 1;
 	return;
 }
@@ -518,11 +528,15 @@ sub end_call ($cell)
 {
 	my $out = session($cell)->wait_result;
 	my ($state, $wanted) = (session($cell)->sqlstate, $cell->{call}{result});
+	$cell->{out} = $out;
 	$cell->{word} = $state ne '00000' ? $state : $out =~ $wanted ? 'ok' : $out;
 	$cell->{word} = 'gone' if $state eq '08006' && session($cell)->error =~ /terminating connection|server closed the connection/;
 	# On a busy machine a call may have had one request more when they were counted.
 	my @says = (split(m{/}, $cell->{says}), $cell->{moment} > 1 && !$cell->{has_met} ? 'ok' : ());
 	odd($cell, "$cell->{word}, not $cell->{says} (" . session($cell)->error . ')') if !grep { $_ eq $cell->{word} } @says;
+	my $said = session($cell)->error;
+	odd($cell, "it says $said") if $cell->{name_of_fault} =~ $is_unheard_of && $said ne '';
+	odd($cell, "it does not say why, or what to do: $said") if $cell->{fault}{is_bounded} && $cell->{word} =~ /^(?:55P03|08001)$/ && $said !~ /^DETAIL:  .+/m;
 	odd($cell, 'the fault was not met') if $cell->{moment} == 1 && !$cell->{has_met};
 	my $longest = $longest{ $cell->{fault}{is_bounded} && $cell->{call}{kind} !~ /commit|held/ ? 'bounded' : 'other' };
 	odd($cell, sprintf 'after %.1f s', $cell->{took} // time - $cell->{since}) if ($cell->{took} // $longest) >= $longest;
@@ -571,6 +585,15 @@ sub look_what_is_left (@cells)
 			return ref $left ? @$left : $left;
 		},
 		'nodes left', @cells);
+	foreach my $cell (grep { $_->{call}{token} && $_->{word} eq 'ok' && $_->{nodes} == 1 } @cells)
+	{
+		my $path = lock_path($cell->{name});
+		my @czxids = map { ($stranger->exists("$path/$_") // {})->{czxid} // () } grep { /\d{10}$/ } $stranger->children($path);
+		odd($cell, "its token is $cell->{out}, its node's @czxids") if "@czxids" ne $cell->{out};
+	}
+	my @repeated = grep { $_->{call}{repeats} && $_->{word} =~ /^\w{5}$/ } @cells;
+	ask_all(sub ($cell) { return "RESET zklock.connect_timeout;\n" . of($cell, $cell->{call}{sql}) }, @repeated);
+	$_->{out} =~ $_->{call}{result} || odd($_, "again it says $_->{out} " . session($_)->error) foreach @repeated;
 	return;
 }
 

@@ -30,7 +30,6 @@ my $proxy = Proxy->new($zk->connect_string, heard => sub ($data) { append_to_fil
 my $berlin = cluster('berlin', $zk,
 	servers => $proxy->address,
 	'zklock.session_timeout' => '6s');
-my $paris = cluster('paris', $zk);
 my $client = $zk->client;
 my $table = Refusals->new($zk, $proxy);
 
@@ -38,60 +37,6 @@ sub nodes ($name) { return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . 
 
 # A session that is connected, of a timeout that is not over while the network is cut.
 sub connected { return background($berlin, is_connected => 1, 'zklock.session_timeout' => '15s'); }
-
-# What is cut, and what ends it: a link that comes back, or a reset connection.
-foreach my $case (
-	[ 'cut requests', 'cut requests' ], [ 'cut replies', 'cut replies' ],
-	[ 'cut requests', 'reset' ], [ 'cut replies', 'reset' ], [ 'cut', 'reset' ])
-{
-	my ($fault, $end) = @$case;
-	# Until the server has what gets through.
-	my $arrival = sub { my ($count) = @_; return $fault eq 'cut replies' ? [ nodes => cut => $count ] : (); };
-	my @released = ([ asker => "zk_unlock('cut')", 't' ], [ gone => 'cut' ]);
-
-	$table->run("create: $fault, $end", { asker => connected(), rival => background($paris) },
-		[ asker => "zk_lock('cut'), zk_unlock('cut')" ],
-		[ break => $fault ],
-		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
-		[ mend => $end ],
-		[ 'asker ends' => qr/^\d+$/ ], [ nodes => cut => 1 ],
-		# It knows its node, and the token is that one's.
-		[ 'asker repeats' => 'SELECT token FROM zk_session_locks' ],
-		sub (%session) {
-			my ($node) = @{ nodes('cut') };
-			is($session{asker}->query_safe('SELECT node, token FROM zk_session_locks'),
-				join('|', $node, $client->exists($node)->{czxid}), 'the node and its token');
-		},
-		[ rival => "zk_try_lock('cut')", 'f' ],
-		@released);
-
-	# The server makes a node known to who lists a queue before it is its session's.
-	$table->run("create and wait: $fault, $end", { asker => connected(), rival => background($paris) },
-		[ rival => "zk_lock('cut')" ],
-		[ break => $fault ],
-		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(2),
-		[ mend => $end ], [ queue => cut => 2 ], [ nodes => cut => 2 ],
-		[ 'asker waits' ],
-		[ rival => "zk_unlock('cut')", 't' ], [ 'asker ends' ], [ nodes => cut => 1 ],
-		@released);
-
-	$table->run("create is cancelled: $fault, $end", { asker => connected() },
-		[ break => $fault ],
-		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
-		[ cancel => 'asker' ], [ 'asker ends' => '!57014', 12 ],
-		[ mend => $end ], [ gone => 'cut' ],
-		[ asker => "zk_try_lock('cut')", 't' ], [ nodes => cut => 1 ],
-		@released);
-
-	# It does not wait.
-	$table->run("unlock: $fault, $end", { asker => connected() },
-		[ asker => "zk_lock('cut')" ],
-		[ break => $fault ],
-		[ asker => "zk_unlock('cut')", 't', 12 ], [ asker => 'SELECT count(*) FROM zk_session_locks', 0 ],
-		[ mend => $end ], [ gone => 'cut' ],
-		[ asker => "zk_try_lock('cut')", 't' ],
-		@released);
-}
 
 # What is left of the cancelled wait is ahead of the try in every queue on the
 # way, but nobody holds the lock.

@@ -16,63 +16,6 @@ my $berlin = cluster('berlin', $zk,
 	'zklock.connect_timeout' => '30s');
 my $paris = cluster('paris', $zk);
 
-# Every kind of call, each with the setting that bounds it, if it does not do so itself.
-my @tries = (
-	[ "zk_try_lock('asked', '300ms')" ],
-	[ "zk_try_lock_shared('asked', '300ms')" ],
-	[ "zk_try_xact_lock('asked', '300ms')" ],
-	[ "zk_try_xact_lock_shared('asked', '300ms')" ],
-	[ "zk_try_lock('asked', '300ms', permits => 2)" ],
-	[ "zk_try_lock(ARRAY['asked', 'asked too'], '300ms')" ],
-	[ "zk_try_xact_lock(ARRAY['asked', 'asked too'], '300ms')" ],
-	[ "zk_try_lock_path('asked/below', '300ms')" ],
-	[ "zk_try_xact_lock_path('asked/below', '300ms', mode => 'shared')" ],
-	[ "zk_try_lock('asked', '1 hour')", 'lock_timeout' ],
-	[ "zk_try_lock('asked')", 'lock_timeout' ],
-	[ "zk_try_lock('asked')", 'zklock.connect_timeout' ],
-	[ "zk_try_lock(ARRAY['asked', 'asked too'])", 'zklock.connect_timeout' ],
-	[ "zk_try_lease('leased', 'app', '9s')", 'zklock.connect_timeout' ]);
-
-# These say themselves that the time was too short.
-my @waits = (
-	[ "zk_lock('asked', '300ms')" ],
-	[ "zk_lock(ARRAY['asked', 'asked too'], '300ms')" ],
-	[ "zk_lock('asked')", 'lock_timeout' ],
-	[ "zk_hold('asked', 'why', '300ms')" ],
-	[ "zk_run_once('asked', 'slot')", 'lock_timeout' ],
-	[ "zk_request_release('asked')", 'lock_timeout' ],
-	[ "count(*) FROM zk_lock_queue('asked')", 'lock_timeout' ]);
-
-# What each says; a try long before the connection or the session is given up.
-my @raises = ('!08001', qr/^DETAIL:  .+\nHINT:  .+/m, 15);
-my @is_late = ('!55P03',
-	qr/^DETAIL:  (There was no connection to ZooKeeper|The connection to ZooKeeper is down|ZooKeeper has not answered)\.(?: .*)?$/m);
-my @calls = ((map { [ $_, @raises ] } @tries), (map { [ $_, @is_late ] } @waits));
-
-# All are asked at once, by a session each, that has been connected or not.
-my %cast = map { $_ => background($berlin) } 0 .. $#calls;
-my @rows;
-foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
-{
-	foreach my $connect ('SELECT zk_disconnect()', "SELECT zk_try_lock('connect'), zk_unlock('connect')")
-	{
-		push @rows, (map { [ $_ => $connect ] } keys %cast),
-		  (map { $calls[$_][0][1] ? [ $_ => "SET $calls[$_][0][1] = '300ms'" ] : () } 0 .. $#calls),
-		  [ break => $fault ],
-		  (map { [ "$_ starts" => $calls[$_][0][0] ] } 0 .. $#calls),
-		  (map { [ "$_ ends" => @{ $calls[$_] }[1 .. $#{ $calls[$_] }] ] } 0 .. $#calls),
-		  # Who has never had a session says why.
-		  ($fault eq 'stopped' && $connect =~ /disconnect/
-			? [ 0 => "zk_try_lock('asked', '3s')", '!08001', qr/^DETAIL:  Server ".*" closed the connection/m ] : ()),
-		  [ mend => $fault ],
-		  (map { [ $_ => 'RESET ALL; SELECT count(*) FROM zk_session_locks', 0 ] } 0 .. $#calls),
-		  # The ensemble is back, and all is free.
-		  [ 0 => "zk_try_lock(ARRAY['asked', 'asked/below', 'asked too'], '30s')", 't' ], [ 0 => 'SELECT zk_unlock_all()' ],
-		  [ gone => 'asked' ], [ gone => 'asked too' ];
-	}
-}
-$table->run('nobody answers', \%cast, @rows);
-
 # Once the ensemble has said that somebody is ahead, false is true, unless that has
 # been known for no more than a broken connection.
 $table->run('trouble in the middle of a wait',

@@ -50,19 +50,6 @@ subtest 'of many sessions that race for the same slots one gets each' => sub {
 		FROM generate_series(1, $slots) AS slot"), 'f', 'nor later, when all have gone');
 };
 
-subtest 'the reply is lost' => sub {
-	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	lose_reply();
-	$session->start_query("SELECT zk_run_once('job', 'reply')");
-	wait_for_record('reply');
-	is(run_once($rival, 'reply'), 'f', 'the record is there: false for others');
-	ok(!$session->is_done, 'its maker does not know it yet');
-	$proxy->come_back;
-	is($session->wait_result, 't', 'and recognises it as its own');
-	is($session->sqlstate, '00000', 'without an error');
-	is(run_once($session, 'reply'), 'f', 'but once');
-};
-
 subtest 'the request is lost' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	# One asks while somebody else is faster, one while nobody is.
@@ -105,26 +92,8 @@ subtest 'a record outlives the session that made it, and the next one finds it' 
 	is(run_once($rival, 'lost'), 'f', 'a later record stays');
 };
 
-subtest 'canceled, terminated, timed out' => sub {
+subtest 'the record of a backend that was terminated says by whom the slot was taken' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	my %ending = (cancel => '57014', statement_timeout => '57014', lock_timeout => '55P03');
-	foreach my $ending (sort keys %ending)
-	{
-		$session->query_safe("SET $ending = '700ms'") if $ending =~ /timeout/;
-		lose_reply();
-		$session->start_query("SELECT zk_run_once('job', '$ending')");
-		wait_for_record($ending);
-		$session->cancel
-		  if $ending eq 'cancel';
-		$session->wait_result;
-		is($session->sqlstate, $ending{$ending}, "$ending: its error");
-		$session->query_safe("RESET $ending") if $ending =~ /timeout/;
-		$proxy->come_back;
-		is(run_once($rival, $ending), 'f', 'false for others');
-		is(run_once($session, $ending), 't', 'true for it when it asks again');
-		is(run_once($session, $ending), 'f', 'and once');
-	}
-
 	lose_reply();
 	$session->start_query("SELECT zk_run_once('job', 'gone')");
 	wait_for_record('gone');
@@ -164,17 +133,6 @@ subtest 'zk_run_once() that is canceled as its reply comes gives the slot to the
 		is($session->query($sql), 't', 'true for it when it asks again');
 		is($session->query($sql), 'f', 'and once');
 	}
-};
-
-subtest 'the connection is lost in zk_forget_run' => sub {
-	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	is(run_once($rival, 'forget'), 't', 'there is a record');
-	$proxy->cut('requests');
-	start_to_wait($session, "SELECT zk_forget_run('job', 'forget')");
-	$proxy->come_back;
-	is($session->wait_result, 't', 'deleted after reconnecting');
-	is(run_once($rival, 'forget'), 't', 'free again');
-	is($session->query_safe("SELECT zk_forget_run('job', 'unknown')"), 'f', 'no record');
 };
 
 subtest 'the ensemble restarts' => sub {

@@ -171,23 +171,6 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 	}
 };
 
-# The node is gone then, too, but it was we who deleted it.
-subtest 'a release of which the reply is lost' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node{berlin});
-	my $offset = -s $node{berlin}->logfile;
-	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('lost')");
-	$proxy->cut('replies');
-	$holder->start_query("SELECT zk_unlock('lost')");
-	assert_no_nodes($zk, lock_path('lost'), 'deleted');
-	$proxy->come_back;
-	is($holder->wait_result, 't', 'released');
-	poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it to be confirmed', 30;
-	$holder->query_safe('SELECT');
-	is($holder->error, '', 'nobody is warned');
-	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was deleted/, 'no deletion is logged');
-};
-
 # A cycle that is short does not become long for that. The best of several, for busy machines.
 subtest 'a release is waited for as long as the lock was held' => sub {
 	my $proxy = Proxy->new($zk->connect_string);

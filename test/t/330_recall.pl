@@ -328,17 +328,6 @@ subtest 'a holder that leaves meanwhile is not asked, and no request is left' =>
 	$asker->quit;
 };
 
-subtest 'a server that does not answer holds nobody up' => sub {
-	my $session = background($node{berlin}, 'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '1min', holds => 'silent');
-	$zk->pause;
-	my $since = time;
-	is(is_requested($session, 'silent'), 'f', 'nothing was heard');
-	cmp_ok(time - $since, '<', 20, 'in a moment');
-	$zk->resume;
-	poll_until { eval { request('silent') } } 'ZooKeeper', 30;
-	assert_soon { is_requested($session, 'silent') eq 't' } 'afterwards it is', 30;
-};
-
 $_->quit foreach $holder, $other;
 
 subtest 'without digest authentication' => sub {
