@@ -38,42 +38,42 @@ test_opening(void)
 	begin_session();
 	opening.frame.u.open.first_server = 1;
 	open_with(&opening);
-	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "opened");
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "the session is opened");
 	is_str("127.0.0.1:2,127.0.0.1:3,127.0.0.1:4,127.0.0.1:1,127.0.0.1:1", library.hosts,
 		   "the servers, from the one that is to be the first");
-	is_int(5, session->link.servers.naddresses, "and how many they are");
+	is_int(5, session->link.servers.naddresses, "the number of addresses is known");
 	is_int(TIMEOUT_MS, library.asked_ms, "the session timeout that is asked for");
-	ok(!library.has_id, "a new session");
+	ok(!library.has_id, "the library asks for a new session");
 	is_int(-1, library.delay_ms, "the library resolves nothing");
-	is_int(1, library.order, "and keeps their order");
-	is_str("", library.auth, "there are no credentials");
-	ok(!session->has_auth, "of which is known");
-	ok(!session_may_live(session), "there is nothing to close yet");
-	ok(!session_is_ending(session), "and no end");
-	is_int(ZK_CLIENT_CONNECTING, next_frame().frame.u.status.state, "the backend is told");
+	is_int(1, library.order, "the library keeps the order of the addresses");
+	is_str("", library.auth, "an opening without credentials presents none");
+	ok(!session->has_auth, "an opening without credentials has none");
+	ok(!session_may_live(session), "a session that is opened has nothing to close yet");
+	ok(!session_is_ending(session), "a session that is opened is not ending");
+	is_int(ZK_CLIENT_CONNECTING, next_frame().frame.u.status.state, "the backend is told of the opening");
 
 	begin_session();
 	opening.frame.u.open.ticket.session_id = 99;
 	memcpy(opening.frame.u.open.ticket.password, "fedcba987654321", 16);
 	open_with(&opening);
 	ok(library.has_id && library.asked_id.client_id == 99 &&
-	   memcmp(library.asked_id.passwd, "fedcba987654321", 16) == 0, "a session that is taken over");
-	ok(session_may_live(session), "for somebody has to do that");
+	   memcmp(library.asked_id.passwd, "fedcba987654321", 16) == 0, "the library takes the given session over");
+	ok(session_may_live(session), "a session that is taken over is to be closed");
 	library.is_over = true;
-	ok(!session_may_live(session), "unless the library knows that it is over");
+	ok(!session_may_live(session), "a session that is over is not to be closed");
 
 	begin_session();
 	opening.blobs[1] = "digest";
 	opening.blobs[2] = "user:secret";
 	open_with(&opening);
 	is_str("digest user:secret", library.auth, "credentials are presented");
-	ok(session->has_auth, "so that nodes can be theirs");
+	ok(session->has_auth, "an opening with credentials has them");
 
 	begin_session();
 	opening.blobs[1] = PROTOCOL_CERTIFICATE;
 	open_with(&opening);
-	is_str("", library.auth, "a certificate need not be");
-	ok(session->has_auth, "it counts as credentials");
+	is_str("", library.auth, "a certificate is not presented as credentials");
+	ok(session->has_auth, "a certificate counts as credentials");
 }
 
 /* Each reason why a session cannot be opened; the backend is told. */
@@ -86,23 +86,23 @@ test_refused_opening(void)
 	begin_session();
 	opening = opening_of("zk1:0");
 	open_with(&opening);
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "a list that makes no sense");
-	ok(strstr(session->last_error, "Port \"0\"") != NULL, "and why: %s", session->last_error);
-	is_int(ZK_LOSS_RESOLVE, atomic_load(&session->page->lost), "also in the page");
-	is_int(boot_ms, session->status.lost_at, "and when");
-	is_int(boot_ms, session->status.suspended_at, "not suspended before");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "an opening with a list that makes no sense is lost");
+	ok(strstr(session->last_error, "Port \"0\"") != NULL, "the last error tells what is wrong with the list: %s", session->last_error);
+	is_int(ZK_LOSS_RESOLVE, atomic_load(&session->page->lost), "the page has the reason of the refused opening");
+	is_int(boot_ms, session->status.lost_at, "the loss of a refused opening has its time");
+	is_int(boot_ms, session->status.suspended_at, "a refused opening was not suspended before");
 	frame = next_frame();
 	ok(frame.frame.kind == FRAME_STATUS && frame.frame.u.status.loss == ZK_LOSS_RESOLVE &&
-	   strstr(frame.blobs[1], "Port \"0\"") != NULL, "the frame has both");
-	ok(!session_may_live(session), "nothing is to be closed");
+	   strstr(frame.blobs[1], "Port \"0\"") != NULL, "the frame has the reason and the error");
+	ok(!session_may_live(session), "no session is to be closed after a refused opening");
 
 	begin_session();
 	opening = opening_of("[::ffff:127.0.0.1]:1");
 	opening.blobs[3] = "files";
 	around.bad_files = "There is no such file";
 	open_with(&opening);
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_TLS, "no TLS");
-	is_str("There is no such file", session->last_error, "and why");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_TLS, "an opening without its TLS files is lost");
+	is_str("There is no such file", session->last_error, "the last error tells why there is no TLS");
 	is_str("", library.hosts, "the library is not started");
 
 	begin_session();
@@ -110,7 +110,7 @@ test_refused_opening(void)
 	library.has_no_room = true;
 	open_with(&opening);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOURCES, "the library does not start");
-	ok(strstr(session->last_error, strerror(ENOMEM)) != NULL, "and why");
+	ok(strstr(session->last_error, strerror(ENOMEM)) != NULL, "the last error tells why the library does not start");
 }
 
 /* ---- names ---- */
@@ -173,8 +173,8 @@ test_first_address(void)
 	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "while names are looked up");
 	take_names();
 	session_follow_names(session, boot_ms);
-	is_str("127.0.0.1:3,192.0.2.9:2,192.0.2.9:2", library.hosts, "then there are more");
-	is_int(3, session->link.servers.naddresses, "which is known");
+	is_str("127.0.0.1:3,192.0.2.9:2,192.0.2.9:2", library.hosts, "the library gets more addresses when names are looked up");
+	is_int(3, session->link.servers.naddresses, "the number of addresses is known");
 	is_int(0, count_frames(FRAME_STATUS) > 1, "the backend is not bothered");
 	boot_ms += 99;
 	session_follow_names(session, boot_ms);
@@ -183,34 +183,34 @@ test_first_address(void)
 	session_follow_names(session, boot_ms);
 	session_report(session);
 	frame = next_frame();
-	is_str("Host \"slow.test\" is still being looked up", frame.blobs[1], "more is told");
+	is_str("Host \"slow.test\" is still being looked up", frame.blobs[1], "a name that takes long is told to the backend");
 	session_set_error(session, "No luck");
 	session_report(session);
 	frame = next_frame();
-	is_str("No luck; host \"slow.test\" is still being looked up", frame.blobs[1], "behind another error");
+	is_str("No luck; host \"slow.test\" is still being looked up", frame.blobs[1], "a name that takes long is told behind another error");
 	adopt("127.0.0.1:3");
-	ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "nobody looks up who is not in the list");
+	ok(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a name that is no longer in the list is not looked up");
 	session_follow_names(session, boot_ms);
 	session_set_error(session, "No luck");
 	session_report(session);
 	frame = next_frame();
-	is_str("No luck", frame.blobs[1], "and then it is no more");
+	is_str("No luck", frame.blobs[1], "a name that is no longer in the list is not told any more");
 	names_end(session->names);
 
 	open_by_names("slow.test:1,gone.test:2", NULL);
-	ok(session_is_opening(session), "without an address it waits");
+	ok(session_is_opening(session), "an opening without an address waits");
 	take_names();
-	ok(session_is_opening(session), "for the last of them");
-	ok(!session_may_live(session), "there is nothing to close");
+	ok(session_is_opening(session), "an opening waits for the last name");
+	ok(!session_may_live(session), "a session without an address has nothing to close");
 	session->status.ticket.session_id = 4711;
-	ok(session_may_live(session), "but a session that was taken over");
+	ok(session_may_live(session), "a session that was taken over is to be closed");
 	names_end(session->names);
 
 	open_by_names("gone.test:1,away.test:2", NULL);
 	take_names();
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "nobody is found");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_RESOLVE, "an opening without any known name is lost");
 	ok(strstr(session->last_error, "Host \"gone.test\" could not be resolved") != NULL &&
-	   strstr(session->last_error, "; host \"away.test\" could not") != NULL, "and it is said: %s", session->last_error);
+	   strstr(session->last_error, "; host \"away.test\" could not") != NULL, "the last error tells of both names: %s", session->last_error);
 	names_end(session->names);
 }
 
@@ -223,10 +223,10 @@ test_names_without_room(void)
 	begin_session();
 	around.cannot_fork = true;
 	open_with(&opening);
-	ok(!names_is_awaited(session->names, 0), "a name that cannot be looked up");
+	ok(!names_is_awaited(session->names, 0), "a name that cannot be looked up is not awaited");
 	is_str("Host \"quick.test\" could not be looked up: Resource temporarily unavailable", session->last_error,
-		   "that is told");
-	is_str("127.0.0.1:3", library.hosts, "the others are used");
+		   "the last error tells why the name could not be looked up");
+	is_str("127.0.0.1:3", library.hosts, "the library gets the other addresses");
 	around.cannot_fork = false;
 	around.parent = getpid();
 	around.found = "192.0.2.9";
@@ -235,10 +235,10 @@ test_names_without_room(void)
 	take_names();
 	library.has_no_list = true;
 	session_follow_names(session, boot_ms);
-	is_int(1, session->link.servers.naddresses, "a list that the library does not take");
+	is_int(1, session->link.servers.naddresses, "a list that the library does not take changes nothing");
 	library.has_no_list = false;
 	session_follow_names(session, boot_ms);
-	is_int(3, session->link.servers.naddresses, "it gets again");
+	is_int(3, session->link.servers.naddresses, "the library gets the list again");
 	names_end(session->names);
 }
 
@@ -267,19 +267,19 @@ test_looking_up_again(void)
 			session->wake_at = INT64_MAX;
 			session_follow_names(session, boot_ms);
 			is_int(broken_at + expected[i], session->wake_at, "looked up %d ms after the break", expected[i]);
-			ok(!names_is_awaited(session->names, 0), "and not before");
+			ok(!names_is_awaited(session->names, 0), "the name is not looked up before that");
 			boot_ms++;
 		}
 		session_follow_names(session, boot_ms);
-		ok(names_is_awaited(session->names, 0), "but then");
+		ok(names_is_awaited(session->names, 0), "the name is looked up then");
 		if (i == 0)
-			is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "what was found last waited for that");
+			is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "the addresses found last go to the library at the break");
 		take_names();
 		session_follow_names(session, boot_ms);
 	}
 	ok(strstr(library.hosts, "192.0.2.10:1") != NULL && strstr(library.hosts, "192.0.2.9:1") == NULL,
 	   "it is at another address now: %s", library.hosts);
-	is_int(4, library.nset, "which the library was told once, as the list before");
+	is_int(4, library.nset, "the library was told each list once");
 	around.found = NULL;
 	boot_ms += 3000;
 	session_follow_names(session, boot_ms);
@@ -289,7 +289,7 @@ test_looking_up_again(void)
 	connect_now();
 	disconnect_now(ZCONNECTIONLOSS);
 	session_follow_names(session, boot_ms);
-	ok(names_is_awaited(session->names, 0), "after a connection it is looked up at once again");
+	ok(names_is_awaited(session->names, 0), "a name is looked up at once when the next connection breaks");
 	take_names();
 	boot_ms += 400;
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, NULL, session);
@@ -327,18 +327,18 @@ test_waiting_for_names(void)
 		library.ninterests = 0;
 		session_follow_names(session, boot_ms);
 		is_int(1000, connection_prepare(session, boot_ms, &polled), "%s: a break, and a second for names", servers[i]);
-		is_int(-1, session->link.fd, "without a connection");
+		is_int(-1, session->link.fd, "the library has no socket while names are looked up");
 		take_names();
 		session_follow_names(session, boot_ms);
-		ok(strstr(library.hosts, "192.0.2.10:1") != NULL, "what is found by then is used: %s", library.hosts);
+		ok(strstr(library.hosts, "192.0.2.10:1") != NULL, "the addresses found in that second are used: %s", library.hosts);
 		boot_ms += is_slow ? 999 : 0;
 		(void) connection_prepare(session, boot_ms, &polled);
-		is_int(is_slow ? 0 : 1, library.ninterests, "who is found is not waited for");
+		is_int(is_slow ? 0 : 1, library.ninterests, "names that are found are not waited for");
 		boot_ms++;
 		(void) connection_prepare(session, boot_ms, &polled);
-		ok(library.ninterests > 0, "then the library goes on");
+		ok(library.ninterests > 0, "the library goes on after that second");
 		library.state = ZOO_CONNECTING_STATE;
-		is_int(0, session_names_ms(session, boot_ms), "and is not held up again");
+		is_int(0, session_names_ms(session, boot_ms), "the library is not held up again");
 		names_end(session->names);
 	}
 }
@@ -352,25 +352,25 @@ test_other_servers(void)
 	strcpy(session->server, "127.0.0.1:2");
 	adopt("127.0.0.1:4,127.0.0.1:5,127.0.0.1:6");
 	session_follow_names(session, boot_ms);
-	is_int(0, library.nset, "not while there is a connection");
+	is_int(0, library.nset, "the library gets no list while there is a connection");
 	session->link.pace.pause_until = boot_ms + 5000;
 	disconnect_now(ZCONNECTIONLOSS);
 	session_follow_names(session, boot_ms);
-	is_int(2, library.nset, "but then");
-	is_str("255.255.255.255:1", library.stand_in, "by way of nobody's address");
+	is_int(2, library.nset, "the library gets the list when the connection breaks");
+	is_str("255.255.255.255:1", library.stand_in, "the library gets the list by way of an address of nobody");
 	is_str("127.0.0.1:5,127.0.0.1:6,127.0.0.1:4", library.hosts, "another one is the first by chance");
-	is_int(0, session->link.pace.pause_until, "without a pause");
+	is_int(0, session->link.pace.pause_until, "other servers end the pause");
 	library.interest_ms = 250;
 	connection_prepare(session, boot_ms, &(struct pollfd) {0});
-	is_int(boot_ms, session->link.pace.pause_until, "nor with the one that was due");
+	is_int(boot_ms, session->link.pace.pause_until, "other servers are tried without the pause that was due");
 	connection_prepare(session, boot_ms, &(struct pollfd) {0});
-	ok(session->link.pace.pause_until > boot_ms, "the next is one");
+	ok(session->link.pace.pause_until > boot_ms, "the pause after that is kept");
 	adopt("127.0.0.1:6,127.0.0.1:5,127.0.0.1:4");
 	session_follow_names(session, boot_ms);
 	is_int(2, library.nset, "the same servers in another order are no news");
 	adopt("127.0.0.1:4,127.0.0.1:5");
 	session_follow_names(session, boot_ms);
-	is_int(4, library.nset, "fewer are");
+	is_int(4, library.nset, "fewer servers are another list");
 	is_int(3, session->link.servers.naddresses, "an odd number of attempts");
 	names_end(session->names);
 
@@ -380,7 +380,7 @@ test_other_servers(void)
 	library.fd = session->link.fd = 77;
 	session->link.attempt.until = boot_ms + 100000;
 	take_names();
-	is_int(boot_ms + 100000, session->link.attempt.until, "at the same addresses nothing is cut short");
+	is_int(boot_ms + 100000, session->link.attempt.until, "an attempt goes on when the same addresses are found");
 	around.found = "192.0.2.9";
 	names_look_up(session->names);
 	take_names();
@@ -388,8 +388,8 @@ test_other_servers(void)
 	adopt("quick.test:1");
 	names_look_up(session->names);
 	take_names();
-	is_int(boot_ms, session->link.attempt.until, "and none at who is not in the list");
-	is_int(0, library.nset, "which has to wait for that");
+	is_int(boot_ms, session->link.attempt.until, "an attempt at a server that is not in the list ends");
+	is_int(0, library.nset, "the list waits for the end of the attempt");
 	names_end(session->names);
 }
 
@@ -409,34 +409,34 @@ test_connection(void)
 	session_set_error(session, "an error");
 	asleep_ms = 50;
 	connect_now();
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "connected");
-	ok(session->link.is_up, "it is up");
-	is_int(boot_ms, session->link.up_since, "since now");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "the session is connected");
+	ok(session->link.is_up, "the connection is up");
+	is_int(boot_ms, session->link.up_since, "the connection is up since now");
 	is_int(3, session->link.pace.nrounds, "rounds go on until there is an answer");
-	is_int(0, session->link.attempt.number, "so do attempts");
+	is_int(0, session->link.attempt.number, "attempts begin anew with a connection");
 	is_int(0, session->link.end.contact_at, "the last contact is none of this connection");
-	is_str("", session->link.end.silent, "no server is silent");
-	is_int(50, session->link.suspended_ms, "the machine was suspended before");
+	is_str("", session->link.end.silent, "no server counts as silent after a connection");
+	is_int(50, session->link.suspended_ms, "the time the machine was suspended before is noted");
 	is_int(boot_ms, session->link.contact.asked_leader_at, "the first heartbeat is not due at once");
 	is_int(999900, session->link.contact.log.begun.boot_ms, "proofs are no older than the attempt");
-	is_int(77, session->link.contact.log.begun.wall_ms, "by both clocks");
-	is_int(1, session->link.pace.nunanswered, "nothing was answered yet");
-	is_int(boot_ms, session->link.pace.unanswered_at, "since now");
-	is_int(4711, session->status.ticket.session_id, "its number");
-	ok(memcmp(session->status.ticket.password, "0123456789abcde", 16) == 0, "and password");
-	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "the timeout that was granted");
-	ok(session->status.was_connected, "it was connected");
-	ok(session_may_live(session), "and is to be closed");
-	is_str("127.0.0.1:1", session->server, "the server");
-	is_str("TLS of 77", session->tls, "what TLS has to say");
+	is_int(77, session->link.contact.log.begun.wall_ms, "proofs are no older than the attempt by the wall clock");
+	is_int(1, session->link.pace.nunanswered, "the connection counts as unanswered");
+	is_int(boot_ms, session->link.pace.unanswered_at, "the connection counts as unanswered since now");
+	is_int(4711, session->status.ticket.session_id, "the session has the id that was granted");
+	ok(memcmp(session->status.ticket.password, "0123456789abcde", 16) == 0, "the session has the password that was granted");
+	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "the session has the timeout that was granted");
+	ok(session->status.was_connected, "the session counts as one that was connected");
+	ok(session_may_live(session), "a connected session is to be closed");
+	is_str("127.0.0.1:1", session->server, "the server of the connection is known");
+	is_str("TLS of 77", session->tls, "the description of TLS is known");
 	is_int(boot_ms + 4000, session->standstill.next_check_at, "the backend is looked at a third of the timeout later");
-	is_int(0, session->status.suspended_at, "it is not suspended");
+	is_int(0, session->status.suspended_at, "a connected session is not suspended");
 	next_frame();
 	frame = next_frame();
 	ok(frame.frame.u.status.state == ZK_CLIENT_CONNECTED && frame.frame.u.status.ticket.session_id == 4711 &&
 	   strcmp(frame.blobs[0], "127.0.0.1:1") == 0 && strcmp(frame.blobs[3], "TLS of 77") == 0,
-	   "the backend is told");
-	is_int(0, next_frame().frame.kind, "once");
+	   "the backend is told of the connection");
+	is_int(0, next_frame().frame.kind, "the backend is told of the connection once");
 	session_set_error(session, "another one");
 	ok(!session->is_status_news, "errors are no news while it is connected");
 
@@ -444,20 +444,20 @@ test_connection(void)
 	boot_ms += 1000;
 	disconnect_now(-4);
 	session_set_error(session, "another one");
-	ok(session->is_status_news, "but they are without a connection");
+	ok(session->is_status_news, "errors are news without a connection");
 	boot_ms += 500;
 	session->traffic.pending_since = 1;
 	around.stale = "Old files";
 	connect_now();
-	is_int(2, session->link.pace.nunanswered, "nor over the one before");
-	is_int(1000000, session->link.pace.unanswered_at, "since the first of them");
-	is_int(0, session->link.contact.asked_leader_at, "so the leader is asked at once");
-	is_int(boot_ms, session->traffic.pending_since, "what is repeated has the time of a new one");
-	is_int(boot_ms, session->traffic.retry_at, "and what may come late is looked for");
+	is_int(2, session->link.pace.nunanswered, "both connections count as unanswered");
+	is_int(1000000, session->link.pace.unanswered_at, "both connections count as unanswered since the first");
+	is_int(0, session->link.contact.asked_leader_at, "the leader is to be asked at once over the second connection");
+	is_int(boot_ms, session->traffic.pending_since, "a repeated request has the time of a new one");
+	is_int(boot_ms, session->traffic.retry_at, "nodes that may come late are looked for over the second connection");
 	is_int(1004000, session->standstill.next_check_at, "the backend is not left alone for longer");
-	is_str("Old files", session->last_error, "it is said that files are outdated");
-	is_int(0, session->status.suspended_at, "no more suspended");
-	ok(session->link.is_up, "and up");
+	is_str("Old files", session->last_error, "the last error tells of outdated files");
+	is_int(0, session->status.suspended_at, "the session is not suspended any more");
+	ok(session->link.is_up, "the second connection is up");
 }
 
 static void
@@ -494,7 +494,7 @@ test_odd_servers(void)
 
 	open_session(THREE);
 	library.watcher(session->zh, ZOO_CHANGED_EVENT, ZOO_CONNECTED_STATE, "/a", session);
-	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "the event of a node");
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "the event of a node changes no state");
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_AUTH_FAILED_STATE, NULL, session);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_AUTH, "credentials that are refused");
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
@@ -504,16 +504,16 @@ test_odd_servers(void)
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "a session that has expired");
 	ok(strncmp(session->last_error, "Server \"", 8) == 0 && strstr(session->last_error, "\" has said: ") != NULL,
-	   "who says so: %s", session->last_error);
-	is_int(boot_ms, session->status.suspended_at, "and was not suspended");
+	   "the last error names the server that says so: %s", session->last_error);
+	is_int(boot_ms, session->status.suspended_at, "a session that has expired is suspended since the same moment");
 	boot_ms += 100;
 	connect_now();
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "no connection brings it back");
-	ok(session->link.is_up, "but it is closed over one");
-	is_int(boot_ms, session->link.up_since, "that is new");
-	is_int(boot_ms - 100, session->status.lost_at, "it was lost before");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "no connection brings a lost session back");
+	ok(session->link.is_up, "a lost session is closed over a new connection");
+	is_int(boot_ms, session->link.up_since, "the new connection is up since now");
+	is_int(boot_ms - 100, session->status.lost_at, "the time of the loss stays");
 	disconnect_now(-4);
-	ok(!session->link.is_up, "unless that goes, too");
+	ok(!session->link.is_up, "a lost session is not up without that connection");
 }
 
 /* ---- suspended ---- */
@@ -613,7 +613,7 @@ test_late_connections(void)
 		connect_now();
 		is_state(cases[i].is_lost ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTED,
 				 cases[i].is_lost ? ZK_LOSS_SILENCE : ZK_LOSS_NONE,
-				 "a connection after that time");
+				 "is the session lost when it is connected after that time?");
 	}
 
 	/* a loss is told, and interrupts, in that order */
@@ -626,31 +626,31 @@ test_late_connections(void)
 	before = atomic_load(&session->page->nflushed);
 	tick_session(boot_ms);
 	is_int(1, around.nkilled, "the backend is interrupted");
-	is_int(ZK_LOSS_SILENCE, around.told_loss, "it can see why by then");
-	is_int(before + 1, around.told_frames, "and read it");
-	is_int(INTERRUPT_SENT, atomic_load(&session->page->loss_interrupt), "the page says so");
-	is_int(ZK_LOSS_SILENCE, atomic_load(&session->page->lost), "and why");
-	is_int(ZK_CLIENT_LOST, next_frame().frame.u.status.state, "the frame says it, too");
+	is_int(ZK_LOSS_SILENCE, around.told_loss, "the page has the reason before the interrupt");
+	is_int(before + 1, around.told_frames, "the frame is sent before the interrupt");
+	is_int(INTERRUPT_SENT, atomic_load(&session->page->loss_interrupt), "the page says that the interrupt was sent");
+	is_int(ZK_LOSS_SILENCE, atomic_load(&session->page->lost), "the page has the reason of the loss");
+	is_int(ZK_CLIENT_LOST, next_frame().frame.u.status.state, "the frame tells of the loss");
 
 	suspend_now(-4);
 	interrupt_want(session->page);
 	around.parent = 1;
 	session_end(session, ZK_LOSS_REFUSED);
-	is_int(0, around.nkilled, "nobody else than the backend is interrupted");
+	is_int(0, around.nkilled, "no other process than the backend is interrupted");
 
 	open_session(THREE);
 	log_end(-4, "x");
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, NULL, session);
-	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "what was never connected is not suspended");
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "a session that was never connected is not suspended");
 	tick_session(boot_ms + 1000000);
-	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "nor lost for silence");
+	is_state(ZK_CLIENT_CONNECTING, ZK_LOSS_NONE, "a session that was never connected is not lost for silence");
 
 	/* another attempt fails: the deadlines are those of the connection */
 	suspend_now(-4);
 	boot_ms += 3000;
 	disconnect_now(-7);
 	is_int(1012000, session->lost_deadline, "an attempt that fails is no end of a connection");
-	is_int(1000000, session->status.suspended_at, "it was suspended before");
+	is_int(1000000, session->status.suspended_at, "the time of the suspension stays");
 }
 
 /* A connection that the library drops without a word. */
@@ -662,17 +662,17 @@ test_dropped(void)
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a connection that is there");
 	library.state = ZOO_READONLY_STATE;
 	session_check_connection(session);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "also of a server that reads");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a connection to a read-only server is there");
 	library.state = ZOO_CONNECTING_STATE;
 	library.is_over = true;
 	session_check_connection(session);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "of a session that is over there is an event");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session that is over is left to its event");
 	library.is_over = false;
 	session_check_connection(session);
-	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "a connection that is gone");
+	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "a connection that is gone suspends the session");
 	boot_ms += 1000;
 	session_check_connection(session);
-	is_int(1012000, session->lost_deadline, "which is noticed once");
+	is_int(1012000, session->lost_deadline, "a connection that is gone is noticed once");
 }
 
 /* When was the last contact? */
@@ -713,11 +713,11 @@ test_contact(void)
 	open_session(THREE);
 	session->link.fd = 77;
 	log_end(-4, "x");
-	is_int(0, session->link.end.contact_at, "an attempt that failed has none");
+	is_int(0, session->link.end.contact_at, "an attempt that failed has no last contact");
 	open_and_connect(THREE);
 	session->link.fd = -1;
 	log_end(-4, "x");
-	is_int(0, session->link.end.contact_at, "nor has one without a socket");
+	is_int(0, session->link.end.contact_at, "a connection without a socket has no last contact");
 }
 
 /* ---- attempts, and servers that are silent ---- */
@@ -791,30 +791,30 @@ test_silence(void)
 	session_bound_attempt(session, boot_ms);
 	log_end(-7, "Connection timed out");
 	is_str("127.0.0.1:1", link->end.silent, "a server that did not answer");
-	ok(link->end.was_silent, "the attempt ended for that");
-	is_str("Server \"127.0.0.1:1\" cannot be reached: Connection timed out", session->last_error, "what is said");
+	ok(link->end.was_silent, "the attempt ended for the server's silence");
+	is_str("Server \"127.0.0.1:1\" cannot be reached: Connection timed out", session->last_error, "the last error says that the server cannot be reached in time");
 
 	library.server = "127.0.0.1:2";
 	session_bound_attempt(session, boot_ms);
 	log_end(-4, "Connection refused");
-	ok(!link->end.was_silent, "the next one answers");
+	ok(!link->end.was_silent, "a server that refuses was not silent");
 	is_str("127.0.0.1:1", link->end.silent, "the other one stays the silent one");
-	is_str("Server \"127.0.0.1:2\" cannot be reached: Connection refused", session->last_error, "what is said");
+	is_str("Server \"127.0.0.1:2\" cannot be reached: Connection refused", session->last_error, "the last error says that the server refuses");
 
 	link->attempt.begun.boot_ms = boot_ms;
 	session_bound_attempt(session, boot_ms);
 	link->attempt.cut = LINK_CUT_FOR_SILENCE;
 	log_end(-4, "Broken pipe");
 	is_str("127.0.0.1:2", link->end.silent, "an attempt that was given up");
-	ok(!link->end.was_silent, "the library has not waited");
-	is_str("Server \"127.0.0.1:2\" did not answer within 3000 ms", session->last_error, "what is said");
+	ok(!link->end.was_silent, "an attempt that was given up is no silence that the library waited for");
+	is_str("Server \"127.0.0.1:2\" did not answer within 3000 ms", session->last_error, "the last error says how long the server did not answer");
 
 	session_bound_attempt(session, boot_ms);
 	link->attempt.cut = LINK_CUT_FOR_SILENCE;
 	session_set_error(session, "before");
 	log_end(-4, "Broken pipe");
-	is_str("before", session->last_error, "nothing new of one that had no time");
-	is_str("127.0.0.1:2", link->end.silent, "it is silent as before");
+	is_str("before", session->last_error, "an attempt that had no time changes no error");
+	is_str("127.0.0.1:2", link->end.silent, "the silent server stays silent after an attempt that had no time");
 
 	session_bound_attempt(session, boot_ms);
 	log_end(-4, "Connection refused");
@@ -830,27 +830,27 @@ test_silence(void)
 	}
 	around.error = "An alert";
 	log_end(-4, "Broken pipe");
-	is_str("An alert", session->last_error, "what TLS knows is said");
+	is_str("An alert", session->last_error, "the last error has what TLS knows");
 	library.log("2026:7(0x7f):ZOO_ERROR@function@99: some words\r\nmore");
 	is_str("some words", session->last_error, "any other line: its words");
-	is_int(-1, link->fd, "without a socket");
+	is_int(-1, link->fd, "a line of the library's log ends a connection");
 	session->link.fd = 77;
 	library.log("no head");
 	is_str("no head", session->last_error, "a line without a head");
-	is_int(77, link->fd, "is no end of a connection");
+	is_int(77, link->fd, "a line without a head is no end of a connection");
 
 	/* silence that is over: what is known of the connection before counts no more */
 	open_and_connect(THREE);
 	around.silent_ms = 8000;
 	disconnect_now(-7);
 	ok(session->link.end.was_silent, "a connection that was silent");
-	is_int(boot_ms - 8000, session->link.end.contact_at, "for so long");
+	is_int(boot_ms - 8000, session->link.end.contact_at, "the last contact of the silent connection is known");
 	connect_now();
 	boot_ms += 9000;
 	around.silent_ms = 100;
 	disconnect_now(-4);
-	is_int(boot_ms, session->status.suspended_at, "the next one was not");
-	is_int(boot_ms + 11660, session->early_deadline, "and was in contact");
+	is_int(boot_ms, session->status.suspended_at, "the next connection is suspended since now");
+	is_int(boot_ms + 11660, session->early_deadline, "the next connection was in contact");
 }
 
 /* ---- answers that do not come ---- */
@@ -905,7 +905,7 @@ test_unanswered(void)
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a fourth connection, a millisecond early");
 	session->link.pace.unanswered_at--;
 	connect_now();
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED, "and the next one");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED, "a connection more than four, for the session timeout");
 
 	/* what is watched is not asked for again after a loss */
 	open_and_connect(THREE);
@@ -914,15 +914,15 @@ test_unanswered(void)
 	session_end(session, ZK_LOSS_UNANSWERED);
 	follow_tick(session);
 	ok(session->wait.path == NULL, "the wait of a session that ends is over");
-	is_int(1, count_calls("unwatch", "/a/b"), "its watch goes");
+	is_int(1, count_calls("unwatch", "/a/b"), "the watch of a session that ends is removed");
 
 	open_and_connect(THREE);
 	session->orphaned_at = boot_ms;
 	session->traffic.npending = 1;
 	session->traffic.pending_since = boot_ms - 99999;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "without a backend nobody is told");
-	ok(session_is_ending(session), "for it is ending");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session without a backend is not lost for want of answers");
+	ok(session_is_ending(session), "a session without a backend is ending");
 }
 
 /* ---- a backend that stands still ---- */
@@ -974,8 +974,8 @@ test_standstill(void)
 	stop(child);
 	session->wake_at = INT64_MAX;
 	tick_session(boot_ms + 4000);
-	is_int(0, session->standstill.since, "nobody is looked at who has nothing to keep");
-	is_int(INT64_MAX, session->wake_at, "nor does the loop wake up for that");
+	is_int(0, session->standstill.since, "a backend without locks is not looked at");
+	is_int(INT64_MAX, session->wake_at, "the loop does not wake up to look at a backend without locks");
 	kill(child, SIGCONT);
 
 	open_and_connect(THREE);
@@ -984,15 +984,15 @@ test_standstill(void)
 	boot_ms += 3999;
 	stop(child);
 	tick_session(boot_ms);
-	is_int(0, session->standstill.since, "nobody is looked at early");
-	is_int(1, session->wake_at - boot_ms, "the loop wakes up for it");
+	is_int(0, session->standstill.since, "a backend is not looked at early");
+	is_int(1, session->wake_at - boot_ms, "the loop wakes up to look at the backend");
 	boot_ms += 1;
 	tick_session(boot_ms);
-	is_int(1004000, session->standstill.since, "it stands still");
+	is_int(1004000, session->standstill.since, "a stopped backend stands still");
 	is_int(1008000, session->standstill.next_check_at, "the next look is a third of the timeout later");
 	tick_session(1008000);
-	is_int(1004000, session->standstill.since, "it still does");
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is not long enough");
+	is_int(1004000, session->standstill.since, "a stopped backend still stands still at the next look");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session is not lost for a third of its timeout");
 	session->standstill.next_check_at = 0;
 	tick_session(1004000 + 8000 - 600 - 1);
 	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a millisecond is missing");
@@ -1007,15 +1007,15 @@ test_standstill(void)
 	tick_session(1004000);
 	wake_and_stop(child);
 	tick_session(1008000);
-	is_int(1008000, session->standstill.since, "it has run in between, and stands still anew");
+	is_int(1008000, session->standstill.since, "a backend that has run in between stands still anew");
 	tick_session(1012000);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "that counts from there");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "the time to stand still counts from the later stop");
 	kill(child, SIGCONT);
 	for (int status; waitpid(child, &status, WCONTINUED) != child;)
 		;
 	tick_session(1016000);
-	is_int(0, session->standstill.since, "it runs");
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "and keeps its session");
+	is_int(0, session->standstill.since, "a backend that runs does not stand still");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a backend that runs keeps its session");
 
 	open_and_connect(THREE);
 	atomic_store(&session->page->is_in_use, 1);
@@ -1023,7 +1023,7 @@ test_standstill(void)
 	disconnect_now(-4);
 	stop(child);
 	tick_session(1004000);
-	is_int(1004000, session->standstill.since, "it is looked at without a connection, too");
+	is_int(1004000, session->standstill.since, "a backend is looked at without a connection, too");
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 
@@ -1031,10 +1031,10 @@ test_standstill(void)
 	atomic_store(&session->page->is_in_use, 1);
 	session->open.backend_pid = 999999999;
 	tick_session(1004000);
-	is_int(0, session->standstill.since, "who is not there does not stand still");
+	is_int(0, session->standstill.since, "a process that is not there does not stand still");
 	open_session(THREE);
 	tick_session(1004000);
-	is_int(INT64_MAX, session->wake_at, "before the first connection nobody is looked at");
+	is_int(INT64_MAX, session->wake_at, "no backend is looked at before the first connection");
 }
 
 /* ---- program_main.c: the end ---- */
@@ -1096,18 +1096,18 @@ test_end(void)
 
 	open_and_connect(THREE);
 	ok(!wind_up(session, INT64_MAX - 1), "a session that goes on is not closed");
-	is_int(-1, milliseconds_until_next(session, boot_ms), "nor waits for anything");
+	is_int(-1, milliseconds_until_next(session, boot_ms), "a session that goes on waits for nothing");
 	session->wake_at = boot_ms + 5;
-	is_int(5, milliseconds_until_next(session, boot_ms), "until something is due");
+	is_int(5, milliseconds_until_next(session, boot_ms), "a session that goes on waits until something is due");
 	is_int(0, milliseconds_until_next(session, boot_ms + 6), "or was due before");
 
 	open_session(THREE);
 	session->open.session_timeout_ms = 7000;
 	session->orphaned_at = boot_ms;
-	is_int(boot_ms + 14000, end_deadline(session), "without a session what was asked for counts");
-	ok(wind_up(session, boot_ms), "which is nothing to wait for");
+	is_int(boot_ms + 14000, end_deadline(session), "the end of an opening waits for the timeout that was asked for");
+	ok(wind_up(session, boot_ms), "an opening is wound up at once");
 	session->status.session_timeout_ms = 60 * 60 * 1000;
-	is_int(boot_ms + 5 * 60 * 1000, end_deadline(session), "it is five minutes at most");
+	is_int(boot_ms + 5 * 60 * 1000, end_deadline(session), "the end of a session waits for five minutes at most");
 }
 
 /* A backend that does not read is given some time to. */
@@ -1119,13 +1119,13 @@ test_hearing(void)
 	session->is_out_urgent = true;
 	ok(is_heard_yet(session, boot_ms + 399), "the backend has not read yet why");
 	session->wake_at = INT64_MAX;
-	is_int(400, milliseconds_until_next(session, boot_ms), "it has so long");
-	ok(!is_heard_yet(session, boot_ms + 400), "and not longer");
+	is_int(400, milliseconds_until_next(session, boot_ms), "a backend has 400 ms to read why");
+	ok(!is_heard_yet(session, boot_ms + 400), "a backend has no longer than 400 ms to read why");
 	session->orphaned_at = boot_ms;
-	ok(!is_heard_yet(session, boot_ms), "if it is there");
+	ok(!is_heard_yet(session, boot_ms), "a backend that is gone is not waited for");
 	session->orphaned_at = 0;
 	session->is_out_urgent = false;
-	ok(!is_heard_yet(session, boot_ms), "and has not read all");
+	ok(!is_heard_yet(session, boot_ms), "a backend that has read all is not waited for");
 
 	/* its channel is full */
 	open_and_connect(THREE);
@@ -1136,8 +1136,8 @@ test_hearing(void)
 	tick_session(boot_ms);
 	is_state(ZK_CLIENT_LOST, ZK_LOSS_SILENCE, "a backend that does not read");
 	library.is_over = true;
-	ok(!wind_up(session, boot_ms + 399), "is waited for, though there is nothing to close");
-	ok(wind_up(session, boot_ms + 400), "as long as that, since the loss");
+	ok(!wind_up(session, boot_ms + 399), "a backend that does not read is waited for, though there is nothing to close");
+	ok(wind_up(session, boot_ms + 400), "a backend that does not read is waited for 400 ms since the loss");
 }
 
 /* ---- program_main.c: between attempts ---- */
@@ -1198,20 +1198,20 @@ test_pauses_of_our_own(void)
 			ok(!is_pause_due(session), "connection %d of round %d is there", i, round);
 			disconnect_now(-4);
 			library.state = ZOO_CONNECTING_STATE;
-			ok(!is_pause_due(session), "nor while the library connects");
+			ok(!is_pause_due(session), "no pause is due while the library connects");
 			library.state = ZOO_ASSOCIATING_STATE;
-			ok(!is_pause_due(session), "or shakes hands");
+			ok(!is_pause_due(session), "no pause is due while the library shakes hands");
 			library.state = 0;
 			ok(is_pause_due(session) == (i == 3), "connection %d of round %d has brought nothing", i, round);
 			if (i == 3)
 			{
 				ninterests = library.ninterests;
-				is_int(round == 0 ? 200 : 400, connection_prepare(session, boot_ms, &polled), "the pause");
-				is_int(ninterests, library.ninterests, "for which the library is left alone");
-				ok(!is_pause_due(session), "there is one");
+				is_int(round == 0 ? 200 : 400, connection_prepare(session, boot_ms, &polled), "the pause of round %d", round);
+				is_int(ninterests, library.ninterests, "the library is left alone for the pause");
+				ok(!is_pause_due(session), "no second pause is due");
 				boot_ms = session->link.pace.pause_until;
-				is_int(0, connection_prepare(session, boot_ms, &polled), "it is that of the library's own, too");
-				is_int(ninterests + 1, library.ninterests, "which goes on");
+				is_int(0, connection_prepare(session, boot_ms, &polled), "the library has no pause of its own behind ours");
+				is_int(ninterests + 1, library.ninterests, "the library goes on after the pause");
 			}
 		}
 
@@ -1235,18 +1235,18 @@ test_library_times(void)
 	open_session(THREE);
 	library.interest_ms = 200;
 	is_int(200, connection_prepare(session, boot_ms, &polled), "a pause once all servers were tried");
-	is_int(boot_ms + 200, session->link.pace.pause_until, "until then");
+	is_int(boot_ms + 200, session->link.pace.pause_until, "the pause lasts as long as the library says");
 	is_int(150, connection_prepare(session, boot_ms + 50, &polled), "the library is left alone");
-	is_int(1, library.ninterests, "and not asked");
+	is_int(1, library.ninterests, "the library is not asked during the pause");
 	is_int(400, connection_prepare(session, boot_ms + 200, &polled), "the next pause is longer");
-	is_int(-1, polled.fd, "there is nothing to poll");
+	is_int(-1, polled.fd, "there is no socket to poll during the pause");
 
 	open_session(THREE);
 	library.interest_rc = ZCONNECTIONLOSS;
 	library.interest_ms = 3;
 	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed at once");
-	is_int(boot_ms + 10, session->link.pace.pause_until, "is followed by a short pause");
-	is_int(0, session->link.pace.nrounds, "which is not one between rounds");
+	is_int(boot_ms + 10, session->link.pace.pause_until, "an attempt that failed at once is followed by a short pause");
+	is_int(0, session->link.pace.nrounds, "the short pause is not one between rounds");
 
 	/* an attempt, in time and too late */
 	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
@@ -1254,27 +1254,27 @@ test_library_times(void)
 	library.fd = pair[0];
 	library.interest_rc = ZCONNECTIONLOSS;
 	is_int(10, connection_prepare(session, boot_ms, &polled), "an attempt that failed, and its socket is there");
-	is_int(boot_ms + 10, session->link.pace.pause_until, "is followed by a pause, too");
-	is_int(-1, polled.fd, "it is not polled");
+	is_int(boot_ms + 10, session->link.pace.pause_until, "an attempt that failed with a socket is followed by a pause");
+	is_int(-1, polled.fd, "the socket of an attempt that failed is not polled");
 	fstat(pair[0], &socket);
 	open_session(THREE);
 	library.fd = pair[0];
 	library.interest_ms = 4000;
 	is_int(3000, connection_prepare(session, boot_ms, &polled), "an attempt may take so long");
-	is_int(pair[0], polled.fd, "it is polled");
-	is_int(boot_ms, session->link.attempt.begun.boot_ms, "its beginning is noted");
-	is_int(boot_ms + wall_ahead, session->link.attempt.begun.wall_ms, "by both clocks");
-	is_int(1, session->link.attempt.number, "it counts");
+	is_int(pair[0], polled.fd, "the socket of an attempt is polled");
+	is_int(boot_ms, session->link.attempt.begun.boot_ms, "the beginning of an attempt is noted");
+	is_int(boot_ms + wall_ahead, session->link.attempt.begun.wall_ms, "the beginning of an attempt is noted by the wall clock");
+	is_int(1, session->link.attempt.number, "an attempt is counted");
 	boot_ms += 2999;
-	is_int(1, connection_prepare(session, boot_ms, &polled), "a millisecond is left");
-	is_int(1, session->link.attempt.number, "it is no other one");
-	ok(session->link.attempt.cut == LINK_NOT_CUT, "nor given up");
-	ok(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "the socket is open");
+	is_int(1, connection_prepare(session, boot_ms, &polled), "an attempt has a millisecond left");
+	is_int(1, session->link.attempt.number, "an attempt is counted once");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "an attempt is not given up before its time");
+	ok(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN, "the socket of an attempt is open before its time");
 	boot_ms += 1;
-	is_int(4000, connection_prepare(session, boot_ms, &polled), "its time is over");
-	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "it is given up");
-	is_int(0, recv(pair[1], &byte, 1, MSG_DONTWAIT), "and shut down");
-	is_int(1000000, session->link.attempt.begun.boot_ms, "it began before");
+	is_int(4000, connection_prepare(session, boot_ms, &polled), "the library is asked when the attempt's time is over");
+	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "an attempt whose time is over is given up");
+	is_int(0, recv(pair[1], &byte, 1, MSG_DONTWAIT), "the socket of an attempt that is given up is shut down");
+	is_int(1000000, session->link.attempt.begun.boot_ms, "the beginning of an attempt that is given up stays");
 	close(pair[0]);
 	close(pair[1]);
 
@@ -1285,8 +1285,8 @@ test_library_times(void)
 	library.interest_ms = 4000;
 	boot_ms += 99999;
 	is_int(4000, connection_prepare(session, boot_ms, &polled), "a connection that is up has no end");
-	ok(session->link.attempt.cut == LINK_NOT_CUT, "it is not given up");
-	is_int(0, session->link.attempt.number, "and no attempt");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "a connection that is up is not given up");
+	is_int(0, session->link.attempt.number, "a connection that is up is no attempt");
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -1338,20 +1338,20 @@ test_first_question(void)
 	boot_ms += 7000;
 	step_submit(request_new_silent(session, REQUEST_DELETE, "/l/a"));
 	boot_ms += 2999;
-	is_int(1, connection_prepare(session, boot_ms, &polled), "a millisecond is left");
+	is_int(1, connection_prepare(session, boot_ms, &polled), "the first question has a millisecond left");
 	boot_ms += 1;
-	is_int(1, write(pair[1], "", 1), "an answer comes");
-	is_int(0, connection_prepare(session, boot_ms, &polled), "which is to be read");
-	ok(session->link.attempt.cut == LINK_NOT_CUT, "before anything is given up");
-	is_int(1, read(pair[0], (char[1]) {0}, 1), "it is read");
-	is_int(4000, connection_prepare(session, boot_ms, &polled), "the time is over");
+	is_int(1, write(pair[1], "", 1), "an answer is written to the socket");
+	is_int(0, connection_prepare(session, boot_ms, &polled), "an answer that is there is to be read at once");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "the connection is not given up ahead of an answer");
+	is_int(1, read(pair[0], (char[1]) {0}, 1), "the answer is read");
+	is_int(4000, connection_prepare(session, boot_ms, &polled), "the library is asked when the question's time is over");
 	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "the connection is given up");
 	library.server = "127.0.0.1:1";
 	disconnect_now(-4);
 	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "the session goes on elsewhere");
-	ok(session->link.end.was_silent, "its server was silent");
-	is_str("127.0.0.1:1", session->link.end.silent, "and is not tried for long");
-	is_str("Server \"127.0.0.1:1\" did not answer within 3000 ms", session->last_error, "what is said");
+	ok(session->link.end.was_silent, "the connection that was given up was silent");
+	is_str("127.0.0.1:1", session->link.end.silent, "the silent server is known");
+	is_str("Server \"127.0.0.1:1\" did not answer within 3000 ms", session->last_error, "the last error says how long the question was not answered");
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -1367,62 +1367,62 @@ test_idle_end(void)
 	session->wake_at = INT64_MAX;
 	boot_ms += 3600000;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "off");
-	is_int(INT64_MAX, session->wake_at, "nothing is to be done");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session without a bound on idle time is not ended");
+	is_int(INT64_MAX, session->wake_at, "the loop does not wake up for idle time without a bound");
 
 	open_and_connect(THREE);
 	atomic_store(&session->page->idle_ms, 5000);
 	interrupt_want(session->page);
 	tick_session(boot_ms);
-	is_int(boot_ms + 5000, session->wake_at, "the loop wakes up when its time is over");
+	is_int(boot_ms + 5000, session->wake_at, "the loop wakes up when the idle time is over");
 	boot_ms += 3000;
 	atomic_store(&session->page->is_in_use, 1);
 	tick_session(boot_ms);
 	boot_ms += 9000;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "locks hang on it");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session with locks is not ended");
 	atomic_store(&session->page->is_in_use, 0);
 	tick_session(boot_ms);
 	boot_ms += 4999;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "its time begins when they do no more");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "the idle time begins when there are no locks any more");
 
 	/* a use without any request that was seen */
-	ok(use_begin(session->page), "it is used");
+	ok(use_begin(session->page), "a use of the session begins");
 	use_end(session->page);
 	boot_ms += 1;
 	session->wake_at = INT64_MAX;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a use is one, also if it is over");
-	is_int(boot_ms + 5000, session->wake_at, "its time begins again");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a use that is over begins the idle time anew");
+	is_int(boot_ms + 5000, session->wake_at, "the loop wakes up when the new idle time is over");
 
 	/* a use that goes on */
-	ok(use_begin(session->page), "it is used again");
+	ok(use_begin(session->page), "another use of the session begins");
 	tick_session(boot_ms);
 	boot_ms += 5000;
 	session->wake_at = INT64_MAX;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "in a transaction");
-	is_int(boot_ms + 5000, session->wake_at, "that is looked at again");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session is not ended during a use");
+	is_int(boot_ms + 5000, session->wake_at, "a session in use is looked at again after the idle time");
 	atomic_store(&session->page->idle_ms, 1);
 	boot_ms += 1;
 	session->wake_at = INT64_MAX;
 	tick_session(boot_ms);
-	is_int(boot_ms + 100, session->wake_at, "but not all the time");
+	is_int(boot_ms + 100, session->wake_at, "a session in use is looked at no more often than each 100 ms");
 	atomic_store(&session->page->idle_ms, 5000);
 	use_end(session->page);
 	tick_session(boot_ms);
 
 	/* a request that has not been read */
 	boot_ms += 5000;
-	is_int(1, write(backend_end, "", 1), "the backend says something");
+	is_int(1, write(backend_end, "", 1), "the backend writes a byte of a request");
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "which is to be read");
-	is_int(1, read(PROTOCOL_CHANNEL_FD, (char[1]) {0}, 1), "it is read");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session with a request to be read is not ended");
+	is_int(1, read(PROTOCOL_CHANNEL_FD, (char[1]) {0}, 1), "the byte of the request is read");
 	session->in.end = session->in.start + 1;
 	boot_ms += 5000;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "or the rest of it");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session with half a request is not ended");
 	session->in.end = session->in.start;
 
 	/* one that is under way; then a connection that is not */
@@ -1430,20 +1430,20 @@ test_idle_end(void)
 	step_submit(request);
 	boot_ms += 5000;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "something is still to be deleted");
+	is_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE, "a session with a delete under way is not ended");
 	answer(last_call(), ZOK);
 	tick_session(boot_ms);
 	disconnect_now(-4);
 	boot_ms += 5000;
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "without a connection it cannot be closed");
+	is_state(ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE, "a session without a connection is not ended");
 	connect_now();
 	tick_session(boot_ms);
-	is_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE, "its time is over");
-	is_int(ZK_LOSS_IDLE, atomic_load(&session->page->lost), "as the page says");
-	ok(atomic_load(&session->page->use) == USE_OVER, "no use of it begins");
-	is_int(0, around.nkilled, "nobody is interrupted");
-	ok(session_is_ending(session) && session_may_live(session), "it is to be closed");
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE, "a session whose idle time is over is ended");
+	is_int(ZK_LOSS_IDLE, atomic_load(&session->page->lost), "the page has the reason of the idle end");
+	ok(atomic_load(&session->page->use) == USE_OVER, "no use begins of a session that was ended");
+	is_int(0, around.nkilled, "an idle end interrupts no backend");
+	ok(session_is_ending(session) && session_may_live(session), "a session that was ended is to be closed");
 }
 
 /* ---- program_backend.c: lines for the server's log ---- */
@@ -1476,23 +1476,23 @@ test_notes(void)
 	begin_session();
 	opening.frame.u.open.wants_notes = true;
 	open_with(&opening);
-	is_str("connects to " THREE, next_note(), "a session that is opened");
+	is_str("connects to " THREE, next_note(), "a note tells of a session that is opened");
 	connect_now();
 	is_str("connecting -> connected: server \"127.0.0.1:1\" grants session 0x1267 a timeout of 12000 ms",
-		   next_note(), "one that is granted");
+		   next_note(), "a note tells of a session that is granted");
 	disconnect_now(-4);
 	is_str("connected -> suspended: Server \"127.0.0.1:1\" closed the connection; lost in 12000 ms unless it is connected again",
-		   next_note(), "a connection that ends");
+		   next_note(), "a note tells of a connection that ends");
 	connect_now();
 	is_str("suspended -> connected: server \"127.0.0.1:1\" grants session 0x1267 a timeout of 12000 ms",
-		   next_note(), "the next one");
+		   next_note(), "a note tells of the next connection");
 	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
-	is_str("connected -> lost: expired: Server \"127.0.0.1:1\" has said: an error", next_note(), "the end");
-	is_str("", next_note(), "and no more");
+	is_str("connected -> lost: expired: Server \"127.0.0.1:1\" has said: an error", next_note(), "a note tells of the end of the session");
+	is_str("", next_note(), "no further note is left");
 
 	open_and_connect(THREE);
 	disconnect_now(-4);
-	is_str("", next_note(), "nobody wants any");
+	is_str("", next_note(), "no note is made if none is wanted");
 
 	/* a backend that does not read */
 	open_and_connect(THREE);
@@ -1500,17 +1500,17 @@ test_notes(void)
 	count_frames(FRAME_STATUS);
 	for (int i = 0; i < NOTES_MAX + 5; i++)
 		backend_note(session, "line %d, %.*s", i, 2 * NOTE_SIZE, "long");
-	ok(!session->is_out_urgent, "a line wakes nobody");
-	is_int(NOTES_MAX, session->nnotes, "there is an end to them");
+	ok(!session->is_out_urgent, "a note does not wake the backend");
+	is_int(NOTES_MAX, session->nnotes, "the number of notes is bounded");
 	for (int i = 0; i < NOTES_MAX; i++)
 		ok(strncmp(next_note(), "line ", 5) == 0, "line %d", i);
-	is_str("", next_note(), "and no more");
+	is_str("", next_note(), "no note is left beyond the bound");
 	backend_note(session, "the next one");
-	is_str("left out 5 lines, which the backend did not read in time", next_note(), "it says so");
-	is_str("the next one", next_note(), "and goes on");
+	is_str("left out 5 lines, which the backend did not read in time", next_note(), "a note says how many were left out");
+	is_str("the next one", next_note(), "notes go on after some were left out");
 	session->orphaned_at = boot_ms;
 	backend_note(session, "nobody is there");
-	is_int(0, session->nnotes, "without a backend there are none");
+	is_int(0, session->nnotes, "no note is made without a backend");
 }
 
 int
