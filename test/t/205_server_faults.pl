@@ -1,8 +1,7 @@
 
-# ZooKeeper restarts, stalls, or is gone for longer than the session timeout. A
-# short trouble must cost nobody the lock or the place in the queue; after a
-# long one the lock is lost, and then no transaction that relied on it may
-# commit.
+# While ZooKeeper restarts or stalls for less than the session timeout, locks and places in a
+# queue stay. Once it is gone for longer, the lock is lost, and no transaction that relied on it
+# commits. Tested with a real server that is stopped, paused and started again.
 
 use Proxy;
 use Refusals;

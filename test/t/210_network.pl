@@ -1,8 +1,7 @@
 
-# The network fails at the worst moment: while a node is being created or
-# deleted, or before there is any session. Each request then is carried out, or
-# not, and nobody knows. There must be exactly one node in the end, or none: an
-# orphan would hold the lock for as long as the backend lives.
+# While the network fails, a request is carried out or not, and the session does not know which:
+# exactly one node is left, or none, for a node that nobody knows of would hold the lock. Tested
+# with real sessions behind a proxy that cuts, swallows, refuses or resets their connections.
 
 use Proxy;
 use Refusals;
@@ -41,7 +40,7 @@ sub connected { return background($berlin, is_connected => 1, 'zklock.session_ti
 # What is left of the cancelled wait is ahead of the try in every queue on the
 # way, but nobody holds the lock.
 my $before;
-$table->run('a try after a cancelled wait', { asker => connected() },
+$table->run('a try after a canceled wait is granted', { asker => connected() },
 	[ asker => "zk_lock('again'), zk_unlock('again')" ],
 	[ break => 'cut replies' ],
 	[ 'asker starts' => "zk_lock('again')" ], [ 'asker waits' ], [ nodes => again => 1 ],
@@ -54,7 +53,7 @@ $table->run('a try after a cancelled wait', { asker => connected() },
 	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
 
 # So is a node of which the reply is lost, for who made it.
-$table->run('a try whose node nobody has told it of', { asker => connected() },
+$table->run('a try whose create has lost its reply is granted', { asker => connected() },
 	[ asker => "zk_lock('again'), zk_unlock('again')" ], [ gone => 'again' ],
 	sub { $proxy->trap(15, 1, 'replies'); },    # create2
 	[ 'asker starts' => "zk_try_lock('again')" ], [ nodes => again => 1 ],
@@ -66,7 +65,7 @@ my $reset = sub {
 	$proxy->reset_connections;
 	poll_until { $proxy->connections >= 2 } 'both to be back', 30;
 };
-$table->run('the connection is reset while holding and waiting', { holder => connected(), waiter => connected() },
+$table->run('a holder and a waiter keep their nodes when connections are reset', { holder => connected(), waiter => connected() },
 	[ holder => "zk_lock('reset')" ],
 	[ 'waiter starts' => "zk_lock('reset')" ], [ queue => reset => 2 ], [ nodes => reset => 2 ],
 	($reset) x 5,
@@ -83,7 +82,7 @@ my $away = sub {
 	poll_until { -s $swallow >= 2 * length "one\n" } 'both to reconnect', 30;
 	unlink $swallow;
 };
-$table->run('a reconnect that nobody answers', { holder => connected(), waiter => connected() },
+$table->run('a session outlives a reconnect that nobody answers', { holder => connected(), waiter => connected() },
 	[ holder => "zk_lock('swallowed')" ],
 	[ 'holder notes' => 'SELECT session_id FROM zk_session' ],
 	[ 'waiter starts' => "zk_lock('swallowed')" ], [ queue => swallowed => 2 ], [ nodes => swallowed => 2 ],
@@ -97,7 +96,7 @@ $table->run('a reconnect that nobody answers', { holder => connected(), waiter =
 # does not take that for busy; and it can be cancelled.
 foreach my $fault ('refused', 'cut')
 {
-	$table->run("no server before the first connection: $fault", { asker => background($berlin) },
+	$table->run("calls fail with 08001 without a server for the first connection: $fault", { asker => background($berlin) },
 		[ break => $fault ],
 		[ asker => "SET zklock.connect_timeout = '1s'" ],
 		(map {
@@ -116,7 +115,7 @@ foreach my $fault ('refused', 'cut')
 
 # Who is not connected when the backend ends ends the session once that is possible, long
 # before the ensemble would.
-$table->run('quit while there is no connection', { holder => background($berlin, 'zklock.session_timeout' => '90s') },
+$table->run('a session whose backend ends without a connection is closed once there is one', { holder => background($berlin, 'zklock.session_timeout' => '90s') },
 	[ holder => "zk_lock('away')" ],
 	[ break => 'refused' ], [ state => holder => 'suspended' ],
 	sub (%session) {
@@ -143,7 +142,7 @@ subtest 'a lock is lost with a session whose connection is reset just ahead of a
 
 # A server to which the session comes back may still have a create that came before it went
 # to another one: here it is executed by who goes on with the session meanwhile.
-$table->run('a create that is executed late', { asker => connected() },
+$table->run('the node of a create that is executed late goes', { asker => connected() },
 	sub { $proxy->trap(15, 1, 'requests'); },
 	[ 'asker starts' => "zk_lock('delayed')" ],
 	sub { poll_until { $proxy->is_sprung } 'the create'; },
@@ -162,7 +161,7 @@ $table->run('a create that is executed late', { asker => connected() },
 
 # The ensemble takes the session up again before it is over; its word comes when the program
 # counts it as lost.
-$table->run('a reconnect that comes too late', { holder => background($berlin) },
+$table->run('a session is lost though its reconnect is answered, too late', { holder => background($berlin) },
 	[ holder => "zk_lock('late')" ],
 	[ break => 'refused' ], [ state => holder => 'suspended' ],
 	sub (%session) {

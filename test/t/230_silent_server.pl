@@ -1,7 +1,8 @@
 
-# One machine of the ensemble is switched off or behind a firewall: it takes
-# connections, or packets, and never answers. New sessions must not wait for it
-# any longer than a moment, and must not fail because of it.
+# One server of the ensemble takes connections, or packets, and never answers, as one that is
+# switched off or behind a firewall: new sessions wait for it no longer than a moment, and none
+# fails. Tested with sockets that listen and never answer, ahead of a real server in
+# zklock.servers, and with a proxy that falls silent.
 
 use IO::Socket::INET;
 use List::Util qw(max);

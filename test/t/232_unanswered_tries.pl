@@ -1,7 +1,7 @@
 
-# A try answers "false" to a job that asks whether it runs elsewhere, and the job is
-# skipped. So false must be the ensemble's word: where nobody has answered, a try
-# raises, whichever of its bounds comes first.
+# A try answers "false" only if ZooKeeper has said that somebody else has the lock: where nobody
+# has answered it raises, whichever of its bounds comes first. Tested with real sessions behind a
+# proxy that refuses, cuts and loses replies.
 
 use Proxy;
 use Refusals;
@@ -18,7 +18,7 @@ my $paris = cluster('paris', $zk);
 
 # Once the ensemble has said that somebody is ahead, false is true, unless that has
 # been known for no more than a broken connection.
-$table->run('trouble in the middle of a wait',
+$table->run('a try that has lost its connection raises, and one that was told who is ahead says false',
 	{ asker => background($berlin, is_connected => 1), rival => background($paris) },
 	[ rival => "zk_lock('middle')" ],
 	# A busy server may take longer.
@@ -40,7 +40,7 @@ $table->run('trouble in the middle of a wait',
 
 # What stands in the queue of a lock that was canceled is the session's own, and goes before
 # it tries again.
-$table->run('a try behind a create that was canceled',
+$table->run('a try behind a canceled create of its own session is granted',
 	{ asker => background($berlin, is_connected => 1) },
 	[ asker => "SELECT zk_lock('undone'); SELECT zk_unlock('undone')" ], [ gone => 'undone' ],
 	[ break => 'cut replies' ],

@@ -1,7 +1,7 @@
 
-# An ensemble that answers nothing any more, be it stopped or behind a network that
-# swallows everything, holds up no end of a backend: in no state of its session, by
-# no signal. What its program still tries to tell the ensemble, it does alone.
+# An ensemble that answers nothing any more holds up no end of a backend, in no state of its
+# session, by no signal: what its program still tries to tell the ensemble, it does alone. Tested
+# with a real server that is paused, or behind a proxy that swallows everything.
 
 use Preload;
 use Proxy;

@@ -1,8 +1,8 @@
 
-# A server that grants sessions and answers everything as if it were a ping looks
-# like one that is there. No real one is like that, for the answer to a ping waits
-# behind that to what was asked before. A session that gets no answer for its timeout is lost all the same: nobody
-# hangs, nothing commits, and once there is an honest server nothing is left.
+# A session that gets no answer for its timeout is lost, though its server grants it and answers
+# pings: no call hangs, nothing commits, and once there is an honest server nothing is left.
+# Tested with a fake between the session and a real server that answers everything as if it were
+# a ping.
 
 use Liar;
 use ZkLockTest;

@@ -1,8 +1,7 @@
 
-# Sessions that find no server try again, and servers that elect a leader have
-# their listeners up all the time: they hang up on whoever comes. Thousands of
-# sessions at one short pace would keep them from it. So the pace slows down, and
-# is not everybody's.
+# Sessions that find no server try again at a pace that slows down and differs between them, so
+# that thousands of them do not keep servers from electing a leader. Tested by counting the
+# attempts at a listener that hangs up on whoever connects.
 
 use IO::Select;
 use IO::Socket::INET;

@@ -1,8 +1,8 @@
 
-# A server's answer comes out of order, as seen once after an election with
-# ZooKeeper 3.8.0. The client library hangs up and fails all requests with an
-# error of its own, ZRUNTIMEINCONSISTENCY. What was asked may have been done: no
-# queue node may stay behind, and nothing may fail that can be asked again.
+# A server's answer comes out of order, as seen once after an election with ZooKeeper 3.8.0, and
+# the client library fails all requests with ZRUNTIMEINCONSISTENCY. What was asked may have been
+# done: no queue node stays behind, and nothing fails that can be asked again. Tested with a fake
+# before a real server that spoils one answer.
 
 use Liar;
 use Refusals;

@@ -1,8 +1,7 @@
 
-# A server that lies, or what stands in its place, costs a session and nothing
-# else: not the cluster, not another backend, and not this one, which can lock
-# again as soon as there is an honest server. What it can do to the client library
-# happens in the session's program, which ends.
+# A server that lies, or what stands in its place, costs a session and nothing else: not the
+# cluster, not another backend, and not this one, which locks again as soon as there is an honest
+# server. Tested with a fake that lies to the session's program, which ends.
 
 use Liar;
 use ZkLockTest;

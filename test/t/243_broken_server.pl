@@ -1,7 +1,8 @@
 
 # A server that grants sessions, and whose answers make no sense, costs a session and two
-# programs with each request: the other one is to end the session. A call ends all the same when zklock.connect_timeout is over,
-# with an error that says so, and does not start one program after the other meanwhile.
+# programs with each request, for another one ends the session. A call ends all the same after
+# zklock.connect_timeout, with an error that says so, and does not start one program after the
+# other meanwhile. Tested with a fake that spoils each answer.
 
 use Liar;
 use ZkLockTest;

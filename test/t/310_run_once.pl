@@ -1,7 +1,8 @@
 
-# zk_run_once(): of all who ask for a slot one is told to run it. Also when the
-# connection breaks between the request and its reply, when the ensemble
-# restarts, and when the first one has long finished.
+# zk_run_once() tells one of all callers to run a slot: also when the connection breaks between
+# the request and its reply, when the ensemble restarts, and when the first caller has long
+# finished. Tested with many sessions of two clusters, and a proxy that cuts what one of them
+# asks.
 
 use Proxy;
 use ZkLockTest;
@@ -50,7 +51,7 @@ subtest 'of many sessions that race for the same slots one gets each' => sub {
 		FROM generate_series(1, $slots) AS slot"), 'f', 'nor later, when all have gone');
 };
 
-subtest 'the request is lost' => sub {
+subtest 'zk_run_once() whose request is lost asks again, and may be too late' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	# One asks while somebody else is faster, one while nobody is.
 	foreach my $wins ('t', 'f')
@@ -135,7 +136,7 @@ subtest 'zk_run_once() that is canceled as its reply comes gives the slot to the
 	}
 };
 
-subtest 'the ensemble restarts' => sub {
+subtest 'records and calls outlive a restart of the ensemble' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	is(run_once($session, 'kept'), 't', 'claimed');
 	$zk->stop;

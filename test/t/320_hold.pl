@@ -1,6 +1,7 @@
 
-# What is done to a queue from outside of it, and what stays in it when its maker
-# has gone: zk_evict(), zk_hold(), zk_release_hold().
+# zk_evict() takes another session's node out of a queue, and zk_hold() leaves one that outlives
+# its maker until zk_release_hold(). Tested with sessions of two clusters, one behind a proxy
+# that cuts its requests and replies, and with makers that are killed.
 
 use Proxy;
 use ZkLockTest;
@@ -101,7 +102,7 @@ subtest 'zk_evict() evicts contenders of other clients, and no other children' =
 
 # Its delete is done, and the reply lost. What stands there when it asks again has the
 # same path, and is not what it was to delete.
-subtest 'the reply is lost, and the node made anew' => sub {
+subtest 'a hold made anew stays when the reply to the release of the first is lost' => sub {
 	my ($maker, $releaser) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	my $token = $maker->query_safe("SELECT zk_hold('anew', 'first')");
 	my ($path) = map { lock_path("anew/$_") } queue_nodes($zk, lock_path('anew'));
@@ -225,7 +226,7 @@ sub spring ($direction, $lock, $timeout = '1s')
 }
 
 # There is either the hold or the node of its maker.
-subtest 'a hold whose maker is killed' => sub {
+subtest 'a maker that is killed leaves the hold or nothing' => sub {
 	my $maker = spring('requests', 'killed');
 	my $waiter = background($node{paris}, is_connected => 1);
 	$waiter->start_query("SELECT zk_lock('killed')");
@@ -251,7 +252,7 @@ subtest 'a hold whose maker is killed' => sub {
 	wait_for_recovery($node{berlin});
 };
 
-subtest 'a maker that is evicted' => sub {
+subtest 'a maker that is evicted before there is a hold is told, and leaves nothing' => sub {
 	my $maker = spring('requests', 'evicted', '20s');
 	my $token = token_at($admin, 'evicted', 1);
 	is($admin->query_safe("SELECT zk_evict('evicted', $token), zk_try_lock('evicted')"), 't|t',
@@ -263,7 +264,7 @@ subtest 'a maker that is evicted' => sub {
 };
 
 # Then nobody knows whether there is a hold, nor can it be undone at once.
-subtest 'a cancel without a connection' => sub {
+subtest 'a cancel of zk_hold() without a connection warns that there may be a hold' => sub {
 	my $maker = spring('requests', 'warned', '20s');
 	my ($program) = session_programs($maker->pid);
 	$proxy->go_away;

@@ -1,7 +1,8 @@
 
-# Whoever is evicted is told what is known: that its queue node was deleted, by
-# zk_evict() or by another client, and where to look. The logs of both sides name the
-# same token, whatever their settings. Nothing is left beside the queue.
+# A session whose lock or place was taken away is told what is known: that its queue node was
+# deleted, by zk_evict() or by another client, and where to look. The logs of both sides name the
+# same token, whatever their settings, and nothing is left beside the queue. Tested with sessions
+# of two clusters.
 
 use List::Util qw(min);
 use Proxy;

@@ -1,6 +1,7 @@
 
-# Whoever has held a lock for more than a moment hears at once that it was taken away,
-# whatever he does. A third of the session timeout is 20 s here, so that no proof tells.
+# A session that has held a lock for more than a moment hears at once that it was taken away,
+# whatever it does meanwhile. Tested with a session timeout of 60 s, so that no proof tells of
+# the loss before the watch does.
 
 use Proxy;
 use ZkLockTest;

@@ -1,7 +1,7 @@
 
-# A holder can be asked politely to release its lock. It learns of it when it calls
-# zk_release_requested(), and is never held up or harmed by it; what it was told of
-# is not left behind.
+# A holder that is asked to release its lock hears of it when it calls zk_release_requested(),
+# and is never held up or harmed by the request, of which nothing is left. Tested with sessions
+# of two clusters, and with other clients that cannot be asked.
 
 use Peer;
 use Proxy;
@@ -330,7 +330,7 @@ subtest 'a holder that leaves meanwhile is not asked, and no request is left' =>
 
 $_->quit foreach $holder, $other;
 
-subtest 'without digest authentication' => sub {
+subtest 'a request is made and heard without digest authentication' => sub {
 	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;

@@ -1,6 +1,7 @@
 
-# Leases in a broken world: calls that are cancelled or killed, two at a time, on a standby,
-# nodes that strangers set or make up, deletes that are refused.
+# Leases stay right where calls are canceled or killed, come two at a time or on a standby, where
+# strangers set or make nodes, and where deletes are refused. Tested with sessions of two
+# clusters, one behind a proxy that holds back requests and replies.
 
 use Proxy;
 use ZkLockTest;
