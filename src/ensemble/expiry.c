@@ -121,11 +121,15 @@ zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased)
 	return is_read;
 }
 
-/* One that belongs to a session has a forged mark. */
+/*
+ * One that belongs to a session has a forged mark, and one without a token is
+ * a lie of the server's.
+ */
 bool
 zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 {
-	if (reply->result != ZK_OK || reply->ephemeral_owner != 0)
+	if (reply->result != ZK_OK || reply->ephemeral_owner != 0 ||
+		reply->czxid <= 0)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &one->who);
 	one->token = reply->czxid;

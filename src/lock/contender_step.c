@@ -136,8 +136,9 @@ mark_for(const Contender *contender)
 }
 
 /*
- * The node must be of this session.  It always is, unless the server mixes
- * sessions up, and then nothing that follows is worth anything.
+ * The node must be of this session, and has a token.  It always does, unless
+ * the server mixes sessions up, and then nothing that follows is worth
+ * anything.
  */
 bool
 contender_take_node(Contender *contender)
@@ -178,7 +179,7 @@ contender_take_node(Contender *contender)
 	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
 	place->token = place->czxid = reply->czxid;
 	place->proof = reply->proof;
-	if (reply->ephemeral_owner != zklock_session_id())
+	if (reply->ephemeral_owner != zklock_session_id() || reply->czxid <= 0)
 		contender_raise_evicted(place);
 	node->state = OWN_NODE_STANDS;
 	if (message_level_is_interesting(DEBUG1))

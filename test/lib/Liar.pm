@@ -147,6 +147,10 @@ The next request of that operation is passed on, and its reply has another numbe
 
 The next create is passed on, and its reply has another session's number as the owner.
 
+=head2 unnumber
+
+The next create is passed on, and its reply says 0 of what no two znodes share, the czxid.
+
 =head2 wrap($number)
 
 The get with that number is passed on, and its reply has a version that has run over: -1.
@@ -181,6 +185,7 @@ sub refuse { return $_[0]->_command(join ' ', 'refuse', @_[ 1 .. $#_ ]); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
 sub disown { return $_[0]->_command('refuse 1 disown 15'); }
+sub unnumber { return $_[0]->_command('refuse 1 unnumber 15'); }
 sub wrap { return $_[0]->_command("refuse $_[1] wrap 4"); }
 sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
@@ -349,7 +354,7 @@ sub _refused ($self, $connection, $xid, $operation)
 	return if --$awaited->{number} > 0;
 	$self->{awaited} = undef;
 	$connection->{refused}{$xid} = $awaited->{error};
-	return if $awaited->{error} =~ /^(?:lose|misnumber|disown|wrap)$/;
+	return if $awaited->{error} =~ /^(?:lose|misnumber|disown|unnumber|wrap)$/;
 	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
@@ -387,6 +392,7 @@ sub _reply ($self, $connection, $body)
 			return if $error eq 'lose';
 			return _framed(pack('l>', $xid + 1000) . substr $body, 4) if $error eq 'misnumber';
 			return _framed(substr($body, 0, -24) . pack('q>', 1) . substr $body, -16) if $error eq 'disown';
+			return _framed(substr($body, 0, -68) . pack('q>', 0) . substr $body, -60) if $error eq 'unnumber';
 			return _framed(substr($body, 0, -36) . pack('l>', -1) . substr $body, -32) if $error eq 'wrap';
 			return _framed(substr($body, 0, 12) . pack 'l>', $error);
 		}

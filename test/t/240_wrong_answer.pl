@@ -32,6 +32,11 @@ Refusals->new($zk)->run('no call fails and no node is left when answers come out
 	[ session => "zk_lock('answer')", '!57000' ],
 	$spoilt,
 	[ gone => 'answer' ],
+	# Nor does one without a fencing token.
+	sub { $liar->unnumber; },
+	[ session => "zk_lock('answer')", '!57000' ],
+	$spoilt,
+	[ gone => 'answer' ],
 	# A delete is repeated.
 	[ session => "zk_lock('answer')" ],
 	spoil('delete'),
