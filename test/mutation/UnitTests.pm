@@ -14,6 +14,7 @@ use v5.36;
 
 use File::Basename qw(basename dirname);
 use IO::Select;
+use List::Util qw(max min);
 use POSIX ();
 use Time::HiRes qw(time);
 
@@ -21,11 +22,10 @@ use lib dirname(__FILE__);
 use Mutants qw(slurp write_file source_in load);
 
 # A mutant has so many times the seconds of processor time that the test takes, and so
-# many seconds besides; and as long as that by the clock. The longer, the busier the
-# machine is.
+# many seconds besides. By the clock it may wait so many times what the test takes, and so
+# many seconds besides, which are more on a busy machine; in no case for longer than that.
 my ($times, $more) = (4, 2);
 my ($times_by_clock, $more_by_clock) = (20, 10);
-# For a test that has not been run yet, in seconds.
 my $patience = 120;
 
 my $cc = $ENV{CC} || 'gcc';
@@ -188,9 +188,8 @@ sub passes ($self, $flavor, $test, $directory, %changed)
 	my $pid = open my $out, '-|', @{ $self->{prefix} }, 'sh', '-c', $command, 'sh', @{ $self->{runner}{$flavor} },
 	  "$directory/$test", 'quick'
 	  or die "could not run sh: $!";
-	my $busy = load() / 4;
-	$busy = 1 if $busy < 1;
-	my $passes = reads_well($out, time + $busy * ($times_by_clock * $seconds{clock} + $more_by_clock));
+	my $wait = $times_by_clock * $seconds{clock} + $more_by_clock * max(1, load() / 4);
+	my $passes = reads_well($out, time + min($wait, $patience));
 	kill KILL => $pid if !$passes;
 	close $out;
 	return $passes && $? == 0;

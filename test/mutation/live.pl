@@ -24,7 +24,7 @@
 # A line that test/coverage/uncovered has a reason for, and a mutant that is listed with
 # one in test/mutation/equivalent, is left out. So are changes that no test can see: of a
 # number above 15 by one, as most are times and sizes; of pfree() and the like, without
-# which memory goes later.
+# which memory goes later; of assertions.
 
 use v5.36;
 
@@ -99,7 +99,7 @@ sub sample ($module)
 		  && !$left_out{ $_->{line} }
 		  && $_->{what} !~ /^(?:1[6-9]|[2-9]\d|\d{3,}) ->/
 		  && !($_->{what} eq 'dropped' && $_->{key} =~ /\] (?:pfree|free|list_free\w*|MemoryContext\w+|Assert)\(/)
-		  && $_->{key} !~ /\] Assert\(/
+		  && $_->{key} !~ /\] [Aa]ssert\(/
 		  && (!$ENV{FUNCTION} || $_->{function} eq $ENV{FUNCTION})
 		  && (!$ENV{PATTERN} || $_->{key} =~ /$ENV{PATTERN}/)
 	} @made;
@@ -147,7 +147,8 @@ sub judge_listed ($worker, $mutant)
 	return $verdict eq 'killed' ? ('stale', $killer) : 'listed';
 }
 
-# Killed, living, invalid as it does not compile, or the same; and by whom.
+# Killed, living, invalid as it does not compile, or the same; and by whom. Unclear, if one
+# that fails without the change would have had to say more.
 sub judge ($worker, $mutant)
 {
 	my $build = "$directory/$worker/build";
@@ -164,17 +165,20 @@ sub judge ($worker, $mutant)
 	my $verdict = make($worker) ? 'made' : 'invalid';
 	$verdict = 'same' if $verdict eq 'made' && code($original) eq code("$name.o");
 	my $why = '';
+	my $is_unclear = 0;
 	my @tests = tests_of($mutant);
 	while ($verdict eq 'made')
 	{
 		my $killer;
 		($killer, $why) = run_tests($worker, @tests);
-		$verdict = defined $killer ? 'killed' : 'living';
+		$verdict = $is_unclear ? 'unclear' : 'living';
+		$verdict = 'killed' if defined $killer;
 		last if !defined $killer || !is_busy();
 		# On a busy machine a test may fail by itself.
 		system('cp', $original, "$name.o") == 0 && make($worker) or die "could not put $name back\n";
 		last if !defined((run_tests($worker, $killer))[0]);
-		print "        $killer says nothing now: it fails without the change, too\n";
+		print "        $killer says nothing now: it fails without the change, too ($why)\n";
+		$is_unclear = 1;
 		@tests = grep { $_ ne $killer } @tests;
 		$verdict = 'made';
 		system('touch', "$name.c") == 0 && make($worker) or die "could not make $name again\n";
@@ -340,7 +344,7 @@ sub stop_leftovers ($worker)
 sub summary
 {
 	my (%row, @living);
-	my %sum = (killed => 0, living => 0, same => 0, invalid => 0);
+	my %sum = (killed => 0, living => 0, same => 0, invalid => 0, unclear => 0);
 	my $seconds = 0;
 	foreach my $i (grep { $found[$_] } 0 .. $#found)
 	{
@@ -363,8 +367,9 @@ sub summary
 		push @weak, $module if $judged && 100 * $killed < $least * $judged;
 	}
 	print "living, and not listed: $_->{module}.c:$_->{line}: $_->{key}\n" foreach @living;
-	printf "%d of %d mutants killed, %d%%; %d more were the same as the module or none; %.1f a minute\n",
-	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid},
+	printf "%d of %d mutants killed, %d%%; %d more were the same as the module or none, %d unclear as tests failed anyway; "
+	  . "%.1f a minute\n",
+	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid}, $sum{unclear},
 	  $seconds ? 60 * $workers * $n / $seconds : 0;
 	write_file("$directory/counts", "killed $sum{killed}\nliving $sum{living}\n");
 	print "listed, but not made or killed: $_\n" foreach @stale;

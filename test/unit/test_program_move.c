@@ -11,6 +11,8 @@
 
 #include <arpa/inet.h>
 
+#include "settings_page.h"
+
 /* A session waits that long before it follows: see drand48() of the library. */
 #define DELAY_MS (TIMEOUT_MS / 10 / 2)
 
@@ -207,6 +209,7 @@ test_unknown(void)
 	grant(0, 0);
 	is_int(ZK_MOVE_UNKNOWN, told(), "a server that does not know the session is told to the backend");
 	ok(uses("127.0.0.1:1") && session->link.attempt.cut == LINK_NOT_CUT, "the old servers and connection stay after an unknown session");
+	is_int(INT64_MAX, session->wake_at, "nothing is due any more after an unknown session");
 	is_int(ZK_CLIENT_CONNECTED, session->status.state, "the session stays connected after an unknown session");
 	give(ours, NULL);
 	turn(DELAY_MS);
@@ -241,6 +244,77 @@ test_no_answer(void)
 	ok(is_asked(), "a server that was silent three times is asked again");
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "a server that knows the session at last is moved to");
+}
+
+/* How long a server has for its answer, and where a round begins. */
+static void
+test_patience(void)
+{
+	struct pollfd polled[MOVE_NPOLLED];
+	char		servers[100];
+
+	begin();
+	memset(polled, 1, sizeof(polled));
+	move_poll(session, polled);
+	for (int i = 0; i < MOVE_NPOLLED; i++)
+		is_int(-1, polled[i].fd, "nothing is waited for while nothing is wanted");
+	snprintf(servers, sizeof(servers), "%s,127.0.0.1:9", ours);
+	session->open.first_server = 2;
+	give(servers, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "the first one is asked where rounds begin with the third of two");
+	is_int(boot_ms + 2000, session->wake_at, "a server that is asked has two seconds for its answer");
+
+	begin();
+	disconnect_now(ZCONNECTIONLOSS);
+	give(ours, NULL);
+	turn(0);
+	ok(is_asked(), "a server is asked without a connection");
+	is_int(boot_ms + (session->early_deadline - boot_ms) / 4, session->wake_at,
+		   "without a connection a server has a quarter of the time until the loss");
+
+	begin();
+	disconnect_now(ZCONNECTIONLOSS);
+	boot_ms = session->early_deadline - 400;
+	give(ours, NULL);
+	turn(0);
+	ok(is_asked(), "a server is asked shortly before the loss");
+	is_int(boot_ms + 300, session->wake_at, "shortly before the loss a server has 300 ms");
+}
+
+/* What the postmaster's page says, if the backend follows it. */
+static void
+test_page(void)
+{
+	int			fd;
+	SettingsPage *page = settings_page_make(&fd);
+	FrameTaken	taken = {.frame.kind = FRAME_SERVERS,.frame.u.servers.follows_page = true,.blobs = {THREE, NULL}};
+
+	ok(page != NULL, "a page of settings is made");
+	begin();
+	session->settings = settings_page_map(fd);
+	ok(command_take(session, &taken), "a list comes with the page that it is from");
+	settings_page_write(page, ours, NULL);
+	turn(0);
+	is_int(boot_ms + SETTINGS_QUIET_MS, session->wake_at, "a page that has just changed is looked at again");
+	turn(SETTINGS_QUIET_MS);
+	turn(DELAY_MS);
+	ok(is_asked(), "the server that the page names is asked");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "it knows the session");
+	ok(uses(ours), "the server that the page names is used");
+
+	settings_page_write(page, "", NULL);
+	turn(SETTINGS_QUIET_MS);
+	turn(DELAY_MS);
+	ok(uses(ours) && told() == -1, "a setting that names no server changes nothing");
+	taken.frame.u.servers.follows_page = false;
+	taken.blobs[0] = ours;
+	ok(command_take(session, &taken), "a list comes that is not from the page");
+	settings_page_write(page, THREE, NULL);
+	turn(SETTINGS_QUIET_MS);
+	is_int(INT64_MAX, session->wake_at, "what the page says then is nothing");
+	session->settings = NULL;
 }
 
 /* The library receives an answer with that change, in pieces of that size. */
@@ -392,6 +466,8 @@ main(void)
 	test_under_way();
 	test_unknown();
 	test_no_answer();
+	test_patience();
+	test_page();
 	test_overheard();
 	test_seen();
 	test_tls();

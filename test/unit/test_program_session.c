@@ -239,6 +239,7 @@ test_names_without_room(void)
 	library.has_no_list = false;
 	session_follow_names(session, boot_ms);
 	is_int(3, session->link.servers.naddresses, "the library gets the list again");
+	is_str("", session->last_error, "what was in the way of the list of before is no error of the new one");
 	names_end(session->names);
 }
 
@@ -272,6 +273,11 @@ test_looking_up_again(void)
 		}
 		session_follow_names(session, boot_ms);
 		ok(names_is_awaited(session->names, 0), "the name is looked up then");
+		(void) count_frames(FRAME_STATUS);
+		session->is_slow = session->is_status_news = true;
+		session_report(session);
+		is_str(session->last_error, next_frame().blobs[1], "a name that is slow to look up is no error once a session has been connected");
+		session->is_slow = false;
 		if (i == 0)
 			is_str("127.0.0.1:3,192.0.2.9:1,192.0.2.9:1", library.hosts, "the addresses found last go to the library at the break");
 		take_names();

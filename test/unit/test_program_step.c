@@ -1686,9 +1686,11 @@ test_put_off(void)
 {
 	static const RequestKind read_kinds[] = {REQUEST_LIST, REQUEST_GET, REQUEST_GET_ACL};
 	FrameRequest create = {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL_SEQUENTIAL};
+	int64_t		since;
 
 	/* a read: after pauses that grow, and then told */
 	start();
+	since = boot_ms;
 	session->link.pace.nunanswered = session->link.pace.nrounds = 3;
 	ask((FrameRequest) {.kind = REQUEST_GET}, 1, "/l");
 	answer(last_call(), ZTHROTTLEDOP);
@@ -1712,7 +1714,12 @@ test_put_off(void)
 		answer(last_call(), ZTHROTTLEDOP);
 	}
 	is_int(800, session->traffic.retry_at - boot_ms, "the pause grows up to the greatest one");
-	boot_ms += TIMEOUT_MS;
+	boot_ms = since + TIMEOUT_MS - 300;
+	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
+	tick_requests(boot_ms);
+	answer(last_call(), ZTHROTTLEDOP);
+	is_int(since + TIMEOUT_MS, session->traffic.retry_at, "no pause ends after a session timeout");
+	boot_ms = session->traffic.retry_at;
 	session->link.contact.asked_leader_at = session->link.contact.asked_at = boot_ms;
 	tick_requests(boot_ms);
 	answer(last_call(), ZTHROTTLEDOP);

@@ -779,6 +779,15 @@ test_use(void)
 	ok(!use_is_begun(&page), "no use is seen of a session that is ended");
 	use_end(&page);
 	ok(atomic_load(&page.use) == USE_OVER, "a session that is ended stays so");
+	atomic_store(&page.use, 0);
+	for (int i = 1; i <= 12; i++)
+	{
+		ok(use_begin(&page) && use_is_begun(&page), "use %d begins", i);
+		ok(use_begin(&page) && use_is_begun(&page), "use %d goes on", i);
+		use_end(&page);
+		ok(!use_is_begun(&page), "use %d is over", i);
+		is_int(2 * i, atomic_load(&page.use), "each use has a word of its own");
+	}
 	is_str("idle", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_IDLE), "the word for that");
 	is_str("lost", protocol_end_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED), "another one is lost");
 	is_str("connected", protocol_end_state(ZK_CLIENT_CONNECTED, ZK_LOSS_NONE), "or neither");
