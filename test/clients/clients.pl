@@ -25,20 +25,35 @@ foreach my $node ($berlin, $paris)
 	$node->safe_psql('postgres', 'ALTER ROLE migrator IN DATABASE app SET search_path = public, zklock_advisory, pg_catalog');
 }
 
-# The key that each takes, what it makes, and what it does while somebody else has the lock.
-my $waits = sub ($run, $key) { wait_for_queue($zk, lock_path("advisory/app/($key)"), 2); };
+# The key that each takes, what it makes, what it does while somebody else has the lock, and
+# whether it makes that on the connection that has the lock: only then a commit can be refused.
+my $waits = sub ($run, $key) {
+	wait_for_queue($zk, lock_path("advisory/app/($key)"), 2);
+	return 'waits';
+};
+my $refuses = sub ($words) {
+	return sub ($run, $key) {
+		is($run->finish, 1, 'it refuses to');
+		like($run->output, $words, 'in words');
+		return 'refused';
+	};
+};
 my %program = (
-	'knex' => [ 4711, 'public.knex_work', $waits ],
-	'kysely' => [ '3853314791062309107', 'public.kysely_work', $waits ],
-	'node-pg-migrate' => [ '7241865325823964', 'public.node_pg_migrate_work', sub ($run, $key) {
-			is($run->finish, 1, 'it refuses to');
-			like($run->output, qr/Another migration is already running/, 'in words');
-		} ],
-	'pg-boss' => [ "('x' || md5('app.pgboss.pgboss'))::bit(64)::bigint", 'pgboss.job', $waits ],
+	'advisory-lock' => [ q('-683745024,1991398831'), 'public.advisory_lock_work', $waits, 'another' ],
+	'emmett' => [ 999956789, 'public.emt_streams', $waits, 'the same' ],
+	'graphile-migrate' => [ '4727445306447283', 'public.graphile_work', $refuses->(qr/Failed to get exclusive lock/), 'the same' ],
+	'knex' => [ 4711, 'public.knex_work', $waits, 'the same' ],
+	'kysely' => [ '3853314791062309107', 'public.kysely_work', $waits, 'the same' ],
+	'node-pg-migrate' => [ '7241865325823964', 'public.node_pg_migrate_work',
+		$refuses->(qr/Another migration is already running/), 'the same' ],
+	'pg-boss' => [ "('x' || md5('app.pgboss.pgboss'))::bit(64)::bigint", 'pgboss.job', $waits, 'the same' ],
 	# asks each second
 	'postgres-migrations' => [ '-8525285245963000605', 'public.postgres_migrations_work', sub ($run, $key) {
 			poll_until { slurp_file($berlin->logfile) =~ /pg_try_advisory_lock\Q($key)/ } 'it to ask for the lock', 60;
-		} ]);
+			return 'waits';
+		}, 'the same' ],
+	'prisma' => [ 72707369, 'public.prisma_work', $waits, 'the same' ],
+	'slonik' => [ '3851601914', 'public.slonik_work', $waits, 'another' ]);
 
 sub url ($node) { return 'postgresql://migrator@127.0.0.1:' . $node->port . '/app'; }
 
@@ -56,10 +71,12 @@ sub last_pid_of ($node, $pattern)
 	return $entries[-1] =~ /\[(\d+)\]/ ? $1 : undef;
 }
 
-foreach my $name (sort keys %program)
+# Prisma wants a schema without tables for its first migration; postgres-migrations takes the
+# table "migrations" of graphile-migrate for its own, in whatever schema it is.
+foreach my $name ('prisma', (grep { !/^(?:prisma|graphile-migrate)$/ } sort keys %program), 'graphile-migrate')
 {
 	subtest $name => sub {
-		my ($key, $table, $is_held) = @{ $program{$name} };
+		my ($key, $table, $is_held, $connection) = @{ $program{$name} };
 		my $is_made = "SELECT to_regclass('$table') IS NOT NULL";
 		mkdir "$directory/$name";
 		append_to_file("$directory/$name/1_work.sql", 'CREATE TABLE ' . $table =~ s/public\.//r . ' (what text)');
@@ -72,16 +89,16 @@ foreach my $name (sort keys %program)
 
 		my $other = background($paris, database => 'app', user => 'migrator', first => "SELECT pg_advisory_lock($key)");
 		$run = start($name, $berlin);
-		$is_held->($run, $key);
+		my $answer = $is_held->($run, $key);
 		is($berlin->safe_psql('app', $is_made), 'f', 'while the other cluster has the lock it does not migrate');
 		$other->quit;
-		wait_for_queue($zk, lock_path("advisory/app/($key)"), 0) if $name eq 'node-pg-migrate';
-		$run = start($name, $berlin) if $name eq 'node-pg-migrate';
+		wait_for_queue($zk, lock_path("advisory/app/($key)"), 0) if $answer eq 'refused';
+		$run = start($name, $berlin) if $answer eq 'refused';
 		is($run->finish, 0, 'then it does');
 		is($berlin->safe_psql('app', $is_made), 't', 'and has');
 		my ($made) = $table =~ /(\w+)$/;
-		is(last_pid_of($berlin, qr/CREATE TABLE .*\b$made\b/i), last_pid_of($berlin, qr/pg_(?:try_)?advisory_(?:xact_)?lock\s*\(/),
-			'on the connection that has the lock');
+		my $is_same = last_pid_of($berlin, qr/CREATE TABLE .*\b$made\b/i) == last_pid_of($berlin, qr/pg_(?:try_)?advisory_(?:xact_)?lock\s*\(/);
+		is($is_same ? 'the same' : 'another', $connection, 'on the connection that has the lock, or another one');
 
 		is(start($name, $paris)->finish, 0, 'so does the other cluster');
 		is($paris->safe_psql('app', $is_made), 't', 'its own');

@@ -1,0 +1,81 @@
+
+# Drivers of Node.js, Python and Go send timeouts and lists of names as docs/using.md and
+# docs/recipes.md say. Tested with node-postgres and postgres.js of npm's registry, psycopg2,
+# psycopg 3, asyncpg and pgx. "make check SUITE=clients" installs them.
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use Peer;
+use PostgreSQL::Test::Utils;
+use Programs;
+use ZkLockTest;
+
+my $here = abs_path(dirname(__FILE__));
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, listen_addresses => '127.0.0.1');
+my $user = getpwuid $<;
+my $url = "postgresql://$user\@127.0.0.1:" . $node->port . '/postgres';
+my $holder = background($node, holds => 'held');
+my $told = sub ($name) { return slurp_file("$here/../../docs/$name"); };
+
+# What the program says of each call.
+sub said (@command)
+{
+	is(run_program(@command), 0, 'the program ends well');
+	my %said = map { /^([^:]+): (.*)$/ ? ($1 => $2) : () } split /\n/, last_output();
+	return \%said;
+}
+
+subtest 'node-postgres sends timeouts without a type, and a list as a text' => sub {
+	my $said = said('node', "$here/drivers.js", 'node-postgres', $url);
+	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number cast);
+	is($said->{free}, 'true, free', 'a lock that is free is taken');
+	is($said->{list}, '42602, none', 'a list without a cast is refused');
+	is($said->{'list with a cast'}, 'true, acct-1 acct-2', 'a list with a cast is several locks');
+	like($told->('using.md'), qr/^\| node-postgres \| no type \| `zk_lock\(\$1, \$2\)` \| a number of seconds \|$/m, 'as the page on timeouts says');
+	like($told->('recipes.md'), qr/^\| node-postgres \| text, `\{acct-1,acct-2\}` \| 42602 \| several locks \|$/m, 'as the page on lists says');
+};
+
+subtest 'postgres.js sends a list as the name of one lock without a cast' => sub {
+	my $said = said('node', "$here/drivers.js", 'postgres.js', $url);
+	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number);
+	is($said->{list}, 'true, acct-1,acct-2', 'a list without a cast is one lock');
+	is($said->{'list with a cast'}, 'true, acct-1 acct-2', 'a list with a cast is several locks');
+	like($told->('recipes.md'), qr/^\| postgres\.js \| text, `acct-1,acct-2` \| \*\*one lock/m, 'as the page on lists says');
+};
+
+foreach my $driver (qw(psycopg2 psycopg))
+{
+	subtest "$driver sends timeouts as strings and timedeltas" => sub {
+		my $has = "import importlib.util, sys; sys.exit(importlib.util.find_spec('$driver') is None)";
+		plan skip_all => "not installed: python3-$driver" if system('/usr/bin/python3', '-c', $has) != 0;
+		my $said = said('/usr/bin/python3', "$here/timeouts.py", $driver, "host=127.0.0.1 port=@{[ $node->port ]} dbname=postgres user=$user");
+		is_deeply($said, { string => 'False', timedelta => 'False', free => 'True' }, 'each is taken for a timeout');
+		like($told->('using.md'), qr/^\| psycopg 3, psycopg2 \| no type \| `zk_lock\(%s, %s\)` \| a `timedelta` \|$/m, 'as the page says');
+	};
+}
+
+subtest 'asyncpg wants a timedelta, or a cast for a string and for a list' => sub {
+	plan skip_all => 'not installed: python3-asyncpg' if !-d '/usr/lib/python3/dist-packages/asyncpg';
+	my $said = said('/usr/bin/python3', "$here/timeouts_asyncpg.py", $url);
+	is_deeply($said, {
+			'string' => 'an error', 'string with casts' => 'False', 'timedelta' => 'False', 'free' => 'True',
+			'list' => 'an error', 'list with a cast' => 'True', 'held' => 'acct-1 acct-2 free' },
+		'each call does what the pages say');
+	like($told->('using.md'), qr/^\| asyncpg \| an error: it wants a `timedelta` \| `zk_lock\(\$1, \$2::text::interval\)` \| a `timedelta` \|$/m, 'the page on timeouts');
+	like($told->('recipes.md'), qr/^\| asyncpg \| nothing: it raises an error \| an error of its own \| several locks \|$/m, 'the page on lists');
+};
+
+subtest 'pgx sends timeouts as what the server wants' => sub {
+	plan skip_all => 'not installed: golang-go, golang-github-jackc-pgx-v4-dev'
+	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/jackc/pgx/v4';
+	local %ENV = (%ENV, Peer::go_environment());
+	my $program = PostgreSQL::Test::Utils::tempdir() . '/timeouts';
+	is(run_program('go', 'build', '-o', $program, "$here/timeouts.go"), 0, 'it compiles');
+	is_deeply(said($program, $url), { string => 'false', duration => 'false', free => 'true' }, 'each is taken for a timeout');
+	like($told->('using.md'), qr/^\| pgx \| what the server wants \| `zk_lock\(\$1, \$2\)` \| a `time\.Duration` \|$/m, 'as the page says');
+};
+
+assert_held($holder, 'held', 'the lock was held all the time');
+$holder->quit;
+done_testing();
