@@ -77,7 +77,7 @@ subtest 'a call waits for the create of a canceled call before it' => sub {
 	$session->cancel;
 	assert_ends($session, '57014', 'a call is canceled before the reply to its create');
 	assert_query($session, "SELECT zk_lock('undone', '300ms')", '55P03', 'the next call is out of time');
-	is(scalar(my @creates = of_type($create)), 1, 'and has asked for no other node');
+	is(scalar(my @creates = of_type($create)), 1, 'the next call has asked for no other node');
 	$session->start_query("SELECT zk_try_lock('undone', '30s')");
 	wait_for_wait($node, $session->pid);
 	$proxy->heal;
@@ -108,12 +108,12 @@ subtest 'the create of a downgrade that is executed late makes a node, which goe
 	my $held = hold_up($create, 1, sub { $session->query_safe("SELECT zk_unlock('down')"); });
 	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared',
 	  'it is repeated', 60;
-	is($session->query_safe("SELECT zk_is_held('down'), zk_unlock_shared('down')"), 't|t', 'held and released');
-	assert_no_nodes($zk, lock_path('down'), 'nothing left');
+	is($session->query_safe("SELECT zk_is_held('down'), zk_unlock_shared('down')"), 't|t', 'the shared lock is held and released');
+	assert_no_nodes($zk, lock_path('down'), 'nothing is left of the downgrade');
 	execute($held);
-	assert_nodes($zk, lock_path('down'), 1, 'executed late it makes a node');
+	assert_nodes($zk, lock_path('down'), 1, 'the create of the downgrade, executed late, makes a node');
 	$proxy->heal;
-	assert_no_nodes($zk, lock_path('down'), 'which goes');
+	assert_no_nodes($zk, lock_path('down'), 'the node that was made late goes');
 	$session->quit;
 };
 
@@ -123,10 +123,10 @@ subtest 'a record that was forgotten is not made by a request executed late' => 
 	my $run = "SELECT zk_run_once('job', 'slot', '1h')";
 	$session->query_safe("SELECT zk_run_once('job', 'another', '1h')");
 	my $held = hold_up($multi, 1, sub { $session->start_query($run); });
-	is($session->wait_result, 't', 'it is repeated, and recorded');
-	is($other->safe_psql('postgres', "SELECT zk_forget_run('job', 'slot')"), 't', 'and forgotten');
+	is($session->wait_result, 't', 'the record is made by the repeated request');
+	is($other->safe_psql('postgres', "SELECT zk_forget_run('job', 'slot')"), 't', 'the record is forgotten');
 	execute($held);
-	is($other->safe_psql('postgres', "SELECT count(*) FROM zk_runs('job')"), 1, 'executed late it records nothing');
+	is($other->safe_psql('postgres', "SELECT count(*) FROM zk_runs('job')"), 1, 'the request, executed late, makes no record');
 	is($other->safe_psql('postgres', $run), 't', 'the slot is free');
 	$proxy->heal;
 	$session->quit;
@@ -141,7 +141,7 @@ subtest 'a hold that was given up is not made by a request executed late' => sub
 	poll_until { $proxy->is_sprung } 'the hold to be made', 60;
 	my $held = (of_type($multi))[-1];
 	$session->cancel;
-	assert_ends($session, '57014', 'its maker gives up');
+	assert_ends($session, '57014', 'zk_hold() is canceled');
 
 	# The next connection ends between the two deletes.
 	$proxy->reset_connections;
@@ -152,7 +152,7 @@ subtest 'a hold that was given up is not made by a request executed late' => sub
 	is(scalar grep({ $client->get(lock_path("hold/$_")) =~ /maintenance/ } queue_nodes($zk, lock_path('hold'))),
 		0, 'executed late it makes no hold');
 	$proxy->heal;
-	assert_no_nodes($zk, lock_path('hold'), 'nothing left');
+	assert_no_nodes($zk, lock_path('hold'), 'nothing is left of the hold');
 	$session->quit;
 };
 
@@ -162,12 +162,12 @@ subtest 'a lease that was given up goes, though its delete was refused at first'
 	my $holder = background($other, holds => 'lease');
 	my $session = session();
 	$session->start_query("SELECT zk_try_lease('lease', 'app', '1h', '3s') IS NULL");
-	assert_nodes($zk, lock_path('lease'), 2, 'it waits');
+	assert_nodes($zk, lock_path('lease'), 2, 'the second lease waits');
 	$client->set_acl(lock_path('lease'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
-	is($session->wait_result, 't', 'it is not granted');
-	is(scalar queue_nodes($zk, lock_path('lease')), 2, 'and may not be deleted');
+	is($session->wait_result, 't', 'the second lease is not granted');
+	is(scalar queue_nodes($zk, lock_path('lease')), 2, 'the node of the second lease may not be deleted');
 	$client->set_acl(lock_path('lease'), [ [ 31, 'world', 'anyone' ] ]);
-	assert_nodes($zk, lock_path('lease'), 1, 'it goes when it may');
+	assert_nodes($zk, lock_path('lease'), 1, 'the node of the second lease goes when it may');
 	$_->quit foreach $session, $holder;
 };
 
@@ -181,11 +181,11 @@ subtest 'the name of a lock that has leases again is not deleted by a request ex
 	truncate_file();
 	my $name = lock_path('.leases/named');
 	my $lease = "SELECT zk_release_lease('named', zk_try_lease('named', 'app', '1h'))";
-	assert_soon { scalar of_type(8) } 'the worker looks', 60;    # getChildren
+	assert_soon { scalar of_type(8) } 'the worker looks at the names', 60;    # getChildren
 	my $held = hold_up($multi, 1, sub { $other->safe_psql('postgres', $lease); });
 	assert_soon { !$client->exists($name) } 'the name is dropped in the next round', 60;
 	$other->safe_psql('postgres', $lease);
-	ok($client->exists($name), 'and is there again');
+	ok($client->exists($name), 'the name of the lock is there again');
 	execute($held);
 	ok($client->exists($name), 'executed late the delete does not take it away');
 	$proxy->heal;

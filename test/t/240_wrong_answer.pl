@@ -61,11 +61,11 @@ subtest 'a read of the newest is repeated with the check ahead of it' => sub {
 	{
 		my $before = $requests->();
 		spoil('get')->() if $is_spoilt;
-		is($session->query_safe("SELECT zk_forget_run('answer', 'none')"), 'f', 'there is none');
+		is($session->query_safe("SELECT zk_forget_run('answer', 'none')"), 'f', 'there is no run to be forgotten');
 		push @asked, $requests->() - $before;
 	}
 	$spoilt->();
-	is($asked[1] - $asked[0], 2, 'is repeated with the check ahead of it');
+	is($asked[1] - $asked[0], 2, 'the read is repeated with the check ahead of it');
 };
 
 # To say -1 would delete a record whatever the version of the guard is.
@@ -74,19 +74,19 @@ subtest 'a version of the guard that has run over deletes no record' => sub {
 	my $claims = sub ($slot, $retain) { return $session->query_safe("SELECT zk_run_once('answer', '$slot', '$retain')") eq 't'; };
 	ok($claims->('old', '0'), 'a record that may go');
 	$liar->wrap(4);
-	ok($claims->('new', '1 day'), 'another one');
+	ok($claims->('new', '1 day'), 'another record is made at version -1');
 	$spoilt->();
-	is($session->query_safe("SELECT count(*) FROM zk_runs('answer')"), 2, 'with that nothing is deleted');
+	is($session->query_safe("SELECT count(*) FROM zk_runs('answer')"), 2, 'no record is deleted at version -1');
 	my $before = $client->exists(lock_path('.once'))->{version};
 	$liar->wrap(2);
-	is($session->query_safe("SELECT zk_forget_run('answer', 'new')"), 't', 'what is to be deleted is');
+	is($session->query_safe("SELECT zk_forget_run('answer', 'new')"), 't', 'zk_forget_run() deletes its record past version -1');
 	$spoilt->();
-	is($client->exists(lock_path('.once'))->{version} - $before, 2, 'by the next version');
+	is($client->exists(lock_path('.once'))->{version} - $before, 2, 'the deletion goes by the next version');
 	$liar->wrap(2);
-	ok($claims->('newer', '1 day'), 'nor is a record made with that');
+	ok($claims->('newer', '1 day'), 'a record is made past version -1');
 	$spoilt->();
 	# Nobody waits for the deletion of what may go.
-	assert_soon { $client->exists(lock_path('.once'))->{version} - $before == 4 } 'but by the next version';
+	assert_soon { $client->exists(lock_path('.once'))->{version} - $before == 4 } 'the record is made by the next version';
 };
 
 done_testing();

@@ -38,17 +38,17 @@ subtest 'of many sessions that race for the same slots one gets each' => sub {
 	foreach my $session (@session)
 	{
 		my @won = split /\n/, $session->wait_result;
-		is($session->sqlstate, '00000', 'no error');
+		is($session->sqlstate, '00000', 'session ended without an error');
 		$winners++ if @won;
 		$wins{$_}++ foreach @won;
 	}
 	is_deeply(\%wins, { map { $_ => 1 } 1 .. $slots }, 'one true for each slot');
 	cmp_ok($winners, '>', 1, 'more than one session took part');
-	is($session[0]->query_safe("SELECT count(*) FROM zk_runs('race')"), $slots, 'as many records');
-	is_deeply([ $zk->ephemerals(lock_path('race')) ], [], 'which belong to no session');
+	is($session[0]->query_safe("SELECT count(*) FROM zk_runs('race')"), $slots, 'there is a record for each slot');
+	is_deeply([ $zk->ephemerals(lock_path('race')) ], [], 'the records belong to no session');
 	$_->quit foreach @session;
 	is($node{berlin}->safe_psql('postgres', "SELECT bool_or(zk_run_once('race', 'slot ' || slot))
-		FROM generate_series(1, $slots) AS slot"), 'f', 'nor later, when all have gone');
+		FROM generate_series(1, $slots) AS slot"), 'f', 'no slot is run again when all sessions have gone');
 };
 
 subtest 'zk_run_once() whose request is lost asks again, and may be too late' => sub {
@@ -58,11 +58,11 @@ subtest 'zk_run_once() whose request is lost asks again, and may be too late' =>
 	{
 		$proxy->cut('requests');
 		start_to_wait($session, "SELECT zk_run_once('job', 'request $wins')");
-		is(run_once($rival, "request $wins"), 't', 'somebody else is faster')
+		is(run_once($rival, "request $wins"), 't', 'the rival is told to run the slot')
 		  if $wins eq 'f';
 		$proxy->come_back;
-		is($session->wait_result, $wins, "the first one's answer");
-		is(run_once($rival, "request $wins"), 'f', 'nobody else from then on');
+		is($session->wait_result, $wins, "the answer of the session whose request was lost");
+		is(run_once($rival, "request $wins"), 'f', 'the rival is not told to run the slot after that');
 	}
 };
 
@@ -76,21 +76,21 @@ subtest 'a record outlives the session that made it, and the next one finds it' 
 	$session->start_query("SELECT zk_run_once('job', 'lost')");
 	wait_for_record('lost');
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
-	is(run_once($rival, 'lost'), 'f', 'false for others');
+	is(run_once($rival, 'lost'), 'f', 'another session is not told to run the slot');
 	$proxy->come_back;
-	is($session->wait_result, 't', 'found again in the next session');
-	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'which is a new one');
+	is($session->wait_result, 't', 'the record is found by the next session');
+	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'the next session has another id');
 
 	# Its delete is done, and the slot claimed anew, when the next session goes on.
 	$id = $session->query_safe('SELECT session_id FROM zk_session');
 	$proxy->trap(14, 3, 'replies');
 	$session->start_query("SELECT zk_forget_run('job', 'lost')");
 	poll_until { !$stranger->exists(record('job', 'lost')) } 'it to be deleted', 30;
-	is(run_once($rival, 'lost'), 't', 'free');
+	is(run_once($rival, 'lost'), 't', 'the slot is free once the record is deleted');
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
 	$proxy->come_back;
 	$session->wait_result;
-	is(run_once($rival, 'lost'), 'f', 'a later record stays');
+	is(run_once($rival, 'lost'), 'f', 'the record of the later run stays');
 };
 
 subtest 'the record of a backend that was terminated says by whom the slot was taken' => sub {
@@ -103,9 +103,9 @@ subtest 'the record of a backend that was terminated says by whom the slot was t
 	$proxy->come_back;
 	is(run_once($rival, 'gone'), 'f', 'a backend that ends there leaves the slot taken');
 	is($rival->query_safe("SELECT pid FROM zk_runs('job') WHERE slot = 'gone'"),
-		$session->pid, 'its record says by whom');
-	is($rival->query_safe("SELECT zk_forget_run('job', 'gone')"), 't', 'it can be given free');
-	is(run_once($rival, 'gone'), 't', 'and run');
+		$session->pid, 'the record says which backend has taken the slot');
+	is($rival->query_safe("SELECT zk_forget_run('job', 'gone')"), 't', 'zk_forget_run() frees the slot');
+	is(run_once($rival, 'gone'), 't', 'the freed slot is run by another session');
 };
 
 # The answer has come, and so has the cancel, when the backend goes on: nobody hears the answer.
@@ -130,15 +130,15 @@ subtest 'zk_run_once() that is canceled as its reply comes gives the slot to the
 		kill 'INT', $session->pid;
 		kill 'CONT', $session->pid;
 		assert_ends($session, '57014', "log_locks = $log: it is canceled");
-		is($rival->query($sql), 'f', 'false for others');
-		is($session->query($sql), 't', 'true for it when it asks again');
-		is($session->query($sql), 'f', 'and once');
+		is($rival->query($sql), 'f', 'another session is not told to run the slot');
+		is($session->query($sql), 't', 'the session that was canceled is told to run the slot when it asks again');
+		is($session->query($sql), 'f', 'the session that was canceled is told once');
 	}
 };
 
 subtest 'records and calls outlive a restart of the ensemble' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	is(run_once($session, 'kept'), 't', 'claimed');
+	is(run_once($session, 'kept'), 't', 'a slot is claimed before the restart');
 	$zk->stop;
 	$proxy->go_away;
 	$session->start_query("SELECT zk_run_once('job', 'restart')");
@@ -146,19 +146,19 @@ subtest 'records and calls outlive a restart of the ensemble' => sub {
 	wait_for_wait($node{berlin}, $session->pid);
 	$zk->start;
 	$proxy->heal;
-	is($session->wait_result, 't', 'who asked meanwhile gets its answer');
-	is($rival->wait_result, 'f', 'what was claimed before is known');
-	is(run_once($rival, 'restart'), 'f', 'and what was claimed since');
+	is($session->wait_result, 't', 'a session that asks during the restart is told to run the slot');
+	is($rival->wait_result, 'f', 'a slot claimed before the restart stays claimed');
+	is(run_once($rival, 'restart'), 'f', 'a slot claimed during the restart stays claimed');
 };
 
 subtest 'zk_run_once() raises when ZooKeeper cannot be reached, and claims nothing' => sub {
 	my $session = background($node{berlin}, 'zklock.connect_timeout' => '500ms');
 	$proxy->refuse;
 	run_once($session, 'away');
-	is($session->sqlstate, '08001', 'an error, not false');
+	is($session->sqlstate, '08001', 'zk_run_once() raises and does not say false');
 	$proxy->heal;
 	$session->query_safe('RESET zklock.connect_timeout');
-	is(run_once($session, 'away'), 't', 'nothing was claimed');
+	is(run_once($session, 'away'), 't', 'the slot is still free');
 };
 
 # A record is deleted when its own time is over, whatever others ask for theirs.
@@ -194,13 +194,13 @@ subtest 'a record is deleted when its own time is over, and others stay' => sub 
 	  foreach sort(keys %strange), 'parent.once/child', 'session.once';
 	is($session->query_safe("SELECT zk_run_once('kept', 'long')"), 'f',
 		'one that is to be kept stays, whatever others ask for theirs');
-	is($session->query_safe("SELECT zk_run_once('kept', 'short')"), 't', 'another one went');
-	is(run_once($session, 'unharmed'), 't', 'other jobs are unharmed');
+	is($session->query_safe("SELECT zk_run_once('kept', 'short')"), 't', 'a record that was to be kept for no time has gone');
+	is(run_once($session, 'unharmed'), 't', 'a record of another job can still be made');
 
 	# Nobody waits for strangers.
 	$session->query_safe("SET lock_timeout = '4s'");
 	is($session->query_safe("SELECT zk_forget_run('kept', 'long')"), 't', 'a record is deleted');
-	is($session->query_safe("SELECT zk_forget_run('kept', 'other')"), 't', 'also one of another client');
+	is($session->query_safe("SELECT zk_forget_run('kept', 'other')"), 't', 'a record of another client is deleted');
 	$other->delete(lock_path(".once/kept.once/$_"))
 	  foreach 'session.once', 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
 };
@@ -231,15 +231,15 @@ subtest 'a late delete of a record leaves the one that was made anew' => sub {
 			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number', '1 hour')"), 't',
 				"$sql; $faster: the slot is claimed anew");
 			$proxy->heal;
-			is($late->wait_result, $sql =~ /forget/ ? 'f' : 't', 'who was late has deleted nothing');
-			is($late->sqlstate, '00000', 'and sees no error');
+			is($late->wait_result, $sql =~ /forget/ ? 'f' : 't', 'the late delete has deleted nothing');
+			is($late->sqlstate, '00000', 'the late call sees no error');
 			# behind the delete
 			$late->query_safe("SELECT count(*) FROM zk_runs('racy')");
-			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number')"), 'f', 'and nobody else has the slot');
+			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number')"), 'f', 'no other session has the slot');
 		}
 	}
 	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");
-	assert_no_nodes($zk, lock_path('.once/racy.once'), 'nothing left');
+	assert_no_nodes($zk, lock_path('.once/racy.once'), 'no record of the job is left');
 };
 
 # The version of the guard is a counter of 32 bits, and one of its values means any
@@ -251,9 +251,9 @@ subtest 'each deletion of a record counts in the version of the guard' => sub {
 	my $before = $version->();
 	is($session->query_safe("SELECT zk_run_once('counted', 'a'), zk_forget_run('counted', 'a')"),
 		't|t', 'a record is deleted');
-	is($version->(), $before + 1, 'which the version counts');
-	is($session->query_safe("SELECT zk_forget_run('counted', 'a')"), 'f', 'there is none');
-	is($version->(), $before + 1, 'which does not');
+	is($version->(), $before + 1, 'the deletion counts in the version of the guard');
+	is($session->query_safe("SELECT zk_forget_run('counted', 'a')"), 'f', 'no record is deleted where there is none');
+	is($version->(), $before + 1, 'a deletion of nothing does not count');
 };
 
 # Ages are differences of the clocks of two servers, of two leaders for example. The
@@ -275,7 +275,7 @@ subtest 'clocks that differ delete no record before its time' => sub {
 		} 1 .. 2;
 		is($three->leader, $first->[1], "$what: the leader");
 		is($made->query_safe("SELECT zk_run_once('late', 'slot', '$retain')"), 't', 'a slot is claimed');
-		is($old->query_safe("SELECT zk_run_once('late', 'old', '0')"), 't', 'and one that is not kept');
+		is($old->query_safe("SELECT zk_run_once('late', 'old', '0')"), 't', 'a slot is claimed for no time');
 		$three->start($then);
 		$three->kill_leader;
 		$three->wait_ready;
@@ -283,7 +283,7 @@ subtest 'clocks that differ delete no record before its time' => sub {
 		# Each of these looks at all records there are.
 		$made->query_safe("SELECT zk_run_once('late', i::text, '1 hour') FROM generate_series(1, 10) AS i");
 		is($old->query_safe("SELECT zk_run_once('late', 'slot', '$retain')"), 'f', 'the record is still there');
-		is($old->query_safe("SELECT zk_run_once('late', 'old')"), 't', 'the other one has gone');
+		is($old->query_safe("SELECT zk_run_once('late', 'old')"), 't', 'the record that was to be kept for no time has gone');
 	}
 
 	my $ahead = cluster('ahead', $zk, environment => ZooKeeper::clock('+1d'));

@@ -33,7 +33,7 @@ assert_least
 	$asker->query_safe("SELECT zk_evict('nobody', 1)");
 	$zk->packets_received - $before;
 }
-4, 'the quorum is asked ahead of the queue';
+4, 'zk_evict() takes four requests: the quorum is asked ahead of the queue';
 
 foreach my $guard (qw(quorum lease))
 {
@@ -47,26 +47,26 @@ foreach my $guard (qw(quorum lease))
 		start_in_queue($waiter, "SELECT zk_lock('evict')", $zk, lock_path('evict'), 2);
 
 		my $offset = -s $node{paris}->logfile;
-		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'evicted');
+		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'zk_evict() says that it has deleted the node');
 		like($waiter->wait_result, qr/^\d+$/, 'the next in line has the lock');
 		my $who = sprintf 'process %d of user ".*" in database ".*" from \S+ evicts a contender from ZooKeeper lock "evict"',
 		  $admin->pid;
 		my $whom = sprintf 'It is process %d of user ".*" in database "postgres" of cluster "berlin" on host ".*"',
 		  $holder->pid;
-		ok($node{paris}->log_contains(qr/LOG:  $who\n.*DETAIL:  $whom/, $offset), 'logged: who, and whom');
-		ok($node{paris}->log_contains(qr/fencing token $token\./, $offset), 'with the token');
-		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'gone is gone');
+		ok($node{paris}->log_contains(qr/LOG:  $who\n.*DETAIL:  $whom/, $offset), 'the log says who evicted whom');
+		ok($node{paris}->log_contains(qr/fencing token $token\./, $offset), 'the log has the token of the evicted holder');
+		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'a second zk_evict() of the same token finds nothing');
 
 		# With lease it has to have heard of it.
-		assert_becomes { $holder->query_safe('SELECT state FROM zk_session_locks') } 'lost', 'heard of' if $guard eq 'lease';
+		assert_becomes { $holder->query_safe('SELECT state FROM zk_session_locks') } 'lost', 'the holder hears of the loss' if $guard eq 'lease';
 		assert_query($holder, 'COMMIT', '40001', 'the commit of the evicted holder is refused');
-		like($holder->error, qr/lock "evict" was lost\nDETAIL:  The queue node with fencing token $token was deleted by zk_evict/, 'with the reason');
-		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
+		like($holder->error, qr/lock "evict" was lost\nDETAIL:  The queue node with fencing token $token was deleted by zk_evict/, 'the error says who deleted the queue node');
+		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of the refused transaction is written');
 
 		$holder->query_safe("SELECT zk_lock('evict-session')");
 		$admin->query_safe("SELECT zk_evict('evict-session', token)
 			FROM zk_lock_queue('evict-session')");
-		assert_not_held($holder, 'evict-session', 'zk_is_held knows at once');
+		assert_not_held($holder, 'evict-session', 'zk_is_held() knows of the eviction at once');
 		assert_leave_nothing($zk, lock_path('evict'), $holder, $waiter, $admin);
 	};
 }
@@ -81,9 +81,9 @@ subtest 'a waiter that is evicted does not get the lock, and the one behind it d
 	}
 	my $token = token_at($admin, 'line', 2);
 	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
-	assert_nodes($zk, lock_path('line'), 2, 'the others stay');
-	assert_passes('line', $holder, $second, 'the one behind it gets the lock');
-	assert_ends($first, '57000', 'the evicted one does not');
+	assert_nodes($zk, lock_path('line'), 2, 'the other nodes stay in the queue');
+	assert_passes('line', $holder, $second, 'the second waiter gets the lock');
+	assert_ends($first, '57000', 'the evicted waiter does not get the lock');
 	assert_leave_nothing($zk, lock_path('line'), $holder, $first, $second, $admin);
 };
 
@@ -95,9 +95,9 @@ subtest 'zk_evict() evicts contenders of other clients, and no other children' =
 		ephemeral => 1, sequential => 1);
 	$foreign->create("$path/note", '{"client":"zklock","token":4711}');
 	my $token = token_at($admin, 'foreign', 1);
-	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', "another client's");
-	is($admin->query_safe("SELECT zk_evict('foreign', 4711)"), 'f', 'what is no contender is not');
-	ok($foreign->exists("$path/note"), 'and stays');
+	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', "a contender of another client is evicted");
+	is($admin->query_safe("SELECT zk_evict('foreign', 4711)"), 'f', 'a node that is no contender is not evicted');
+	ok($foreign->exists("$path/note"), 'the node that is no contender stays');
 };
 
 # Its delete is done, and the reply lost. What stands there when it asks again has the
@@ -113,8 +113,8 @@ subtest 'a hold made anew stays when the reply to the release of the first is lo
 	poll_until { $proxy->is_sprung && !$foreign->exists($path) } 'it to be deleted', 30;
 	$foreign->create($path, 'second');
 	$proxy->come_back;
-	is($releaser->wait_result, 't', 'it is known to be released');
-	ok($foreign->exists($path), 'and the other one stays');
+	is($releaser->wait_result, 't', 'zk_release_hold() says that the hold is released');
+	ok($foreign->exists($path), 'the node that was made anew stays');
 	$foreign->delete($path) if $foreign->exists($path);
 	assert_leave_nothing($zk, lock_path('anew'), $maker, $releaser);
 };
@@ -133,12 +133,12 @@ subtest 'a hold outlives its maker and restarts of all servers' => sub {
 	my ($maker, $other) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my $earlier = $maker->query_safe("SELECT zk_lock('hold')");
 	start_in_queue($other, "SELECT zk_hold('hold', 'moving to new disks')", $zk, lock_path('hold'), 2);
-	ok(!$other->is_done, 'it waits in line');
+	ok(!$other->is_done, 'zk_hold() waits behind the holder');
 	$maker->query_safe("SELECT zk_unlock('hold')");
 	my $token = $other->wait_result;
-	cmp_ok($token, '>', $earlier, 'the token rises');
-	is_deeply([ $zk->ephemerals(lock_path('hold') . '/') ], [], 'no session owns it');
-	is($other->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'nor does this one hold it');
+	cmp_ok($token, '>', $earlier, 'the token of the hold is higher than that of the earlier lock');
+	is_deeply([ $zk->ephemerals(lock_path('hold') . '/') ], [], 'no session owns the node of the hold');
+	is($other->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the session that made the hold has no lock');
 	is( $maker->query_safe("SELECT state, mode, style, session_id IS NULL, cluster, pid, token, data
 			FROM zk_lock_queue('hold')"),
 		join('|', 'held', 'exclusive', 'curator', 't', 'paris', $other->pid, $token,
@@ -148,8 +148,8 @@ subtest 'a hold outlives its maker and restarts of all servers' => sub {
 	# On a busy machine a server is away for longer than the default.
 	my $waiter = background($node{berlin}, is_connected => 1, 'zklock.connect_timeout' => '1min');
 	start_in_queue($waiter, "SELECT zk_lock_shared('hold')", $zk, lock_path('hold'), 2);
-	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
-	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f', 'also for one of several');
+	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'the session that made the hold cannot take the lock');
+	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f', 'the session that made the hold cannot take several locks with it');
 	$other->query_safe('SELECT zk_unlock_all()');
 	$other->query_safe('DISCARD ALL');
 	$other->query_safe('SELECT zk_disconnect()');
@@ -159,15 +159,15 @@ subtest 'a hold outlives its maker and restarts of all servers' => sub {
 	$node{paris}->restart;
 	$other = background($node{paris}, is_connected => 1);
 	# The waiter may have got a new session, and the end of the old one is due.
-	assert_soon { scalar hold_nodes('hold') == 2 } 'and after restarts', 30;
-	ok(!$waiter->is_done, 'the waiter waits');
+	assert_soon { scalar hold_nodes('hold') == 2 } 'the hold is there after restarts of ZooKeeper and PostgreSQL', 30;
+	ok(!$waiter->is_done, 'the waiter still waits behind the hold');
 
-	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'another token');
-	like($other->error, qr/WARNING:  there is no permanent hold of lock "hold" with that token\n(?!HINT)/, 'a warning');
-	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'released from another cluster');
-	assert_ends($waiter, '00000', 'the waiter has the lock');
+	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'zk_release_hold() with another token releases nothing');
+	like($other->error, qr/WARNING:  there is no permanent hold of lock "hold" with that token\n(?!HINT)/, 'zk_release_hold() with another token warns');
+	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'a session of another cluster releases the hold');
+	assert_ends($waiter, '00000', 'the waiter gets the lock');
 	$waiter->query_safe("SELECT zk_unlock_shared('hold')");
-	is_free($other, 'hold', 'free again');
+	is_free($other, 'hold', 'the lock is free after the hold');
 };
 
 # As Curator's Revoker does with the node of a holder: the token is in there.
@@ -177,13 +177,13 @@ subtest 'no other client can write into a hold' => sub {
 	my ($hold) = hold_nodes('written');
 	my $foreign = $zk->client;
 	ok(!eval { $foreign->set(lock_path("written/$hold"), '__REVOKE__'); 1 }, 'a write is refused');
-	like($@, qr/NoAuth/, 'with a word why');
-	is($maker->query_safe("SELECT data FROM zk_lock_queue('written')"), 'test', 'nothing is changed');
+	like($@, qr/NoAuth/, 'the refused write says NoAuth');
+	is($maker->query_safe("SELECT data FROM zk_lock_queue('written')"), 'test', 'the data of the hold is not changed');
 	$foreign->close;
 	$maker->quit;
 	my $other = background($node{berlin}, is_connected => 1);
 	is($other->query_safe("SELECT zk_release_hold('written', $token)"), 't', 'another session releases it');
-	is_free($other, 'written', 'free again');
+	is_free($other, 'written', 'the lock is free after the hold');
 };
 
 subtest 'a hold stays after kill -9 of its maker, until zk_evict() removes it' => sub {
@@ -193,17 +193,17 @@ subtest 'a hold stays after kill -9 of its maker, until zk_evict() removes it' =
 	$maker->quit;
 	wait_for_recovery($node{paris});
 	poll_until { !$zk->ephemerals(lock_path('killed')) } 'the session to end', 30;
-	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there');
-	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict removes it too');
-	is_free($other, 'killed', 'free again');
+	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there after kill -9 of its maker');
+	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict() removes the hold');
+	is_free($other, 'killed', 'the lock is free after zk_evict()');
 };
 
 subtest 'a hold is not undone by ROLLBACK, and a transaction under it commits' => sub {
 	my $session = background($node{paris}, is_connected => 1);
 	$session->query_safe("BEGIN; CREATE TABLE under_hold (); SELECT zk_lock('under');
 		SELECT zk_hold('over', 'test')");
-	is($session->query('COMMIT'), '', 'a guarded commit does not mind');
-	is($session->sqlstate, '00000', 'committed');
+	is($session->query('COMMIT'), '', 'a guarded commit under a hold says nothing');
+	is($session->sqlstate, '00000', 'a guarded commit under a hold is done');
 	$session->query("BEGIN; SELECT zk_hold('rolled back', 'test'); ROLLBACK");
 	is($session->query_safe("SELECT sum(zk_release_hold(name, token)::int)
 		FROM unnest(ARRAY['over', 'rolled back']) AS name, zk_lock_queue(name)"),
@@ -234,7 +234,7 @@ subtest 'a maker that is killed leaves the hold or nothing' => sub {
 	poll_until { $waiter->is_done || queue_nodes($zk, lock_path('killed')) == 2 } 'it to wait', 30;
 	kill 'KILL', $maker->pid;
 	assert_ends($waiter, '00000', 'ahead of it: a waiter gets the lock when the session has ended');
-	is(scalar hold_nodes('killed'), 1, 'and nothing else is there');
+	is(scalar hold_nodes('killed'), 1, 'no hold is left beside the lock of the waiter');
 	$waiter->query_safe("SELECT zk_unlock('killed')");
 	$proxy->come_back;
 	$maker->quit;
@@ -256,11 +256,11 @@ subtest 'a maker that is evicted before there is a hold is told, and leaves noth
 	my $maker = spring('requests', 'evicted', '20s');
 	my $token = token_at($admin, 'evicted', 1);
 	is($admin->query_safe("SELECT zk_evict('evicted', $token), zk_try_lock('evicted')"), 't|t',
-		'before there is a hold, and the lock is taken');
+		'the maker is evicted before there is a hold, and the lock is taken');
 	$proxy->come_back;
-	assert_ends($maker, '57000', 'it is told');
-	is($admin->query_safe("SELECT zk_is_held('evicted'), zk_unlock('evicted')"), 't|t', 'the other is unharmed');
-	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	assert_ends($maker, '57000', 'zk_hold() tells that its place was taken away');
+	is($admin->query_safe("SELECT zk_is_held('evicted'), zk_unlock('evicted')"), 't|t', 'the lock of the other session is not touched');
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing is left in the queue');
 };
 
 # Then nobody knows whether there is a hold, nor can it be undone at once.
@@ -270,11 +270,11 @@ subtest 'a cancel of zk_hold() without a connection warns that there may be a ho
 	$proxy->go_away;
 	poll_until { slurp_file("/proc/$program/cmdline") !~ /connected/ } 'it to notice', 30;
 	$maker->cancel;
-	assert_ends($maker, '57014', 'canceled');
-	like($maker->error, qr/WARNING:  there may be a permanent hold of lock "warned" now\nDETAIL:  .* Its token is \d+\./, 'with a warning');
+	assert_ends($maker, '57014', 'zk_hold() is canceled');
+	like($maker->error, qr/WARNING:  there may be a permanent hold of lock "warned" now\nDETAIL:  .* Its token is \d+\./, 'the cancel warns that there may be a hold');
 	$proxy->come_back;
 	$maker->quit;
-	is_free($admin, 'warned', 'there is none');
+	is_free($admin, 'warned', 'no hold is left');
 };
 
 subtest 'another client waits behind a hold' => sub {
@@ -283,10 +283,10 @@ subtest 'another client waits behind a hold' => sub {
 	my ($hold) = hold_nodes('foreign-waits');
 	my $node = $foreign->create(lock_path('foreign-waits') . '/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-',
 		'', ephemeral => 1, sequential => 1);
-	is((hold_nodes('foreign-waits'))[0], $hold, 'it sorts behind the hold');
+	is((hold_nodes('foreign-waits'))[0], $hold, 'the node of the other client is behind the hold');
 	$admin->query_safe("SELECT zk_release_hold('foreign-waits', $token)");
 	is_deeply([ map { lock_path("foreign-waits/$_") } hold_nodes('foreign-waits') ], [$node],
-		'and is the first when that is released');
+		'the node of the other client is the first when the hold is released');
 };
 $admin->quit;
 
@@ -297,7 +297,7 @@ subtest 'zk_hold() with no time to wait in the queue still waits for a slow answ
 	$zk->pause;
 	start_to_wait($session, "SELECT zk_hold('bound/free', 'x', '0')");
 	$zk->resume;
-	like($session->wait_result, qr/^\d+$/, 'it is made');
+	like($session->wait_result, qr/^\d+$/, 'zk_hold() makes the hold when the answer comes');
 	$session->query_safe("SELECT zk_release_hold('bound/free', token) FROM zk_lock_queue('bound/free')");
 };
 
@@ -319,7 +319,7 @@ subtest 'work under a hold survives a crash once it is released' => sub {
 	# As long as one of its backends is there it is refused, and the pid file is old.
 	poll_until { $node{paris}->{_pid} = undef; $node{paris}->start(fail_ok => 1) }
 	'the cluster to start', 30;
-	is($node{paris}->safe_psql('postgres', 'SELECT count(*) FROM work'), 1, 'it is there');
+	is($node{paris}->safe_psql('postgres', 'SELECT count(*) FROM work'), 1, 'the work is there after the crash');
 };
 
 done_testing();

@@ -45,17 +45,17 @@ sub logs_have ($offset, $token, $queued)
 	my $deleted = deleted($token);
 	log_has('berlin', $offset->{berlin},
 		qr/queue node of process \d+ for ZooKeeper lock "evicted" was deleted\n.*DETAIL:  $deleted Its name was "\Q$queued\E"\.\n.*HINT:  $see/,
-		'his log is told');
+		'the log where the lock was held tells of the deletion');
 	my $by = 'process ' . $operator->pid . ' of user "\w+" in database "postgres" from \S+';
 	return log_has('paris', $offset->{paris},
 		qr/LOG:  $by evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
-		'the other log says by whom, with the same token');
+		'the log of the evicting cluster says by whom, with the same token');
 }
 
 sub log_sizes { return { map { $_ => -s $node{$_}->logfile } keys %node }; }
 
 # Nothing is written down for anybody.
-sub no_words { return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n"; }
+sub no_words { return assert_no_nodes($zk, $words, 'nothing is left beside the queue') || die "a word is left\n"; }
 
 subtest 'a holder that is evicted is told at its COMMIT, and both logs tell' => sub {
 	foreach my $user (undef, 'clerk')
@@ -64,14 +64,14 @@ subtest 'a holder that is evicted is told at its COMMIT, and both logs tell' => 
 		my $offset = log_sizes();
 		$holder->query_safe("SELECT zk_lock('evicted')");
 		my ($token, $queued) = evict('evicted', 1);
-		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the evicted holder cannot commit');
 		like($holder->error,
 			qr/lock "evicted" was lost\nDETAIL:  @{[ deleted($token) ]}\nHINT:  Release it .* run the transaction again\. $see/,
-			'and is told what is known');
+			'the error tells the holder what is known');
 		logs_have($offset, $token, $queued);
 		no_words();
 		$holder->query_safe('SELECT zk_unlock_all()');
-		is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
+		is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'the lock can be taken again');
 		assert_leave_nothing($zk, lock_path('evicted'), $holder);
 	}
 };
@@ -84,10 +84,10 @@ subtest 'a holder of several locks is told of each that was evicted' => sub {
 	{
 		$holder->query_safe("SELECT zk_lock(ARRAY['one', 'two'])");
 		evict($_, 1) foreach qw(one two);
-		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the holder of two evicted locks cannot commit');
 		$holder->query_safe('SELECT zk_unlock_all()');
 	} until $holder->error eq '' || ++$tries == 8;
-	is($holder->error, '', 'was told of each at its commit');
+	is($holder->error, '', 'the holder was told of each lock at its commit');
 };
 
 subtest 'a waiter that is evicted is told, and not granted the lock' => sub {
@@ -99,10 +99,10 @@ subtest 'a waiter that is evicted is told, and not granted the lock' => sub {
 	my ($token, $queued) = evict('evicted', 2);
 	my $deleted = deleted($token);
 	$holder->query_safe("SELECT zk_unlock('evicted')");
-	assert_ends($waiter, '57000', 'is not granted the lock');
+	assert_ends($waiter, '57000', 'the evicted waiter is not granted the lock');
 	like($waiter->error, qr/was removed\nDETAIL:  $deleted\nHINT:  Run the statement again to queue anew\. $see/,
-		'and is told what is known');
-	log_has('berlin', $offset, qr/DETAIL:  $deleted Its name was "\Q$queued\E"\./, 'so is the log');
+		'the error tells the waiter what is known');
+	log_has('berlin', $offset, qr/DETAIL:  $deleted Its name was "\Q$queued\E"\./, 'the log of that cluster tells the same');
 	no_words();
 	assert_leave_nothing($zk, lock_path('evicted'), $holder, $waiter);
 };
@@ -152,22 +152,22 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 			$_->quit foreach $holder, $next;
 			redo;
 		}
-		is($released, $result, 'it is released');
+		is($released, $result, "$way: the result of the release");
 		# At the end of a transaction nobody waits for the answer.
 		poll_until { $holder->error ne '' || $holder->query('SELECT') . $holder->error } 'the news', 30
 		  if $way =~ /end/;
 		like($holder->error,
 			qr/WARNING:  lock "evicted" had been lost before it was released\nDETAIL:  @{[ deleted($token) ]}\nHINT:  $see/,
-			'with a warning that says what is known');
+			"$way: a warning says what is known");
 		logs_have($offset, $token, $queued);
 		if ($begin =~ /BEGIN$/ && $way !~ /end/)
 		{
 			$holder->query_safe("SELECT zk_lock(ARRAY['good', 'better']); SELECT zk_unlock('good'); SELECT zk_unlock_all()");
-			assert_query($holder, 'COMMIT', '40001', 'what was not committed yet is not');
+			assert_query($holder, 'COMMIT', '40001', "$way: the transaction is not committed");
 		}
 		no_words();
 		$holder->query_safe('SELECT');
-		is($holder->error, '', 'it is said once');
+		is($holder->error, '', "$way: the loss is told once");
 		assert_leave_nothing($zk, lock_path('evicted'), $holder, $next);
 	}
 };
@@ -185,11 +185,11 @@ subtest 'a release is waited for as long as the lock was held' => sub {
 		$proxy->trap(2, 1, 'replies');    # delete
 		$holder->query_safe("SELECT zk_lock('brief'), pg_sleep(0.02)");
 		push @took, -time;
-		is($holder->query("SELECT zk_unlock('brief')"), 't', 'released');
+		is($holder->query("SELECT zk_unlock('brief')"), 't', 'the brief lock is released');
 		$took[-1] += time;
 		$proxy->come_back;
 	}
-	cmp_ok(min(@took), '<', 0.7, 'and not for a second');
+	cmp_ok(min(@took), '<', 0.7, 'a brief lock is not waited for a second');
 };
 
 # With the ensemble away nobody waits for long, and not for each one.
@@ -197,7 +197,7 @@ subtest 'releases without an answer wait once, and not for each lock' => sub {
 	my $holder = background($node{berlin}, first => "SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");
 	$zk->pause;
 	my $begun = time;
-	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'released');
+	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'all 20 locks are released');
 	cmp_ok(time - $begun, q(<), 15, q(only the first one waits));
 	$zk->resume;
 };
@@ -209,8 +209,8 @@ subtest 'a holder whose node another client deleted is told the same' => sub {
 	my ($queued) = queue_nodes($zk, lock_path('evicted'));
 	$zk->client->delete(lock_path("evicted/$queued"));
 	$holder->query('INSERT INTO work VALUES (1)');
-	like($holder->error, qr/DETAIL:  @{[ deleted($token) ]}\nHINT/, 'the same is said');
-	log_has('berlin', $offset, qr/DETAIL:  @{[ deleted($token) ]} Its name was "\Q$queued\E"\./, 'and which node that was');
+	like($holder->error, qr/DETAIL:  @{[ deleted($token) ]}\nHINT/, 'the error tells the same of a deletion by another client');
+	log_has('berlin', $offset, qr/DETAIL:  @{[ deleted($token) ]} Its name was "\Q$queued\E"\./, 'the log names the node that was deleted');
 };
 
 # The node that was to be replaced is gone: nobody knows who was let in meanwhile.
@@ -220,9 +220,9 @@ subtest 'a lock that was evicted before its downgrade is lost, and no lease lets
 	evict('evicted', 1);
 	$holder->query_safe("SELECT zk_unlock('evicted')");
 	poll_until { $holder->query_safe('SELECT state FROM zk_session_locks') eq 'lost' } 'the loss to be known', 30;
-	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'also the lease refuses a commit');
-	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the lease refuses a commit after the downgrade');
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing is left in the queue');
 };
 
-is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'nothing was written');
+is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'no work under an evicted lock was written');
 done_testing();

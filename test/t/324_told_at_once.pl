@@ -56,12 +56,12 @@ foreach my $scope (sort keys %scopes)
 			await_watches(1);
 			my $begun = time;
 			$ways{$way}->('idle');
-			assert_becomes { $holder->query("SELECT zk_fencing_token('idle') IS NULL") } 't', 'idle: it has no token', $soon;
+			assert_becomes { $holder->query("SELECT zk_fencing_token('idle') IS NULL") } 't', 'an idle holder has no token any more', $soon;
 			# The interrupt may come only now.
-			assert_becomes { $holder->query('SELECT state FROM zk_session_locks') } 'lost', 'and zk_session_locks knows';
-			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'it is not taken again');
-			like($holder->error, qr/lock "idle" was lost\nDETAIL:  $deleted/, 'in words');
-			cmp_ok(time - $begun, '<', $soon, 'without any proof');
+			assert_becomes { $holder->query('SELECT state FROM zk_session_locks') } 'lost', 'zk_session_locks shows the lock as lost';
+			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'the lost lock is not taken again');
+			like($holder->error, qr/lock "idle" was lost\nDETAIL:  $deleted/, 'the error says that the queue node was deleted');
+			cmp_ok(time - $begun, '<', $soon, 'the holder hears of the loss before a proof is due');
 			quit($holder);
 
 			$holder = hold($scope, 'asked');
@@ -69,7 +69,7 @@ foreach my $scope (sort keys %scopes)
 			$ways{$way}->('asked');
 			my $try = "SELECT zk_try_@{[ $scopes{$scope} =~ s/^zk_//r ]}('asked')";
 			poll_until { $holder->query($try) ne 't' } 're-entry to be refused', $soon;
-			is($holder->sqlstate, '40001', 're-entry is refused');
+			is($holder->sqlstate, '40001', 'a try of the lost lock raises');
 			quit($holder);
 
 			$holder = background($node);
@@ -80,10 +80,10 @@ foreach my $scope (sort keys %scopes)
 			$begun = time;
 			$ways{$way}->('busy');
 			assert_ends($holder, '40001', 'a running statement is interrupted');
-			like($holder->error, qr/ERROR:  lock "busy" was lost\nDETAIL:  $deleted/, 'and says why');
-			cmp_ok(time - $begun, '<', $soon, 'at once');
+			like($holder->error, qr/ERROR:  lock "busy" was lost\nDETAIL:  $deleted/, 'the interrupted statement says why');
+			cmp_ok(time - $begun, '<', $soon, 'the running statement is interrupted at once');
 			$holder->query_safe('SELECT zk_unlock_all()');
-			is($holder->query_safe("SELECT zk_try_lock('busy')"), 't', 'it goes on');
+			is($holder->query_safe("SELECT zk_try_lock('busy')"), 't', 'the session takes the lock again after its release');
 			quit($holder);
 		};
 	}
@@ -111,14 +111,14 @@ subtest 'an old proof is renewed before a lock is taken again' => sub {
 	my $holder = background($node);
 	my $asks = sub {
 		my $before = $holder->query_safe("SELECT sum(requests) FROM zk_stat");
-		is($holder->query_safe("SELECT zk_try_lock('again')"), 't', 'taken again');
+		is($holder->query_safe("SELECT zk_try_lock('again')"), 't', 'a held lock is taken again');
 		$holder->query_safe('SELECT pg_stat_clear_snapshot()');
 		return $holder->query_safe("SELECT sum(requests) FROM zk_stat") - $before;
 	};
 	$holder->query_safe("SET zklock.session_timeout = '6s'; SELECT zk_lock('again')");
-	is($asks->(), 0, 'a fresh one will do');
+	is($asks->(), 0, 'a fresh proof asks ZooKeeper nothing');
 	poll_until { $asks->() == 1 } 'an old one not to', 30;
-	is($asks->(), 0, 'and it is fresh then');
+	is($asks->(), 0, 'the renewed proof asks ZooKeeper nothing');
 	quit($holder);
 };
 
@@ -127,13 +127,13 @@ subtest 'no statement is interrupted for a lock that was released, downgraded or
 	$holder->query_safe("SELECT zk_lock('held'); SELECT zk_lock('left'), zk_lock('down'), zk_lock_shared('down')");
 	await_watches(3);
 	$holder->start_query("DO \$\$ BEGIN PERFORM zk_unlock('left'), zk_unlock('down'); PERFORM pg_sleep(3); END \$\$");
-	await_watches(2, 'what replaces a place is watched');
-	assert_ends($holder, '00000', 'of what a session lets go of');
-	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'the rest is held');
-	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared', 'one of them shared';
+	await_watches(2, 'the node of the downgrade is watched');
+	assert_ends($holder, '00000', 'a statement is not interrupted for a lock that its session releases');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'the other two locks are held');
+	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared', 'the downgraded lock is held shared';
 	await_watches(2);
 	$ways{'another client'}->('down');
-	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'down'") } 'lost', 'until it is taken away', $soon;
+	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'down'") } 'lost', 'the downgraded lock is lost when it is taken away', $soon;
 	$holder->query_safe("SELECT zk_unlock_shared('down')");
 	await_watches(1);
 
@@ -146,7 +146,7 @@ subtest 'no statement is interrupted for a lock that was released, downgraded or
 			$holder->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'") == 1;
 		}
 		'it to be kept', 30;
-		await_watches(3, 'its place is watched, too, and its queue');
+		await_watches(3, 'the place and the queue of the kept lock are watched');
 	};
 	my %who = (
 		'when it is given up' => sub { $other->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')") },
@@ -157,14 +157,14 @@ subtest 'no statement is interrupted for a lock that was released, downgraded or
 		$holder->start_query('SELECT pg_sleep(2)');
 		wait_for_sleep($node, $holder->pid);
 		$who{$what}->();
-		assert_ends($holder, '00000', "of what is kept, $what");
-		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held', 'what is held still is');
+		assert_ends($holder, '00000', "a statement is not interrupted for a kept lock $what");
+		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held', 'the other lock is still held');
 	}
 	$keep->();
 	$holder->start_query("SELECT zk_lock('kept'), pg_sleep(60)");
 	wait_for_sleep($node, $holder->pid);
 	$ways{'another client'}->('kept');
-	assert_ends($holder, '40001', 'but of what was taken back');
+	assert_ends($holder, '40001', 'a statement is interrupted for a kept lock that was taken again');
 	$other->quit;
 	quit($holder);
 };
@@ -177,11 +177,11 @@ subtest 'a waiter that is evicted loses none of its locks, and is watched once g
 	$waiter->query_safe("SELECT zk_lock('held')");
 	start_in_queue($waiter, "SELECT zk_lock('queue')", $zk, lock_path('queue'), 2);
 	wait_for_wait($abroad, $waiter->pid);
-	await_watches(3, 'the one ahead, and what is held');
+	await_watches(3, 'the node ahead of the waiter and its lock are watched');
 	$operator->query_safe("SELECT zk_evict('queue', token) FROM zk_lock_queue('queue') WHERE position = 2");
 	$first->query_safe("SELECT zk_unlock('queue')");
-	assert_ends($waiter, '57000', 'it is not in the queue any more');
-	is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'held', 'and has lost no lock');
+	assert_ends($waiter, '57000', 'the evicted waiter ends with its error');
+	is($waiter->query_safe('SELECT state FROM zk_session_locks'), 'held', 'the evicted waiter still has its other lock');
 
 	# Who has waited is told like others.
 	$first->query_safe("SELECT zk_lock('queue')");
@@ -189,24 +189,24 @@ subtest 'a waiter that is evicted loses none of its locks, and is watched once g
 	wait_for_wait($abroad, $waiter->pid);
 	$first->query_safe("SELECT zk_unlock('queue')");
 	$waiter->wait_result;
-	await_watches(2, 'and is watched in the end');
+	await_watches(2, 'the lock that was granted is watched');
 	$ways{'zk_evict()'}->('queue');
-	assert_becomes { $waiter->query("SELECT state FROM zk_session_locks WHERE name = 'queue'") } 'lost', 'and told', $soon;
+	assert_becomes { $waiter->query("SELECT state FROM zk_session_locks WHERE name = 'queue'") } 'lost', 'the waiter that was granted the lock is told of its loss', $soon;
 	$_->quit foreach $first, $waiter;
-	await_watches(0, 'no watch is left');
+	await_watches(0, 'no watch is left of the waiter');
 
 	# The first of those who wait for a permit watches the queue to the end.
 	my @holder = map { background($node) } 1 .. 2;
 	$waiter = background($node);
 	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach @holder;
 	start_in_queue($waiter, "SELECT zk_lock('permits', permits => 2)", $zk, lock_path('permits'), 3);
-	await_watches(3, 'its queue is watched, and two permits');
-	assert_passes('permits', $holder[0], $waiter, 'granted');
-	await_watches(2, 'and two permits in the end');
+	await_watches(3, 'the queue of the waiter and two permits are watched');
+	assert_passes('permits', $holder[0], $waiter, 'the waiter is granted a permit');
+	await_watches(2, 'two permits are watched in the end');
 	$holder[1]->quit;
 	await_watches(1);
 	$ways{'another client'}->('permits');
-	assert_becomes { $waiter->query('SELECT state FROM zk_session_locks') } 'lost', 'it is told as well', $soon;
+	assert_becomes { $waiter->query('SELECT state FROM zk_session_locks') } 'lost', 'the waiter that was granted a permit is told of its loss', $soon;
 	$holder[0]->quit;
 	quit($waiter);
 };
@@ -220,10 +220,10 @@ subtest 'locks that are lost one after the other interrupt one statement each' =
 		wait_for_sleep($node, $holder->pid);
 		$ways{'another client'}->($name);
 		assert_ends($holder, '40001', "$name interrupts");
-		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'lost'"), $name, 'it is the one');
+		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'lost'"), $name, 'the lock that interrupted is the one that is lost');
 		$holder->query_safe("SELECT zk_unlock('$name')");
 	}
-	assert_held($holder, 'c', 'the other one is held');
+	assert_held($holder, 'c', 'the third lock is still held');
 	quit($holder);
 };
 
@@ -240,12 +240,12 @@ subtest 'a commit that is under way is not interrupted' => sub {
 	poll_until { $operator->query_safe("SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $holder->pid ]}") eq 'SyncRep' } 'it to wait';
 	my $offset = -s $node->logfile;
 	$ways{'another client'}->('commit');
-	await_watches(0, 'it is gone, and the program knows');
-	ok(!$holder->is_done, 'it waits on');
+	await_watches(0, 'the watch of the deleted node is gone');
+	ok(!$holder->is_done, 'the COMMIT still waits for its standby');
 	$operator->query_safe('ALTER SYSTEM RESET synchronous_standby_names');
 	$operator->query_safe('SELECT pg_reload_conf()');
-	assert_ends($holder, '00000', 'and is committed');
-	unlike(slurp_file($node->logfile, $offset), qr/ERROR|canceling/, 'and nobody says otherwise');
+	assert_ends($holder, '00000', 'the COMMIT under way is done');
+	unlike(slurp_file($node->logfile, $offset), qr/ERROR|canceling/, 'the log has no error of the COMMIT');
 	quit($holder);
 };
 
@@ -255,13 +255,13 @@ subtest 'a loss while there was no connection is heard when there is one again' 
 	$holder->query_safe("SET zklock.servers = '" . $proxy->address . q{'; SELECT zk_lock('apart'), zk_lock('stays')});
 	await_watches(2);
 	$proxy->reset_connections;
-	await_watches(2, 'watched again');
-	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'nothing is lost');
+	await_watches(2, 'both locks are watched over the next connection');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held held', 'both locks are held after the reset');
 	$proxy->go_away;
 	$ways{'another client'}->('apart');
 	$proxy->come_back;
-	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'apart'") } 'lost', 'heard when there is one again', 30;
-	is($holder->query_safe("SELECT state FROM zk_session_locks WHERE name = 'stays'"), 'held', 'of that one alone');
+	assert_becomes { $holder->query("SELECT state FROM zk_session_locks WHERE name = 'apart'") } 'lost', 'the loss is heard when there is a connection again', 30;
+	is($holder->query_safe("SELECT state FROM zk_session_locks WHERE name = 'stays'"), 'held', 'the other lock is still held');
 	quit($holder);
 };
 

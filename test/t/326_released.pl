@@ -80,8 +80,8 @@ foreach my $way (sort keys %ways)
 				delete_node($name) if $is_lost;
 				commit_waits($session, $proxy);
 				is($session->sqlstate, $is_lost ? '40001' : '00000', "$guard: " . ($is_lost ? 'it was lost' : 'it was held'));
-				is($session->error, '', 'without a warning') unless $is_lost;
-				is(count_rows(), $is_lost || $way =~ /notification/ ? 0 : 1, 'and so is its work');
+				is($session->error, '', 'the lock that was held causes no warning') unless $is_lost;
+				is(count_rows(), $is_lost || $way =~ /notification/ ? 0 : 1, 'the work is there only if the lock was held');
 				$session->query_safe("SELECT zk_unlock_all() \\g /dev/null\nINSERT INTO work VALUES (3)");
 				is($session->sqlstate, '00000', 'the next transaction commits');
 				assert_leave_nothing($zk, lock_path($name), $session);
@@ -111,8 +111,8 @@ subtest 'a lock deleted before its release lets nothing commit' => sub {
 	if ($released eq 't')
 	{
 		commit_waits($session, $proxy);
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'it is told');
-		like($session->error, qr/ERROR:  a lock was lost in this transaction\nDETAIL:  Lock "$name" was released after the loss\./, 'and why');
+		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'the warning tells of the loss');
+		like($session->error, qr/ERROR:  a lock was lost in this transaction\nDETAIL:  Lock "$name" was released after the loss\./, 'the error tells which lock was released after its loss');
 	}
 	else
 	{
@@ -120,7 +120,7 @@ subtest 'a lock deleted before its release lets nothing commit' => sub {
 		$proxy->heal;
 		$session->query('COMMIT');
 	}
-	isnt(count_rows(), 1, 'nothing is committed');
+	isnt(count_rows(), 1, 'no work of the lost lock is committed');
 };
 
 # It waits for the answer for no longer than two seconds, so on a busy machine that is tried again.
@@ -142,12 +142,12 @@ subtest 'zk_disconnect() tells of a loss, and nothing commits in the next sessio
 	}
 	if ($session->sqlstate eq '00000')
 	{
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'it is told');
+		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'zk_disconnect() warns of the loss');
 		$session->query_safe("SELECT zk_lock('$name.2')");
 		$session->query('COMMIT');
-		is($session->sqlstate, '40001', 'the loss is known in the next session, too');
+		is($session->sqlstate, '40001', 'a COMMIT in the next session is refused for the loss');
 	}
-	is(count_rows(), 0, 'nothing is committed');
+	is(count_rows(), 0, 'no work of the lost lock is committed');
 	$session->query_safe('ROLLBACK');
 	assert_leave_nothing($zk, lock_path("$name.2"), $session);
 };
@@ -163,10 +163,10 @@ subtest 'a later call tells of a loss, and the transaction does not commit' => s
 	delete_node($name);
 	$proxy->heal;
 	poll_until { $session->query_safe("SELECT zk_try_lock('$name.2'), zk_unlock('$name.2')"); $session->error ne '' } 'the warning', 60;
-	like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'it is told');
+	like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'a later call warns of the loss');
 	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'it does not commit');
-	is(count_rows(), 0, 'nothing is committed');
+	is($session->sqlstate, '40001', 'the transaction of the lost lock does not commit');
+	is(count_rows(), 0, 'no work of the lost lock is committed');
 };
 
 # Nothing that was written relies on the lock.
@@ -191,8 +191,8 @@ subtest 'a transaction that wrote nothing under the lost lock commits' => sub {
 		is($session->sqlstate, '00000', "$way: it commits, and waits for nothing");
 		$proxy->heal;
 		poll_until { $session->query('SELECT 1'); $session->error ne '' } 'the warning', 60;
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'the loss is told');
-		is(count_rows(), $way =~ /nothing/ ? 0 : 1, 'and the work is there');
+		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'a warning tells of the loss after the commit');
+		is(count_rows(), $way =~ /nothing/ ? 0 : 1, 'the work without the lock is committed');
 	}
 };
 
@@ -215,7 +215,7 @@ subtest 'a COMMIT that waits for the answer ends by a cancel or by zklock.connec
 		}
 		$session->wait_result;
 		is($session->sqlstate, $what eq 'cancel' ? '57014' : '00000', "$guard: $what");
-		is(count_rows(), $what eq 'cancel' ? 0 : 1, 'and so is the work');
+		is(count_rows(), $what eq 'cancel' ? 0 : 1, 'the work is there unless the COMMIT was canceled');
 		$proxy->heal;
 		assert_leave_nothing($zk, lock_path($name), $session);
 	}
@@ -231,15 +231,15 @@ subtest 'a COMMIT whose answer is lost needs a fresh proof' => sub {
 		$proxy->trap(2, 1, 'replies');
 		$session->query_safe("SELECT zk_unlock('$name')");
 		await_held($proxy);
-		assert_no_nodes($zk, lock_path($name), 'deleted');
+		assert_no_nodes($zk, lock_path($name), 'the node of the lock is deleted');
 		$session->start_query('COMMIT');
 		wait_for_wait($node, $session->pid, $session);
 		$proxy->come_back;
 		$session->wait_result;
 		is($session->sqlstate, $guard eq 'lease' ? '00000' : '40001', $guard);
-		like($session->error, qr/ERROR:  could not prove that the locks released in this transaction were held/, 'for want of a proof')
+		like($session->error, qr/ERROR:  could not prove that the locks released in this transaction were held/, 'the error says that a proof is missing')
 		  if $guard eq 'quorum';
-		is(count_rows(), $guard eq 'lease' ? 1 : 0, 'and so is the work');
+		is(count_rows(), $guard eq 'lease' ? 1 : 0, 'the work is there only with a proof');
 	}
 };
 
@@ -258,9 +258,9 @@ subtest 'a delete that is refused lets the work commit only if the node is there
 		$stranger->set_acl(lock_path($name), [ [ $all & ~$delete, 'world', 'anyone' ] ]);
 		commit_waits($session, $proxy);
 		is($session->sqlstate, $is_lost ? '40001' : '00000', $is_lost ? 'it was lost' : 'it was held');
-		is(count_rows(), $is_lost ? 0 : 1, 'and so is the work');
+		is(count_rows(), $is_lost ? 0 : 1, 'the work is there only if the lock was held');
 		$stranger->set_acl(lock_path($name), [ [ $all, 'world', 'anyone' ] ]);
-		assert_no_nodes($zk, lock_path($name), 'deleted in the end');
+		assert_no_nodes($zk, lock_path($name), 'the node of the lock is deleted in the end');
 	}
 };
 

@@ -53,61 +53,61 @@ sub notices ($session, $sql)
 
 subtest 'a holder hears a request whose maker has gone' => sub {
 	$holder->query_safe("SELECT zk_lock('ask')");
-	is(request('ask', 'new disks'), 1, 'one holder is asked');
+	is(request('ask', 'new disks'), 1, 'zk_request_release() asks one holder');
 	my ($mine) = queue_nodes($zk, lock_path('ask'));
-	is((requests('ask'))[-1], "$mine.release", 'by a znode that is named for its own');
-	is(scalar(queue_nodes($zk, lock_path('ask'))), 1, 'nothing is in the lock\'s own');
+	is((requests('ask'))[-1], "$mine.release", 'the request is a znode named for the node of the holder');
+	is(scalar(queue_nodes($zk, lock_path('ask'))), 1, 'no request is below the znode of the lock');
 	$other->query("SELECT zk_lock('ask.release')");
-	isnt($other->sqlstate, '00000', 'in which nobody can queue');
+	isnt($other->sqlstate, '00000', 'no session can lock the znode of requests');
 
-	is($holder->query_safe("SELECT zk_lock('ask'), zk_is_held('ask') IS NULL"), $holder->query_safe("SELECT zk_fencing_token('ask')") . '|f', 'it uses the lock');
-	is($holder->error, '', 'and is not told then');
-	is(is_requested($holder, 'ask'), 't', 'but when it asks');
-	like($holder->error, qr/NOTICE:  release of lock "ask" was requested$/m, 'in words');
+	is($holder->query_safe("SELECT zk_lock('ask'), zk_is_held('ask') IS NULL"), $holder->query_safe("SELECT zk_fencing_token('ask')") . '|f', 'the holder takes the lock again');
+	is($holder->error, '', 'a holder that takes the lock again is not told');
+	is(is_requested($holder, 'ask'), 't', 'zk_release_requested() tells the holder');
+	like($holder->error, qr/NOTICE:  release of lock "ask" was requested$/m, 'a notice tells that the release was requested');
 	like($holder->error,
 		qr/DETAIL:  Requested at 20\d\d-.* by process \d+ of user ".+" in database "postgres" of cluster "paris" on host ".+" \("new disks"\)\.$/m,
-		'when, by whom and why');
-	is(notices($holder, "SELECT zk_release_requested('ask')"), 0, 'it is told once');
+		'the notice says when, by whom and why');
+	is(notices($holder, "SELECT zk_release_requested('ask')"), 0, 'the holder is told once');
 
-	is(request('ask', 'hurry up'), 1, 'asked once more');
+	is(request('ask', 'hurry up'), 1, 'the holder is asked once more');
 	my $error = '';
 	poll_until {
 		is_requested($holder, 'ask');
 		$error = $holder->error;
 	} 'it to be told again', 30;
-	like($error, qr/\("hurry up"\)/, 'it is told of that too');
-	is(scalar(requests('ask')), 1, 'there is still one znode');
+	like($error, qr/\("hurry up"\)/, 'the holder is told of the second request');
+	is(scalar(requests('ask')), 1, 'both requests are one znode');
 
 	$holder->query_safe('SELECT zk_unlock_all()');
-	is(is_requested($holder, 'ask'), 'f', 'false when it is released');
+	is(is_requested($holder, 'ask'), 'f', 'zk_release_requested() is false once the lock is released');
 	assert_no_nodes($zk, lock_path('ask'));
 	assert_no_requests('ask');
-	assert_soon { !$stranger->exists(lock_path('.release')) } 'nor what it was in', 30;
+	assert_soon { !$stranger->exists(lock_path('.release')) } 'the parent of requests goes when it is empty', 30;
 };
 
 subtest 'a request to one holder is not heard by the next' => sub {
 	$holder->query_safe("SELECT zk_lock('later')");
 	request('later');
-	is(is_requested($holder, 'later'), 't', 'the first is');
+	is(is_requested($holder, 'later'), 't', 'the first holder hears the request');
 	$holder->query_safe("SELECT zk_unlock('later'), zk_lock('later')");
-	is(is_requested($holder, 'later'), 'f', 'the second is not');
+	is(is_requested($holder, 'later'), 'f', 'the second holder does not hear the request to the first');
 	request('later');
-	is(is_requested($holder, 'later'), 't', 'until it is, too');
+	is(is_requested($holder, 'later'), 't', 'the second holder hears its own request');
 	kill KILL => session_programs($holder->pid);
 	poll_until { !session_programs($holder->pid) } 'its session to be lost', 30;
-	assert_query($holder, 'SELECT zk_unlock_all()', '00000', 'without which it lets go');
+	assert_query($holder, 'SELECT zk_unlock_all()', '00000', 'a lost lock with a request is released');
 };
 
 subtest 'zk_request_release() asks nobody when nobody holds the lock' => sub {
-	is(request('nobody'), 0, 'a lock that was never used');
+	is(request('nobody'), 0, 'no holder is asked of a lock that was never used');
 	$other->query_safe("SELECT zk_lock('nobody')");
 	start_in_queue($holder, "SELECT zk_lock('nobody')", $zk, lock_path('nobody'), 2);
-	is($other->query_safe("SELECT zk_request_release('nobody')"), 0, 'one who waits');
+	is($other->query_safe("SELECT zk_request_release('nobody')"), 0, 'no holder is asked: the only other session waits');
 	$other->query_safe("SELECT zk_unlock('nobody')");
 	$holder->wait_result;
-	is(is_requested($holder, 'nobody'), 'f', 'it is not asked');
+	is(is_requested($holder, 'nobody'), 'f', 'a waiter that gets the lock was not asked');
 	$holder->query_safe("SELECT zk_unlock('nobody')");
-	is(scalar(requests('nobody')), 0, 'nothing was made');
+	is(scalar(requests('nobody')), 0, 'no request was made');
 };
 
 subtest 'each of several holders is asked, but the one that asks' => sub {
@@ -120,12 +120,12 @@ subtest 'each of several holders is asked, but the one that asks' => sub {
 		$_->query_safe("SELECT $take") foreach @readers;
 		start_in_queue($other, "SELECT $wait", $zk, lock_path($lock), 4);
 		is(request($lock), 3, "$lock: all holders are asked");
-		is(is_requested($_, $lock), 't', 'each hears it') foreach @readers;
+		is(is_requested($_, $lock), 't', 'each holder hears the request') foreach @readers;
 		# One of them asks the others.
-		is($readers[0]->query_safe("SELECT zk_request_release('$lock')"), 2, 'all but who asks');
+		is($readers[0]->query_safe("SELECT zk_request_release('$lock')"), 2, 'all holders but the one that asks are asked');
 		$_->query_safe('SELECT zk_unlock_all()') foreach @readers;
 		$other->wait_result;
-		is(is_requested($other, $lock), 'f', 'who waited is not asked');
+		is(is_requested($other, $lock), 'f', 'a waiter that gets the lock was not asked');
 		$other->query_safe('SELECT zk_unlock_all()');
 		assert_no_requests($lock);
 	}
@@ -141,8 +141,8 @@ subtest 'a holder that goes down to shared is asked for each lock in turn' => su
 	poll_until { is_requested($holder, 'down') eq 't' } 'it to hear', 30;
 	$holder->query_safe("SELECT zk_unlock('down')");
 	poll_until { (queue_nodes($zk, lock_path('down')))[0] ne $exclusive } 'the node of a reader', 30;
-	is(is_requested($holder, 'down'), 'f', 'which is released');
-	is(request('down'), 1, 'asked for the shared one');
+	is(is_requested($holder, 'down'), 'f', 'the exclusive lock that was released is not asked for');
+	is(request('down'), 1, 'the holder is asked for its shared lock');
 	poll_until { is_requested($holder, 'down') eq 't' } 'that too', 30;
 	$holder->query_safe("SELECT zk_unlock_shared('down')");
 	assert_no_requests('down');
@@ -154,10 +154,10 @@ subtest 'a holder that goes down to shared is asked for each lock in turn' => su
 
 subtest 'a permanent hold cannot be asked, and a warning says so' => sub {
 	my $token = $other->query_safe("SELECT zk_hold('durable', 'for good')");
-	is($holder->query_safe("SELECT zk_request_release('durable')"), 0, 'cannot be asked');
-	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/, 'which is said');
-	like($holder->error, qr/DETAIL:  Not asked: the permanent hold with token $token of process .*"for good"/, 'of whom');
-	like($holder->error, qr/HINT: .*zk_release_hold/, 'and what to do');
+	is($holder->query_safe("SELECT zk_request_release('durable')"), 0, 'no holder is asked of a permanent hold');
+	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/, 'a warning says that one holder could not be asked');
+	like($holder->error, qr/DETAIL:  Not asked: the permanent hold with token $token of process .*"for good"/, 'the warning says which hold could not be asked');
+	like($holder->error, qr/HINT: .*zk_release_hold/, 'the hint says how to release the hold');
 	$other->query_safe("SELECT zk_release_hold('durable', $token)");
 };
 
@@ -170,8 +170,8 @@ SKIP:
 		$holder->query_safe("SELECT zk_lock('ours')");
 		my ($ours) = queue_nodes($zk, lock_path('ours'));
 		$curator->start_command('revoke ' . lock_path("ours/$ours"));
-		like($curator->wait_answer, qr/^error .*NoAuth/, 'is refused');
-		is(is_requested($holder, 'ours'), 'f', 'and not heard');
+		like($curator->wait_answer, qr/^error .*NoAuth/, 'a request by the Revoker of Curator is refused');
+		is(is_requested($holder, 'ours'), 'f', 'the holder does not hear the Revoker of Curator');
 		# What works from any client: the znode that zklock makes.
 		$stranger->create_path(lock_path('.release'));
 		$stranger->create(lock_path(".release/$ours.release"), 'from afar');
@@ -191,9 +191,9 @@ foreach my $kind (@peers)
 		$peer->ask('lock');
 		my ($theirs) = queue_nodes($zk, lock_path('deaf'));
 		my $before = $stranger->get(lock_path("deaf/$theirs"));
-		is($holder->query_safe("SELECT zk_request_release('deaf')"), 0, 'nobody is asked');
-		like($holder->error, qr/DETAIL:  Not asked: another client.*, style ".*", session 0x/, 'which is said');
-		is($stranger->get(lock_path("deaf/$theirs")), $before, 'its node is untouched');
+		is($holder->query_safe("SELECT zk_request_release('deaf')"), 0, 'no holder is asked of a lock of another client');
+		like($holder->error, qr/DETAIL:  Not asked: another client.*, style ".*", session 0x/, 'the warning says that another client was not asked');
+		is($stranger->get(lock_path("deaf/$theirs")), $before, 'the node of the other client is not touched');
 		$peer->ask('unlock');
 	};
 }
@@ -202,10 +202,10 @@ subtest 'of very many holders that cannot be asked ten are named' => sub {
 	$stranger->create_path(lock_path('many'));
 	$stranger->create(lock_path(sprintf 'many/_c_%08d-0000-4000-8000-000000000000-__READ__', $_), '',
 		ephemeral => 1, sequential => 1) foreach 1 .. 12;
-	is($holder->query_safe("SELECT zk_request_release('many')"), 0, 'nobody is asked');
-	like($holder->error, qr/WARNING:  could not ask 12 holders of lock "many"/, 'of whom all are counted');
+	is($holder->query_safe("SELECT zk_request_release('many')"), 0, 'none of the twelve holders is asked');
+	like($holder->error, qr/WARNING:  could not ask 12 holders of lock "many"/, 'the warning counts all holders');
 	my $one = qr/another client[^;]*, style "curator\w*", session 0x[0-9a-f]+/;
-	like($holder->error, qr/DETAIL:  Not asked: (?:$one; ){10}\.\.\.\.$/m, 'and ten named');
+	like($holder->error, qr/DETAIL:  Not asked: (?:$one; ){10}\.\.\.\.$/m, 'the warning names ten holders');
 	$stranger->delete_recursive(lock_path('many'));
 };
 
@@ -218,11 +218,11 @@ subtest 'privileges are required for a request, and any reason is shown' => sub 
 	$node{paris}->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	my $user = background($node{paris}, user => 'ordinary');
 	$holder->query_safe("SELECT zk_lock('asked')");
-	assert_query($user, "SELECT zk_request_release('asked')", '42501', 'not everybody may ask');
+	assert_query($user, "SELECT zk_request_release('asked')", '42501', 'a user without zklock_job may not ask');
 	$node{paris}->safe_psql('postgres', 'GRANT zklock_job TO ordinary');
-	is($user->query_safe("SELECT zk_request_release('asked')"), 1, 'who may, asks');
-	is(notices($holder, "SELECT zk_release_requested('asked')"), 1, 'the holder hears');
-	like($holder->error, qr/of user "ordinary"/, 'who it was');
+	is($user->query_safe("SELECT zk_request_release('asked')"), 1, 'a user with zklock_job asks');
+	is(notices($holder, "SELECT zk_release_requested('asked')"), 1, 'the holder hears the request');
+	like($holder->error, qr/of user "ordinary"/, 'the notice names the user');
 	$user->query_safe("SELECT zk_request_release('asked', 'é \"quoted\" \\')");
 	my $shown = '("é \\"quoted\\" \\\\")';
 	poll_until { notices($holder, "SELECT zk_release_requested('asked')") &&
@@ -241,27 +241,27 @@ subtest 'a request to a holder that has gone is removed by the next request' => 
 	my ($old) = requests('gone');
 	$leaving->quit;
 	poll_until { !queue_nodes($zk, lock_path('gone')) } 'its node to go', 30;
-	is_deeply([ requests('gone') ], [$old], 'the request is left when it ends');
+	is_deeply([ requests('gone') ], [$old], 'the request is left when its holder ends');
 	$holder->query_safe("SELECT zk_lock('gone')");
-	is(request('gone'), 1, 'the next one to ask');
+	is(request('gone'), 1, 'the next request asks the new holder');
 	my ($mine) = queue_nodes($zk, lock_path('gone'));
-	assert_soon { join(' ', requests('gone')) eq "$mine.release" } 'removes it, and asks the new holder', 30;
-	is(is_requested($holder, 'gone'), 't', 'who hears it');
+	assert_soon { join(' ', requests('gone')) eq "$mine.release" } 'the next request removes the old one', 30;
+	is(is_requested($holder, 'gone'), 't', 'the new holder hears the request');
 	$holder->query_safe("SELECT zk_unlock('gone')");
 	assert_no_requests('gone');
 };
 
 subtest 'requests to ask and to be asked are as few as the docs say' => sub {
 	# What is held for a second is watched, and on a busy machine the questions take longer.
-	assert_becomes { $zk->watch_count } 0, 'nothing is watched';
+	assert_becomes { $zk->watch_count } 0, 'nothing is watched before';
 	$other->query_safe("SELECT zk_lock('cost')");
-	assert_becomes { $zk->watch_count } 1, 'but what is held for a second';
+	assert_becomes { $zk->watch_count } 1, 'a lock held for a second is watched';
 	my $before = $zk->packets_received;
 	$other->query_safe("SELECT count(*) FROM generate_series(1, 1000)
 		WHERE zk_release_requested('cost')");
 	my $received = ($zk->packets_received - $before) / 1000;
 	cmp_ok(abs($received - 1), '<', 0.2, "one request for each question ($received)");
-	is($zk->watch_count, 1, 'and no watch');
+	is($zk->watch_count, 1, 'questions set no watch');
 	$other->query_safe("SELECT zk_unlock('cost')");
 
 	# Heartbeats may be counted too; hardly each time. The child keeps ZooKeeper
@@ -275,9 +275,9 @@ subtest 'requests to ask and to be asked are as few as the docs say' => sub {
 		foreach my $received (\@first, \@next)
 		{
 			$before = $zk->packets_received;
-			is($holder->query_safe("SELECT zk_request_release('$lock')"), 1, 'asked');
+			is($holder->query_safe("SELECT zk_request_release('$lock')"), 1, 'the holder is asked');
 			push @$received, $zk->packets_received - $before;
-			is(is_requested($other, $lock), 't', 'heard');
+			is(is_requested($other, $lock), 't', 'the holder hears the request');
 			$stranger->create_path(lock_path('.release/stays'));
 			assert_released($zk, $lock, $other);
 			wait_for_queue($zk, lock_path('.release'), 1);
@@ -287,7 +287,7 @@ subtest 'requests to ask and to be asked are as few as the docs say' => sub {
 		$other->query_safe("SELECT zk_unlock('$lock')");
 	}
 	is(least_of(@first), 9, 'nine requests to ask the first holder');
-	is(least_of(@next), 8, 'and to ask another, and look at an old request');
+	is(least_of(@next), 8, 'eight requests to ask another holder, with an old request there');
 	$other->query_safe("SELECT zk_unlock('cost')");
 };
 
@@ -303,11 +303,11 @@ subtest 'a request made while the connection was broken is heard afterwards' => 
 	$proxy->go_away;
 	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' } 'it to break', 30;
 	request('broken', 'meanwhile');
-	is(is_requested($session, 'broken'), 'f', 'without a connection nobody has asked');
+	is(is_requested($session, 'broken'), 'f', 'zk_release_requested() is false without a connection');
 	$proxy->heal;
 	poll_until { is_requested($session, 'broken') eq 't' } 'it to be made again', 30;
-	like($session->error, qr/meanwhile/, 'then somebody has');
-	is($session->query_safe("SELECT zk_unlock('broken')"), 't', 'the lock was kept');
+	like($session->error, qr/meanwhile/, 'the request made meanwhile is heard with the next connection');
+	is($session->query_safe("SELECT zk_unlock('broken')"), 't', 'the lock is held all the time');
 	assert_no_requests('broken');
 };
 
@@ -323,7 +323,7 @@ subtest 'a holder that leaves meanwhile is not asked, and no request is left' =>
 	$holder->query_safe("SELECT zk_unlock('leaving')");
 	assert_no_nodes($zk, lock_path('leaving'));
 	$proxy->heal;
-	is($asker->wait_result, 0, 'is not asked');
+	is($asker->wait_result, 0, 'the holder that leaves is not asked');
 	assert_no_requests('leaving');
 	$asker->quit;
 };
@@ -337,11 +337,11 @@ subtest 'a request is made and heard without digest authentication' => sub {
 	my $node = cluster('oslo', $plain);
 	my @sessions = map { background($node) } 1 .. 2;
 	$sessions[0]->query_safe("SELECT zk_lock('plain')");
-	is($sessions[1]->query_safe("SELECT zk_request_release('plain')"), 1, 'asked');
-	is(is_requested($sessions[0], 'plain'), 't', 'and heard');
+	is($sessions[1]->query_safe("SELECT zk_request_release('plain')"), 1, 'the holder is asked without digest authentication');
+	is(is_requested($sessions[0], 'plain'), 't', 'the holder hears the request without digest authentication');
 	my ($mine) = queue_nodes($plain, lock_path('plain'));
 	my $client = $plain->client;
-	like($client->get(lock_path("plain/$mine")), qr/zklock/, 'the queue node is untouched');
+	like($client->get(lock_path("plain/$mine")), qr/zklock/, 'the queue node is not touched');
 };
 
 subtest 'a request is made and heard with credentials, and refused without them' => sub {
@@ -350,10 +350,10 @@ subtest 'a request is made and heard with credentials, and refused without them'
 	$_->query_safe("SET zklock.auth = 'digest:alice:secret'; SET zklock.root = '/guarded'")
 	  foreach @sessions;
 	$sessions[0]->query_safe("SELECT zk_lock('guarded')");
-	is($sessions[1]->query_safe("SELECT zk_request_release('guarded')"), 1, 'asked');
-	is(is_requested($sessions[0], 'guarded'), 't', 'and heard');
+	is($sessions[1]->query_safe("SELECT zk_request_release('guarded')"), 1, 'the holder is asked with credentials');
+	is(is_requested($sessions[0], 'guarded'), 't', 'the holder hears the request with credentials');
 	$sessions[1]->query_safe("SELECT zk_disconnect(); RESET zklock.auth");
-	assert_query($sessions[1], "SELECT zk_request_release('guarded')", '42501', 'without them it is refused');
+	assert_query($sessions[1], "SELECT zk_request_release('guarded')", '42501', 'a request without credentials is refused');
 };
 
 done_testing();

@@ -27,7 +27,7 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	my $waiting = background($berlin);
 	start_in_queue($waiting, "SELECT zk_try_lease('middle', 'app', '60s', '60s')", $zk, lock_path('middle'), 2);
 	$waiting->cancel;
-	assert_ends($waiting, '57014', 'cancelled while it waits');
+	assert_ends($waiting, '57014', 'the wait for a lease is canceled');
 	wait_for_queue($zk, lock_path('middle'), 1);
 
 	my $terminated = background($berlin);
@@ -42,7 +42,7 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	kill KILL => $waiting->pid;
 	assert_soon { $there->query_safe(q{SELECT zk_try_lock('middle'); SELECT count(*) FROM zk_lock_queue('middle')}) =~ /1$/ }
 		'killed, its place is over after a term';
-	assert_soon { $berlin->psql('postgres', 'SELECT 1') == 0 } 'the cluster is back';
+	assert_soon { $berlin->psql('postgres', 'SELECT 1') == 0 } 'the cluster is up again';
 	$here = background($berlin, is_connected => 1);
 
 	# What it has made another call of the owner's may have found, and renewed.
@@ -51,10 +51,10 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	start_in_queue($here, "SELECT zk_try_lease('found', 'app', '60s')", $zk, lock_path('found'), 1);
 	my $token = lease($there, 'found', 'app');
 	$here->cancel;
-	assert_ends($here, '57014', 'cancelled likewise');
+	assert_ends($here, '57014', 'the call whose lease was found is canceled');
 	$proxy->heal;
-	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it has given up what it made';
-	is($there->query_safe("SELECT zk_renew_lease('found', $token, '60s')"), 't', 'and not what is renewed');
+	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the canceled call has given up its lease';
+	is($there->query_safe("SELECT zk_renew_lease('found', $token, '60s')"), 't', 'the lease that was renewed stays');
 
 	my $delayed = lease($here, 'given up', 'app');
 	$proxy->trap(5, 1, 'replies');    # setData
@@ -70,7 +70,7 @@ subtest 'two calls of one owner at a time get the same lease' => sub {
 	{
 		$_->start_query("SELECT zk_try_lease('twice$round', 'app', '60s', '10s')") foreach @sessions;
 		my @tokens = map { $_->wait_result } @sessions;
-		is($tokens[0], $tokens[1], 'one token') or last;
+		is($tokens[0], $tokens[1], 'both calls have one token') or last;
 		assert_nodes($zk, lock_path("twice$round"), 1, 'one node is left');
 		$here->query_safe("SELECT zk_release_lease('twice$round', $tokens[1])");
 	}
@@ -79,40 +79,40 @@ subtest 'two calls of one owner at a time get the same lease' => sub {
 # Each waits for what the other one does, and for nothing else.
 subtest 'a wait for a lease ends when the lease does' => sub {
 	my $token = lease($there, 'line', 'first');
-	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
+	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'the first call gets a place and no lease');
 	start_to_wait($here, "SELECT zk_try_lease('line', 'second', '1 day', '60s')");
 	my $since = time;
 	$there->query_safe("SELECT zk_release_lease('line', $token)");
-	cmp_ok($here->wait_result, '>', $token, 'of a place that was there');
-	cmp_ok(time - $since, '<', 30, 'at once');
+	cmp_ok($here->wait_result, '>', $token, 'the lease of a place that was there begins');
+	cmp_ok(time - $since, '<', 30, 'the wait for a lease ends at once');
 
 	$token = lease($there, 'refused', 'first', "'2s'");
 	$stranger->set_acl(lock_path('refused'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
 	my $from = -s $berlin->logfile;
 	$here->start_query("SELECT zk_try_lease('refused', 'second', '1 day', '60s')");
 	assert_soon { $berlin->log_contains(qr/removing a lease below znode "\S+\/refused" that was not renewed for 2000 ms/, $from) }
-		'a delete is tried';
+		'the delete of an old lease is tried';
 	$stranger->set_acl(lock_path('refused'), [ [ 31, 'world', 'anyone' ] ]);
-	cmp_ok($here->wait_result, '>', $token, 'and again, after it was refused');
+	cmp_ok($here->wait_result, '>', $token, 'the delete of an old lease is tried again after a refusal');
 
 	$token = lease($there, 'refused too', 'app');
 	$stranger->set_acl(lock_path('refused too'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
-	assert_query($there, "SELECT zk_release_lease('refused too', $token)", '42501', 'who gives it up is told');
+	assert_query($there, "SELECT zk_release_lease('refused too', $token)", '42501', 'zk_release_lease() raises when its delete is refused');
 	$stranger->set_acl(lock_path('refused too'), [ [ 31, 'world', 'anyone' ] ]);
-	is($there->query_safe("SELECT zk_release_lease('refused too', $token)"), 't', 'and may try again');
+	is($there->query_safe("SELECT zk_release_lease('refused too', $token)"), 't', 'zk_release_lease() may be tried again');
 };
 
 subtest 'a renewal that comes before a late delete keeps the lease' => sub {
 	my $token = lease($there, 'late', 'app', "'2s'");
-	is($here->query_safe("SELECT zk_try_lock('late')"), 'f', 'its term begins');
+	is($here->query_safe("SELECT zk_try_lock('late')"), 'f', 'the lease is not free at first');
 	$here->query_safe('SELECT pg_sleep(2.1)');
 	$proxy->trap(2, 1, 'rest');    # delete
 	$here->start_query("SELECT zk_try_lock('late')");
-	assert_soon { $proxy->is_sprung } 'and is over';
+	assert_soon { $proxy->is_sprung } 'a delete of the old lease is under way';
 	is($there->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 't', 'a renewal comes before the delete');
 	$proxy->heal;
-	is($here->wait_result, 'f', 'which deletes nothing then');
-	is($there->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 't', 'its owner has it still');
+	is($here->wait_result, 'f', 'the late delete deletes nothing');
+	is($there->query_safe("SELECT zk_renew_lease('late', $token, '2s')"), 't', 'the owner still has the renewed lease');
 
 	$proxy->trap(5, 1, 'replies');    # setData
 	$here->query_safe("BEGIN; INSERT INTO work VALUES ('late')");
@@ -120,8 +120,8 @@ subtest 'a renewal that comes before a late delete keeps the lease' => sub {
 	my $next = $there->query_safe("SELECT zk_lock('late', '30s')");
 	cmp_ok($next, '>', $token, 'somebody else has it before the reply to a renewal is there');
 	$proxy->heal;
-	is($here->wait_result, '', 'it was one');
-	assert_query($here, 'COMMIT', '40001', 'but it is as old as its request');
+	is($here->wait_result, '', 'zk_require_lease() ends without an error');
+	assert_query($here, 'COMMIT', '40001', 'COMMIT is refused: the renewal is as old as its request');
 };
 
 # Its own renewal is done by the server, and somebody evicts the lease behind it, before the answer
@@ -170,10 +170,10 @@ subtest 'a lease whose create takes long is renewed at once, and its name is not
 			my $until = time + 2.1;
 			poll_until { time > $until } 'a third of its term to pass';
 			$proxy->heal;
-			like($here->wait_result, qr/^\d+$/, 'it is taken');
+			like($here->wait_result, qr/^\d+$/, 'the slow lease is taken');
 		});
-	cmp_ok($version->(), '>', 0, 'it was renewed');
-	is($count, 2, 'and its name noted twice');
+	cmp_ok($version->(), '>', 0, 'the slow lease was renewed');
+	is($count, 2, 'the name of the slow lease is noted twice');
 	$here->query_safe($release);
 };
 
@@ -189,7 +189,7 @@ subtest 'a COMMIT ends with the lease or the session when its server hangs' => s
 		$proxy->cut;
 		my $since = time;
 		assert_query($session, 'COMMIT', '40001', "with a lease of $ttl");
-		cmp_ok(time - $since, '<', 15, 'which ends first, or the session');
+		cmp_ok(time - $since, '<', 15, 'the COMMIT ends with the lease or the session');
 		$proxy->heal;
 	}
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'hang'"), 0, 'nothing was committed');
@@ -212,8 +212,8 @@ subtest 'a commit right after a renewal asks a quorum anew' => sub {
 subtest 'a lease is not free sooner than others were told' => sub {
 	my $token = lease($there, 'term', 'app');
 	$here->query_safe("BEGIN; SELECT zk_require_lease('term', $token); INSERT INTO work VALUES ('long')");
-	is($there->query_safe("SELECT zk_renew_lease('term', $token, '2s')"), 't', 'renewed for less');
-	assert_query($there, "SELECT zk_lock('term', '4s')", '55P03', 'is not free sooner than it was said before');
+	is($there->query_safe("SELECT zk_renew_lease('term', $token, '2s')"), 't', 'the lease is renewed for less');
+	assert_query($there, "SELECT zk_lock('term', '4s')", '55P03', 'the lease is not free sooner than was said before');
 	$here->query_safe('COMMIT');
 
 	# A node of the same name elsewhere is of a higher version already.
@@ -224,28 +224,28 @@ subtest 'a lease is not free sooner than others were told' => sub {
 	$stranger->set($forged, '{"owner":"x","ttl":"60000"}');
 	is($here->query_safe("SELECT zk_try_lock('else')"), 'f', 'a node of that name is seen');
 	$here->query_safe('SELECT pg_sleep(4.2)');
-	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'renewed');
-	is($here->query_safe("SELECT zk_try_lock('known')"), 'f', 'the term begins with the renewal');
-	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'its owner has it still');
+	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'the owner renews the lease');
+	is($here->query_safe("SELECT zk_try_lock('known')"), 'f', 'the lease is not free before its renewed term is over');
+	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'the owner still has the renewed lease');
 	$stranger->delete($forged);
 };
 
 subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	my $token = lease($there, 'set', 'app', "'2s'");
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
-	is($here->query_safe("SELECT zk_renew_lease('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
-	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'it is there for the longest term');
+	is($here->query_safe("SELECT zk_renew_lease('set', $token, '2s')"), 'f', 'a lease whose owner was overwritten is not renewed');
+	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'a lease without a term is there for the longest term');
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
-	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
-	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
-	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'then it is free');
+	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'a lease is there for no longer than the longest term');
+	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'the overwritten lease is evicted');
+	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'the lock of the evicted lease is free');
 	lease($there, 'set too', 'app');
 
 	# A lease is of no session.
 	$stranger->create_path(lock_path('mortal'));
 	my $mortal = $stranger->create(lock_path('mortal') . '/' . node_of('set too'), '{"client":"zklock","owner":"x","ttl":"2000"}', ephemeral => 1);
 	assert_query($here, "SELECT zk_lock('mortal', '3s')", '55P03', 'a node that is a lease by its name, and of a session, is none');
-	ok(!!$stranger->exists($mortal), 'it stays');
+	ok(!!$stranger->exists($mortal), 'a node of a session is not deleted as a lease');
 	$stranger->delete($mortal);
 
 	# Of the same path, and even the same version.
@@ -254,30 +254,30 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	my @copy = ($path, '{"client":"zklock","owner":"app","ttl":"60000"}');
 	my $replace = sub { $stranger->delete($path); $stranger->create(@copy); };
 	$replace->();
-	is($here->query_safe("SELECT zk_renew_lease('anew', $token, '60s')"), 'f', 'one that was made anew is another');
+	is($here->query_safe("SELECT zk_renew_lease('anew', $token, '60s')"), 'f', 'a lease that was made anew is another one');
 	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
 	$proxy->trap(5, 1, 'rest');    # setData
 	$here->start_query("SELECT zk_release_lease('anew', $token, '60s')");
-	assert_soon { $proxy->is_sprung } 'it is about to be given up';
+	assert_soon { $proxy->is_sprung } 'the end of the lease is under way';
 	$replace->();
 	$stranger->set(@copy);
 	$proxy->heal;
-	is($here->wait_result, 'f', 'and made anew before that is done');
+	is($here->wait_result, 'f', 'a lease made anew meanwhile is not given up');
 	$stranger->delete($path);
 
 	my $name = node_of('set too') =~ s/.{10}$/0000000000/r;
 	$stranger->create_path(lock_path('forged'));
 	$stranger->create(lock_path('forged') . "/$name", '{"owner":"app","ttl":"2000"}', ephemeral => 1);
 	is(lease($here, 'forged', 'app'), '', 'an ephemeral node is no lease');
-	assert_query($here, "SELECT zk_lock('forged', '3s')", '55P03', 'and is not timed');
+	assert_query($here, "SELECT zk_lock('forged', '3s')", '55P03', 'an ephemeral node is not timed as a lease');
 	$stranger->delete(lock_path('forged') . "/$name");
 
 	$stranger->create(lock_path('forged') . "/$name", '{"client":"zklock","owner":"x","ttl":"0"}');
 	$stranger->create(lock_path('forged') . "/$name/child", '');
 	my $log = -s $paris->logfile;
-	assert_query($there, "SELECT zk_lock('forged', '3s')", '55P03', 'what cannot be deleted stays');
+	assert_query($there, "SELECT zk_lock('forged', '3s')", '55P03', 'a lease that cannot be deleted stays');
 	my @lines = slurp_file($paris->logfile, $log) =~ /removing a lease below/g;
-	cmp_ok(scalar(@lines), '<', 5, 'and is tried now and then');
+	cmp_ok(scalar(@lines), '<', 5, 'the delete of a lease is tried now and then');
 };
 
 # With all reads under way at once the time for n leases would grow with n times n.
@@ -289,9 +289,9 @@ subtest 'leases of a long queue are read many at a time, but not all at once' =>
 	$proxy->trap(4, 1, 'replies');    # getData
 	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s', place => true)");
 	assert_soon { $zk->packets_received > $received + 256 } 'many leases are read at a time';
-	cmp_ok($zk->packets_received, '<', $received + 300, 'but not all');
+	cmp_ok($zk->packets_received, '<', $received + 300, 'not all leases are read at a time');
 	$proxy->heal;
-	is($here->wait_result, '', 'all are read then');
+	is($here->wait_result, '', 'the call reads all leases in the end');
 	wait_for_queue($zk, lock_path('long'), 600);
 	$stranger->delete(lock_path('long') . "/$_") foreach queue_nodes($zk, lock_path('long'));
 };
@@ -304,25 +304,25 @@ subtest 'the lease worker drops no name that was set meanwhile' => sub {
 	my ($name, $made) = (lock_path('.leases/fresh'), time);
 	$stranger->create($name, 'fresh');
 	lease($there, 'old', 'app', "'2s'");
-	assert_soon { !queue_nodes($zk, lock_path('old')) } 'it has looked at all of them';
-	ok($stranger->exists($name) || time - $made > 9, 'one that was just made stays');
+	assert_soon { !queue_nodes($zk, lock_path('old')) } 'the worker has looked at all names';
+	ok($stranger->exists($name) || time - $made > 9, 'a name that was just made stays');
 	$own->trap(14, 1, 'rest');    # multi, that deletes with the guard
-	assert_soon { $own->is_sprung } 'later one is about to go', 60;
+	assert_soon { $own->is_sprung } 'a name is about to be dropped later', 60;
 	my @names = $stranger->children(lock_path('.leases'));
 	$stranger->set(lock_path(".leases/$_"), $_) foreach @names;
 	$own->heal;
 	lease($there, 'next', 'app');    # behind the delete
 	my %left = map { $_ => 1 } $stranger->children(lock_path('.leases'));
-	is_deeply([ grep { !$left{$_} } @names ], [], 'what was set meanwhile stays');
+	is_deeply([ grep { !$left{$_} } @names ], [], 'each name that was set meanwhile stays');
 	$rome->stop;
 };
 
 subtest 'a lease is renewed in a read-only transaction, and not in an aborted one' => sub {
 	my $token = lease($there, 'read', 'app');
-	is($here->query_safe("BEGIN READ ONLY; SELECT zk_renew_lease('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
-	is($here->query_safe("BEGIN READ ONLY; SELECT zk_require_lease('read', $token); COMMIT"), '', 'which may rest on it');
-	assert_query($here, "BEGIN; SELECT 1/0", '22012', 'an aborted transaction');
-	assert_query($here, "SELECT zk_renew_lease('read', $token, '60s')", '25P02', 'does nothing');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_renew_lease('read', $token, '60s'); COMMIT"), 't', 'a lease is renewed in a read-only transaction');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_require_lease('read', $token); COMMIT"), '', 'a read-only transaction may rest on a lease');
+	assert_query($here, "BEGIN; SELECT 1/0", '22012', 'a statement aborts the transaction');
+	assert_query($here, "SELECT zk_renew_lease('read', $token, '60s')", '25P02', 'zk_renew_lease() is refused in an aborted transaction');
 	$here->query_safe('ROLLBACK');
 };
 
@@ -334,17 +334,17 @@ subtest 'the token of a lease is good on the standby that has become the primary
 	$standby->start;
 	my $token = lease($here, 'failover', 'app', "'60s'");
 	my $session = background($standby);
-	is($session->query_safe("SELECT zk_renew_lease('failover', $token, '60s')"), 't', 'renewed on a standby');
+	is($session->query_safe("SELECT zk_renew_lease('failover', $token, '60s')"), 't', 'the lease is renewed on a standby');
 	$here->query_safe("BEGIN; SELECT zk_require_lease('failover', $token); INSERT INTO work VALUES ('old'); COMMIT");
 	$berlin->wait_for_catchup($standby);
 	$berlin->stop('immediate');
 	$standby->promote;
 	$session->query_safe("BEGIN; SELECT zk_require_lease('failover', $token); INSERT INTO work VALUES ('new'); COMMIT");
 	is($standby->safe_psql('postgres', "SELECT string_agg(who, ' ' ORDER BY who) FROM work WHERE who IN ('old', 'new')"),
-		'new old', 'the token is good on the new one');
-	is(lease($session, 'failover', 'app'), $token, 'and its owner has it');
-	is(lease($there, 'failover', 'other'), '', 'and nobody else');
-	is($session->query_safe("SELECT zk_release_lease('failover', $token)"), 't', 'until he gives it up');
+		'new old', 'the token is good on the new primary');
+	is(lease($session, 'failover', 'app'), $token, 'the owner has the lease on the new primary');
+	is(lease($there, 'failover', 'other'), '', 'another owner does not get the lease');
+	is($session->query_safe("SELECT zk_release_lease('failover', $token)"), 't', 'the owner gives the lease up');
 };
 
 done_testing();
