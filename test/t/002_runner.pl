@@ -124,7 +124,7 @@ is(runs($_), 1, "$_ was run once") foreach qw(crash many1 many4);
 	'echo 1..1; seq -f "# %.0f" 30000; printf "\033[2J\n"; echo not ok 1; exit 1'));
 like($out, qr/# 1\n.*\.\.\. see \Q$dir\E\/much\.out\n.*# 30000\n.*not ok 1/s,
 	'the middle of a long output is left out');
-cmp_ok(scalar(my @lines = split /\n/, $out), '<', 1_010, 'so it is short');
+cmp_ok(scalar(my @lines = split /\n/, $out), '<', 1_010, 'the output of many failures is short');
 unlike($out, qr/\033/, 'the output has no control characters');
 
 run_jobs(job('parent', "sleep 600 & echo \$! >$dir/child; printf '1..1\\nok 1\\n'"));

@@ -30,7 +30,7 @@ subtest 'a lock that is held stays held, and guards commits, after DROP EXTENSIO
 	assert_query($holder, "SELECT zk_unlock('held')", '42883', 'zk_unlock() does not exist any more');
 	is($abroad->query_safe("SELECT zk_try_lock('held')"), 'f', 'the lock is still held');
 	$holder->query_safe("INSERT INTO written VALUES ('held')");
-	pass('and guards a commit');
+	pass('the extension guards a commit');
 	my $client = $zk->client;
 	$client->delete(map { $_->[0] } $zk->ephemerals(lock_path('lost') . '/'));
 	assert_query($holder, "INSERT INTO written VALUES ('lost')", '40001', 'a commit without the lock is refused');

@@ -121,7 +121,7 @@ subtest 'a COMMIT that waits for the proof of its locks holds no snapshot' => su
 	assert_becomes { burden($session->pid) } 'none|none|0', 'neither a snapshot nor a lock';
 	ok(!$session->is_done, 'it still waits');
 	$proxy->heal;
-	assert_ends($session, '00000', 'and is committed');
+	assert_ends($session, '00000', 'the transaction is committed');
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 

@@ -142,7 +142,7 @@ subtest 'zklock.max_creates refuses neither releases nor proofs of commits' => s
 	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock is released');
 	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease, which was still held, is released');
 	is($fellow->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks are released');
-	assert_soon { !$zk->ephemerals(lock_path('own lock')) && !$zk->ephemerals(lock_path('of fellow')) } 'and they are gone';
+	assert_soon { !$zk->ephemerals(lock_path('own lock')) && !$zk->ephemerals(lock_path('of fellow')) } 'the nodes of both are gone';
 	$_->quit foreach $session, $fellow;
 };
 

@@ -26,7 +26,7 @@ foreach my $scope (qw(session xact call))
 		$session->query_safe('BEGIN');
 		$session->query_safe($lock) foreach 1, 2;
 		is($session->query_safe("$counts zk_session_locks"), $expected, 'zk_session_locks shows the number');
-		is($monitor->query_safe("$counts zk_locks"), $expected, 'and zk_locks');
+		is($monitor->query_safe("$counts zk_locks"), $expected, 'zk_locks shows the number');
 		$session->query_safe('SAVEPOINT before');
 		assert_query($session, $lock, '54000', 'one more is refused');
 		like($session->error, qr/too many acquisitions of lock "many"\nDETAIL:  This session has taken it 2147483647 times\.\nHINT: /,

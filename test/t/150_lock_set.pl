@@ -262,7 +262,7 @@ subtest 'locks of a name and of its ancestors exclude each other as the table sa
 	# Who wants the whole waits for all below, and keeps newcomers out.
 	$session->query_safe("SELECT zk_lock_path('sev/a/b')");
 	$rival->start_query("SELECT zk_lock_path('sev/a')");
-	nodes_are('. . a a a/b', 'who wants the whole waits for who has a part');
+	nodes_are('. . a a a/b', 'a session that wants the whole waits for those that have a part');
 	my $third = background($berlin);
 	is($third->query_safe("SELECT zk_try_lock_path('sev/a/d')"), 'f',
 		'a newcomer below stays behind the one who waits for the whole');

@@ -63,7 +63,7 @@ assert_becomes { $zk->watch_count } $nlocks + 1 + 2 * 20, 'waits for a permit le
 # raise, as above.
 $session->query("SELECT zk_try_lock('held/1$long', '100ms')");
 start_in_queue($session, "SELECT zk_lock('held/2$long')", $zk, lock_path("held/2$long"), 2);
-await_watches(1, 'who waits watches one node');
+await_watches(1, 'a waiter watches one node');
 
 # The connection is reset in the middle of it all.
 my $since = time;

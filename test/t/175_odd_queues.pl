@@ -29,7 +29,7 @@ subtest 'a waiter behind ten thousand contenders watches one node and is woken o
 	my @watched;
 	poll_until { @watched = $zk->watched_paths("$path/") } 'it to wait', 30;
 	is("@watched", sprintf('%s/_c_%s-lock-%010d', $path, $uuid, $count - 1),
-		'who waits watches the last, and nobody else');
+		'a waiter watches the last node and no other');
 	# create, list, watch
 	cmp_ok($zk->packets_received - $before, '<=', 7, 'the wait took three requests');
 
@@ -140,7 +140,7 @@ SQL
 	is($session->query_safe("SELECT count(*) FROM generate_series(65536, 1114111, 4099) AS code
 			WHERE refused('a' || chr(code)) = '42602'"),
 		$session->query_safe('SELECT count(*) FROM generate_series(65536, 1114111, 4099)'),
-		'so are those beyond U+FFFF');
+		'characters beyond U+FFFF are refused as well');
 	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'none was taken');
 };
 

@@ -281,7 +281,7 @@ subtest 'kept locks count against zklock.max_locks and are given up first' => su
 	cycle($keeper, $_) foreach @long;
 	cmp_ok($keeper->query_safe('SELECT count(*) FROM zk_session_locks'), '<=', 8, 'no more than may be held at a time');
 	assert_no_nodes($zk, lock_path($long[0]), 'the oldest has gone');
-	is(queue_nodes($zk, lock_path($long[11])), 1, 'and the newest is kept');
+	is(queue_nodes($zk, lock_path($long[11])), 1, 'the newest lock is kept');
 	$keeper->quit;
 
 	# more than there are slots

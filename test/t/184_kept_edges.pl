@@ -90,7 +90,7 @@ subtest 'a lock that was to be released is not kept' => sub {
 	$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
 	assert_states($keeper, 'asked kept, kept kept', 'it is kept');
 	$rival->query_safe("SELECT zk_request_release('kept')");
-	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'not while nobody holds it');
+	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'zk_release_requested() is false while nobody holds the lock');
 	$keeper->query_safe("SELECT zk_lock('kept')");
 	assert_becomes { $keeper->query_safe("SELECT zk_release_requested('kept')") } 't', 'the holder hears that its release is requested';
 	$keeper->query_safe("SELECT zk_unlock('kept')");
@@ -174,10 +174,10 @@ subtest 'nodes that strangers have marked as kept do not hold up a try' => sub {
 	while (@took < 3 || @took < 10 && !grep { $_ < 0.9 } @took)
 	{
 		push @took, -time;
-		assert_query($rival, "SELECT zk_lock('silent', '200ms', 3)", '55P03', 'not the permits, but the time');
+		assert_query($rival, "SELECT zk_lock('silent', '200ms', 3)", '55P03', 'the wait ends by its time, and not for its permits');
 		$took[-1] += time;
 	}
-	cmp_ok(least_of(@took), '<', 0.9, 'and no longer than that');
+	cmp_ok(least_of(@took), '<', 0.9, 'the wait ends by its 200 ms');
 	assert_query($rival, "SELECT zk_lock('silent', '20s', 3)", '55000', 'with more of it, the permits');
 
 	# and who tries finds no deadlock
@@ -214,7 +214,7 @@ subtest 'a session that only keeps a lock is not part of a deadlock' => sub {
 	poll_until { $zk->ephemerals(lock_path('.waits/')) == 1 } 'it to say that it waits';
 	my ($program) = session_programs($keeper->pid);
 	kill 'STOP', $program;
-	assert_query($other, "SELECT zk_lock('x', '2s')", '55P03', 'who waits for it goes on waiting');
+	assert_query($other, "SELECT zk_lock('x', '2s')", '55P03', 'a session that waits for the lock goes on waiting');
 	kill 'CONT', $program;
 	$other->query_safe('SELECT zk_unlock_all()');
 	assert_ends($keeper, '00000', 'the session that only keeps a lock is granted the one it waits for');

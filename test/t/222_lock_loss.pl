@@ -282,7 +282,7 @@ subtest 'a cancellation after a loss that was dealt with keeps its own message' 
 				ok(!$session->is_done, "$way: it goes on");
 				$session->cancel;
 			}
-			assert_ends($session, '57014', "and is canceled by $by");
+			assert_ends($session, '57014', "the statement is canceled by $by");
 			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'the error has the words of the later cancellation');
 		}
 	}

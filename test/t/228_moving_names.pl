@@ -200,7 +200,7 @@ subtest 'locks and queues of two clusters outlive that each server is replaced b
 	ok(!$other->is_done && !$last->is_done, 'both waiters still wait');
 	is($holder->query_safe("SELECT zk_fencing_token('rolled')"), $token, 'the holder has its token');
 	assert_passes('rolled', $holder, $other, 'the lock passes to the other cluster');
-	assert_passes('rolled', $other, $last, 'and back to the last waiter');
+	assert_passes('rolled', $other, $last, 'the lock passes to the last waiter');
 	assert_held($other, 'kept', 'the waiter has kept its other lock');
 	is(join(' ', map { session_id_of($_) } $holder, $other), "@before", 'the sessions are those of before');
 	unlike(slurp_file($of{$_}->logfile, $offset{$_}), qr/is lost/, "$_ has lost no session") foreach sort keys %of;

@@ -29,8 +29,8 @@ foreach my $i (1 .. 8)
 	assert_query($session, "SELECT $function('silent'), zk_unlock('silent')", '00000', "session $i gets the lock");
 	$longest = max($longest, time - $since);
 }
-cmp_ok($longest, '<', 8, 'none waits as long as the client library would');
-assert_no_nodes($zk, lock_path('silent'), 'nothing left');
+cmp_ok($longest, '<', 8, 'no session waits as long as the client library would');
+assert_no_nodes($zk, lock_path('silent'), 'no node of the lock is left');
 
 my $session = background($node);
 is($session->query_safe("SELECT count(*) FROM zk_lock_queue('silent')"), '0', 'a queue is read');
@@ -45,20 +45,20 @@ $proxy->cut;
 $patient->start_query("SELECT zk_lock('other')");
 sleep 5;    # that long is the silence
 $proxy->heal;
-like($patient->wait_result, qr/^\d+$/, 'behind a network that was silent the lock is had');
-cmp_ok($zk->packets_received - $packets, '<', 18, 'and few requests have piled up');
+like($patient->wait_result, qr/^\d+$/, 'the lock is granted behind a network that was silent');
+cmp_ok($zk->packets_received - $packets, '<', 18, 'few requests have piled up behind the silence');
 $patient->query_safe('SELECT zk_disconnect()');
 
 # With none that answers, zklock.connect_timeout bounds it all.
 $session = background($node,
 	'zklock.servers' => "$silent_address,$another", 'zklock.connect_timeout' => '4s');
 my $since = time;
-assert_query($session, "SELECT zk_lock('silent')", '08001', 'no server: SQLSTATE');
+assert_query($session, "SELECT zk_lock('silent')", '08001', 'zk_lock() raises 08001 where no server answers');
 my $took = time - $since;
-like($session->error, qr/within 4000 ms.*HINT/s, 'and what to do');
-like($session->error, qr/Server "(?:$silent_address|$another)" did not answer within \d{4} ms/, 'and who was silent');
-cmp_ok($took, '>', 3.5, 'not before its time');
-cmp_ok($took, '<', 8, 'nor long after');
+like($session->error, qr/within 4000 ms.*HINT/s, 'the error says how long it took and what to do');
+like($session->error, qr/Server "(?:$silent_address|$another)" did not answer within \d{4} ms/, 'the error says which server was silent');
+cmp_ok($took, '>', 3.5, 'zk_lock() does not raise before zklock.connect_timeout');
+cmp_ok($took, '<', 8, 'zk_lock() raises not long after zklock.connect_timeout');
 # lock_timeout bounds it, too; an ensemble that is down is told as such then.
 my $nobody = '127.0.0.1:' . ZooKeeper::free_port();
 foreach ([ $nobody, qr/(?:Server|Could not connect to server) "[^"]+"(?: cannot be reached)?: Connection refused\.\nHINT:  Check that ZooKeeper is running.*zk_check\(\)/ ],
@@ -69,7 +69,7 @@ foreach ([ $nobody, qr/(?:Server|Could not connect to server) "[^"]+"(?: cannot 
 	foreach my $call ("zk_lock('silent')", "count(*) FROM zk_lock_queue('silent')")
 	{
 		assert_query($session, "SELECT $call", '55P03', "lock_timeout, $call");
-		like($session->error, $pattern, 'says why, and what to do');
+		like($session->error, $pattern, 'the error of lock_timeout says why, and what to do');
 	}
 }
 

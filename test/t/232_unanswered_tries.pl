@@ -24,7 +24,7 @@ $table->run('a try that has lost its connection raises, and one that was told wh
 	# A busy server may take longer.
 	[ 'asker becomes' => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
 	[ 'asker becomes' => "zk_try_lock('middle', '300ms')", 'f' ],
-	sub (%session) { is($session{asker}->error, '', 'and nothing is said'); },
+	sub (%session) { is($session{asker}->error, '', 'the try that said false has told nothing else'); },
 	[ asker => "zk_lock('middle', '300ms')", '!55P03', \qr/ZooKeeper has not answered|connection to ZooKeeper/ ],
 	[ asker => 'zk_stat_reset()', '' ], [ 'asker starts' => "zk_try_lock('middle', '8s')" ],
 	[ queue => middle => 2 ], [ 'asker waits' ], [ break => 'refused' ],
@@ -69,10 +69,10 @@ subtest 'a try whose session is lost goes on in the next one until lock_timeout'
 			$proxy->trap(14, 1, 'replies') if !$session->is_done;
 			$proxy->come_back;
 		} until $session->is_done;
-		assert_ends($session, '55P03', 'it is over at its time');
+		assert_ends($session, '55P03', 'the call ends at lock_timeout');
 		last if $nlost > 1;
 	}
-	cmp_ok($nlost, '>', 1, 'after several sessions');
+	cmp_ok($nlost, '>', 1, 'the call has gone on in several sessions');
 };
 
 done_testing();

@@ -96,11 +96,11 @@ foreach my $how (sort keys %silence)
 			cmp_ok($took, '<', $at_once, 'the server stops');
 			note(sprintf '%.2f s', $took);
 			cmp_ok(seconds_until_gone($looking), '<', $at_once,
-				'and who is still looking up names');
+				'a program that looks up names ends at once');
 			$speak->();
 			assert_soon { !grep { -d "/proc/$_" } @programs } 'no program is left', 50;
 			# A session that could not be ended has its timeout left.
-			assert_soon { !$zk->ephemerals(lock_path('')) } 'nor a node', 50;
+			assert_soon { !$zk->ephemerals(lock_path('')) } 'no node of a session is left', 50;
 			local $ENV{LD_PRELOAD} = $preload;
 			$node->start;
 		};

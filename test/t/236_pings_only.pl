@@ -31,18 +31,18 @@ foreach my $who (qw(asks commits))
 	my $result = $session{$who}->wait_result;
 	# The question may be answered before it is cancelled.
 	ok($session{$who}->sqlstate eq '40001' || $result eq 'f',
-		"who $who is told of the loss");
-	cmp_ok(time - $since, '<', 5 * $timeout, 'not long after the session timeout');
+		"the session that $who is told of the loss");
+	cmp_ok(time - $since, '<', 5 * $timeout, 'the loss is told not long after the session timeout');
 }
 is($session{commits}->sqlstate, '40001', 'the commit is refused');
 like(
 	$session{commits}->error,
-	qr/kept the session, and answered none of its requests/, 'and why');
+	qr/kept the session, and answered none of its requests/, 'the error says that the server answered no requests');
 is(ask($node, 'SELECT count(*) FROM work'), '0', 'nothing is committed');
 
 $liar->be_honest;
 $session{idles}->query("SELECT zk_unlock_all()");
-like($session{waits}->wait_result, qr/^\d+$/, 'who waits has the lock in the end');
+like($session{waits}->wait_result, qr/^\d+$/, 'the waiter has the lock in the end');
 $session{waits}->query_safe("SELECT zk_unlock_all()");
 $session{$_}->query('ROLLBACK; SELECT zk_unlock_all()') foreach qw(asks commits);
 assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(asked commit busy);

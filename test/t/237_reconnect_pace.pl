@@ -38,15 +38,15 @@ sub pauses { return map { $_[$_] - $_[ $_ - 1 ] } 1 .. $#_; }
 
 # The library's own pace, a sixtieth of the session timeout, were 24 attempts.
 my @first = attempts('15s', '6s');
-cmp_ok(scalar @first, '>=', 4, 'it tries again and again');
-cmp_ok(scalar @first, '<=', 16, 'less and less often');
+cmp_ok(scalar @first, '>=', 4, 'a session without a server tries again and again');
+cmp_ok(scalar @first, '<=', 16, 'a session without a server tries less and less often');
 
 my @second = attempts('15s', '6s');
 my @pauses = map { sprintf '%.2f', $_ } pauses(@first);
 isnt("@pauses", join(' ', map { sprintf '%.2f', $_ } pauses(@second)),
 	'another session has another pace');
 my ($longest) = sort { $b <=> $a } pauses(@first), pauses(@second);
-cmp_ok($longest, '<', 5, 'and no pause is a large part of the session timeout');
+cmp_ok($longest, '<', 5, 'no pause is a large part of the session timeout');
 
 # A server that grants a session, as the client asks for it, and hangs up without another word
 # may do so for ever. It has none of the first pauses again only because it takes connections.
@@ -68,8 +68,8 @@ until ($granted->is_done)
 	$ngrants++;
 }
 assert_ends($granted, '55P03', 'could not obtain lock');
-cmp_ok($ngrants, '>=', 2, 'who is granted a session and hears no more tries again');
-cmp_ok($ngrants, '<=', 16, 'less and less often');
+cmp_ok($ngrants, '>=', 2, 'a session that was granted and hears no more tries again');
+cmp_ok($ngrants, '<=', 16, 'a session that was granted and hears no more tries less and less often');
 $granted->quit;
 $port->close;
 
@@ -86,7 +86,7 @@ $zk->stop;
 poll_until { $holder->query('SELECT state FROM zk_session') eq 'suspended' } 'the session to be suspended', 30;
 $zk->start;
 is($holder->query("SELECT zk_is_held('kept')"), 't', 'a lock survives the pauses');
-is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'in its session');
+is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'the lock survives in its session');
 assert_leave_nothing($zk, lock_path('kept'), $holder);
 
 # The only good server is silent for one attempt. It has its turn again, though the other one is

@@ -81,7 +81,7 @@ $_->wait_result foreach grep { $_->{pending} } @sessions;
 my $lies = $liar->lies;
 diag("$statements statements, $lies lies; seed $seed; SQLSTATEs: "
 	  . join ', ', map { "$_ $seen{$_}" } sort keys %seen);
-cmp_ok($lies, '>', $least / 2, 'there were lies');
+cmp_ok($lies, '>', $least / 2, 'the server has lied many times');
 ok(!$seen{XX000}, 'there was no internal error');
 
 is($bystander->query('SELECT pg_postmaster_start_time()'), $started, 'PostgreSQL has not restarted');
@@ -105,7 +105,7 @@ foreach my $i (0 .. $#sessions)
 		return 0;
 	};
 	assert_soon { $holds->() } "backend $i locks again", 60;
-	is($session->query('SELECT pg_backend_pid()'), $pids[$i], 'and is the same');
+	is($session->query('SELECT pg_backend_pid()'), $pids[$i], "backend $i is the same process");
 	$session->query_safe("SELECT zk_unlock_all()");
 }
 

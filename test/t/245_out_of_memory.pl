@@ -71,11 +71,11 @@ for ($round = 1; $round <= 1000; $round++)
 	last if $is_over;
 }
 note "$round allocations: ", join ', ', map { "$_: $seen{$_}" } sort keys %seen;
-cmp_ok($round, '>', 20, 'there are allocations');
-cmp_ok($round, '<', 1000, 'and an end of them');
-ok($seen{'53200'} || $seen{'08006'}, 'some of which were missed');
+cmp_ok($round, '>', 20, 'the library has more than 20 allocations');
+cmp_ok($round, '<', 1000, 'the library has fewer than 1000 allocations');
+ok($seen{'53200'} || $seen{'08006'}, 'some failed allocations have failed a statement');
 is("@odd", '', 'a statement ends well or says why not');
-is("@stuck", '', 'and the session goes on');
+is("@stuck", '', 'the session goes on after each failed allocation');
 assert_no_nodes($zk, lock_path("m/$_"), "nothing left of $_") foreach qw(a b c d e f g h z x/y);
 
 # One list that there is no memory for, as one that is too long, does not hide the others.
@@ -116,6 +116,6 @@ foreach my $right (31, 1)
 }
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|while in COMMIT state/),
 	'the cluster did not crash');
-assert_held($other, 'busy', 'others are not harmed');
+assert_held($other, 'busy', 'the lock of another session is held');
 
 done_testing();

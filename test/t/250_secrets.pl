@@ -131,7 +131,7 @@ subtest 'a role that may set zklock.auth needs pg_read_server_files to name a fi
 	$define->($_) foreach qw(reader delegate);
 	assert_query($delegate, 'SELECT names_file_reader()', '00000', 'a function of a role that may read files names one for him');
 	my $admin = background($node, first => "SELECT zk_is_held('x')");
-	assert_query($admin, 'SELECT names_file_delegate()', '42501', 'and one of his names none for a superuser');
+	assert_query($admin, 'SELECT names_file_delegate()', '42501', 'a name of his own function is none for a superuser');
 	$admin->quit;
 	$node->safe_psql('postgres', 'DROP FUNCTION names_file_reader, names_file_delegate; DROP OWNED BY reader; DROP ROLE reader');
 	$node->safe_psql('postgres', 'GRANT pg_read_server_files TO delegate');

@@ -57,7 +57,7 @@ subtest 'the ACL lets everybody read, and only those with the credentials write'
 	{
 		my ($everybody, $owner) = sort { $a->[0] <=> $b->[0] } $friend->get_acl($znode);
 		is_deeply($everybody, [ 1, 'world', 'anyone' ], 'everybody may read');
-		is($owner->[0], 31, 'who has the credentials may do all');
+		is($owner->[0], 31, 'a client with the credentials may do all');
 		like($owner->[2], qr/^zklock:/, 'the ACL names the user of the credentials');
 		eval { $stranger->contend("$znode/x-") };
 		like($@, qr/NoAuth|NoChildren/, 'a stranger cannot create below it');

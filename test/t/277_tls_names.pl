@@ -156,7 +156,7 @@ subtest 'files that go bad at a reload are reported, and a session goes on' => s
 		like($error, $why, 'the next one is refused');
 		my $said;
 		assert_soon { $said = check_says($session); $said =~ $why } 'zk_check() says it, too' or diag($said);
-		like($said, $file eq 'crl' ? qr/\|Renew the lists/ : qr/\|Correct that file/, 'and what helps');
+		like($said, $file eq 'crl' ? qr/\|Renew the lists/ : qr/\|Correct that file/, 'zk_check() says what helps');
 		replace($file);
 		reconfigure($node, 'zklock.connect_timeout' => undef);
 		is(error_of_lock(), '', 'a lock works with the file of before');

@@ -69,7 +69,7 @@ subtest 'zk_leader(), zk_lock_queue() and zk_who() show a lease' => sub {
 	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'zk_leader() is NULL where no contender leads');
 	my $led = q{SELECT owner FROM zk_leader('led')};
 	$there->query_safe("SELECT zk_lock('led')");
-	like($here->query_safe($led), qr/^process \d+ of user ".+" in database "postgres" of cluster "paris"/, 'who holds a lock leads');
+	like($here->query_safe($led), qr/^process \d+ of user ".+" in database "postgres" of cluster "paris"/, 'a session that holds the lock leads');
 	$berlin->safe_psql('postgres', "CREATE ROLE ordinary LOGIN; CREATE FUNCTION led() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN ($led)");
 	is(background($berlin, user => 'ordinary')->query_safe("SELECT coalesce(($led), led(), 'nobody')"), 'nobody', 'an ordinary role is not told who leads');
 	$there->query_safe("SELECT zk_unlock('led')");

@@ -112,7 +112,7 @@ subtest 'a place in the queue is renewed when a third of its term is over' => su
 	my $stat;
 	poll_until { $stat = $client->exists(lock_path("paced/$place")); !$stat || $stat->{version} > 0 } 'a renewal', 60;
 	cmp_ok($stat->{mtime} - $stat->{ctime}, '<', 12_000, 'long before it is over');
-	cmp_ok($stat->{version}, '<', 4, 'and not again and again');
+	cmp_ok($stat->{version}, '<', 4, 'the place is not renewed again and again');
 };
 
 done_testing();

@@ -123,7 +123,7 @@ subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' 
 	$holder->query_safe("SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 40) i))");
 	is(backend($holder, 'lock_count'), 40, 'all are counted');
 	is_deeply([ grep { backend($_, 'state, lock_count') . locks($_, 'name') ne 'connected|1beside/' . $_->pid } @neighbors ], [],
-		'and no other row is touched');
+		'no other row is touched');
 	is(locks($holder, 'count(*)'), 16, 'zk_locks shows sixteen of them');
 	$holder->query_safe("SELECT zk_unlock('many/' || i) FROM generate_series(1, 40) i
 		WHERE i NOT IN (7, 33)");
@@ -147,7 +147,7 @@ subtest 'zk_locks shows the locks of a session that has held hundreds one after 
 		$holder->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 40 LOOP $ways{$way} END LOOP; END \$\$");
 		$holder->query_safe("SELECT zk_lock('then/' || i) FROM generate_series(1, 3) i");
 		is(locks($holder, 'name'), "then/1\nthen/2\nthen/3", "$way: what is held then is told of");
-		is(backend($holder, 'lock_count'), 3, 'and counted');
+		is(backend($holder, 'lock_count'), 3, 'the locks of the backend are counted');
 		$holder->query_safe('SELECT zk_unlock_all()');
 	}
 
@@ -194,7 +194,7 @@ subtest 'zk_backends raises 22021, and nothing else, for a role name in another 
 	my $where = 'WHERE pid = ' . $holder->pid;
 	assert_query($asker, "SELECT usename FROM $_ $where", '22021', "$_ has no such character") foreach qw(pg_stat_activity zk_backends);
 	is($asker->query_safe("SELECT state, lock_count FROM zk_backends $where"), 'connected|1', 'all else is told');
-	is($asker->query_safe("SELECT name, mode FROM zk_locks $where"), 'of another|exclusive', 'and its locks');
+	is($asker->query_safe("SELECT name, mode FROM zk_locks $where"), 'of another|exclusive', 'the locks of the other backend are shown');
 	assert_query($latin, "SELECT * FROM zk_backends $where", '00000', 'the database that has the character shows all');
 	$holder->quit;
 };

@@ -99,7 +99,7 @@ subtest 'zk_stat counts leases' => sub {
 	counted('a lease whose term is over is counted', leases_ended => 1);
 	$second->query_safe("SELECT zk_release_lease('lease', zk_try_lease('lease', 'other', '60 s'), '2 s')");
 	counted('a lease that was released is counted', leases_ended => 1);
-	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'and is gone later';
+	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'the released lease is gone after its term';
 	$second->query_safe("SELECT zk_unlock('lease')");
 	is(delete numbers()->{leases_ended}, 2, 'a lease released with a delay is not counted again');
 	%last = %{ numbers() };
@@ -257,7 +257,7 @@ subtest 'zk_stat counts each database apart and starts again at a reset' => sub 
 		'1|1', 'zk_stat has a row of the other database');
 	$monitor->query_safe('CREATE ROLE anna LOGIN');
 	my $anna = background($node, user => 'anna');
-	assert_query($anna, 'SELECT zk_stat_reset()', '42501', 'not everybody may reset them');
+	assert_query($anna, 'SELECT zk_stat_reset()', '42501', 'an ordinary user may not reset statistics');
 	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'every role may see the numbers');
 	$anna->quit;
 	my $before = $monitor->query_safe("SELECT stats_reset FROM zk_stat WHERE datname = 'postgres'");
@@ -302,12 +302,12 @@ subtest 'the 128th database and all later ones share a row of zk_stat' => sub {
 	is($read->("'d$_'"), 1, "database $_ has a row of its own") foreach 126, 127;
 	is($read->('NULL'), 4, 'what happens in four more is in one row');
 	is($admin->query_safe("SELECT count(*), count(datname), min(datname) FILTER (WHERE datname IN ('d128', 'd131')) FROM zk_stat"),
-		'128|127|', 'and nothing else is');
+		'128|127|', 'there are 128 rows and none beyond them');
 	$paris->safe_psql('d130', 'SELECT zk_stat_reset()');
 	is($read->('NULL'), '', 'one of them resets them all');
-	is($read->("'d127'"), 1, 'and no other row');
+	is($read->("'d127'"), 1, 'a row of its own is not reset with them');
 	$paris->safe_psql('d127', $count);
-	is($read->("'d127'"), 2, 'which goes on being counted in');
+	is($read->("'d127'"), 2, 'a row of its own goes on being counted in');
 };
 
 done_testing();

@@ -570,10 +570,10 @@ subtest 'the znode that zk_check() makes is removed also if the reply to its cre
 	$proxy->trap(15, 1, 'replies');    # create2
 	my $rows = check('', 'true', $session);
 	ok($proxy->is_sprung, 'it has asked');
-	unlike($rows->{writing} // '', qr/^ok/, 'and heard nothing');
+	unlike($rows->{writing} // '', qr/^ok/, 'the check has heard nothing of writes');
 	$proxy->heal;
 	assert_becomes { $made->() } 0, 'it is gone';
-	assert_held($session, 'late', 'which the session is not');
+	assert_held($session, 'late', 'the session still holds its lock after the late answer');
 	$session->quit;
 };
 

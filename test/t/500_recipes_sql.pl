@@ -152,7 +152,7 @@ subtest 'the recipe of a maintenance window waits for workers and keeps newcomer
 	start_in_queue($maintenance, $recipes->code('window-maintenance'), $zk, lock_path('shop/open'), 2);
 	start_in_queue($late, $recipes->code('window-worker'), $zk, lock_path('shop/open'), 3);
 	Recipes::open_gate($gate, 'order_work');
-	assert_ends($worker, '00000', 'who is at work finishes');
+	assert_ends($worker, '00000', 'a worker at work finishes');
 	Recipes::wait_at_gate($paris, 1);
 	ok(!$late->is_done, 'then the window is open, and newcomers wait');
 	is(scalar queue_nodes($zk, lock_path('shop/open')), 2, 'the newcomer is in the queue behind the maintenance');

@@ -130,7 +130,7 @@ sub deadlocks (@nodes)
 	my ($loser, $winner) = $second->is_done ? ($second, $first) : ($first, $second);
 	assert_ends($loser, '40P01', 'one of them gives way');
 	$loser->query_safe('SELECT zk_unlock_all()');
-	assert_ends($winner, '00000', 'and the other one goes on');
+	assert_ends($winner, '00000', 'the other session goes on');
 	$_->quit foreach $first, $second;
 	assert_no_nodes($zk, lock_path($_)) foreach qw(x y);
 	return;
@@ -173,7 +173,7 @@ sub kept (@nodes)
 	$keeper->query_safe("SET zklock.keep = '1 min'; SELECT zk_lock('kept'), zk_unlock('kept')");
 	my ($node) = wait_for_queue($zk, lock_path('kept'), 1);
 	like($other->query_safe("SELECT zk_lock('kept', '10 s')"), qr/^\d+$/, 'is given up for the other build');
-	is($other->query_safe("SELECT zk_unlock('kept')"), 't', 'which has it');
+	is($other->query_safe("SELECT zk_unlock('kept')"), 't', 'the other session has the lock');
 	# And once it is shown in the node's data.
 	$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
 	is($other->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a try has it, too');

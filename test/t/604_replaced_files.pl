@@ -56,7 +56,7 @@ subtest 'open sessions go on when a newer version is installed, new ones wait fo
 	install_newer($build);
 
 	assert_held($has_session, 'here', 'a session that is there goes on');
-	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'and takes further locks');
+	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'the session takes further locks');
 	foreach my $late ($has_used, background($node))
 	{
 		assert_query($late, "SELECT zk_lock('late')", '08006', 'the old library, of the server, gets no new session');
