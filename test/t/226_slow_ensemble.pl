@@ -92,4 +92,18 @@ subtest 'a commit that rests on many leases renews them together' => sub {
 	like($session->error, qr/the lease of lock "many\/7"/, 'the error names the lost lease');
 };
 
+# Not of both together, which is as long as a first connection and its reply may take.
+subtest 'a call on an open session ends after zklock.connect_timeout without a reply' => sub {
+	my $timeout = 8;
+	my $far = ZooKeeper->new->start;
+	my $silent = Proxy->new($far->connect_string);
+	my $session = background($node, 'zklock.servers' => $silent->address, 'zklock.session_timeout' => '60s', is_connected => 1);
+	$session->query_safe("SET zklock.connect_timeout = '${timeout}s'");
+	$silent->cut('replies');
+	my $start = time;
+	assert_query($session, "SELECT zk_request_release('bounded')", '08001', 'it is not answered');
+	cmp_ok(time - $start, '<', 1.75 * $timeout, 'in that time, not in twice as much');
+	$session->quit;
+};
+
 done_testing();
