@@ -193,8 +193,22 @@ subtest 'a program killed at thirty random moments fails no call without an erro
 	assert_no_programs('no program is left', $session);
 };
 
+# Nobody wakes its backend up. Only PostgreSQL does, ten seconds after the last statement, to send
+# statistics.
+subtest 'a call ends with the session timeout when the program stands still' => sub {
+	my $timeout = 3;
+	my $holder = background($node, 'zklock.session_timeout' => "${timeout}s", 'zklock.connect_timeout' => '2min',
+		holds => 'still');
+	my $program = program_of($holder);
+	kill 'STOP', $program;
+	my $start = time;
+	$holder->query("SELECT zk_is_held('still')");
+	cmp_ok(time - $start, '<', $timeout + 5, 'within the session timeout and a moment');
+	kill 'CONT', $program;
+	$holder->quit;
+};
+
 subtest 'a program that stands still is replaced after a bounded wait' => sub {
-	# What waits for a reply would wait much longer.
 	my $timeout = 6;
 	my $holder = background($node, 'zklock.session_timeout' => "${timeout}s", 'zklock.connect_timeout' => '2min',
 		holds => 'program');
@@ -210,7 +224,8 @@ subtest 'a program that stands still is replaced after a bounded wait' => sub {
 	kill 'CONT', $program;
 	poll_until { !grep { $_ == $program } session_programs($holder->pid) } 'it to end', 30;
 	assert_held($holder, 'program', 'the old program does not harm the new session');
-	kill 'STOP', program_of($holder);
+	$program = program_of($holder);
+	kill 'STOP', $program;
 	$start = time;
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
 	cmp_ok(time - $start, '<', 3 * $timeout, 'within that time, too');
