@@ -115,4 +115,33 @@ subtest 'a place in the queue is renewed when a third of its term is over' => su
 	cmp_ok($stat->{version}, '<', 4, 'the place is not renewed again and again');
 };
 
+# Nobody renews or waits here, so that what is counted is the call's, but for a heartbeat.
+subtest 'a call that asks again for its place in a long queue reads little of the queue' => sub {
+	lease($holder, 'places', 'first', "'1 day'");
+	lease($holder, 'places', "app$_", "'1 day', place => true") foreach 1 .. 30;
+	my @counts;
+	foreach (1 .. 3)
+	{
+		my $before = $zk->packets_received;
+		is(lease($holder, 'places', 'app30', "'1 day', place => true"), '', 'the place is asked for again');
+		push @counts, $zk->packets_received - $before;
+	}
+	cmp_ok((sort { $a <=> $b } @counts)[0], '<', 15, "it takes few requests: @counts");
+};
+
+subtest 'zk_try_lease() of a busy lock writes nothing' => sub {
+	my $zxid = sub { return $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m; };
+	my $other = background($node, is_connected => 1);
+	lease($holder, 'busy', 'app', "'1 day'");
+	my $writes = 0;
+	foreach (1 .. 5)
+	{
+		my ($before) = $zxid->();
+		is(lease($other, 'busy', 'other'), '', 'the lease is not to be had');
+		my ($after) = $zxid->();
+		$writes++ if $after ne $before;
+	}
+	cmp_ok($writes, '<', 5, 'not each of five calls is followed by a write');
+};
+
 done_testing();
