@@ -2,11 +2,11 @@
 # UnitTests: do the unit tests notice a change of a module? For test/mutation/run and
 # test/mutation/live.pl.
 #
-# A changed module is linked with the test of that module, or if there is none of its own
-# with each that needs the module, as test/lib/unit.sh says, and told to be "quick": no
-# programs beside it, no long searches. Tests that need a server are left out. The change
-# is seen by a check that fails, a program that dies, and one that takes too long. What no
-# test sees is tried again under the sanitizers, as in "make check".
+# A changed module is linked with the test of that module, and if there is none of its own,
+# or the module is not pure, with each that needs it, as test/lib/unit.sh says, and told to
+# be "quick": no programs beside it, no long searches. Tests that need a server are left
+# out. The change is seen by a check that fails, a program that dies, and one that takes too
+# long. What no test sees is tried again under the sanitizers, as in "make check".
 
 package UnitTests;
 
@@ -19,7 +19,7 @@ use POSIX ();
 use Time::HiRes qw(time);
 
 use lib dirname(__FILE__);
-use Mutants qw(slurp write_file source_in load);
+use Mutants qw(slurp write_file source_in pure_modules load);
 
 # A mutant has so many times the seconds of processor time that the test takes, and so
 # many seconds besides. By the clock it may wait so many times what the test takes, and so
@@ -77,15 +77,17 @@ sub ask_unit ($self, $command, @words)
 	return @lines;
 }
 
-# The test of its own, or all that need it, those first that need little else; none, if it is
-# tested with servers only.
+# Of a pure module the test of its own. Of another one, or if there is none of its own, all
+# that need it, its own first, and then those that need little else; none, if it is tested
+# with servers only.
 sub tests_of ($self, $module)
 {
 	my $tests = $self->{test};
 	my @own = grep { $tests->{$_}{own} eq $module } sort keys %$tests;
 	my @needing = grep { grep { $_ eq $module } @{ $tests->{$_}{linked} }, @{ $tests->{$_}{loaded} } } sort keys %$tests;
 	@needing = sort { @{ $tests->{$a}{linked} } <=> @{ $tests->{$b}{linked} } } @needing;
-	return @own ? @own : @needing;
+	return @own if @own && grep { $_ eq $module } pure_modules($self->{top});
+	return (@own, grep { $tests->{$_}{own} ne $module } @needing);
 }
 
 # Compile what the mutants of a module are linked with, and see that the tests pass.

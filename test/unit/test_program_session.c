@@ -179,6 +179,8 @@ test_first_address(void)
 	boot_ms += 99;
 	session_follow_names(session, boot_ms);
 	ok(!session->is_slow, "a tenth of a second is not long");
+	session_report(session);
+	(void) count_frames(FRAME_STATUS);
 	boot_ms++;
 	session_follow_names(session, boot_ms);
 	session_report(session);
