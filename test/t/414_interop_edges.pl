@@ -132,7 +132,7 @@ subtest 'names below a lock disturb Go, and Curator where they sort first' => su
 	foreach my $kind (@kinds[ 0, 2, 3 ])
 	{
 		$peer{$kind}->choose(lock_path('deep'), $kind);
-		is(answer($peer{$kind}, 'lock'), 'locked', "the lock is not free for $kind either");
+		is(answer($peer{$kind}, 'lock'), 'locked', "a lock below does not disturb $kind");
 		is(answer($peer{$kind}, 'unlock'), 'unlocked', 'the client releases the lock');
 	}
 	if (!$no_go)
