@@ -78,8 +78,14 @@ add_valgrind() {
 	local regress_words=(PGCTLTIMEOUT=600) regress_bindir=$run/valgrind-bin regress_conf=''
 	local file files=()
 	for file in "$tree"/test/sql/*.sql; do
-		# Its 300 ms to connect in are too few for a program under valgrind.
-		[[ -z ${TESTS:-} && $file == */settings.sql ]] || files+=("$file")
+		if [[ -z ${TESTS:-} ]]; then
+			# Its 300 ms to connect in are too few for a program under valgrind.
+			[[ $file != */settings.sql ]] || continue
+			# The interrupt of a loss must have come by the end of the next system call, as the
+			# kernel has it; valgrind hands signals on later, and another statement is canceled.
+			! grep -q 'zk_evict(' "$file" || continue
+		fi
+		files+=("$file")
 	done
 	need_build valgrind && select_tests "${files[@]}" || return 0
 	valgrind=$run/valgrind

@@ -7,6 +7,7 @@
 use v5.36;
 
 my ($directory) = @ARGV;
+my $theirs_from = qr/standard_(?:ProcessUtility|ExecutorRun|ExecutorFinish)|XLogFlush/;
 my (%ours, %theirs, %processes);
 foreach my $file (glob "$directory/*")
 {
@@ -22,8 +23,9 @@ foreach my $file (glob "$directory/*")
 		my ($stack) = $error =~ m{<stack>(.*?)</stack>}s;
 		my @frames = map { frame($_) } $stack =~ m{<frame>(.*?)</frame>}gs;
 		my $report = join "\n    ", $what, map { $_->{text} } @frames;
-		# Who calls standard_ProcessUtility() is our hook, and what comes of it is not ours.
-		my ($outside) = grep { $frames[$_]{text} =~ /^standard_ProcessUtility / } 0 .. $#frames;
+		# Who calls these is our hook, and what comes of it is not ours. Nor is what the WAL
+		# has between its records, whoever has it written.
+		my ($outside) = grep { $frames[$_]{text} =~ /^$theirs_from / } 0 .. $#frames;
 		my $is_ours = grep { $_->{object} =~ m{/zklock(?:\.so|-session)$} }
 		  @frames[ 0 .. $outside // $#frames ];
 		$is_ours ? $ours{$report}++ : $theirs{"$what, in $frames[0]{text}"}++;
