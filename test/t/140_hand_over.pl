@@ -188,6 +188,25 @@ subtest 'a hand-over whose waiter has an old proof is checked with ZooKeeper' =>
 	assert_released($zk, 'long', $fourth);
 };
 
+# Nobody else is behind the holder, so it is this waiter to which it hands the lock over: by its
+# node, and to a waiter of its own cluster in shared memory.
+subtest 'a waiter with an old proof whose node was deleted is not handed the lock' => sub {
+	my ($first, $second, @waiters) = @pool;
+	foreach my $waiter (@waiters)
+	{
+		line_up($zk, 'gone', $first, $second, $waiter);
+		my $queued = time;
+		$first->query_safe("SELECT zk_unlock('gone')");
+		$second->wait_result;
+		poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age', $timeout;
+		my @queue = wait_for_queue($zk, lock_path('gone'), 2);
+		$stranger->delete(lock_path("gone/$queue[1]"));
+		$second->query_safe("SELECT zk_unlock('gone')");
+		assert_ends($waiter, '57000', 'the waiter is told of the deletion');
+		assert_no_nodes($zk, lock_path('gone'));
+	}
+};
+
 # The news arrives while the waiter is stopped, and is read when its session is long over and the
 # lock another's: that of a hand-over, or the list that tells that it is the first.
 foreach my $what ('hand-over', 'deletion')
