@@ -84,18 +84,20 @@ is_asked(void)
 	return received == 49;
 }
 
-/* Answer it: with that timeout, for that session. */
+/* Answer it: with that timeout, for that session; servers before 3.4 leave out a byte. */
+static uint32_t answer_size = 37;
+
 static void
 grant(int timeout_ms, int64_t id)
 {
 	unsigned char reply[41] = {0};
 	uint32_t	words[] = {
-		htonl(37), 0, htonl((uint32_t) timeout_ms), htonl((uint32_t) (id >> 32)),
+		htonl(answer_size), 0, htonl((uint32_t) timeout_ms), htonl((uint32_t) (id >> 32)),
 		htonl((uint32_t) id), htonl(16)
 	};
 
 	memcpy(reply, words, sizeof(words));
-	ok(send(connection, reply, sizeof(reply), 0) == sizeof(reply), "the server answers");
+	ok(send(connection, reply, 4 + answer_size, 0) == 4 + answer_size, "the server answers");
 	for (int i = 0; i < 10; i++)
 		turn(0);
 }
@@ -244,6 +246,80 @@ test_no_answer(void)
 	ok(is_asked(), "a server that was silent three times is asked again");
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "a server that knows the session at last is moved to");
+}
+
+/* Whose text the told frame has. */
+static const char *
+told_text(int outcome)
+{
+	static char text[1000];
+	FrameTaken	frame;
+
+	while ((frame = next_frame()).frame.kind != 0)
+		if (frame.frame.kind == FRAME_MOVE && (int) frame.frame.u.move.outcome == outcome)
+		{
+			snprintf(text, sizeof(text), "%s", frame.blobs[0]);
+			return text;
+		}
+	return "nothing of the kind";
+}
+
+/* Ids of more than 32 bits, answers without the last byte, and what looks like an answer. */
+static void
+test_answers(void)
+{
+	const int64_t id = 0x100000007;
+	struct linger linger = {1, 0};
+	struct pollfd polled[MOVE_NPOLLED];
+
+	begin();
+	session->status.ticket.session_id = id;
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked() && word_at(20) == 1 && word_at(24) == 7, "a server is asked for an id of more than 32 bits");
+	move_poll(session, polled);
+	polled[0].revents = 0;
+	polled[1].revents = POLLIN;
+	move_hear(session, polled);
+	answer_size = 36;
+	grant(TIMEOUT_MS, id);
+	answer_size = 37;
+	is_int(ZK_MOVE_DONE, told(), "an answer without the last byte proves it, after a wake-up for nothing");
+
+	begin();
+	give(ours, NULL);
+	turn(DELAY_MS);
+	ok(is_asked(), "a server is asked, and resets the connection");
+	setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(connection);
+	connection = -1;
+	turn(0);
+	turn(60000);
+	ok(is_asked(), "a server that has reset the connection is asked again");
+	grant(TIMEOUT_MS, 4711);
+	is_int(ZK_MOVE_DONE, told(), "a server that has reset the connection may know the session");
+}
+
+/* Each list at which nobody listens is told once, with the reason. */
+static void
+test_nobody(void)
+{
+	static const char *const lists[] = {"127.0.0.1:9", "127.0.0.1:19"};
+
+	begin();
+	for (int i = 0; i < 2; i++)
+	{
+		const char *text;
+
+		give(lists[i], NULL);
+		for (int round = 0; round < 3; round++)
+			turn(60000);
+		text = told_text(ZK_MOVE_SILENT);
+		ok(strstr(text, lists[i]) != NULL && strstr(text, "cannot be reached") != NULL,
+		   "a list at which nobody listens is told of with the reason: %s", text);
+		turn(60000);
+		is_int(-1, told(), "a list at which nobody listens is told of once");
+	}
 }
 
 /* How long a server has for its answer, and where a round begins. */
@@ -466,6 +542,8 @@ main(void)
 	test_under_way();
 	test_unknown();
 	test_no_answer();
+	test_answers();
+	test_nobody();
 	test_patience();
 	test_page();
 	test_overheard();

@@ -60,7 +60,9 @@ zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv)
 {
 	if (!library_is_ours)
 		return -1;
-	return connect(-1, (const struct sockaddr *) &server, sizeof(server));
+	is_int(-1, connect(-1, (const struct sockaddr *) &server, sizeof(server)), "while it is asked the library connects to nobody");
+	is_int(ECONNREFUSED, errno, "while it is asked the library is refused");
+	return -1;
 }
 
 int
@@ -273,6 +275,8 @@ test_turns(const char *good, const char *other)
 	char		why[TLS_WHY_SIZE];
 	char		text[TLS_WHY_SIZE];
 	char		away[PATH_SIZE + 10];
+	struct sockaddr_in peer = {0};
+	socklen_t	length = sizeof(peer);
 	int			plain = open_connection();
 	int			secure;
 	int			fd;
@@ -298,12 +302,16 @@ test_turns(const char *good, const char *other)
 	is_int(plain, tls_socket(plain, &received_at), "the connection without TLS has its own socket");
 	secure = open_connection();
 	ok(tls_is_used(secure), "a new one has TLS");
+	(void) tls_socket(secure, &received_at);
+	is_int(0, received_at, "nothing has come over the new connection yet");
 	is_str("T", ask_server(secure), "the new connection is served with TLS");
 	is_str("", tls_error(secure), "the new connection has no error");
 	tls_describe(secure, text, sizeof(text));
 	ok(strncmp(text, "TLSv1.", 6) == 0, "the new connection is described");
 	tls_describe(plain, text, sizeof(text));
 	is_str("", text, "the connection without TLS is not described");
+	ok(getpeername(tls_socket(secure, &received_at), (struct sockaddr *) &peer, &length) == 0 &&
+	   peer.sin_port == server.sin_port, "the socket of the connection with TLS leads to the server");
 	ok(tls_socket(secure, &received_at) != secure && received_at > 0,
 	   "the new connection has another socket, over which something has come");
 
