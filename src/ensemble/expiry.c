@@ -74,7 +74,7 @@ zklock_expiry_nodes(const char *const *children, int nchildren)
 
 bool
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
-				   const List *nodes, List **leased)
+				   const List *nodes, List **leased, const char **unread)
 {
 	List	   *asked = NIL;
 
@@ -89,7 +89,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		asked = lappend(asked, one);
 		if (list_length(asked) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		if (!zklock_expiry_read_paths(trip, asked, &more))
+		if (!zklock_expiry_read_paths(trip, asked, &more, unread))
 			return false;
 		*leased = list_concat(*leased, more);
 		list_free(asked);
@@ -99,7 +99,8 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 }
 
 bool
-zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased)
+zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
+						 const char **unread)
 {
 	bool		is_read;
 
@@ -110,9 +111,15 @@ zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased)
 	is_read = zklock_roundtrip_await_looks(trip);
 	foreach_ptr(ZkLeased, one, asked)
 	{
-		if (!is_read ||
-			!zklock_expiry_take(one, zklock_roundtrip_look(trip, ZK_GET,
-														   one->path)))
+		const ZkReply *reply;
+
+		if (!is_read)
+			break;
+		reply = zklock_roundtrip_look(trip, ZK_GET, one->path);
+		if (unread != NULL && *unread == NULL &&
+			reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+			*unread = one->path;
+		if (!zklock_expiry_take(one, reply))
 			continue;
 		zklock_expiry_time(one);
 		*leased = lappend(*leased, one);
@@ -247,7 +254,7 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 	bool		is_done;
 
 	*look_at = ZK_NO_DEADLINE;
-	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased);
+	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased, NULL);
 	foreach_ptr(const ZkLeased, one, leased)
 		is_done = is_done && zklock_expiry_end(trip, lock_path, one, look_at);
 	MemoryContextSwitchTo(caller);

@@ -51,19 +51,22 @@ typedef struct ZkLeased
 extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
 
 /*
- * Read and time those: ZkLeased, in the same order; those that are gone are
- * left out.  false at the trip's deadline, and if the session is lost.
- * What the trip has asked before stays valid.
+ * Read and time those: ZkLeased, in the same order; those that are gone, or
+ * that ZooKeeper does not let us read, are left out.  unread becomes the path of
+ * the first of the latter, and is left alone if there is none; it may be NULL.
+ * false at the trip's deadline, and if the session is lost.  What the trip has
+ * asked before stays valid.
  */
 extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
-							   const List *nodes, List **leased);
+							   const List *nodes, List **leased,
+							   const char **unread);
 
 /*
  * The same of ZkLeased with name and path alone, of whatever locks; of
  * ZK_READS_AT_ONCE at most.  What the trip has looked at is ended.
  */
 extern bool zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked,
-									 List **leased);
+									 List **leased, const char **unread);
 
 /*
  * Take what the reply to a read says of a lease.  Name, path and over_at are

@@ -369,7 +369,7 @@ put_first_lease(ZkSample *sample, const Check *check, const char *path,
 		return;
 	nodes = zklock_expiry_nodes(list->children, list->nchildren);
 	(void) zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
-							  &leased);	/* then there are none */
+							  &leased, NULL);	/* then there are none */
 	foreach_ptr(const ZkLeased, first, leased)
 	{
 		const char *owner = first->who.owner;

@@ -132,9 +132,18 @@ static HoldUndone undo_hold(const Holding *holding);
 static void warn_of_hold(const Holding *holding, HoldUndone undone);
 static RemovalEnd remove_contenders(const char *name, int64 token,
 									RemovalOf which);
+static RemovalEnd remove_listed(const char *name, int64 token,
+								RemovalOf which, const ZkBounds *bounds,
+								const ZkQueueEntry **unread);
+static void read_unread(const char *name, const ZkQueueEntry *entry,
+						RemovalOf which, const ZkBounds *bounds);
+static Removing begin_removing(const char *name, const ZkQueueEntry *entry,
+							   RemovalOf which);
 static bool remove_contender(const char *name, const ZkQueueEntry *entry,
 							 RemovalOf which, const ZkBounds *bounds);
 static bool remove_queue_node(ZkRoundTrip *trip, void *argument);
+static bool read_queue_node(ZkRoundTrip *trip, void *argument);
+static void find_path(Removing *removing);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						RemovalOf which);
 static int	errdetail_entry(const ZkQueueEntry *entry);
@@ -428,32 +437,56 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 /*
  * Remove those contenders with that token, whoever made them, and await the
  * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a
- * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the
- * session does.
+ * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, also to show
+ * whose the token is, and as the session does.
  */
 static RemovalEnd
 remove_contenders(const char *name, int64 token, RemovalOf which)
 {
 	ZkBounds	bounds = zklock_bounds_of_task();
+
+	zklock_known_distrust(token);
+	for (;;)
+	{
+		const ZkQueueEntry *unread = NULL;
+		RemovalEnd	end = remove_listed(name, token, which, &bounds, &unread);
+
+		if (end != REMOVAL_FOUND_NONE || unread == NULL)
+			return end;
+		read_unread(name, unread, which, &bounds);
+	}
+}
+
+/*
+ * Those of them that the queue has now.  unread becomes one that could not be
+ * read, and may have that token; it is left alone if there is none.
+ */
+static RemovalEnd
+remove_listed(const char *name, int64 token, RemovalOf which,
+			  const ZkBounds *bounds, const ZkQueueEntry **unread)
+{
 	RemovalEnd	end = REMOVAL_FOUND_NONE;
 	ZkQueueEntry *entries;
 	int			nentries;
 
-	zklock_known_distrust(token);
-
 	/* the token may come from a server that is ahead of ours */
-	entries = zklock_read_queue(&bounds, zklock_name_path, name, true,
+	entries = zklock_read_queue(bounds, zklock_name_path, name, true,
 								&nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
+		bool		may_go = which == REMOVAL_OF_ALL ||
+			recipe_read_mark(entry->node) == RECIPE_MARK_HOLD;
 
-		if (entry->position == 0 || entry->token != token)
+		if (entry->position == 0)
 			continue;
-		if (which == REMOVAL_OF_ALL ||
-			recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
+		if (entry->czxid == 0 && may_go)
+			*unread = entry;
+		if (entry->token != token)
+			continue;
+		if (may_go)
 		{
-			if (remove_contender(name, entry, which, &bounds))
+			if (remove_contender(name, entry, which, bounds))
 				end = REMOVAL_DONE;
 		}
 		else if (end == REMOVAL_FOUND_NONE)
@@ -462,10 +495,22 @@ remove_contenders(const char *name, int64 token, RemovalOf which)
 	return end;
 }
 
-/* false: it has gone by itself. */
-static bool
-remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
-				 const ZkBounds *bounds)
+/*
+ * Raise why that node cannot be read.  Returns if it can be read by now, or is
+ * gone.
+ */
+static void
+read_unread(const char *name, const ZkQueueEntry *entry, RemovalOf which,
+			const ZkBounds *bounds)
+{
+	Removing	removing = begin_removing(name, entry, which);
+
+	zklock_roundtrip_run_within(bounds, read_queue_node, NULL, &removing);
+}
+
+/* The removal of that node, which has not begun. */
+static Removing
+begin_removing(const char *name, const ZkQueueEntry *entry, RemovalOf which)
 {
 	Removing	removing = {
 		.name = name,
@@ -477,6 +522,16 @@ remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
 
 	if (which == REMOVAL_OF_ALL)
 		removing.removal.doing = "evict a contender";
+	return removing;
+}
+
+/* false: it has gone by itself. */
+static bool
+remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
+				 const ZkBounds *bounds)
+{
+	Removing	removing = begin_removing(name, entry, which);
+
 	log_removal(name, entry, which);
 	if (recipe_is_lasting(entry->node))
 		zklock_durable_flush_commits();
@@ -518,10 +573,33 @@ remove_queue_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 
-	/* the chroot, and so the path, belongs to the session */
+	find_path(removing);
+	return zklock_removal_do(trip, &removing->removal);
+}
+
+/* Read it, or raise why not; false if the session was lost. */
+static bool
+read_queue_node(ZkRoundTrip *trip, void *argument)
+{
+	Removing   *removing = argument;
+	const ZkReply *reply;
+
+	find_path(removing);
+	reply = zklock_roundtrip_read(trip, ZK_GET, removing->removal.path);
+	if (reply == NULL)
+		return false;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+		zklock_session_raise(reply, removing->removal.doing,
+							 removing->removal.path);
+	return true;
+}
+
+/* The chroot, and so the path, belongs to the session. */
+static void
+find_path(Removing *removing)
+{
 	removing->removal.path = zklock_name_path(removing->name, NULL);
 	if (!removing->is_stranger)
 		removing->removal.path = psprintf("%s/%s", removing->removal.path,
 										  removing->node);
-	return zklock_removal_do(trip, &removing->removal);
 }

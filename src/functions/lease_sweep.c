@@ -474,7 +474,7 @@ end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 		if (list_length(batch) < ZK_READS_AT_ONCE && lease != llast(leases))
 			continue;
 		trip->deadline = zklock_worker_deadline();
-		if (!zklock_expiry_read_paths(trip, batch, &read))
+		if (!zklock_expiry_read_paths(trip, batch, &read, NULL))
 			return false;
 		trip->deadline = zklock_worker_deadline();
 		if (!end_overdue(trip, sweep, read, slice))

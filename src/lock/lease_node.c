@@ -33,6 +33,7 @@
 
 static ZkLeaseStep look_once(ZkRoundTrip *trip, ZkLeasing *leasing,
 							 bool times_all);
+static ZkLeaseStep read_again(ZkRoundTrip *trip, ZkLeasing *leasing);
 static ZkLeaseStep check_missing(const ZkLeasing *leasing);
 static void note_ahead(ZkLeasing *leasing, const char *ahead);
 static bool read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
@@ -75,6 +76,9 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 		leasing->mine = NULL;
 		MemoryContextReset(view->context);
 		step = look_once(trip, leasing, times_all);
+		if (step == ZK_LEASE_GO_ON && leasing->owner == NULL &&
+			leasing->mine == NULL && view->unread != NULL)
+			step = read_again(trip, leasing);
 
 		/* where one was not renewed its neighbors may be as dead */
 		times_all = true;
@@ -83,6 +87,21 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	if (step == ZK_LEASE_GO_ON && leasing->mine != NULL)
 		zklock_lease_check_binding(leasing->order.name, &leasing->mine->who);
 	return step;
+}
+
+/*
+ * The lease with that token may be the one that could not be read, so nobody can
+ * say that there is none.  Raises what ZooKeeper says of it.  If it can be read
+ * now, or is gone, the look is repeated.
+ */
+static ZkLeaseStep
+read_again(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	ZkLeaseView *view = &leasing->view;
+
+	view->look_at = ZK_LOOK_NOW;
+	return zklock_lease_check(leasing,
+							  zklock_roundtrip_read(trip, ZK_GET, view->unread));
 }
 
 /* Look once.  A token may come from a server that is ahead of ours. */
@@ -101,6 +120,7 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 
 	view->lock_path = zklock_name_path(leasing->order.name, NULL);
 	view->ahead = NULL;
+	view->unread = NULL;
 	view->look_at = ZK_NO_DEADLINE;
 	if (leasing->owner != NULL)
 		list = zklock_roundtrip_read(trip, ZK_LIST, view->lock_path);
@@ -204,7 +224,8 @@ read_known_place(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 				 bool times_all, List **leased)
 {
 	if (!zklock_expiry_read(trip, leasing->view.lock_path,
-							choose_ahead(leasing, nodes, times_all), leased))
+							choose_ahead(leasing, nodes, times_all), leased,
+							&leasing->view.unread))
 		return false;
 	find_mine(leasing, *leased);
 	return true;
@@ -225,7 +246,8 @@ read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 		batch = lappend(batch, node);
 		if (list_length(batch) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		if (!zklock_expiry_read(trip, leasing->view.lock_path, batch, &more))
+		if (!zklock_expiry_read(trip, leasing->view.lock_path, batch, &more,
+								&leasing->view.unread))
 			return false;
 		*leased = list_concat(*leased, more);
 		find_mine(leasing, *leased);

@@ -57,6 +57,8 @@ typedef struct ZkLeaseView
 	bool		has_parent;		/* the lock's znode is there */
 	ZkLeaseAhead who_ahead;		/* also valid during the next look */
 	char	   *ahead;			/* path of the node just ahead; NULL: none */
+	const char *unread;			/* path of a lease that ZooKeeper did not let us
+								 * read; NULL: none */
 	int64		look_at;		/* when the term of one ahead may be over;
 								 * ZK_LOOK_NOW: one was deleted */
 } ZkLeaseView;

@@ -98,6 +98,17 @@ subtest 'zk_evict() evicts contenders of other clients, and no other children' =
 	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', "a contender of another client is evicted");
 	is($admin->query_safe("SELECT zk_evict('foreign', 4711)"), 'f', 'a node that is no contender is not evicted');
 	ok($foreign->exists("$path/note"), 'the node that is no contender stays');
+
+	# Whose token it is cannot be told of a node that may not be read.
+	my ($all, $read) = (31, 1);
+	my $hidden = $foreign->create("$path/_c_6b29fc40-ca47-4067-b31d-00dd010662db-lock-", 'who',
+		ephemeral => 1, sequential => 1);
+	$token = token_at($admin, 'foreign', 1);
+	$foreign->set_acl($hidden, [ [ $all & ~$read, 'world', 'anyone' ] ]);
+	assert_query($admin, "SELECT zk_evict('foreign', $token)", '42501', 'zk_evict() raises for a node that may not be read');
+	is($admin->query_safe("SELECT zk_release_hold('foreign', $token)"), 'f', 'zk_release_hold() knows by its name that it is no permanent hold');
+	$foreign->set_acl($hidden, [ [ $all, 'world', 'anyone' ] ]);
+	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', 'a node that may be read again is evicted');
 };
 
 # Its delete is done, and the reply lost. What stands there when it asks again has the

@@ -100,6 +100,15 @@ subtest 'a wait for a lease ends when the lease does' => sub {
 	assert_query($there, "SELECT zk_release_lease('refused too', $token)", '42501', 'zk_release_lease() raises when its delete is refused');
 	$stranger->set_acl(lock_path('refused too'), [ [ 31, 'world', 'anyone' ] ]);
 	is($there->query_safe("SELECT zk_release_lease('refused too', $token)"), 't', 'zk_release_lease() may be tried again');
+
+	my ($all, $read) = (31, 1);
+	$token = lease($there, 'hidden', 'app');
+	my $hidden = lock_path('hidden') . '/' . node_of('hidden');
+	$stranger->set_acl($hidden, [ [ $all & ~$read, 'world', 'anyone' ] ]);
+	assert_query($here, "SELECT $_('hidden', $token)", '42501', "$_(): a lease that may not be read is not said to be gone")
+	  foreach qw(zk_release_lease zk_require_lease);
+	$stranger->set_acl($hidden, [ [ $all, 'world', 'anyone' ] ]);
+	is($here->query_safe("SELECT zk_release_lease('hidden', $token)"), 't', 'a lease that may be read again is given up');
 };
 
 subtest 'a renewal that comes before a late delete keeps the lease' => sub {
