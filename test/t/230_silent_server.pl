@@ -66,6 +66,8 @@ foreach ([ $nobody, qr/(?:Server|Could not connect to server) "[^"]+"(?: cannot 
 {
 	my ($servers, $pattern) = @$_;
 	$session->query_safe("SET zklock.servers = '$servers'; SET lock_timeout = '1s'");
+	# An attempt at a server of the former list has to end before.
+	assert_soon { $session->query("SELECT zk_lock('silent')"); $session->error =~ $pattern } 'the new list is asked', 30;
 	foreach my $call ("zk_lock('silent')", "count(*) FROM zk_lock_queue('silent')")
 	{
 		assert_query($session, "SELECT $call", '55P03', "lock_timeout, $call");
