@@ -259,6 +259,7 @@ told_text(int outcome)
 		if (frame.frame.kind == FRAME_MOVE && (int) frame.frame.u.move.outcome == outcome)
 		{
 			snprintf(text, sizeof(text), "%s", frame.blobs[0]);
+			is_str(NULL, frame.blobs[2], "what is told of a list without TLS has none");
 			return text;
 		}
 	return "nothing of the kind";
@@ -298,6 +299,37 @@ test_answers(void)
 	ok(is_asked(), "a server that has reset the connection is asked again");
 	grant(TIMEOUT_MS, 4711);
 	is_int(ZK_MOVE_DONE, told(), "a server that has reset the connection may know the session");
+}
+
+/* Three answers of what is no ZooKeeper are told, with that reason. */
+static void
+test_stranger(void)
+{
+	const char *text;
+
+	begin();
+	give(ours, NULL);
+	for (int round = 0; round < 3; round++)
+	{
+		turn(60000);
+		ok(is_asked(), "a stranger is asked");
+		grant(TIMEOUT_MS, 4712);
+	}
+	text = told_text(ZK_MOVE_SILENT);
+	ok(strstr(text, "is not ZooKeeper") != NULL, "a stranger is told of as one: %s", text);
+}
+
+/* The delay is a part of the session timeout, up to two seconds. */
+static void
+test_delay(void)
+{
+	begin();
+	session->status.session_timeout_ms = 10 * TIMEOUT_MS;
+	give(ours, NULL);
+	turn(999);
+	ok(!is_called(), "with a long session timeout a server is not asked at once");
+	turn(1);
+	ok(is_asked(), "with a long session timeout a server is asked after half of two seconds");
 }
 
 /* Each list at which nobody listens is told once, with the reason. */
@@ -364,6 +396,7 @@ test_page(void)
 {
 	int			fd;
 	SettingsPage *page = settings_page_make(&fd);
+	FrameTaken	opening = opening_of(THREE);
 	FrameTaken	taken = {.frame.kind = FRAME_SERVERS,.frame.u.servers.follows_page = true,.blobs = {THREE, NULL}};
 
 	ok(page != NULL, "a page of settings is made");
@@ -390,6 +423,18 @@ test_page(void)
 	settings_page_write(page, THREE, NULL);
 	turn(SETTINGS_QUIET_MS);
 	is_int(INT64_MAX, session->wake_at, "what the page says then is nothing");
+
+	/* a session that is opened with what the page says follows it from the start */
+	opening.frame.u.open.follows_page = true;
+	begin_session();
+	session->settings = settings_page_map(fd);
+	open_with(&opening);
+	connect_now();
+	(void) count_frames(FRAME_STATUS);
+	settings_page_write(page, ours, NULL);
+	turn(SETTINGS_QUIET_MS);
+	turn(DELAY_MS);
+	ok(is_asked(), "a session that is opened by the page follows it");
 	session->settings = NULL;
 }
 
@@ -543,6 +588,8 @@ main(void)
 	test_unknown();
 	test_no_answer();
 	test_answers();
+	test_stranger();
+	test_delay();
 	test_nobody();
 	test_patience();
 	test_page();

@@ -268,6 +268,18 @@ expect(const char *host)
  * ---------------------------------------------------------------------
  */
 
+/* What is overheard: of which connection, and how much. */
+static int	heard_fd;
+static size_t heard;
+
+static void
+hear(void *context, int fd, const void *bytes, size_t length)
+{
+	heard_fd = fd;
+	heard += length;
+	is_str(directory, context, "whoever overhears is called with what he gave");
+}
+
 /* In turns, in a process that lives. */
 static void
 test_turns(const char *good, const char *other)
@@ -296,7 +308,11 @@ test_turns(const char *good, const char *other)
 
 	ok(begin(good, why), "TLS begins: %s", why);
 	expect("localhost");
+	tls_overhear(hear, directory);
 	is_str("P", ask_server(plain), "the connection that was there goes on");
+	is_int(1, (long long) heard, "one byte is overheard, once");
+	is_int(plain, heard_fd, "the byte is overheard of its connection");
+	tls_overhear(NULL, NULL);
 	ok(!tls_is_used(plain), "the earlier connection stays without TLS");
 	is_str("", tls_error(plain), "the connection without TLS has no error of TLS");
 	is_int(plain, tls_socket(plain, &received_at), "the connection without TLS has its own socket");
