@@ -614,7 +614,7 @@ sub look_what_goes_on (@cells)
 	ask_all(sub ($cell) {
 		return of($cell, "RESET zklock.root; RESET lock_timeout; RESET zklock.connect_timeout; RESET zklock.commit_guard;
 			SET zklock.servers = '127.0.0.1:$cell->{way}{port}';
-			BEGIN; $work; COMMIT"); }, @cells);
+			BEGIN; SELECT zk_xact_lock('N', '$longest{other}s'); INSERT INTO work VALUES ('N'); COMMIT"); }, @cells);
 	$_->{state} eq '00000' || odd($_, 'it does not go on: ' . session($_)->error) foreach @cells;
 
 	my $names = join ', ', map { "'$_->{name}'" } @cells;
