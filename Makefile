@@ -4,10 +4,13 @@
 #   make installcheck      regression and isolation tests in a running server
 #                          that has zklock installed and zklock.servers set, as
 #                          a superuser; with TAP_TESTS=1 also the tests of test/t
-#   make check             sets everything up (packages too) and runs all tests
-#                          only those that say most of one file: make check FILE=src/lock/keep.c
+#   make check             sets everything up (packages too) and runs the tests, but those of
+#                          make nightly; only those that say most of one file: make check
+#                          FILE=src/lock/keep.c; also those of large packages: make check
+#                          PACKAGES=all
 #   make nightly           what takes too long for that: whole models, torture, coverage,
-#                          mutation, valgrind, versions, packages; hours
+#                          mutation, valgrind, programs of npm's registry, versions, packages,
+#                          images; hours
 #   make check-versions    the same as make check on each current release of Debian
 #   make check-packages    builds the Debian package on each of them, installs it
 #                          where there is no compiler, and uses it

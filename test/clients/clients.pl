@@ -33,8 +33,8 @@ my $waits = sub ($run, $key) {
 };
 my $refuses = sub ($words) {
 	return sub ($run, $key) {
-		is($run->finish, 1, 'it refuses to');
-		like($run->output, $words, 'in words');
+		is($run->finish, 1, 'the program gives up while the other cluster has the lock');
+		like($run->output, $words, 'the program says why');
 		return 'refused';
 	};
 };
@@ -75,7 +75,7 @@ sub last_pid_of ($node, $pattern)
 # table "migrations" of graphile-migrate for its own, in whatever schema it is.
 foreach my $name ('prisma', (grep { !/^(?:prisma|graphile-migrate)$/ } sort keys %program), 'graphile-migrate')
 {
-	subtest $name => sub {
+	subtest "$name migrates with the drop-in, and only while no other cluster has its lock" => sub {
 		my ($key, $table, $is_held, $connection) = @{ $program{$name} };
 		my $is_made = "SELECT to_regclass('$table') IS NOT NULL";
 		mkdir "$directory/$name";
@@ -83,26 +83,26 @@ foreach my $name ('prisma', (grep { !/^(?:prisma|graphile-migrate)$/ } sort keys
 		$key = $berlin->safe_psql('app', "SELECT $key");
 
 		my $run = start($name, $berlin, 'public');
-		is($run->finish, 1, 'with a search_path of its own');
-		like($run->output, qr/permission denied for function pg_(try_)?advisory/, 'it is refused');
-		is($berlin->safe_psql('app', $is_made), 'f', 'and has not migrated');
+		is($run->finish, 1, 'the program fails with a search_path without the drop-in');
+		like($run->output, qr/permission denied for function pg_(try_)?advisory/, 'the advisory lock of PostgreSQL is refused');
+		is($berlin->safe_psql('app', $is_made), 'f', 'nothing is migrated without the lock');
 
 		my $other = background($paris, database => 'app', user => 'migrator', first => "SELECT pg_advisory_lock($key)");
 		$run = start($name, $berlin);
 		my $answer = $is_held->($run, $key);
-		is($berlin->safe_psql('app', $is_made), 'f', 'while the other cluster has the lock it does not migrate');
+		is($berlin->safe_psql('app', $is_made), 'f', 'nothing is migrated while the other cluster has the lock');
 		$other->quit;
 		wait_for_queue($zk, lock_path("advisory/app/($key)"), 0) if $answer eq 'refused';
 		$run = start($name, $berlin) if $answer eq 'refused';
-		is($run->finish, 0, 'then it does');
-		is($berlin->safe_psql('app', $is_made), 't', 'and has');
+		is($run->finish, 0, 'the program ends well when the lock is free');
+		is($berlin->safe_psql('app', $is_made), 't', 'the database is migrated then');
 		my ($made) = $table =~ /(\w+)$/;
 		my $is_same = last_pid_of($berlin, qr/CREATE TABLE .*\b$made\b/i) == last_pid_of($berlin, qr/pg_(?:try_)?advisory_(?:xact_)?lock\s*\(/);
-		is($is_same ? 'the same' : 'another', $connection, 'on the connection that has the lock, or another one');
+		is($is_same ? 'the same' : 'another', $connection, 'the migration runs on the connection that has the lock, or on another one');
 
-		is(start($name, $paris)->finish, 0, 'so does the other cluster');
-		is($paris->safe_psql('app', $is_made), 't', 'its own');
-		is(start($name, $berlin, 'public,zklock_advisory,pg_catalog')->finish, 0, 'again, with the path given by the program');
+		is(start($name, $paris)->finish, 0, 'the program ends well in the other cluster');
+		is($paris->safe_psql('app', $is_made), 't', 'the database of the other cluster is migrated, too');
+		is(start($name, $berlin, 'public,zklock_advisory,pg_catalog')->finish, 0, 'a second run, with the drop-in in the path that the program gives, ends well');
 		assert_no_nodes($zk, lock_path("advisory/app/($key)"));
 	};
 }

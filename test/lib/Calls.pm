@@ -338,7 +338,7 @@ sub run ($group)
 	};
 
 	my %cells;
-	my @names = grep { $_ =~ ($ENV{ZKLOCK_TEST_FAULTS} // '') } @fault_names;
+	my @names = grep { $_ =~ ($ENV{ZKLOCK_TEST_FAULTS} || '.') } @fault_names;
 	foreach my $name (@names)
 	{
 		foreach my $title (grep { !$call{$_}{never}{$name} } @titles)

@@ -54,7 +54,7 @@ foreach my $suite ([ 'regress', 'sql', 'sql', 2 ], [ 'isolation', 'specs', 'spec
 		my $result = "$output/$name/results/$test.out";
 		ok(-e $result, "$name/$test ran") or next;
 		is(differences($result, grep { m{/\Q$test\E(?:_\d)?\.out$} } glob "$directory/expected/$test*.out"),
-			$expected{"$name/$test"} // '', 'and its output is as expected');
+			$expected{"$name/$test"} // '', "$name/$test has the output that is expected");
 		$ran{"$name/$test"} = 1;
 	}
 }

@@ -82,7 +82,7 @@ subtest 'the check finds what is wrong with the map' => sub {
 	my $says = sub ($from, $to) { return join "\n", map_with($from, $to)->complaints; };
 	is($says->('A map', 'A map'), '', 'nothing');
 	is($says->("keep_lock: .*\n", ''), 'there is no function keep_lock of src/lock/keep.c in it', 'a function that is missing');
-	is($says->("keep_by_macro: .*\n", ''), 'there is no function keep_by_macro of src/lock/keep.c in it', 'also one that a macro defines');
+	is($says->("keep_by_macro: .*\n", ''), 'there is no function keep_by_macro of src/lock/keep.c in it', 'a function that is missing, which a macro defines');
 	is($says->('keep_lock', "gone: t/102\nkeep_lock"), 'src/lock/keep.c has no function gone', 'a function that is gone');
 	is($says->("t/104 20.1\n", ''), 'there is no test/t/104_other.pl in it', 'a test that has no time');
 	is($says->('(?<=keep_lock: )', 't/106 '), 'there is no test t/106', 'a test of a function that is gone');
@@ -98,7 +98,7 @@ subtest 'functions are added until they are measured' => sub {
 	is($map->add_functions, 3, 'two are added, and one is taken out');
 	is(slurp_file("$tree/test/coverage/map"), $good =~ s/^(keep_lock: .*)/$1 sql\/names\nnever_run: t\/100 t\/102 t\/104 sql\/names/mr,
 		'each gets the tests of its file');
-	is(join("\n", Map->new($tree)->complaints), '', 'and the map is complete');
+	is(join("\n", Map->new($tree)->complaints), '', 'the map is complete then');
 };
 
 done_testing();

@@ -100,7 +100,7 @@ subtest 'zklock.max_creates bounds all calls and all backends of a role together
 	is(ask($node, "SELECT s.refused_writes = sum(r.refused_writes) FROM zk_stat AS s JOIN zk_stat_roles AS r USING (datname)
 			WHERE datname = 'postgres' GROUP BY s.refused_writes"),
 		't', 'zk_stat has the same number of refusals');
-	is(ask($node, "SELECT DISTINCT max_locks, max_creates FROM zk_backends WHERE usename = 'flood'"), '1000|50', 'and each backend shows its bounds');
+	is(ask($node, "SELECT DISTINCT max_locks, max_creates FROM zk_backends WHERE usename = 'flood'"), '1000|50', 'zk_backends shows the bounds of each backend');
 	$_->quit foreach values %session;
 };
 

@@ -244,7 +244,7 @@ subtest 'locks pass on without hand-over where digest authentication is disabled
 	foreach (1 .. 10)
 	{
 		assert_query(background($node), "SELECT count(*) FROM zk_lock_queue('plain')",
-			'00000', 'also if it is a look at the queue');
+			'00000', 'a session that looks at the queue first works, too');
 	}
 	start_in_queue($sessions[$_], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $_ + 1) foreach 1, 2;
 	unlike($_, marked_as('handed over'), 'no node is marked as handed over') foreach queue_nodes($plain, lock_path('plain'));

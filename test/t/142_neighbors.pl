@@ -97,14 +97,14 @@ subtest 'the release of a neighbor wakes the waiter up though the ensemble is si
 		wait_for_watch($zk, (nodes('woken'))[0]);
 		$zk->pause;
 		my $before = $turns->();
-		sleep 0.005 until $turns->() > $before + 1;
+		poll_until { $turns->() > $before + 1 } 'the waiter to look by itself', 60;
 		my ($told_at) = split /\|/, $holder->query_safe("SELECT $now, zk_unlock('woken')");
 		my (undef, $woken_at) = split /\|/, $waiter->wait_result;
 		$zk->resume;
 		$took = $woken_at - $told_at;
-		note("it took $took s");
 		assert_released($zk, 'woken', $waiter);
 		last if $took < 0.4;
+		note("again: it took $took s");
 	}
 	cmp_ok($took, '<', 0.4, 'before it looks by itself');
 };

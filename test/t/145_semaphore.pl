@@ -149,7 +149,7 @@ subtest 'data set on the node ahead is not taken for a permit' => sub {
 		my $theirs = $stranger->contend("$path/$name");
 		$stranger->set($theirs, 'before') if $name =~ /permits/;
 		take($pool[3], 'set', 2);
-		foreach my $when ('before it came', 'once', 'and again')
+		foreach my $when ('before it came', 'once', 'once more')
 		{
 			wait_for_watch($zk, $theirs);
 			$stranger->set($theirs, $when) unless $when =~ /before/;

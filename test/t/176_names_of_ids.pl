@@ -142,7 +142,7 @@ subtest 'a lock below that is taken during a wait does not hold up the waiter' =
 		assert_ends($session, '00000', 'the lock below is not in the way');
 		is($other->query_safe("SELECT zk_try_lock('orders', permits => 1)"), 'f', 'the waiter holds the lock');
 		$session->query_safe('SELECT zk_unlock_all()');
-		is($other->query_safe("SELECT zk_try_lock('orders')"), 'f', 'then the contender that came has it');
+		is($other->query_safe("SELECT zk_try_lock('orders')"), 'f', 'the contender that came has the lock when the waiter lets go');
 		$stranger->delete($theirs);
 		is($other->query_safe("SELECT zk_lock('orders', '60 s') > 0"), 't', 'the lock is granted when the contender is gone');
 		$other->query_safe('SELECT zk_unlock_all()');

@@ -165,7 +165,7 @@ subtest 'nodes that strangers have marked as kept do not hold up a try' => sub {
 		is($rival->wait_result, 'f', 'one that sets its data all the time is busy');
 		$took;
 	}
-	3, 'and is listened to for about a second';
+	3, 'a contender that changes its data again and again is listened to for about a second';
 	$stranger->delete($node);
 
 	# one that never answers, and another number of permits; the wait is the caller's

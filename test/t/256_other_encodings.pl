@@ -22,7 +22,7 @@ sub restore ($from, $to, $encoding)
 	my $file = $node->basedir . "/$from.sql";
 	ok(run_log([ 'pg_dump', '-d', $node->connstr($from), '-f', $file ]), "$from is dumped");
 	database($to, $encoding);
-	ok(run_log([ 'psql', '-qX', '-d', $node->connstr($to), '-f', $file ]), "and restored in $encoding");
+	ok(run_log([ 'psql', '-qX', '-d', $node->connstr($to), '-f', $file ]), "$from is restored in $encoding");
 	return;
 }
 
@@ -50,7 +50,7 @@ subtest 'a dump from UTF8 restored in LATIN1, which lacks a character, closes al
 	restore('letters', 'latin', 'LATIN1');
 	my ($super, $bob) = map { background($node, database => 'latin', user => $_) } 'postgres', 'bob';
 	is($super->query_safe('SELECT count(*) FROM zk_closed'), 0, 'the rows are not there');
-	assert_query($bob, "SELECT zk_try_xact_lock('$_')", '42501', "but $_ is closed") foreach qw(pay other);
+	assert_query($bob, "SELECT zk_try_xact_lock('$_')", '42501', "lock $_ is closed all the same") foreach qw(pay other);
 	like($bob->error, qr/DETAIL:  Names were closed in this database, and the rows of zk_closed are lost/, 'the DETAIL says that the rows of zk_closed are lost');
 	my $closed = "SELECT state FROM zk_check(false) WHERE item = 'closed prefixes'";
 	is($super->query_safe($closed), 'error', 'zk_check() says so, too');

@@ -114,7 +114,7 @@ subtest 'a role that may set zklock.servers does not get the configured credenti
 	$bob->query_safe("SET $own_servers; SET zklock.auth = '$secret{bob}'");
 	assert_sent($bob, 'bob', 'with credentials of its own');
 	$bob->query_safe('RESET zklock.auth');
-	assert_refused($bob, 'and without them again');
+	assert_refused($bob, 'with no credentials of its own any more');
 
 	# What it stores itself; and in its database for whoever connects there.
 	$node->safe_psql('postgres', "ALTER ROLE bob SET $own_servers", extra_params => [ '-U', 'bob' ]);
@@ -150,7 +150,7 @@ subtest 'a session that holds a lock does not move to servers of a role' => sub 
 	$bob->query_safe("SET $own_servers");
 	assert_refused($bob, 'with other servers');
 	$bob->query_safe("SET zklock.auth = ''");
-	assert_refused($bob, 'also without credentials for the next one');
+	assert_refused($bob, 'with other servers, and without credentials for the next session');
 	is($bob->query_safe($own), $id, 'it is the same session');
 	is($bob->query_safe(q(SELECT zk_unlock('of/held'))), 't', 'its lock can be released');
 	is(who_was_heard(), '', 'the release went to the servers of before');
