@@ -192,6 +192,25 @@ subtest 'a release is waited for as long as the lock was held' => sub {
 	cmp_ok(min(@took), '<', 0.7, 'a brief lock is not waited for a second');
 };
 
+# Promised is one second.
+subtest 'a release of a lock that was held for long is waited for a second at most' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $holder = background($node{berlin}, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '1min', is_connected => 1);
+	assert_within
+	{
+		poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'former requests to be answered', 30;
+		$holder->query_safe("SELECT zk_lock('long'), pg_sleep(5)");
+		$proxy->trap(2, 1, 'replies');    # delete
+		my $begun = time;
+		is($holder->query("SELECT zk_unlock('long')"), 't', 'the lock is released without an answer');
+		my $took = time - $begun;
+		$proxy->come_back;
+		$took;
+	}
+	3, 'zk_unlock() after five seconds of the lock';
+	$holder->quit;
+};
+
 # With the ensemble away nobody waits for long, and not for each one.
 subtest 'releases without an answer wait once, and not for each lock' => sub {
 	my $holder = background($node{berlin}, first => "SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");

@@ -328,6 +328,23 @@ subtest 'a holder that leaves meanwhile is not asked, and no request is left' =>
 	$asker->quit;
 };
 
+subtest 'zk_release_requested() is false without a reply in a second' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($node{berlin}, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '40s',
+		'zklock.connect_timeout' => '1min', holds => 'silent');
+	assert_within
+	{
+		$proxy->cut('replies');
+		my $begun = time;
+		is(is_requested($session, 'silent'), 'f', 'nothing is known of a request without a reply');
+		my $took = time - $begun;
+		$proxy->come_back;
+		$took;
+	}
+	3, 'zk_release_requested() of a lock that is held, without a reply';
+	assert_leave_nothing($zk, lock_path('silent'), $session);
+};
+
 $_->quit foreach $holder, $other;
 
 subtest 'a request is made and heard without digest authentication' => sub {
