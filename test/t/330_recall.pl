@@ -334,6 +334,8 @@ subtest 'zk_release_requested() is false without a reply in a second' => sub {
 		'zklock.connect_timeout' => '1min', holds => 'silent');
 	assert_within
 	{
+		# Without a connection it is false at once.
+		poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'a connection', 60;
 		$proxy->cut('replies');
 		my $begun = time;
 		is(is_requested($session, 'silent'), 'f', 'nothing is known of a request without a reply');
