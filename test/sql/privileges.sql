@@ -156,7 +156,7 @@ SELECT count(*) FROM zk_privileges WHERE role::text = :'gone';
 
 -- The type: names in, names out; what is not a role's name is nobody, and stays so.
 SELECT shown, shown::zk_role AS is FROM unnest(ARRAY['-', 'regress_zklock_even', 'Regress_Zklock_Even',
-	'"regress_zklock_even"', 'no such role', 'a.b', '"', '', '16', '!regress_zklock_even', '"!regress_zklock_even"']) AS shown;
+	'"regress_zklock_even"', 'no such role', 'a.b', 'regress_zklock_even.b', '"', '', '16', '!regress_zklock_even', '"!regress_zklock_even"']) AS shown;
 SELECT 'regress_zklock_even'::zk_role = 'regress_zklock_even' AS same, 'regress_zklock_even'::zk_role = '-' AS everybody,
 	'regress_zklock_even'::zk_role = 'regress_zklock_even'::text AS as_text;
 -- whatever the table shows is known, quotes too

@@ -75,6 +75,36 @@ foreach my $level (qw(off local))
 	};
 }
 
+# What pg_receivewal has received it tells soon. It flushes at the end of a segment only.
+subtest 'synchronous_commit = remote_write: a commit under a lock waits until the standby has flushed it' => sub {
+	my $of_receiver = "FROM pg_stat_replication WHERE application_name = 'receiver'";
+	my @receivewal = (qw(pg_receivewal --no-loop --status-interval=1 --slot=receiver), '-D', PostgreSQL::Test::Utils::tempdir(),
+		'-d', $berlin->connstr . ' application_name=receiver');
+	$berlin->command_ok([ @receivewal, '--create-slot' ], 'there is a slot for the receiver');
+	my $receiving = IPC::Run::start(\@receivewal, '<', \undef, '>&', \my $output);
+	$berlin->append_conf('postgresql.conf', "synchronous_standby_names = 'receiver'");
+	$berlin->reload;
+	poll_until { ask($berlin, "SELECT sync_state $of_receiver") eq 'sync' } 'the receiver to be the synchronous one', 60;
+	my $session = background($berlin);
+	while_away(
+		sub {
+			$session->query_safe("SET synchronous_commit = remote_write; INSERT INTO written VALUES ('without a lock')");
+			is(written('without a lock'), 1, 'without a lock a commit waits until it is received');
+			$session->query_safe("SELECT zk_lock('received')");
+			$session->start_query("INSERT INTO written VALUES ('received')");
+			poll_until { $session->is_done || ask($berlin, "SELECT count(*) $of_receiver AND write_lsn >= pg_current_wal_lsn()
+				AND EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.pid = @{[ $session->pid ]} AND a.wait_event = 'SyncRep')") eq '1' }
+			'it to wait though all is received', 60;
+			ok(!$session->is_done, 'under a lock it waits until it is flushed');
+		});
+	$receiving->kill_kill;
+	poll_until { ask($berlin, "SELECT count(*) $of_receiver") eq '0' } 'the receiver to be gone', 60;
+	demand('*');
+	assert_ends($session, '00000', 'it is done when a standby has flushed it');
+	ask($berlin, "SELECT pg_drop_replication_slot('receiver')");
+	$session->quit;
+};
+
 subtest 'a commit that rests on a lease is refused while the standby does not answer' => sub {
 	my $session = background($berlin);
 	my $begin = "SELECT zk_try_lease('leased', 'app', '20s') AS token \\gset\nBEGIN; SELECT zk_require_lease('leased', :token);";

@@ -181,11 +181,14 @@ subtest 'zk_stat counts the wait of a backend that was terminated' => sub {
 	$first->query_safe("SELECT zk_lock('ended')");
 	$waiter->start_query("SELECT zk_lock('ended')");
 	my $of_waiter = 'SELECT count(waiting_for), count(*) FROM zk_backends WHERE pid = ' . $waiter->pid;
-	poll_until { $monitor->query_safe($of_waiter) eq '1|1' } 'it to wait', 30;
+	my $waited = q(SELECT wait_time_ms FROM zk_stat WHERE datname = 'postgres');
+	my $before = $monitor->query_safe($waited);
+	poll_until { $monitor->query_safe("$of_waiter AND waiting_since < clock_timestamp() - '300ms'::interval") eq '1|1' } 'it to wait', 30;
 	$waiter->terminate;
 	$waiter->wait_result;
 	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
 	counted('the wait of the terminated backend is counted', grants_at_once => 1, sessions => 1, waits => 1);
+	cmp_ok($monitor->query_safe($waited) - $before, '>=', 290, 'wait_time_ms has its length');
 };
 
 # Its signal comes as a cancel; what it says in the end is 40001.
