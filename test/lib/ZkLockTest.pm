@@ -830,7 +830,8 @@ sub assert_least :prototype(&$$) ($count, $expected, $what)
 =head2 assert_within { seconds } $most, $what
 
 A test: it takes less than that, or one of five times does on a busy machine. For bounds that
-are promised, and near to the promise.
+are promised, and near to the promise. Each time the block makes sure of what has to be so
+before, as of a connection: what answers at once for want of that would pass.
 
 =cut
 
