@@ -15,7 +15,7 @@ Garden - objects that a role has planted in the schema where the extension is to
 
 =head1 DESCRIPTION
 
-The role planter, who is no superuser, may create objects in the schema garden. What he plants
+The role planter, who is no superuser, may create objects in the schema garden. What it plants
 there has the names of the extension's own functions, or of what its script and its bodies use,
 with arguments that fit better. Each rings an alarm when it is run: a sequence, which tells also
 of what was rolled back. L<Planted> is about scripts that are run beside such objects; here it is

@@ -277,7 +277,7 @@ hear(void *context, int fd, const void *bytes, size_t length)
 {
 	heard_fd = fd;
 	heard += length;
-	is_str(directory, context, "whoever overhears is called with what he gave");
+	is_str(directory, context, "tls_overhear() calls back with the context that it was given");
 }
 
 /* In turns, in a process that lives. */
