@@ -77,16 +77,21 @@ subtest 'a session uses names that become known after its start' => sub {
 };
 
 # An address of before is as good as any.
-subtest 'a session connects again to known addresses while no name can be looked up' => sub {
-	my $session = background($node, holds => 'outage');
-	my ($server) = server_of($session);
-	know(map { $_ => '' } keys %{ { places() } });
-	$zk->stop($server);
-	is($session->query_safe("SELECT zk_is_held('outage')"), 't', 'the lock is held at another server');
-	$zk->start($server);
-	know(places());
-	assert_released($zk, 'outage', $session);
-};
+foreach my $is_known (0, 1)
+{
+	my $names = $is_known ? 'only the name of the server that has gone' : 'no name';
+	subtest "a session connects again to known addresses while $names can be looked up" => sub {
+		my $session = background($node, holds => 'outage');
+		my ($server) = server_of($session);
+		my %place = places();
+		know(map { $_ => $is_known && $_ eq "zk$server.test" ? $place{$_} : '' } keys %place);
+		$zk->stop($server);
+		is($session->query_safe("SELECT zk_is_held('outage')"), 't', 'the lock is held at another server');
+		$zk->start($server);
+		know(places());
+		assert_released($zk, 'outage', $session);
+	};
+}
 
 subtest 'slow names are looked up side by side and within zklock.connect_timeout' => sub {
 	my %place = places();

@@ -56,12 +56,16 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the canceled call has given up its lease';
 	is($there->query_safe("SELECT zk_renew_lease('found', $token, '60s')"), 't', 'the lease that was renewed stays');
 
+	my $from = -s $berlin->logfile;
+	$here->query_safe("SET zklock.log_locks = 'all'");
 	my $delayed = lease($here, 'given up', 'app');
 	$proxy->trap(5, 1, 'replies');    # setData
 	$here->start_query("SELECT zk_release_lease('given up', $delayed, '2s')");
 	poll_until { $proxy->is_sprung } 'it to be given up', 30;
 	$proxy->come_back;
 	is($here->wait_result, 't', 'the reply to its end is lost, which is to come with a delay');
+	ok($berlin->log_contains(qr/gives up a lease of ZooKeeper lock "given up"\n.*DETAIL:  Owner "app", fencing token $delayed\./, $from), 'the log says whose lease has ended');
+	$here->query_safe('RESET zklock.log_locks');
 };
 
 subtest 'two calls of one owner at a time get the same lease' => sub {

@@ -680,6 +680,11 @@ subtest 'zk_check() says whether a lease worker looks after the leases' => sub {
 	$plain->safe_psql('postgres', "SELECT zk_try_lease('leased', 'app', '1 day')");
 	like(check('', 'true', $plain)->{leases}, qr/^note: there are leases, and no lease worker .* -> Switch zklock.lease_worker on/,
 		'the lease worker is switched off');
+	my $overdue = sub ($ms) {
+		return $plain->safe_psql('postgres', "SELECT state FROM _zk_check_leases(ARRAY[ROW(1, 'leases', '', NULL, 0, 'leased', 'app', $ms)::_zk_check_fact])");
+	};
+	is($overdue->(59_999), 'note', 'a lease may be overdue for up to a minute');
+	is($overdue->(60_001), 'warning', 'a lease may not be overdue for longer');
 	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');
 	$plain->reload;
 	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'zk_check() says that a lease worker looks after the leases';
