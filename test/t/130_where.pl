@@ -4,6 +4,7 @@
 # would end with another process's work. Tested with real servers: each kind of process is made
 # to call zklock.
 
+use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -111,6 +112,7 @@ subtest 'an apply worker of logical replication can take a lock' => sub {
 			PERFORM public.zk_xact_lock('applied');
 			NEW.worker := (SELECT backend_type FROM pg_stat_activity
 				WHERE pid = pg_backend_pid());
+			PERFORM pg_sleep(600) WHERE NEW.i = 3;
 			RETURN NEW;
 		END $$;
 		CREATE TRIGGER lock_it BEFORE INSERT ON applied
@@ -140,7 +142,21 @@ subtest 'an apply worker of logical replication can take a lock' => sub {
 	like($other->safe_psql('postgres', 'SELECT DISTINCT worker FROM applied'),
 		qr/^logical replication (apply )?worker$/, 'is granted and applies the rows');
 	assert_no_nodes($zk, lock_path('applied'), 'nothing left');
+
+	# It reports to the log alone.
+	my $proxy = Proxy->new($zk->connect_string);
+	my $from = -s $other->logfile;
+	$other->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.servers = '@{[ $proxy->address ]}'");
+	$other->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.session_timeout = '4s'");
+	$other->safe_psql('postgres', 'ALTER DATABASE postgres SET log_error_verbosity = verbose');
+	$other->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM ($find) AS worker");
+	$primary->safe_psql('postgres', 'INSERT INTO applied VALUES (3)');
+	$other->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%' AND wait_event = 'PgSleep'");
+	$proxy->cut;
+	assert_soon { $other->log_contains(qr/ERROR:  40001: lock "applied" was lost/, $from) } 'its statement is canceled when the lock is lost, with 40001 in the log', 60;
+	$proxy->come_back;
 	$other->safe_psql('postgres', 'DROP SUBSCRIPTION changes');
+	$other->safe_psql('postgres', "ALTER DATABASE postgres RESET $_") foreach qw(zklock.servers zklock.session_timeout log_error_verbosity);
 	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
 };
 
