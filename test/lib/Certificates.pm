@@ -122,11 +122,17 @@ sub both { return $_[0]->_file("$_[1].both"); }
 =head2 of_server($name)
 
 What a server of L<ZooKeeper> takes as C<tls>, to show that certificate and know those of the
-authority.
+authority. The authority's certificate is a copy: a server from 3.9 on reads the file for each
+connection, and a test may take that of the clients away.
 
 =cut
 
-sub of_server ($self, $name) { return { ca => $self->ca, cert => $self->both($name) }; }
+sub of_server ($self, $name)
+{
+	my $copy = $self->_file('ca-of-servers.pem');
+	_write($copy, slurp_file($self->ca));
+	return { ca => $copy, cert => $self->both($name) };
+}
 
 =pod
 
