@@ -32,6 +32,7 @@ coverage_end() {
 	elif perl "$top/test/coverage/reach" "${words[@]}" --took "$run/counts" "$work/build/src" "$run/unit" \
 		>"$work/log/map" 2>"$work/log/reach.log"; then
 		cat "$work/log/map" >"$top/test/coverage/map"
+		perl "$top/test/coverage/select" --add
 	else
 		fail "coverage: no map of the tests, see $work/log/reach.log"
 	fi
