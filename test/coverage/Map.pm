@@ -94,9 +94,7 @@ sub first_of ($self, @files)
 
 sub reads ($file, $pattern)
 {
-	open my $in, '<', $file or return 0;
-	local $/;
-	return readline($in) =~ $pattern;
+	return -e $file && contents($file) =~ $pattern;
 }
 
 # Those that are done after so many seconds, that many running at a time; the shortest one in
