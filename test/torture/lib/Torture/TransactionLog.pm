@@ -102,6 +102,13 @@ different things of one transaction.
 Those of the paths that are in the ensemble at the end, and whose create is void: once each,
 in order.
 
+=head2 shared_numbers([transactions])
+
+A reference to a hash: the path of each queue in which two nodes of one sequence number have
+stood at a time, as far as some server knew, and such a pair. A server
+that has brought back a node that the ensemble had forgotten (see brought_back()) has both: the
+counter was set back with it, and the next create got the same number.
+
 =head2 missing(transactions)
 
 The numbers of those that must have been there, for there is a later one of that epoch.
@@ -159,6 +166,28 @@ sub brought_back ($transactions, @paths)
 		$is->{ $_->{path} } = 1 foreach grep { $_->{kind} eq 'create' } @{ $transaction->{changes} };
 	}
 	return uniq(sort grep { $is_void{$_} && !$is_good{$_} } @paths);
+}
+
+sub shared_numbers ($transactions)
+{
+	my (%standing, %shared);
+	foreach my $transaction (@$transactions)
+	{
+		my $is_good = !$transaction->{is_void};
+		foreach my $change (@{ $transaction->{changes} })
+		{
+			my $session = $transaction->{session};
+			delete @standing{ grep { $standing{$_} == $session } keys %standing }
+			  if $is_good && $change->{kind} eq 'close';
+			my ($queue, $number) = ($change->{path} // '') =~ m{^(.*)/[^/]*(\d{10})$} or next;
+			delete $standing{ $change->{path} } if $is_good && $change->{kind} eq 'delete';
+			next if $change->{kind} ne 'create' || !$change->{is_ephemeral};
+			my ($other) = grep { m{^\Q$queue\E/[^/]*$number$} && $_ ne $change->{path} } keys %standing;
+			$shared{$queue} = "$other $change->{path}" if defined $other;
+			$standing{ $change->{path} } = $session;
+		}
+	}
+	return \%shared;
 }
 
 sub missing (@transactions)
