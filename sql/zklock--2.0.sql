@@ -1792,7 +1792,7 @@ BEGIN ATOMIC
 			'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; '
 			'or set the clock of this machine, or of the server, if it is wrong.'),
 		(3, 'Could not load file',
-			'Correct that file, or the setting that names it. See docs/background.md, TLS.'),
+			'Correct that file, or the setting that names it. See docs/security.md, TLS.'),
 		(4, 'CRL',
 			'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date '
 			'of each authority.'),
@@ -1825,7 +1825,7 @@ BEGIN ATOMIC
 		(14, 'Could not connect',
 			'Start the server, or correct its port in zklock.servers.'),
 		(15, '',
-			'See docs/background.md, TLS.'))
+			'See docs/security.md, TLS.'))
 		AS rule(nr, pattern, remedy)
 	WHERE reason ~ rule.pattern
 	ORDER BY rule.nr
@@ -2474,7 +2474,7 @@ BEGIN ATOMIC
 					format('everybody may create or delete in znode "%s", whatever zklock.auth is',
 						f.subject),
 					'Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see '
-					'docs/background.md, ACLs.'),
+					'docs/security.md, ACLs.'),
 				('acl', 3, f.fact = 'open', 'ok',
 					format('everybody may create and delete in znode "%s", as without zklock.auth '
 						'it has to be', f.subject),

@@ -161,7 +161,7 @@ raise_not_started(const char *program, int error)
 			hint = "Make it executable for the server's user; look for a noexec mount, SELinux or AppArmor.";
 			break;
 		default:
-			hint = "See the limits of processes and descriptors (docs/background.md, Processes).";
+			hint = "See the limits of processes and descriptors (docs/sizing.md, Processes).";
 			break;
 	}
 	errno = error;

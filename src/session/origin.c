@@ -121,7 +121,7 @@ zklock_origin_refuse(const Origin *auth, const Origin *servers)
 			 errmsg("the credentials for ZooKeeper are not sent to the servers in \"zklock.servers\""),
 			 errdetail("\"%s\" is %s, and \"%s\" is %s.",
 					   "zklock.auth", of_auth, "zklock.servers", of_servers),
-			 errhint("Name the servers in postgresql.conf, or set both where the servers are set. See docs/background.md, ACLs.")));
+			 errhint("Name the servers in postgresql.conf, or set both where the servers are set. See docs/security.md, ACLs.")));
 }
 
 /* ---------------------------------------------------------------------

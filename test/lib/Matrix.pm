@@ -3,8 +3,7 @@
 
 =head1 NAME
 
-Matrix - the tables of docs/interop.md and docs/decisions/interop-matrix.md, for the
-tests that hold them to it
+Matrix - the tables of docs/interop.md, for the tests that hold them to it
 
 =head1 SYNOPSIS
 
@@ -22,8 +21,7 @@ use v5.36;
 use Carp;
 use File::Basename qw(dirname);
 
-my @documents =
-  map { dirname(dirname(dirname(__FILE__))) . "/docs/$_" } qw(interop.md decisions/interop-matrix.md);
+my $document = dirname(dirname(dirname(__FILE__))) . '/docs/interop.md';
 
 =pod
 
@@ -41,7 +39,7 @@ reads nothing must not pass.
 sub rows ($title = undef)
 {
 	my ($section, @columns, @rows) = ('');
-	foreach my $line (map { _lines($_) } @documents)
+	foreach my $line (_lines($document))
 	{
 		$line =~ s/[`*\n]//g;
 		$section = $1 if $line =~ /^#+ (.*)/;

@@ -11,7 +11,7 @@ plan skip_all => 'this Java has no compiler'
 
 # What the documentation says is what must be.
 my $design = slurp_file(
-	dirname($INC{'ZooKeeper.pm'}) . '/../../docs/decisions/sequence-counter.md');
+	dirname($INC{'ZooKeeper.pm'}) . '/../../docs/operations.md');
 my ($limit) = $design =~ /^From (\d+) on, zklock refuses/m;
 my $last = 2**31 - 1;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';

@@ -1,5 +1,5 @@
 # An ensemble and its clients go from plain connections to TLS without losing a lock, one server
-# after the other and then one cluster after the other, as docs/decisions/to-tls.md tells it: a
+# after the other and then one cluster after the other, as docs/security.md tells it: a
 # session that holds a lock goes over with it, and locks pass between clusters with and without
 # TLS. Tested with three real servers and two clusters.
 

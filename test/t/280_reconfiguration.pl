@@ -1,5 +1,5 @@
 # An ensemble can be moved by ZooKeeper's reconfiguration without losing a lock, as
-# docs/background.md tells it: the first servers are removed, a reload names the others, and
+# docs/operations.md tells it: the first servers are removed, a reload names the others, and
 # those of before stop. Tested with five real servers, a holder and a waiter.
 
 use ZkLockTest;

@@ -1,12 +1,12 @@
 
-# docs/decisions/comparison.md names for each kind of lock the SQL that does the same: each row's
+# docs/choosing.md names for each kind of lock the SQL that does the same: each row's
 # SQL is taken from the page, run in two clusters, and must answer as the row says.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use ZkLockTest;
 
-my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/decisions/comparison.md';
+my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/choosing.md';
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once; nothing has to be waited for.
 my ($berlin, $paris) =

@@ -1,5 +1,5 @@
 
-# docs/reference.md, with the page of internal functions, has each function, view, column and
+# docs/reference, with the page of internal functions, has each function, view, column and
 # setting of the catalog and no other, in the words of their comments. Tested against the catalog
 # of a real cluster. (Its examples are run by t/542.)
 
@@ -8,7 +8,8 @@ use JSON::PP;
 use ZkLockTest;
 
 my $top = "$FindBin::Bin/../..";
-my $page = join '', map { slurp_file("$top/docs/$_.md") } qw(reference decisions/internal-functions);
+my @pages = map { "docs/reference/$_" } qw(functions views settings znodes);
+my $page = join '', map { slurp_file("$top/$_.md") } @pages, 'docs/decisions/internal-functions';
 my $zk = ZooKeeper->new->start;
 # Preloaded: otherwise pg_settings knows the settings only where the library is in use.
 my $node = cluster('berlin', $zk);
@@ -220,7 +221,7 @@ subtest 'each SQLSTATE of the reference is that of a message' => sub {
 
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {
 	my %is_ours = map { $_->{name} => 1 } @functions, @relations;
-	foreach my $name (qw(docs/reference docs/troubleshooting src/DEVELOPMENT))
+	foreach my $name ((@pages, 'docs/troubleshooting', 'src/DEVELOPMENT'))
 	{
 		my $text = slurp_file("$top/$name.md");
 		my @names = $text =~ /\b(_?zk_\w+)/g;

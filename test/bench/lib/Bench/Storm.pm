@@ -171,7 +171,7 @@ sub _move ($fleet, @)
 	return sub { return 1 };
 }
 
-# As docs/background.md has it.
+# As docs/sizing.md has it.
 sub _roll ($fleet, $begin)
 {
 	my $zk = $fleet->zookeeper;
