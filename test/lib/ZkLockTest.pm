@@ -72,6 +72,7 @@ our @EXPORT = qw(
   wait_for_loss
   reconfigure
   install_as_documented
+  write_terminal
   lock_path
   queue_nodes
   first_in_queue
@@ -568,6 +569,30 @@ sub install_as_documented ($node, @databases)
 	$node->safe_psql($_, 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC; CREATE EXTENSION zklock SCHEMA zklock')
 	  foreach @databases;
 	return;
+}
+
+=pod
+
+=head2 write_terminal($node, $directory)
+
+Writes a program that starts psql on that cluster, whose prompt is the cluster's name, and returns
+its file. "test/demo NAME" calls it, see there. The cluster must listen on 127.0.0.1.
+
+=cut
+
+sub write_terminal ($node, $directory)
+{
+	my $name = $node->name;
+	my $file = "$directory/psql-$name";
+	my $psql = $node->config_data('--bindir') . '/psql';
+	my $user = $node->safe_psql('postgres', 'SELECT current_user');
+	append_to_file($file, <<~SH);
+		#!/bin/sh
+		exec '$psql' -h 127.0.0.1 -p @{[ $node->port ]} -U '$user' -d postgres \\
+			-v PROMPT1='$name%R%x%# ' -v PROMPT2='$name%R%x%# ' "\$@"
+		SH
+	chmod 0755, $file or croak "could not change the mode of $file: $!";
+	return $file;
 }
 
 =pod
