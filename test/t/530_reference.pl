@@ -8,7 +8,7 @@ use JSON::PP;
 use ZkLockTest;
 
 my $top = "$FindBin::Bin/../..";
-my @pages = map { "docs/reference/$_" } qw(functions views settings znodes);
+my @pages = map { "docs/reference/$_" } qw(functions views settings errors znodes);
 my $page = join '', map { slurp_file("$top/$_.md") } @pages, 'docs/decisions/internal-functions';
 my $zk = ZooKeeper->new->start;
 # Preloaded: otherwise pg_settings knows the settings only where the library is in use.
@@ -90,30 +90,39 @@ sub plain ($text)
 	return $text =~ s/^ | $//gr;
 }
 
-# The entries of the page: what begins with "- `" or "- View `", and the list of its columns.
-my (@signatures, %entry, %meaning, @setting_rows);
+# The entries of the pages. One of a function begins with its signature, in a paragraph or in an
+# item of a list: `zk_x(name text)` returns `bigint`. Those of views, tables and settings have the
+# heading "View zk_x", "Table zk_x" or "zklock.x", and begin below it. Columns are rows of a table,
+# or items of a list. What a setting is, its list says: "- **Default**: `1`.", and so on.
+my (@signatures, %entry, %meaning, %facts);
 sub read_page
 {
-	my $last;
-	# What an entry or a column says goes on in further lines.
-	foreach my $line (split /\n/, $page =~ s/\n {2,4}(?=[^\s-])/ /gr)
+	my ($last, $setting, $text);
+	# What an entry or a column says goes on in further lines; a row of a table is one.
+	foreach my $line (split /\n/, $page =~ s/(?<=\S)\n(?! *- |#|\||```|\n) */ /gr)
 	{
-		if ($line =~ /^- `(_?zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
+		if ($line =~ /^(?:- )?`(_?zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
 		{
-			my ($signature, $text) = ($1 . ($3 // " returns $2"), $4);
+			my ($signature, $words) = ($1 . ($3 // " returns $2"), $4);
 			push @signatures, $signature;
-			$last = $entry{$signature} = { text => plain($text), columns => [] };
+			$last = $entry{$signature} = { text => plain($words), columns => [] };
 		}
-		elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
+		elsif ($line =~ /^#+ ((?:View|Table) zk_\w+)$/)
 		{
-			$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
+			$text = \($last = $entry{$1} = { text => '', columns => [] })->{text};
+			$setting = undef;
 		}
-		elsif ($line =~ /^- `(zklock\.\w+)` \((.*?)\): (.*)/)
+		elsif ($line =~ /^#+ (zklock\.\w+)$/)
 		{
-			$meaning{$1} = plain($3);
-			push @setting_rows, "$1; " . plain($2);
+			($last, $setting, $text) = (undef, $1, \$meaning{$1});
 		}
-		elsif (my ($names, $type, $meaning) = $line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: (.*))?$/)
+		elsif ($setting && $line =~ /^- \*\*([\w ]+)\*\*: (.*)\.$/)
+		{
+			$facts{$setting}{$1} = plain($2);
+		}
+		elsif (my ($names, $type, $meaning) =
+			$line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: (.*))?$/ ? ($1, $2, $3)
+			: $line =~ /^\| (`\w+`(?:, `\w+`)*) \| `(.*?)` \| (.*?) ?\|$/)
 		{
 			push @{ $last->{columns} }, map { { name => $_, type => $type, meaning => plain($meaning // '') } }
 			  $names =~ /`(\w+)`/g;
@@ -121,7 +130,11 @@ sub read_page
 		elsif ($line =~ /^(?:#|- (?:View |Table )?`_?zk)/)
 		{
 			fail("an entry that is none: $line") if $line =~ /^-/;
-			$last = undef;
+			($last, $setting, $text) = ();
+		}
+		elsif ($text && $line =~ /\S/)
+		{
+			($$text, $text) = (plain($line), undef);
 		}
 	}
 	return;
@@ -182,32 +195,39 @@ sub with_unit ($value, $unit)
 	return "${value}ms";
 }
 
-sub expected_row ($setting)
+# What the page has to say of a setting.
+sub expected_facts ($setting)
 {
 	my ($type, $unit, $default) = @$setting{qw(vartype unit boot_val)};
-	my $range =
-		$type eq 'enum' ? join(', ', @{ $setting->{enumvals} })
-	  : $type eq 'integer' ? join(' to ', map { with_unit($_, $unit) } @$setting{qw(min_val max_val)})
-	  : '';
 	my %whom = (superuser => 'superuser', user => 'everybody', sighup => 'postgresql.conf');
-	return join '; ', grep { $_ ne '' } $setting->{name}, $type . ($unit ? ", $unit" : ''),
-	  $default eq '' ? 'empty' : with_unit($default, $unit), $range, $whom{ $setting->{context} };
+	my %facts = (
+		Type => $type . ($unit ? ", $unit" : ''),
+		Default => $default eq '' ? 'empty' : with_unit($default, $unit),
+		'Set by' => $whom{ $setting->{context} });
+	$facts{Values} = join ', ', @{ $setting->{enumvals} } if $type eq 'enum';
+	$facts{Range} = join ' to ', map { with_unit($_, $unit) } @$setting{qw(min_val max_val)} if $type eq 'integer';
+	return \%facts;
 }
 
 subtest 'the reference has each setting with its type, default and range' => sub {
 	is_deeply([ sort keys %defined ], [ sort 'zklock.auth', map { $_->{name} } @settings ],
 		'what is defined is shown, but the credentials');
 	push @settings, $defined{'zklock.auth'};
-	my @rows = map { s/; [^;]*(?:next|at once)[^;]*$//r } @setting_rows;
-	is_deeply([ sort @rows ], [ sort map { expected_row($_) } @settings ],
-		'type, default, range, who may set it, and when a change takes effect');
-	is_deeply([ sort keys %meaning ], [ sort keys %defined ], 'each has an entry');
+	is_deeply([ sort keys %facts ], [ sort keys %defined ], 'each has an entry');
 	foreach my $setting (@settings)
 	{
+		my $name = $setting->{name};
+		my $found = $facts{$name} // {};
+		like($found->{'Takes effect'} // '', qr/\S/, "$name: when a change takes effect");
+		my %these = map { $_ => $found->{$_} } grep { /^(?:Type|Default|Values|Range|Set by)$/ } keys %$found;
+		is_deeply(\%these, expected_facts($setting), "$name: type, default, range, and who may set it");
 		my $comment = plain(join ' ', grep { $_ } @$setting{qw(short_desc extra_desc)});
-		is(substr($meaning{ $setting->{name} } // '', 0, length $comment),
-			$comment, "$setting->{name}: its words");
+		is(substr($meaning{$name} // '', 0, length $comment), $comment, "$name: its words");
 	}
+	my %row = $page =~ /^\| \[`(zklock\.\w+)`\]\(#zklock\w+\) \| (.*?) \|/mg;
+	is_deeply({ map { $_ => plain($row{$_}) } keys %row },
+		{ map { $_->{name} => expected_facts($_)->{Default} } @settings },
+		'the table has them all, with their defaults');
 };
 
 subtest 'each SQLSTATE of the reference is that of a message' => sub {
@@ -220,7 +240,9 @@ subtest 'each SQLSTATE of the reference is that of a message' => sub {
 };
 
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {
-	my %is_ours = map { $_->{name} => 1 } @functions, @relations;
+	my @types = rows("SELECT t.typname AS name FROM pg_depend AS d JOIN pg_type AS t
+		ON d.classid = 'pg_type'::regclass AND d.objid = t.oid WHERE $of_extension");
+	my %is_ours = map { $_->{name} => 1 } @functions, @relations, @types;
 	foreach my $name ((@pages, 'docs/troubleshooting', 'src/DEVELOPMENT'))
 	{
 		my $text = slurp_file("$top/$name.md");
