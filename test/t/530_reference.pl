@@ -218,7 +218,8 @@ subtest 'the reference has each setting with its type, default and range' => sub
 	{
 		my $name = $setting->{name};
 		my $found = $facts{$name} // {};
-		like($found->{'Takes effect'} // '', qr/\S/, "$name: when a change takes effect");
+		is_deeply([ grep { !$found->{$_} } 'Takes effect', 'When to change it', 'What breaks' ], [],
+			"$name: when a change takes effect, when to make one, and what breaks");
 		my %these = map { $_ => $found->{$_} } grep { /^(?:Type|Default|Values|Range|Set by)$/ } keys %$found;
 		is_deeply(\%these, expected_facts($setting), "$name: type, default, range, and who may set it");
 		my $comment = plain(join ' ', grep { $_ } @$setting{qw(short_desc extra_desc)});
