@@ -1,7 +1,7 @@
 
 # docs/reference, with the page of internal functions, has each function, view, column and
-# setting of the catalog and no other, in the words of their comments. Tested against the catalog
-# of a real cluster. (Its examples are run by t/542.)
+# setting of the catalog and no other, in the words of their comments, and each SQLSTATE that is
+# raised. Tested against the catalog of a real cluster, and the source. (Its examples are run by t/542.)
 
 use FindBin;
 use JSON::PP;
@@ -90,6 +90,8 @@ sub plain ($text)
 	return $text =~ s/^ | $//gr;
 }
 
+sub plain_rows ($table) { return $table =~ s/\[([^]]*)\]\([^)]*\)/$1/gr; }
+
 # The entries of the pages. One of a function begins with its signature, in a paragraph or in an
 # item of a list: `zk_x(name text)` returns `bigint`. Those of views, tables and settings have the
 # heading "View zk_x", "Table zk_x" or "zklock.x", and begin below it. Columns are rows of a table,
@@ -170,6 +172,28 @@ subtest 'the reference has each function with its comment' => sub {
 	}
 };
 
+# What a function takes that takes locks, by its name and its arguments.
+sub expected_take ($function)
+{
+	my ($name, $signature) = @$function{qw(name signature)};
+	my ($argument) = $signature =~ /\((names?) /;
+	my $takes = $name =~ /_path$/ ? 'a path' : $argument eq 'names' ? 'an array' : 'one name';
+	my ($mode) = $signature =~ /, (modes?) /;
+	my %returns = (bigint => 'token', 'bigint[]' => 'tokens', boolean => 'boolean');
+	my $scope = $name =~ /_(xact|call)_/ ? { xact => 'transaction', call => 'call' }->{$1} : 'session';
+	return join ' | ', "$name($argument)", $scope, $mode // ($name =~ /_shared$/ ? 'shared' : 'exclusive'), $takes,
+	  ($signature =~ /, permits / ? 'yes' : 'no'), ($name =~ /^zk_try_/ ? 'false' : 'waits'),
+	  $returns{ $function->{result} // '' } // 'nothing';
+}
+
+subtest 'the reference has one table of what the functions take that take locks' => sub {
+	my ($table) = $page =~ /^## Which function takes what\n(.*?)^## /ms;
+	my @rows = map { s/^\| | \|$//gr } grep { /^\| zk_/ } split /\n/, plain_rows($table // '') =~ s/`//gr;
+	my @takers = grep { $_->{name} =~ /^zk_(?:try_|commit_and_)?(?:xact_|call_)?lock(?:_shared|_path)?$/ } @functions;
+	cmp_ok(scalar @takers, '>', 15, 'there are such functions');
+	is_deeply([ sort @rows ], [ sort map { expected_take($_) } @takers ], 'the table says what they take');
+};
+
 subtest 'the reference has each view and table with its columns' => sub {
 	is_deeply([ sort grep { /^(?:View|Table) / } keys %entry ],
 		[ sort map { "$_->{kind} $_->{name}" } @relations ], 'the page has them all');
@@ -231,13 +255,54 @@ subtest 'the reference has each setting with its type, default and range' => sub
 		'the table has them all, with their defaults');
 };
 
-subtest 'each SQLSTATE of the reference is that of a message' => sub {
-	my ($raised) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
-	my @codes = map { split /, / } ($raised // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
-	cmp_ok(scalar @codes, '>', 10, 'the page has SQLSTATEs');
-	my @explained = slurp_file("$top/docs/troubleshooting.md") =~ /`\s+\(([0-9A-Z]{5}(?:; [0-9A-Z]{5})*)\):/mg;
-	my %is_explained = map { $_ => 1 } map { split /; / } @explained;
-	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each SQLSTATE is that of a message');
+# The SQLSTATEs that the source raises: by name, by the table of answers, or for a file. A name
+# with which an error is compared is not raised.
+sub raised
+{
+	my %raised;
+	chomp(my $sharedir = qx(pg_config --sharedir));
+	my %code = reverse slurp_file("$sharedir/errcodes.txt") =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)/mg;
+	foreach my $source (map { slurp_file($_) } glob "$top/src/*/*.c")
+	{
+		$source =~ s{/\*.*?\*/}{}gs;
+		$raised{ $code{$_} // $_ } = 1 foreach $source =~ /(?<![!=]= )\b(ERRCODE_\w+)/g;
+		$raised{$_} = 1 foreach $source =~ /\bROW\(ZK_(?!OK,)\w+,[^)]*"(\w{5})"\)/g;
+		@raised{qw(42501 58030 58P01)} = (1) x 3 if $source =~ /\berrcode_for_file_access\b/;
+		$raised{XX000} = 1 if $source =~ /\belog\(ERROR/;
+	}
+	foreach my $name (map { slurp_file($_) =~ /\bERRCODE = '(\w+)'/g } glob "$top/sql/*.sql")
+	{
+		$node->psql('postgres', "\\set VERBOSITY sqlstate\nDO \$\$ BEGIN RAISE USING ERRCODE = '$name'; END \$\$",
+			on_error_stop => 0, stderr => \my $stderr);
+		$raised{ $stderr =~ /ERROR:  (\w{5})$/m ? $1 : $name } = 1;
+	}
+	return sort keys %raised;
+}
+
+subtest 'the reference has each SQLSTATE that is raised' => sub {
+	my $errors = slurp_file("$top/docs/reference/errors.md");
+	my @raised = raised();
+	cmp_ok(scalar @raised, '>', 25, 'the source raises errors');
+	my %entries = $errors =~ /^### ([0-9A-Z]{5})\n\n(.*?)(?=^##)/msg;
+	is_deeply([ sort keys %entries ], \@raised, 'each has an entry, and no other');
+	foreach my $code (@raised)
+	{
+		my $entry = $entries{$code} // '';
+		is_deeply([ grep { $entry !~ /^- \*\*$_\*\*: \S/m } qw(Retry Messages Cure) ], [],
+			"$code: whether to try again, what it says, what to do");
+	}
+	my %is_raised = map { $_ => 1 } @raised;
+	my ($of_postgres) = $errors =~ /^## SQLSTATEs of PostgreSQL\n(.*?)^## /ms;
+	my @others = plain_rows($of_postgres // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
+	cmp_ok(scalar @others, '>', 5, 'PostgreSQL raises some itself');
+	is_deeply([ grep { $is_raised{$_} } map { split /, / } @others ], [], 'these are raised by PostgreSQL alone');
+	my %is_known = map { $_ => 1 } @raised, map { split /, / } @others;
+	my @named = plain_rows($errors) =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+)(?:, or .*?)? \|/mg;
+	is_deeply([ grep { !$is_known{$_} } map { split /, / } @named ], [], 'the table for programs names no other');
+	my ($of_locks) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
+	my @of_locks = map { split /, / } plain_rows($of_locks // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
+	cmp_ok(scalar @of_locks, '>', 10, 'functions that take locks have SQLSTATEs');
+	is_deeply([ grep { !$is_known{$_} } @of_locks ], [], 'each of them has an entry');
 };
 
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {
