@@ -34,7 +34,7 @@
 #                          make bench IDLE=1; next to another build: make bench
 #                          CHECK=revision; over TLS next to without: make bench TLS=1
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
-#   make dist              the sources of a release, from its tag
+#   make dist              the sources as archives in .zklock/dist, to be built without git
 #   make sbom              builds, and says what is linked: zklock.spdx.json
 #
 # Those from "make check" to "make dist" need nothing that is not there after git clone

@@ -71,6 +71,10 @@ Built from a copy of the tree, or another one, in which each of these files was
 edited: the sub finds the text in $_. A file that it leaves as it is is a mistake. The
 flags are words for make.
 
+=head2 Builds->of_sources(directory, flag, ...)
+
+Built in that directory, with such flags.
+
 =cut
 
 sub copy ($class)
@@ -93,9 +97,22 @@ sub of_tree ($class, %option)
 	{
 		edit_file("$sources/$file", $option{edit}{$file});
 	}
-	system_or_bail('make', '-s', '-j2', '-C', $sources, 'PG_CONFIG=pg_config', 'with_llvm=no',
-		@{ $option{flags} || [] }, "DESTDIR=$self->{destination}", 'install');
+	$self->_install($sources, @{ $option{flags} || [] });
 	return $self;
+}
+
+sub of_sources ($class, $sources, @flags)
+{
+	my $self = $class->_new;
+	$self->_install($sources, @flags);
+	return $self;
+}
+
+sub _install ($self, $sources, @flags)
+{
+	system_or_bail('make', '-s', '-j2', '-C', $sources, 'PG_CONFIG=pg_config', 'with_llvm=no',
+		@flags, "DESTDIR=$self->{destination}", 'install');
+	return;
 }
 
 sub _new ($class)

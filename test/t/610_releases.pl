@@ -1,10 +1,8 @@
 
-# A release is what it should be: META.json as PGXN wants it, one version everywhere, the same
-# archives by "make dist" for the same tag, the same bytes wherever it is built, and an SBOM of
-# what is linked. Tested with copies of the tree, edited for each fault.
-
-use strict;
-use warnings;
+# A release is what it should be: META.json as PGXN wants it, one version and one date everywhere,
+# the same archives by "make dist" for the same commit, from which zklock is built, installed and
+# tested without git, the same bytes wherever it is built, and an SBOM of what is linked. Tested
+# with copies of the tree, edited for each fault.
 
 use Builds;
 use Cwd qw(abs_path);
@@ -13,11 +11,12 @@ use File::Basename qw(dirname);
 use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
-use Test::More;
+use Time::Piece;
+use ZkLockTest;
 
 my $tree = abs_path(dirname(__FILE__) . '/../..');
-my @parts = grep { -e "$tree/$_" } qw(Makefile CHANGELOG.md LICENSE META.json README.md zklock.control
-  debian docs packages sql src test);
+my @parts = grep { -e "$tree/$_" } qw(.gitattributes .gitignore Makefile CHANGELOG.md CONTRIBUTING.md LICENSE META.json README.md
+  SECURITY.md compose.yaml zklock.control debian docs expected packages sql src test);
 my $meta = decode_json(slurp_file("$tree/META.json"));
 
 # The PGXN Meta Spec, 1.0.0: what must be there, and what it may be.
@@ -92,33 +91,52 @@ sub copy_of_tree
 }
 
 my %other = (
-	'META.json' => sub { s/"version": "\d/"version": "7/ },
-	'zklock.control' => sub { s/default_version = '\d/default_version = '7/ },
-	'CHANGELOG.md' => sub { s/^## \d/## 7/m },
-	'debian/changelog' => sub { s/^zklock \(\d/zklock (7/ },
-	'packages/zklock.spec' => sub { s/^(Version: +)\d/${1}7/m });
+	'META.json' => { version => sub { s/"version": "\d/"version": "7/ } },
+	'zklock.control' => { version => sub { s/default_version = '\d/default_version = '7/ } },
+	'CHANGELOG.md' => { version => sub { s/^## \d/## 7/m }, date => sub { s/^(## \S+ - )\d+/${1}2031/m } },
+	'README.md' => { version => sub { s/(?<![\d.])\d+(?=\.\d+\.\d+(?![\d.]))/7/ } },
+	'docs/releases.md' => {
+		version => sub { s/^\| \d+(?=\.\d)/| 7/m },
+		date => sub { s/^(\| [\d.]+ \| )\d+/${1}2031/m } },
+	'debian/changelog' => {
+		version => sub { s/^zklock \(\d/zklock (7/ },
+		date => sub { s/^( -- .*)\d{4}(?= \d\d:)/${1}2031/m } },
+	'packages/container/Containerfile' => { version => sub { s/.*image\.version="\K\d/7/s } },
+	'packages/zklock.spec' => {
+		version => sub { s/^(Version: +)\d/${1}7/m },
+		'version of its changelog' => sub { s/ - \d+(?=\.\d+\.\d+-\d+$)/ - 7/m },
+		date => sub { s/^(\* \S+ \S+ \d+ )\d+/${1}2031/m } });
 
-subtest 'a version that differs anywhere is found' => sub {
-	my ($worked, $out, $err) = outcome("$tree/packages/version");
+# The version of META.json and the date of CHANGELOG.md are taken for right: another file is blamed.
+my %judge = ('version META.json' => 'CHANGELOG.md', 'date CHANGELOG.md' => 'debian/changelog');
+
+subtest 'a version or a date that differs anywhere is found' => sub {
+	my $copy = copy_of_tree();
+	my ($worked, $out, $err) = outcome("$copy/packages/version");
 	is("$out$err", "$meta->{version}\n", 'the version of this tree');
 	foreach my $file (sort keys %other)
 	{
-		($worked, $out, $err) = outcome(copy_of_tree($file => $other{$file}) . '/packages/version');
-		ok(!$worked, "$file has another version: refused");
-		like($err, qr/\Q$file\E has /, 'the error names the file') if $file ne 'META.json';
+		my $text = slurp_file("$copy/$file");
+		foreach my $what (sort keys %{ $other{$file} })
+		{
+			Builds::edit_file("$copy/$file", $other{$file}{$what});
+			($worked, $out, $err) = outcome("$copy/packages/version");
+			ok(!$worked, "$file has another $what: refused");
+			my $blamed = $judge{"$what $file"} // $file;
+			like($err, qr/\Q$blamed\E has /, "the error names $blamed");
+			Builds::edit_file("$copy/$file", sub { $_ = $text });
+		}
 	}
 };
 
-subtest 'make dist makes the same archives of a tag, and refuses what is no release' => sub {
+# The archive that "make dist" has made, for the next subtest.
+my $archive;
+
+subtest 'make dist makes the same archives of a commit, and refuses what is no release' => sub {
 	plan skip_all => 'there is no git' if !eval { (outcome('git', '--version'))[0] };
 	my ($major, $minor) = $meta->{version} =~ /^(\d+)\.(\d+)/;
 	my $script = "$tree/sql/zklock--$major.$minor.sql";
 	local %ENV = (%ENV, map { ("GIT_$_\_NAME" => 'x', "GIT_$_\_EMAIL" => 'x@localhost') } qw(AUTHOR COMMITTER));
-	my $release = sub {
-		my $directory = copy_of_tree();
-		chmod 0755, "$directory/packages/dist", "$directory/packages/version";
-		return $directory;
-	};
 	my $git = sub {
 		my ($directory, @words) = @_;
 		my ($worked, $out, $err) = outcome('git', '-C', $directory, '-c', 'commit.gpgsign=false', @words);
@@ -134,40 +152,56 @@ subtest 'make dist makes the same archives of a tag, and refuses what is no rele
 		return like($err, $why, 'the error says why');
 	};
 
-	my $first = $release->();
+	# A tree that is to be released, whatever this one is.
+	my $first = copy_of_tree();
+	chmod 0755, "$first/packages/dist", "$first/packages/version";
+	my %text = map { $_ => slurp_file("$first/$_") } qw(CHANGELOG.md META.json test/released);
+	my ($day) = slurp_file("$tree/debian/changelog") =~ /^ -- .*>  (\S+ \d+ \S+ \d+) /m;
+	my $date = Time::Piece->strptime($day, '%a, %d %b %Y')->ymd;
+	my %unreleased = (
+		'CHANGELOG.md' => $text{'CHANGELOG.md'} =~ s/^(## \S+ - ).*/${1}unreleased/mr,
+		'META.json' => $text{'META.json'} =~ s/("release_status": )"\w+"/$1"testing"/r,
+		'test/released' => $text{'test/released'} =~ s/^\Q$major.$minor\E .*\n//mr);
+	my %released = (
+		'CHANGELOG.md' => $text{'CHANGELOG.md'} =~ s/^(## \S+ - ).*/$1$date/mr,
+		'META.json' => $text{'META.json'} =~ s/("release_status": )"\w+"/$1"stable"/r,
+		'test/released' => $unreleased{'test/released'} . "$major.$minor " . sha256_hex(slurp_file($script)) . "\n");
+	my $write = sub {
+		my (%file) = @_;
+		foreach my $name (sort keys %file)
+		{
+			unlink "$first/$name";
+			append_to_file("$first/$name", $file{$name});
+		}
+		$git->($first, 'commit', '-q', '-a', '-m', 'change', '--allow-empty');
+		return;
+	};
+
 	$refused->($first, qr/not a git repository/, 'no repository');
 	$git->($first, 'init', '-q');
-	append_to_file("$first/.gitignore", "/.zklock/\n");
 	$git->($first, 'add', '-A');
-	$git->($first, 'commit', '-q', '-m', 'all');
-	my $tag = "v$meta->{version}";
-	my ($ready) = outcome("$first/packages/version", '--release');
-	if (!$ready)
+	$write->(%released);
+	foreach my $name (sort keys %unreleased)
 	{
-		$git->($first, 'tag', $tag);
-		$refused->($first, qr/CHANGELOG\.md has unreleased/, 'a version that is not released');
-		$git->($first, 'tag', '-d', $tag);
-		Builds::edit_file("$first/CHANGELOG.md", sub { s/ - unreleased/ - 2030-01-01/ });
-		Builds::edit_file("$first/META.json", sub { s/"release_status": "testing"/"release_status": "stable"/ });
-		append_to_file("$first/test/released", "$major.$minor " . sha256_hex(slurp_file($script)) . "\n")
-		  if slurp_file("$first/test/released") !~ /^\Q$major.$minor\E /m;
-		$refused->($first, qr/not committed/, 'changes that are not committed');
-		$git->($first, 'commit', '-q', '-a', '-m', 'release');
+		$write->($name => $unreleased{$name});
+		$refused->($first, qr/\Q$name\E has /, "$name tells of no release");
+		$write->($name => $released{$name});
 	}
-	$refused->($first, qr/no tag $tag/, 'no tag');
-	$git->($first, 'tag', $tag);
 	append_to_file("$first/stray", 'x');
 	$refused->($first, qr/files that git does not know/, 'a stray file');
 	unlink "$first/stray";
+	append_to_file("$first/README.md", 'x');
+	$refused->($first, qr/not committed/, 'changes that are not committed');
+	$git->($first, 'checkout', '-q', 'README.md');
 
 	my ($worked, $sums, $err) = $dist->($first);
-	ok($worked, 'the archives are made') or diag($err);
+	ok($worked, 'a clone without a tag makes archives') or diag($err);
+	like($err, qr/there is no tag v\Q$meta->{version}\E: .* not those of a release/, 'it is said that they are not those of a release');
+	$git->($first, 'tag', "v$meta->{version}");
+	is_deeply([ $dist->($first) ], [ 1, $sums, '' ], 'with the tag the same archives are made without a word');
 	my $name = "zklock-$meta->{version}";
 	is($sums =~ s/^[0-9a-f]{64}  //mgr, "$name.tar.gz\n$name.zip\n", 'both archives');
-	my ($listed, $list) = outcome('tar', '-tzf', "$first/.zklock/dist/$name.tar.gz");
-	like($list, qr{^\Q$name\E/$_$}m, "$_ is in it")
-	  foreach qw(Makefile META\.json sql/zklock--\d.*\.sql);
-	unlike($list, qr{^(?!\Q$name\E/)}m, 'the archive has one directory');
+	$archive = "$first/.zklock/dist/$name.tar.gz";
 
 	my $second = PostgreSQL::Test::Utils::tempdir_short() . '/clone';
 	$git->($first, 'clone', '-q', $first, $second);
@@ -177,20 +211,54 @@ subtest 'make dist makes the same archives of a tag, and refuses what is no rele
 		is(($dist->($second))[1], $sums, 'the same bytes from a clone elsewhere, in another time zone');
 		umask 022;
 	}
-	Builds::edit_file("$first/sql/zklock--$major.$minor.sql", sub { s/for any/for all/; s/\n/\n-- /; });
-	$git->($first, 'commit', '-q', '-a', '-m', 'change a script');
-	$git->($first, 'tag', '-f', $tag);
-	$refused->($first, qr{test/released has}, 'a script that was changed after its release');
+	mkdir "$second/inner" or die;
+	system_or_bail('cp', '-R', "$second/packages", "$second/META.json", "$second/inner");
+	$refused->("$second/inner", qr/part of another one/, 'sources in the repository of something else');
+
+	Builds::edit_file("$second/README.md", sub { s/\z/\n/ });
+	system_or_bail('rm', '-r', "$second/inner");
+	$git->($second, 'commit', '-q', '-a', '-m', 'go on');
+	$refused->($second, qr/the tag v\S+ is that of another commit/, 'a commit behind the release');
+	Builds::edit_file("$second/sql/zklock--$major.$minor.sql", sub { s/for any/for all/; s/\n/\n-- /; });
+	$git->($second, 'commit', '-q', '-a', '-m', 'change a script');
+	$refused->($second, qr{test/released has}, 'a script that was changed after its release');
 };
 
-subtest 'the same sources make the same bytes in any directory' => sub {
+# As somebody has it who downloads the archive: no repository, no git, and what README.md says.
+subtest 'what make dist makes is built, installed and tested without git, and makes the same bytes' => sub {
+	plan skip_all => 'there is no git that makes it' if !$archive;
 	plan skip_all => 'the build that is tested counts what it does' if $ENV{COVERAGE};
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
-	my ($here, $there) = map { $_->library_directory } Builds->copy, Builds->of_tree(flags => ['WERROR=1']);
+	my $directory = PostgreSQL::Test::Utils::tempdir_short();
+	system_or_bail('tar', '-C', $directory, '-xzf', $archive);
+	my @all = map { s{.*/}{}r } glob "$directory/*";
+	is_deeply(\@all, ["zklock-$meta->{version}"], 'the archive has one directory');
+	my $sources = "$directory/$all[0]";
+	ok(-f "$sources/$_", "$_ is in the archive")
+	  foreach qw(LICENSE META.json README.md CHANGELOG.md Makefile zklock.control), $meta->{provides}{zklock}{file},
+	  qw(docs/releases.md debian/control packages/zklock.spec test/check test/sql/names.sql expected/names.out);
+
+	# A git in PATH that refuses stands for none.
+	my $bin = PostgreSQL::Test::Utils::tempdir_short();
+	append_to_file("$bin/git", "#!/bin/sh\necho called >>'$bin/called'\nexit 127\n");
+	chmod 0755, "$bin/git" or die;
+	local %ENV = (%ENV, PATH => "$bin:$ENV{PATH}");
+	delete @ENV{ grep { /^GIT_/ } keys %ENV };
+	my $build = Builds->of_sources($sources, 'WERROR=1');
+	ok(!-e "$bin/called", 'make and make install call no git');
+	my ($here, $there) = map { $_->library_directory } Builds->copy, $build;
 	foreach my $file (qw(zklock.so zklock-session zklock-session-tls.so))
 	{
-		is(sha256_hex(slurp_file("$there/$file")), sha256_hex(slurp_file("$here/$file")), $file);
+		is(sha256_hex(slurp_file("$there/$file")), sha256_hex(slurp_file("$here/$file")), "$file: the same bytes as from the tree");
 	}
+
+	my $zk = ZooKeeper->new->start;
+	my $node = cluster('berlin', $zk, $build->settings, extension => undef);
+	local @ENV{qw(PGHOST PGPORT)} = ($node->host, $node->port);
+	my ($worked, $out, $err) = outcome('make', '-C', $sources, 'PG_CONFIG=pg_config', 'with_llvm=no',
+		'REGRESS=names fence', 'ISOLATION=', 'installcheck');
+	ok($worked, 'make installcheck passes in a server that has it') or diag("$out$err");
+	like($out, qr/All 2 tests passed|ok 2 +- fence/, 'the tests were run');
 };
 
 # Of the files that are installed.
@@ -207,6 +275,9 @@ subtest 'the SBOM says what the program and the libraries are linked with' => su
 	}
 	is($text[1], $text[0], 'the SBOM is the same twice');
 	my $document = decode_json($text[0]);
+	is($document->{name}, "zklock-$meta->{version}", 'the SBOM has the version in its name');
+	is_deeply([ map { $_->{versionInfo} } grep { $_->{name} eq 'zklock' } @{ $document->{packages} } ], [ $meta->{version} ],
+		'the SBOM has the version of zklock');
 	is($document->{creationInfo}{created}, '2023-11-14T22:13:20Z', 'its date is that of the sources');
 	my @link = map { "$_->{spdxElementId} $_->{relatedSpdxElement}" }
 	  grep { $_->{relationshipType} eq 'DYNAMIC_LINK' } @{ $document->{relationships} };
