@@ -1792,7 +1792,7 @@ BEGIN ATOMIC
 			'Renew the client certificate, and replace the file that zklock.ssl_cert_file names; '
 			'or set the clock of this machine, or of the server, if it is wrong.'),
 		(3, 'Could not load file',
-			'Correct that file, or the setting that names it. See docs/security.md, TLS.'),
+			'Correct that file, or the setting that names it. See docs/tls.md.'),
 		(4, 'CRL',
 			'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date '
 			'of each authority.'),
@@ -1825,7 +1825,7 @@ BEGIN ATOMIC
 		(14, 'Could not connect',
 			'Start the server, or correct its port in zklock.servers.'),
 		(15, '',
-			'See docs/security.md, TLS.'))
+			'See docs/tls.md.'))
 		AS rule(nr, pattern, remedy)
 	WHERE reason ~ rule.pattern
 	ORDER BY rule.nr
