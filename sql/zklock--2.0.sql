@@ -42,18 +42,20 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. '
-'timeout and lock_timeout bound the wait (55P03). With permits > 1 the lock is a counting '
-'semaphore. Acquisitions are counted: call zk_unlock() as often. ROLLBACK does not release it.';
+'Takes an exclusive lock of session scope. Waiters get it first come, first served. Returns the '
+'fencing token. timeout and lock_timeout bound the wait (55P03). With permits > 1 the lock is a '
+'counting semaphore. A session can take the lock several times, and must call zk_unlock() as many '
+'times. ROLLBACK does not release the lock.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
-'Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the '
-'lock exclusively, it is granted at once, and stays held when the exclusive acquisition is '
-'released. Release with zk_unlock_shared().';
+'Takes a shared lock of session scope: several sessions can hold it together, all in shared mode. '
+'If this session holds the lock exclusively, the shared acquisition is granted at once, and stays '
+'when the exclusive one is released. Release it with zk_unlock_shared(). All else is as with '
+'zk_lock().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -63,16 +65,17 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
-'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at '
-'rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE '
-'TRANSACTION is refused meanwhile.';
+'Takes an exclusive lock of transaction scope. It is released when the commit is durable and '
+'visible, at ROLLBACK, or at a rollback to an earlier savepoint; zk_unlock() does not release it. '
+'PREPARE TRANSACTION is refused while the lock is held. All else is as with zk_lock().';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
-'Like zk_lock_shared(), but of transaction scope.';
+'Takes a shared lock of transaction scope. It is released as by zk_xact_lock(). All else is as '
+'with zk_lock_shared().';
 
 CREATE FUNCTION zk_try_lock(
 	name text,
@@ -82,16 +85,17 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope if it is free, or becomes free within timeout. Returns '
-'true if the lock was taken; otherwise false, and nothing is left behind. Raises 08001 if '
-'ZooKeeper does not answer in time.';
+'Takes an exclusive lock of session scope if the lock is free, or becomes free within timeout. '
+'Returns true if the lock was taken. Otherwise returns false, and leaves nothing in the queue. '
+'Raises 08001 if ZooKeeper does not answer in time.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
-'Like zk_try_lock(), but shared.';
+'Takes a shared lock of session scope if it can be granted at once, or within timeout. Returns '
+'true or false as zk_try_lock() does. The lock is that of zk_lock_shared().';
 
 CREATE FUNCTION zk_try_xact_lock(
 	name text,
@@ -101,14 +105,16 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
-'Like zk_try_lock(), but of transaction scope.';
+'Takes an exclusive lock of transaction scope if the lock is free, or becomes free within '
+'timeout. Returns true or false as zk_try_lock() does. The lock is that of zk_xact_lock().';
 
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
-'Like zk_try_lock(), but shared and of transaction scope.';
+'Takes a shared lock of transaction scope if it can be granted at once, or within timeout. '
+'Returns true or false as zk_try_lock() does. The lock is that of zk_xact_lock_shared().';
 
 CREATE FUNCTION zk_call_lock(
 	name text,
@@ -118,9 +124,10 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
-'Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, '
-'or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure do not release it, '
-'nor can it be released before. Raises 0A000 in a background worker.';
+'Takes an exclusive lock of call scope. It is released when the client''s query ends, for example '
+'a CALL. If a transaction goes on after the query, the lock is released at the end of the '
+'transaction. COMMIT and ROLLBACK in a procedure do not release it, nor does zk_unlock(). Raises '
+'0A000 in a background worker. All else is as with zk_lock().';
 
 CREATE FUNCTION zk_try_call_lock(
 	name text,
@@ -130,7 +137,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
-'Like zk_try_lock(), but of call scope.';
+'Takes an exclusive lock of call scope if the lock is free, or becomes free within timeout. '
+'Returns true or false as zk_try_lock() does. The lock is that of zk_call_lock().';
 
 -- Several locks as one call
 
@@ -142,9 +150,10 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Takes several locks of session scope, all or none. It takes them in the byte order of their '
-'names, so two such calls never deadlock. modes: exclusive or shared, for each name. timeout and '
-'lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
+'Takes several locks of session scope: all of them, or none. It takes them in the byte order of '
+'their names, so that two such calls do not deadlock with each other. modes has exclusive or '
+'shared for each name; NULL means exclusive for all. timeout and lock_timeout bound the whole '
+'call. Returns the fencing tokens in the order of the names.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],
@@ -154,7 +163,8 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text[], interval, text[]) IS
-'Like zk_lock(text[]), but of transaction scope.';
+'Takes several locks of transaction scope: all of them, or none. They are released as by '
+'zk_xact_lock(text). All else is as with zk_lock(text[]).';
 
 CREATE FUNCTION zk_try_lock(
 	names text[],
@@ -164,7 +174,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
-'Like zk_try_lock(text), for several locks, see zk_lock(text[]).';
+'Takes several locks of session scope if all of them are free, or become free within timeout. '
+'Returns true or false as zk_try_lock(text) does. The locks are those of zk_lock(text[]).';
 
 CREATE FUNCTION zk_try_xact_lock(
 	names text[],
@@ -174,16 +185,17 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval, text[]) IS
-'Like zk_try_lock(text[]), but of transaction scope.';
+'Takes several locks of transaction scope if all of them are free, or become free within timeout. '
+'Returns true or false as zk_try_lock(text) does. The locks are those of zk_xact_lock(text[]).';
 
 CREATE FUNCTION zk_unlock(names text[], modes text[] DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releases one acquisition of session scope of each lock; modes as in zk_lock(text[]). Returns true '
-'if all were held. Otherwise it returns false, with a warning for each that was not held or had '
-'been lost; the others are released.';
+'Releases one acquisition of session scope of each lock. modes has exclusive or shared for each '
+'name, as in zk_lock(text[]). Returns true if all locks were held. Otherwise returns false, with '
+'a warning for each lock that was not held or had been lost; the other locks are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -195,9 +207,10 @@ CREATE PROCEDURE zk_commit_and_lock(
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
-'Like zk_lock(), for long waits. Commits the transaction, then waits in a new one without '
-'snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; '
-'zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
+'Commits the transaction, then takes an exclusive lock of session scope as zk_lock() does. It '
+'waits in a new transaction that has no snapshot, transaction ID or locks of PostgreSQL, so the '
+'wait does not hold up vacuum. zk_fencing_token() returns the token. Raises 25001 in a '
+'transaction block, and 2D000 in a function.';
 
 -- Paths. The name itself comes before its ancestors, so that an error names it: also
 -- where it has too many components.
@@ -213,7 +226,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_names(text) IS
-'Part of zk_lock_path(): the name and its ancestors.';
+'Helper of zk_lock_path(). Returns the name and its ancestors.';
 
 CREATE FUNCTION _zk_path_modes(name text, mode text)
 RETURNS text[]
@@ -225,7 +238,8 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_modes(text, text) IS
-'Part of zk_lock_path(): the modes for _zk_path_names(); mode is that of the name itself.';
+'Helper of zk_lock_path(). Returns a mode for each name of _zk_path_names(): the given mode for '
+'the name itself, shared for its ancestors.';
 
 CREATE FUNCTION zk_lock_path(
 	name text,
@@ -239,10 +253,11 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path.name, zk_lock_path.mode)))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval, text) IS
-'Takes a lock and its ancestors, all or none: for a/b/c that is a and a/b shared, and a/b/c in '
-'the mode given. So an exclusive holder of a keeps others from all names below it; a shared one '
-'keeps no writers out. timeout and lock_timeout bound the whole call. Returns the fencing token '
-'of the lock itself. Release with zk_unlock_path().';
+'Takes a lock and the locks of its ancestors: all of them, or none. For a/b/c these are a and a/b '
+'in shared mode, and a/b/c in the given mode. A session that holds a exclusively excludes all '
+'others from the names below a. A session that holds a in shared mode excludes nobody from them. '
+'timeout and lock_timeout bound the whole call. Returns the fencing token of the lock itself. '
+'Release it with zk_unlock_path().';
 
 CREATE FUNCTION zk_xact_lock_path(
 	name text,
@@ -256,7 +271,8 @@ RETURN (zk_xact_lock(
 	_zk_path_modes(zk_xact_lock_path.name, zk_xact_lock_path.mode)))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval, text) IS
-'Like zk_lock_path(), but of transaction scope.';
+'Takes the locks of zk_lock_path() with transaction scope: all of them, or none. They are '
+'released as by zk_xact_lock(). All else is as with zk_lock_path().';
 
 CREATE FUNCTION zk_try_lock_path(
 	name text,
@@ -270,7 +286,8 @@ RETURN zk_try_lock(
 	_zk_path_modes(zk_try_lock_path.name, zk_try_lock_path.mode));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval, text) IS
-'Like zk_try_lock(text), for the locks of zk_lock_path().';
+'Takes the locks of zk_lock_path() if all of them can be granted at once, or within timeout. '
+'Returns true or false as zk_try_lock(text) does.';
 
 CREATE FUNCTION zk_try_xact_lock_path(
 	name text,
@@ -284,7 +301,8 @@ RETURN zk_try_xact_lock(
 	_zk_path_modes(zk_try_xact_lock_path.name, zk_try_xact_lock_path.mode));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
-'Like zk_try_lock_path(), but of transaction scope.';
+'Takes the locks of zk_xact_lock_path() if all of them can be granted at once, or within timeout. '
+'Returns true or false as zk_try_lock(text) does.';
 
 CREATE FUNCTION zk_unlock_path(name text, mode text DEFAULT 'exclusive')
 RETURNS boolean
@@ -294,24 +312,24 @@ RETURN zk_unlock(
 	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
 
 COMMENT ON FUNCTION zk_unlock_path(text, text) IS
-'Releases one acquisition of session scope of each lock that zk_lock_path() takes in that mode. '
-'Returns true if all were held. Otherwise it returns false, with a warning for each that was not '
-'held or had been lost; the others are released.';
+'Releases one acquisition of session scope of each lock that zk_lock_path() takes for that name '
+'and mode. Returns true if all locks were held. Otherwise returns false, with a warning for each '
+'lock that was not held or had been lost; the other locks are released.';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releases one exclusive acquisition of session scope. Returns true; or false and a warning, if '
-'there is none or the lock is known to be lost.';
+'Releases one exclusive acquisition of session scope. Returns true. Returns false, with a '
+'warning, if there is no such acquisition, or if the lock is known to be lost.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
-'Like zk_unlock(), for one shared acquisition.';
+'Releases one shared acquisition of session scope. Returns true or false as zk_unlock() does.';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
@@ -325,26 +343,29 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releases all acquisitions of session scope and closes the ZooKeeper session. The next lock opens '
-'a new one. Raises 55000 while locks of transaction or call scope are held.';
+'Releases all acquisitions of session scope, and closes the ZooKeeper session. The next call that '
+'takes a lock opens a new ZooKeeper session. Raises 55000 while this session holds locks of '
+'transaction or call scope.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'Returns the fencing token of a lock that this session holds, or NULL if it does not hold it. Each '
-'later holder, in any database or client, has a greater one. Once the token was asked for, no '
-'other grant has the same: zklock.keep does not keep the lock after its release.';
+'Returns the fencing token of a lock that this session holds, or NULL if this session does not '
+'hold it. Each later holder of the lock, in any database or client, has a greater token. Once you '
+'have asked for the token, no other grant gets the same one: zklock.keep does not keep the lock '
+'after its release.';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Asks ZooKeeper whether this session still holds the lock. If true, the session lives for at '
-'least another third of its timeout. Waits while the connection is down. After a pause of the '
-'process the answer can take 3/10 of the timeout (4.5 s). Raises 08006 if answers are too slow.';
+'Asks ZooKeeper whether this session still holds the lock. If it returns true, the ZooKeeper '
+'session lives for at least another third of its timeout (5 s by default). Waits while the '
+'connection is down. After a pause of the process the answer can take 3/10 of the session timeout '
+'(4.5 s). Raises 08006 if ZooKeeper answers too slowly.';
 
 -- Fencing. Two words: a token is a lock's, and rises with every grant
 -- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
@@ -360,20 +381,20 @@ CREATE TABLE zk_fences (
 );
 
 COMMENT ON TABLE zk_fences IS
-'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. '
-'Part of a dump. Changed only through zk_fence().';
+'Greatest fencing token that zk_fence() has seen in this database, for each guarded resource. '
+'Part of a dump. Only zk_fence() changes it.';
 
 COMMENT ON COLUMN zk_fences.root IS
-'Chroot of zklock.servers, and zklock.root, with escapes for characters that are not ASCII. The '
-'same name below another root is another resource.';
+'Chroot of zklock.servers, followed by zklock.root. Characters that are not ASCII are escaped. '
+'The same name below another root is another resource.';
 COMMENT ON COLUMN zk_fences.name IS
-'The resource, named like the lock.';
+'Name of the resource, which is the name of the lock.';
 COMMENT ON COLUMN zk_fences.token IS
-'The greatest fencing token.';
+'Greatest fencing token so far.';
 COMMENT ON COLUMN zk_fences.claimed_by IS
-'The role that logged in and first used that token.';
+'Role that logged in and was the first to use this token.';
 COMMENT ON COLUMN zk_fences.claimed_at IS
-'When, by the clock of this database server.';
+'Time of that first use, by the clock of this cluster.';
 
 SELECT pg_extension_config_dump('zk_fences', '');
 
@@ -405,8 +426,8 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fences_applied() IS
-'Part of zk_fences: of a row that is there and one that a subscription applies, the greater token '
-'stays.';
+'Helper of zk_fences. Keeps the greater token when a subscription applies a row that is already '
+'there.';
 
 CREATE TRIGGER applied BEFORE INSERT OR UPDATE ON zk_fences
 	FOR EACH ROW EXECUTE FUNCTION _zk_fences_applied();
@@ -460,16 +481,17 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token, 22023 for a token that the '
-'ensemble cannot have come to yet.';
+'Helper of zk_fence(). Raises 40001 if newest is greater than token, and 22023 for a token that '
+'the ensemble cannot have reached yet.';
 
 CREATE FUNCTION _zk_fence_own_lock(name text, OUT root text, OUT resource text, OUT token bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_fence_own_lock' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_fence_own_lock(text) IS
-'Part of zk_fence(): zk_fencing_token(), with root and name of the lock as they were when it was '
-'taken. Raises 55000 if the lock is not held here exclusively, or is a semaphore.';
+'Helper of zk_fence(). Returns zk_fencing_token(), with the root and name that the lock had when '
+'it was taken. Raises 55000 if this session does not hold the lock exclusively, or if the lock is '
+'a semaphore.';
 
 -- The first comparison keeps out a token that no ensemble can have come to. The
 -- INSERT locks the row whether it changes it or not: until the end of the
@@ -502,16 +524,17 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_fence_claim(text, text, bigint) IS
-'Part of zk_fence(), which asks before whether the caller may.';
+'Helper of zk_fence(). Compares the token with the row of zk_fences, and writes it there. '
+'zk_fence() checks beforehand that the caller may do so.';
 
 CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME', 'zk_fence_claim' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. '
-'Other calls for that name below this root wait until this transaction ends. Not for everybody: a '
-'token that is too great refuses all holders.';
+'Refuses this transaction (40001) if a greater token was used for this name in this database. '
+'Other calls for the same name below this root wait until this transaction ends. Not every role '
+'may call it: a token that is too great refuses all later holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
@@ -524,7 +547,7 @@ END;
 COMMENT ON FUNCTION zk_fence(text) IS
 'Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this '
 'database. Call it first in each transaction that changes what the lock guards. Raises 55000 if '
-'this session does not hold the lock exclusively, or holds a semaphore.';
+'this session does not hold the lock exclusively, or if the lock is a semaphore.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,
@@ -552,18 +575,19 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. '
-'Other children of its znode come last, with a NULL position. An ephemeral znode in the place of '
-'the queue is a holder. Of a lease: who renewed it last, its owner and data, and when its term is '
-'over, by ZooKeeper''s clock, unless it is renewed.';
+'Returns the queue of a lock: a row for each holder and waiter of all clients and clusters, in '
+'their order. Other children of the lock''s znode come last, with NULL as position. An ephemeral '
+'znode in place of the queue is shown as a holder. The row of a lease names its owner, its data, '
+'the session that renewed it last, and when its term ends by ZooKeeper''s clock.';
 
 CREATE FUNCTION zk_escape(name text)
 RETURNS text
 AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_escape(text) IS
-'A name as it may be printed: with characters that nobody sees, or that turn text round, as '
-'<U+200B>. The name itself is in the views, where it can be compared and given to functions.';
+'Returns the name in a form that can be printed: characters that are invisible or change the '
+'direction of text become escapes such as <U+200B>. Views and functions return the name itself, '
+'which can be compared and given to other functions.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -596,9 +620,9 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location '
-'(cluster/database@host), cut to 20 and 24 characters. A permanent hold shows its reason, a lease '
-'its owner and how long it lasts, another client its ZooKeeper session, or that it has none.';
+'Returns zk_lock_queue() for a terminal of 100 columns: who (user and process) is cut to 20 '
+'characters, location (cluster/database@host) to 24. A permanent hold shows its reason, a lease '
+'its owner and the end of its term, another client its ZooKeeper session, or that it has none.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -610,9 +634,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
-'All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one '
-'name and those below: team for team and team/nightly, not teams. Sends one request for each '
-'znode below the root. Bounded by lock_timeout.';
+'Returns all locks that have a holder or a waiter, of all clients and clusters. prefix limits '
+'them to one name and the names below it: team means team and team/nightly, not teams. Sends a '
+'request for each znode below the root. lock_timeout bounds the call.';
 
 -- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
 CREATE FUNCTION _zk_waits_in_postgres(
@@ -624,7 +648,8 @@ AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRI
 ROWS 10;
 
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
-'Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
+'Helper of zk_waits(). Returns the waits in PostgreSQL for sessions that wait for ZooKeeper '
+'locks.';
 
 -- The contenders of each queue in which somebody waits. Names that the encoding of this
 -- database lacks are shown escaped, and may look the same: lock, a number, tells them apart.
@@ -648,7 +673,7 @@ AS 'MODULE_PATHNAME', 'zk_contenders' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION _zk_contenders() IS
-'Part of zk_waits(): who stands in the queues of locks that somebody waits for.';
+'Helper of zk_waits(). Returns the contenders of each lock that has a waiter.';
 
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
@@ -704,10 +729,9 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Who waits for whom, below this session''s root: a row for each waiter and each holder in its '
-'way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. '
-'Sends one request for each znode below the root and for each contender; lock_timeout bounds '
-'each.';
+'Returns which waiter waits for which holder, below zklock.root: a row for each such pair, of all '
+'clients and clusters. If name is NULL, the wait is for one of PostgreSQL''s own locks. Sends a '
+'request for each znode below the root and for each contender. lock_timeout bounds each request.';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -720,7 +744,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_mermaid(text) IS
-'Part of zk_wait_graph(): a text, escaped for Mermaid.';
+'Helper of zk_wait_graph(). Returns the text, escaped for Mermaid.';
 
 CREATE FUNCTION zk_wait_graph()
 RETURNS text
@@ -763,8 +787,8 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_wait_graph() IS
-'zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, '
-'dashed for PostgreSQL''s own locks.';
+'Returns zk_waits() as a diagram for Mermaid: a box for each process, and an arrow from each '
+'waiter to each holder in its way. The arrows of waits for PostgreSQL''s own locks are dashed.';
 
 CREATE FUNCTION zk_session_locks(
 	OUT name text,
@@ -783,37 +807,38 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_session_locks() IS
-'The locks of this session, for the view zk_session_locks.';
+'Returns the rows of the view zk_session_locks: the locks of this session.';
 
 CREATE VIEW zk_session_locks AS SELECT * FROM zk_session_locks();
 
 COMMENT ON VIEW zk_session_locks IS
-'The locks that this session holds. For other backends of this cluster see zk_locks, for '
-'everybody zk_lock_queue() and zk_all_locks().';
+'Locks that this session holds. For other backends of this cluster see zk_locks, for all clients '
+'zk_lock_queue() and zk_all_locks().';
 
 COMMENT ON COLUMN zk_session_locks.name IS
 'Name of the lock.';
 COMMENT ON COLUMN zk_session_locks.mode IS
-'exclusive or shared. A lock held in both modes has two rows.';
+'exclusive or shared. A lock that is held in both modes has two rows.';
 COMMENT ON COLUMN zk_session_locks.state IS
-'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As '
-'known here without asking.';
+'held; lost, until the lost lock is released; or kept: released, but its queue node is still '
+'there (zklock.keep). The view shows what this session knows, and does not ask ZooKeeper.';
 COMMENT ON COLUMN zk_session_locks.session_acquisitions IS
-'Acquisitions of session scope in that mode.';
+'Number of acquisitions of session scope in this mode.';
 COMMENT ON COLUMN zk_session_locks.call_acquisitions IS
-'Acquisitions of call scope in that mode.';
+'Number of acquisitions of call scope in this mode.';
 COMMENT ON COLUMN zk_session_locks.xact_acquisitions IS
-'Acquisitions of transaction scope in that mode.';
+'Number of acquisitions of transaction scope in this mode.';
 COMMENT ON COLUMN zk_session_locks.token IS
-'Its fencing token.';
+'Fencing token of the lock.';
 COMMENT ON COLUMN zk_session_locks.node IS
-'Path of its queue node.';
+'Path of the queue node.';
 COMMENT ON COLUMN zk_session_locks.granted_at IS
-'When it was granted in that mode, by this server''s clock.';
+'Time of the grant in this mode, by the clock of this cluster.';
 COMMENT ON COLUMN zk_session_locks.permits IS
-'How many may hold it: 1, or more for a semaphore.';
+'Number of sessions that may hold the lock: 1, or more for a semaphore.';
 COMMENT ON COLUMN zk_session_locks.root IS
-'Chroot of zklock.servers, and zklock.root. The same name below another root is another lock.';
+'Chroot of zklock.servers, followed by zklock.root. The same name below another root is another '
+'lock.';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -830,34 +855,35 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_session() IS
-'The ZooKeeper session of this backend, for the view zk_session.';
+'Returns the row of the view zk_session: the ZooKeeper session of this backend.';
 
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'The ZooKeeper session of this backend, always one row. Does not open a session.';
+'ZooKeeper session of this backend. Always has one row. Opens no ZooKeeper session.';
 
 COMMENT ON COLUMN zk_session.state IS
-'none, connecting, connected, suspended (no connection now; the session may live), lost (until '
-'the lost locks are released) or idle (closed after zklock.idle_timeout; nothing was lost).';
+'none, connecting, connected, suspended (there is no connection now, but the ZooKeeper session '
+'may still live), lost (until the lost locks are released), or idle (closed after '
+'zklock.idle_timeout; nothing was lost).';
 COMMENT ON COLUMN zk_session.server IS
-'The server it is, or was, connected to.';
+'ZooKeeper server of the connection, or of the last one.';
 COMMENT ON COLUMN zk_session.session_id IS
-'Its number, as ZooKeeper prints it.';
+'Number of the ZooKeeper session, as ZooKeeper prints it.';
 COMMENT ON COLUMN zk_session.session_timeout_ms IS
-'The session timeout that the ensemble has granted, in milliseconds.';
+'Session timeout that the ensemble has granted, in milliseconds.';
 COMMENT ON COLUMN zk_session.pending_requests IS
-'Requests under way.';
+'Number of requests that are not answered yet.';
 COMMENT ON COLUMN zk_session.client_version IS
-'Version of ZooKeeper''s C client. NULL until the program has answered.';
+'Version of ZooKeeper''s C client. NULL until zklock-session has answered.';
 COMMENT ON COLUMN zk_session.program_pid IS
-'Process that holds the session. NULL without one.';
+'Process ID of zklock-session. NULL if there is no such process.';
 COMMENT ON COLUMN zk_session.ssl IS
-'Whether its connection is, or was, encrypted (zklock.ssl).';
+'Whether the connection, or the last one, is encrypted (zklock.ssl).';
 COMMENT ON COLUMN zk_session.ssl_version IS
-'Version of TLS. NULL without it.';
+'Version of TLS. NULL without TLS.';
 COMMENT ON COLUMN zk_session.ssl_subject IS
-'Subject of the server''s certificate. NULL without TLS.';
+'Subject of the ZooKeeper server''s certificate. NULL without TLS.';
 
 -- All backends of this cluster. The functions decide whose rows a role may see.
 CREATE FUNCTION zk_backends(
@@ -882,50 +908,53 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_backends() IS
-'The backends of this cluster, for the view zk_backends.';
+'Returns the rows of the view zk_backends: the backends of this cluster.';
 
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend '
-'knew last; only the state of its session is always current. Other roles'' details need '
-'pg_read_all_stats. Asks nobody.';
+'Backends of this cluster that have, or had, a ZooKeeper session. A row shows what its backend '
+'knew last; only the state of the ZooKeeper session is always current. The details of other roles '
+'need pg_read_all_stats. Does not ask ZooKeeper.';
 
 COMMENT ON COLUMN zk_backends.pid IS
-'Process of the backend.';
+'Process ID of the backend.';
 COMMENT ON COLUMN zk_backends.datname IS
-'Its database.';
+'Database of the backend.';
 COMMENT ON COLUMN zk_backends.usename IS
-'Its role.';
+'Role of the backend.';
 COMMENT ON COLUMN zk_backends.state IS
-'State of its ZooKeeper session, as in zk_session.';
+'State of the ZooKeeper session, as in zk_session.';
 COMMENT ON COLUMN zk_backends.session_id IS
-'Number of the session, as ZooKeeper prints it.';
+'Number of the ZooKeeper session, as ZooKeeper prints it.';
 COMMENT ON COLUMN zk_backends.server IS
-'The server it is, or was, connected to.';
+'ZooKeeper server of the connection, or of the last one.';
 COMMENT ON COLUMN zk_backends.state_since IS
-'Since when it is in that state. NULL if the backend has been idle since before.';
+'Time since which the session has been in this state. NULL if the backend has been idle since '
+'before.';
 COMMENT ON COLUMN zk_backends.waiting_for IS
-'The lock it waits for: the first 127 bytes of the name, without the root. NULL if none.';
+'Lock for which the backend waits: the first 127 bytes of its name, without the root. NULL if it '
+'waits for none.';
 COMMENT ON COLUMN zk_backends.waiting_mode IS
-'The mode it waits for.';
+'Mode in which the backend wants that lock.';
 COMMENT ON COLUMN zk_backends.waiting_permits IS
-'The permits it names.';
+'Number of permits that the backend names for that lock.';
 COMMENT ON COLUMN zk_backends.waiting_since IS
-'Since when it waits; anew if it queued again after a loss of its session.';
+'Start of the wait, or the time at which the backend joined the queue again after its ZooKeeper '
+'session was lost.';
 COMMENT ON COLUMN zk_backends.lock_count IS
-'Number of locks it holds; zk_locks lists them.';
+'Number of locks that the backend holds. zk_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
-'When the ensemble last proved that it keeps the session, for one session timeout from then on. '
-'Old if no commit has asked since.';
+'Time of the last proof that the ensemble keeps the ZooKeeper session, for one session timeout '
+'from that time. It is old if no commit has needed a newer one.';
 COMMENT ON COLUMN zk_backends.root IS
-'As in zk_session_locks, for the lock it waited for or took last: the first 127 bytes. NULL '
-'before the first.';
+'Root, as in zk_session_locks, of the lock for which the backend waited, or which it took, last: '
+'the first 127 bytes. NULL before the first lock.';
 COMMENT ON COLUMN zk_backends.max_locks IS
-'zklock.max_locks, when its session was opened.';
+'Value of zklock.max_locks when the ZooKeeper session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
-'zklock.max_creates, when its session was opened; 0: no bound. What the role has used of it is in '
-'zk_stat_roles.';
+'Value of zklock.max_creates when the ZooKeeper session was opened. 0 means no bound. '
+'zk_stat_roles shows how much of it the role has used.';
 
 CREATE FUNCTION zk_locks(
 	OUT pid integer,
@@ -944,18 +973,18 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_locks() IS
-'The locks of the backends of this cluster, for the view zk_locks.';
+'Returns the rows of the view zk_locks: the locks of the backends of this cluster.';
 
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that the backends of this cluster hold, at most 16 for each backend; '
-'zk_backends.lock_count has the number. Visibility and age of the rows are as in zk_backends.';
+'Locks that the backends of this cluster hold, at most 16 for each backend; '
+'zk_backends.lock_count has their number. Visibility and age of the rows are as in zk_backends.';
 
 COMMENT ON COLUMN zk_locks.pid IS
-'Process of the backend.';
+'Process ID of the backend.';
 COMMENT ON COLUMN zk_locks.name IS
-'Name of the lock, without its root: the first 127 bytes.';
+'Name of the lock without its root: the first 127 bytes.';
 COMMENT ON COLUMN zk_locks.mode IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.state IS
@@ -967,13 +996,13 @@ COMMENT ON COLUMN zk_locks.call_acquisitions IS
 COMMENT ON COLUMN zk_locks.xact_acquisitions IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.token IS
-'Its fencing token.';
+'Fencing token of the lock.';
 COMMENT ON COLUMN zk_locks.granted_at IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.permits IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.last_proof IS
-'Date of the latest proof for this lock, as in zk_backends.';
+'Time of the last proof for this lock, as in zk_backends.';
 
 -- Counters
 CREATE FUNCTION zk_stat(
@@ -1006,64 +1035,67 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_stat() IS
-'Counters of each database of this cluster, for the view zk_stat.';
+'Returns the rows of the view zk_stat: the counters of each database of this cluster.';
 
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters for each database that has used locks, since the server started or zk_stat_reset(). The '
-'128th database and all later ones share the row whose datname is NULL. Asks nobody.';
+'Counters for each database that has used locks, since the start of the cluster or '
+'zk_stat_reset(). The 128th database and all later ones share the row whose datname is NULL. Does '
+'not ask ZooKeeper.';
 
 COMMENT ON COLUMN zk_stat.datname IS
-'The database. NULL: all that have no row of their own.';
+'Name of the database. NULL for all databases that have no row of their own.';
 COMMENT ON COLUMN zk_stat.grants_at_once IS
-'Grants without a wait. Locks that the session already holds are not counted.';
+'Grants without a wait. Taking a lock that the session already holds is not counted.';
 COMMENT ON COLUMN zk_stat.grants_handed_over IS
-'Grants after a wait, handed over by the holder through ZooKeeper.';
+'Grants after a wait that the holder handed over through ZooKeeper.';
 COMMENT ON COLUMN zk_stat.grants_told IS
-'Grants after a wait, handed over by a holder of this cluster in shared memory.';
+'Grants after a wait that a holder of this cluster handed over in shared memory.';
 COMMENT ON COLUMN zk_stat.grants_listed IS
-'Grants after a wait, found by reading the queue, which is slowest.';
+'Grants after a wait for which the queue had to be read, which is the slowest way.';
 COMMENT ON COLUMN zk_stat.grants_kept IS
-'Grants of locks that this session had kept (zklock.keep).';
+'Grants of locks that the session had kept (zklock.keep).';
 COMMENT ON COLUMN zk_stat.keeps_given_up IS
-'Kept locks given up because somebody else wanted them. If many, turn zklock.keep off.';
+'Kept locks that were given up because another contender wanted them. If there are many, turn '
+'zklock.keep off.';
 COMMENT ON COLUMN zk_stat.tries_in_vain IS
 'Tries that did not get the lock, also those that raised 08001.';
 COMMENT ON COLUMN zk_stat.timeouts IS
 'Lock requests that timed out (55P03).';
 COMMENT ON COLUMN zk_stat.cancels IS
-'Lock requests that were canceled, or met statement_timeout. Not those of lost locks or '
-'terminated backends.';
+'Lock requests that were canceled, also by statement_timeout. Cancellations because of a lost '
+'lock, and terminations of the backend, are not counted.';
 COMMENT ON COLUMN zk_stat.deadlocks IS
 'Lock requests that ended in a deadlock (40P01).';
 COMMENT ON COLUMN zk_stat.losses IS
-'Sessions lost, with or without locks.';
+'ZooKeeper sessions that were lost, with or without locks.';
 COMMENT ON COLUMN zk_stat.refused_commits IS
-'Commits refused with 40001.';
+'Commits that were refused with 40001.';
 COMMENT ON COLUMN zk_stat.evictions IS
-'Evictions that sessions of this database have made.';
+'Evictions by sessions of this database.';
 COMMENT ON COLUMN zk_stat.leases_taken IS
-'Leases taken, and places in line. No renewals.';
+'Leases taken, and places in the queue taken for a lease. Renewals are not counted.';
 COMMENT ON COLUMN zk_stat.leases_ended IS
-'Leases given up, or removed after their term; by the lease worker where datname is NULL.';
+'Leases that were given up, or removed after their term. Those that the lease worker removed are '
+'in the row whose datname is NULL.';
 COMMENT ON COLUMN zk_stat.refused_writes IS
-'Calls refused because of zklock.max_creates (53400), of all roles.';
+'Calls of all roles that were refused because of zklock.max_creates (53400).';
 COMMENT ON COLUMN zk_stat.sessions IS
-'Sessions opened.';
+'ZooKeeper sessions that were opened.';
 COMMENT ON COLUMN zk_stat.reconnects IS
-'Sessions reconnected, to any server.';
+'Reconnections of ZooKeeper sessions, to the same or another server.';
 COMMENT ON COLUMN zk_stat.requests IS
-'Requests sent, about as many as reach ZooKeeper. Counted at the end of a transaction.';
+'Requests sent, about as many as reach ZooKeeper. They are counted at the end of a transaction.';
 COMMENT ON COLUMN zk_stat.waits IS
-'Waits for somebody ahead, however they ended.';
+'Waits for a contender ahead, however they ended.';
 COMMENT ON COLUMN zk_stat.wait_time_ms IS
 'Total time of these waits, in milliseconds.';
 COMMENT ON COLUMN zk_stat.wait_histogram IS
-'These waits by length: below 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 '
-'ms, and longer.';
+'Number of these waits by length: below 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, '
+'300000 ms, and longer.';
 COMMENT ON COLUMN zk_stat.stats_reset IS
-'Start of the server, or the last zk_stat_reset().';
+'Start of the cluster, or the last zk_stat_reset().';
 
 CREATE FUNCTION zk_stat_roles(
 	OUT datname name,
@@ -1078,40 +1110,41 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_stat_roles() IS
-'What each role of this cluster has written to ZooKeeper, for the view zk_stat_roles.';
+'Returns the rows of the view zk_stat_roles: what each role of this cluster has written to '
+'ZooKeeper.';
 
 CREATE VIEW zk_stat_roles AS SELECT * FROM zk_stat_roles();
 
 COMMENT ON VIEW zk_stat_roles IS
-'What each role has written to ZooKeeper in each database, since the server started or '
-'zk_stat_reset(), and how near it is to its bound (zklock.max_creates). The role is the one that '
-'logged in. Asks nobody.';
+'Number of writes to ZooKeeper of each role in each database, since the start of the cluster or '
+'zk_stat_reset(), and how near the role is to its bound (zklock.max_creates). The role is the one '
+'that logged in. Does not ask ZooKeeper.';
 
 COMMENT ON COLUMN zk_stat_roles.datname IS
-'The database. NULL: none, which is the lease worker; or, if usename is NULL too, all that have '
-'no row of their own.';
+'Name of the database. NULL for the lease worker, which has none. NULL also, if usename is NULL '
+'too, for all pairs that have no row of their own.';
 COMMENT ON COLUMN zk_stat_roles.usename IS
-'The role. NULL: the 1001st pair of database and role, and all later ones, share this row and its '
-'bound.';
+'Name of the role. NULL for the 1001st pair of database and role and all later ones, which share '
+'this row and its bound.';
 COMMENT ON COLUMN zk_stat_roles.writes IS
-'Writes that were counted. What only ends a znode is not: its create has paid for that.';
+'Writes that were counted. A request that only deletes a znode is not counted.';
 COMMENT ON COLUMN zk_stat_roles.refused_writes IS
-'Calls refused because of zklock.max_creates (53400).';
+'Calls that were refused because of zklock.max_creates (53400).';
 COMMENT ON COLUMN zk_stat_roles.max_creates IS
-'zklock.max_creates of the session that wrote last. 0: no bound.';
+'Value of zklock.max_creates in the session that wrote last. 0 means no bound.';
 COMMENT ON COLUMN zk_stat_roles.last_writes IS
-'Writes of about the last second, as the bound counts them: it refuses what would be more than '
-'max_creates, or than 20 where that is less. NULL without a bound.';
+'Writes of about the last second, as the bound counts them. A call is refused if they would '
+'exceed max_creates, or 20 where max_creates is less. NULL without a bound.';
 COMMENT ON COLUMN zk_stat_roles.stats_reset IS
-'Start of the server, or the last zk_stat_reset() in this database.';
+'Start of the cluster, or the last zk_stat_reset() in this database.';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat and zk_stat_roles to 0; without a row of its own '
-'in zk_stat, those of the shared row.';
+'Sets the counters of this database in zk_stat and zk_stat_roles to 0. If the database has no row '
+'of its own in zk_stat, sets those of the shared row to 0.';
 
 -- Privileges by name. The type is a role's name for people, dumps and subscribers, and
 -- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
@@ -1121,33 +1154,33 @@ CREATE FUNCTION _zk_role_in(cstring) RETURNS zk_role
 AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_in(cstring) IS
-'Part of the type zk_role.';
+'Input function of the type zk_role.';
 
 CREATE FUNCTION _zk_role_out(zk_role) RETURNS cstring
 AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_out(zk_role) IS
-'Part of the type zk_role.';
+'Output function of the type zk_role.';
 
 CREATE FUNCTION _zk_role_recv(internal) RETURNS zk_role
 AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_recv(internal) IS
-'Part of the type zk_role.';
+'Binary input function of the type zk_role.';
 
 CREATE FUNCTION _zk_role_send(zk_role) RETURNS bytea
 AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_send(zk_role) IS
-'Part of the type zk_role.';
+'Binary output function of the type zk_role.';
 
 CREATE TYPE zk_role (
 	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
 	LIKE = bytea);
 
 COMMENT ON TYPE zk_role IS
-'A role by its name, or - for everybody. A name behind ! was unknown when it was read in, a '
-'number behind ! is that of a role that is gone; both are nobody.';
+'Name of a role, or - for everybody. ! and a name is a role that did not exist when the value was '
+'read in. ! and a number is a role that was dropped. Both mean nobody.';
 
 -- Without USAGE nobody else can create operators for this type. Queries of
 -- zk_privileges could find these in a schema of their search_path.
@@ -1160,37 +1193,37 @@ CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS bool
 AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of = for the type zk_role.';
 
 CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS bool
 AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of < for the type zk_role.';
 
 CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS bool
 AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of <= for the type zk_role.';
 
 CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS bool
 AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of >= for the type zk_role.';
 
 CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS bool
 AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of > for the type zk_role.';
 
 CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS int4
 AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
-'Part of the type zk_role.';
+'Implementation of the order of the type zk_role.';
 
 CREATE OPERATOR = (
 	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
@@ -1229,17 +1262,19 @@ CREATE TABLE zk_closed (
 );
 
 COMMENT ON TABLE zk_closed IS
-'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives '
-'something, may use them. zk_grant() closes a prefix, zk_open() opens it. Part of a dump.';
+'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives a '
+'privilege, may use the names that they cover. zk_grant() closes a prefix, zk_open() opens it. '
+'Part of a dump.';
 
 COMMENT ON COLUMN zk_closed.prefix IS
-'It covers the name that it is, and those below it; empty: all names.';
+'Prefix. It covers the name that it is, and the names below it. The empty prefix covers all '
+'names.';
 COMMENT ON COLUMN zk_closed.closed_by IS
-'The role that had logged in.';
+'Role that had logged in.';
 COMMENT ON COLUMN zk_closed.closed_as IS
-'The role that it had taken by SET ROLE; without one the same.';
+'Role that had been chosen with SET ROLE. Without SET ROLE the role that had logged in.';
 COMMENT ON COLUMN zk_closed.closed_at IS
-'When the transaction began that did it.';
+'Start of the transaction that closed the prefix.';
 
 CREATE TABLE zk_privileges (
 	prefix text,
@@ -1255,22 +1290,23 @@ CREATE TABLE zk_privileges (
 );
 
 COMMENT ON TABLE zk_privileges IS
-'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. '
-'Part of a dump.';
+'Privileges on names of locks and jobs in this database that zk_grant() has given to roles. Part '
+'of a dump.';
 
 COMMENT ON COLUMN zk_privileges.prefix IS
-'It covers the name that it is, and those below it; empty: all names.';
+'Prefix. It covers the name that it is, and the names below it. The empty prefix covers all '
+'names.';
 COMMENT ON COLUMN zk_privileges.role IS
-'The role that has the privilege, and with it its members; - for everybody; ! for a role that is '
-'gone, or was unknown when the row was restored: nobody.';
+'Role that has the privilege. Its members have it, too. - means everybody. A role behind ! was '
+'dropped, or did not exist when the row was restored: such a row gives the privilege to nobody.';
 COMMENT ON COLUMN zk_privileges.privilege IS
 'share, lock, look, request, run, hold, lease or evict.';
 COMMENT ON COLUMN zk_privileges.granted_by IS
-'The role that had logged in.';
+'Role that had logged in.';
 COMMENT ON COLUMN zk_privileges.granted_as IS
-'The role that it had taken by SET ROLE; without one the same.';
+'Role that had been chosen with SET ROLE. Without SET ROLE the role that had logged in.';
 COMMENT ON COLUMN zk_privileges.granted_at IS
-'When the transaction began that did it.';
+'Start of the transaction that gave the privilege.';
 
 SELECT pg_extension_config_dump('zk_closed', '');
 
@@ -1280,8 +1316,8 @@ SELECT pg_extension_config_dump('zk_closed', '');
 CREATE DOMAIN _zk_unclosed AS boolean;
 
 COMMENT ON DOMAIN _zk_unclosed IS
-'Part of zk_closed: while that has rows, PUBLIC has no USAGE of this type. If it has none then, '
-'they were lost, and all names are closed.';
+'Helper of zk_closed. PUBLIC has no USAGE of this type while zk_closed has rows. If zk_closed is '
+'empty and PUBLIC has no USAGE, the rows were lost, and all names are closed.';
 
 GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 
@@ -1289,8 +1325,8 @@ GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
 CREATE DOMAIN zk_privileges_by_name AS boolean;
 
 COMMENT ON DOMAIN zk_privileges_by_name IS
-'Part of zk_privileges: each role with rows is granted USAGE of this type, so that it cannot be '
-'dropped before DROP OWNED BY it.';
+'Helper of zk_privileges. Each role with rows there has USAGE of this type, so that DROP ROLE '
+'fails before DROP OWNED BY.';
 
 SELECT pg_extension_config_dump('zk_privileges', '');
 
@@ -1299,30 +1335,30 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_adding' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_adding() IS
-'Part of zk_privileges and zk_closed: passes over rows that are there already, so that a restore '
-'does not lose those with them.';
+'Helper of zk_privileges and zk_closed. Skips rows that are already there, so that a restore does '
+'not fail at them and lose all others.';
 
 CREATE FUNCTION _zk_privileges_closing()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_closing() IS
-'Part of zk_privileges: keeps the prefixes closed that rows are taken from.';
+'Helper of zk_privileges. Keeps a prefix closed when its rows are changed or deleted.';
 
 CREATE FUNCTION _zk_privileges_changed()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Part of zk_privileges and zk_closed: tells all backends that one has changed, the log who did '
-'it, and PostgreSQL which roles have rows.';
+'Helper of zk_privileges and zk_closed. Tells all backends that the table has changed, writes the '
+'change to the log, and tells PostgreSQL which roles have rows.';
 
 CREATE FUNCTION _zk_privileges_emptied()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
 
 COMMENT ON FUNCTION _zk_privileges_emptied() IS
-'Part of zk_privileges and zk_closed: does for TRUNCATE what the others do for each row.';
+'Helper of zk_privileges and zk_closed. Does at TRUNCATE what the other triggers do for each row.';
 
 -- Changes that a subscription applies fire row triggers that are ENABLE ALWAYS, and no others.
 CREATE TRIGGER adding BEFORE INSERT ON zk_privileges
@@ -1352,27 +1388,27 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all '
-'names. privilege: share, lock, look, request, run, hold, lease, evict, several with commas, or '
-'all. It closes the prefix: only superusers, and roles to which a row gives something, may use '
-'its names. With none it only closes.';
+'Gives a role, or public, privileges on a name and all names below it. The prefix '''' covers all '
+'names. privilege is share, lock, look, request, run, hold, lease or evict, several of these with '
+'commas, or all. The call also closes the prefix: only superusers, and roles that have a '
+'privilege on a name, may use the name. With none as privilege it only closes the prefix.';
 
 CREATE FUNCTION zk_revoke(privilege text, prefix text, role text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_revoke(text, text, text) IS
-'Takes away what zk_grant() gave for just that prefix and role, which may be written as '
-'zk_privileges shows it. What is held or waited for stays. The prefix stays closed, also without '
-'a row; zk_open() opens it.';
+'Takes away privileges that zk_grant() gave for exactly that prefix and role. The role may be '
+'written as zk_privileges shows it. Locks that are held or awaited stay. The prefix stays closed, '
+'even without a row; zk_open() opens it.';
 
 CREATE FUNCTION zk_open(prefix text)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
 
 COMMENT ON FUNCTION zk_open(text) IS
-'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. Those of shorter '
-'and longer prefixes stay, and close the names that they cover.';
+'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. The rows of '
+'shorter and longer prefixes stay, and the names that those cover stay closed.';
 
 -- zk_check(): what is wrong here, and what helps.
 --
@@ -1399,8 +1435,8 @@ AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAF
 ROWS 30;
 
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
-'Part of zk_check(): what was found, without a judgement. If fact is error, value is the message '
-'and subject the hint.';
+'Helper of zk_check(). Returns what was found, without a judgment. If fact is error, value is the '
+'message and subject the hint.';
 
 CREATE TYPE _zk_check_fact AS (
 	nr bigint,				-- the order in which the facts were found
@@ -1413,7 +1449,7 @@ CREATE TYPE _zk_check_fact AS (
 	number bigint);
 
 COMMENT ON TYPE _zk_check_fact IS
-'Part of zk_check(): a fact.';
+'Helper of zk_check(). One fact.';
 
 CREATE TYPE _zk_check_row AS (
 	item text,
@@ -1422,7 +1458,7 @@ CREATE TYPE _zk_check_row AS (
 	remedy text);
 
 COMMENT ON TYPE _zk_check_row IS
-'Part of zk_check(): a row of its result.';
+'Helper of zk_check(). One row of its result.';
 
 CREATE FUNCTION _zk_check_named_facts(with_session boolean)
 RETURNS SETOF _zk_check_fact
@@ -1450,7 +1486,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_named_facts(boolean) IS
-'Part of zk_check(): the facts, with words for what was found of servers.';
+'Helper of zk_check(). Returns the facts, with words for what was found at servers.';
 
 -- Facts may be there twice: if the session is lost while it is asked, another one is
 -- opened, and all is asked again.
@@ -1466,7 +1502,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_last(_zk_check_fact[], text) IS
-'Part of zk_check(): the last fact about an item, which is the one that counts.';
+'Helper of zk_check(). Returns the last fact about an item, which is the one that counts.';
 
 -- Installation and settings, as PostgreSQL knows them. What not everybody may read
 -- is read by the owner of the extension, so that all callers are told the same.
@@ -1500,7 +1536,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_extension() IS
-'Part of zk_check(): versions of the database''s objects and of the files.';
+'Helper of zk_check(). Compares the version of the objects in this database with that of the '
+'files.';
 
 CREATE FUNCTION _zk_check_settings()
 RETURNS SETOF _zk_check_row
@@ -1538,8 +1575,8 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_settings() IS
-'Part of zk_check(): the settings, and where they come from. It never reads the values of '
-'zklock.auth and zklock.ssl_passphrase_command.';
+'Helper of zk_check(). Checks the settings, and shows where they come from. It never reads the '
+'values of zklock.auth and zklock.ssl_passphrase_command.';
 
 -- Settings that make other locks of the same names, or locks that refuse nothing.
 CREATE FUNCTION _zk_check_other_settings()
@@ -1583,7 +1620,8 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_other_settings() IS
-'Part of zk_check(): settings that sessions of other roles or databases of this cluster have.';
+'Helper of zk_check(). Checks the settings that sessions of other roles or databases of this '
+'cluster have.';
 
 -- A line that is refused leaves the former value; a line without a name that
 -- cannot be read keeps the server from taking any.
@@ -1624,7 +1662,8 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_refused_settings() IS
-'Part of zk_check(): lines of the configuration files that the server does not take.';
+'Helper of zk_check(). Returns the lines of the configuration files that PostgreSQL does not '
+'accept.';
 
 -- Whether it runs is seen, not concluded from the settings.
 CREATE FUNCTION _zk_check_lease_worker()
@@ -1659,7 +1698,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_lease_worker() IS
-'Part of zk_check(): whether the lease worker runs.';
+'Helper of zk_check(). Checks whether the lease worker runs.';
 
 CREATE FUNCTION _zk_check_program(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -1682,7 +1721,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_program(_zk_check_fact[]) IS
-'Part of zk_check(): whether zklock-session can be run.';
+'Helper of zk_check(). Checks whether zklock-session can be run.';
 
 -- The servers, as they answer without a session.
 
@@ -1709,7 +1748,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_addresses(_zk_check_fact[]) IS
-'Part of zk_check(): what was found at each address of the servers.';
+'Helper of zk_check(). Returns what was found at each address of the servers.';
 
 -- Each server of the list is as good as the best of its addresses. It may be in the
 -- list under several names.
@@ -1742,7 +1781,8 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_counts(_zk_check_fact[]) IS
-'Part of zk_check(): how many servers are named, can be reached, serve, and are what.';
+'Helper of zk_check(). Counts the servers: those that are named, can be reached, and serve, and '
+'those of each kind.';
 
 CREATE FUNCTION _zk_check_conf_number(conf text, setting text)
 RETURNS bigint
@@ -1750,7 +1790,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN substring(conf, format('(?n)^%s=([0-9]{1,9})(?![0-9])', setting))::bigint;
 
 COMMENT ON FUNCTION _zk_check_conf_number(text, text) IS
-'Part of zk_check(): a number in the reply of a server to "conf".';
+'Helper of zk_check(). Returns a number from a server''s reply to "conf".';
 
 CREATE FUNCTION _zk_check_conf(
 	facts _zk_check_fact[],
@@ -1777,7 +1817,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_conf(_zk_check_fact[]) IS
-'Part of zk_check(): settings of the servers that answer "conf".';
+'Helper of zk_check(). Returns the settings of the servers that answer "conf".';
 
 CREATE FUNCTION _zk_check_tls_remedy(reason text)
 RETURNS text
@@ -1833,7 +1873,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_tls_remedy(text) IS
-'Part of zk_check(): what helps where there is no TLS with a server.';
+'Helper of zk_check(). Returns the remedy for a failure of TLS with a server.';
 
 CREATE FUNCTION _zk_check_servers(facts _zk_check_fact[], with_session boolean)
 RETURNS SETOF _zk_check_row
@@ -1908,7 +1948,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_servers(_zk_check_fact[], boolean) IS
-'Part of zk_check(): each address of each server.';
+'Helper of zk_check(). Checks each address of each server.';
 
 CREATE FUNCTION _zk_check_certificates(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -1949,7 +1989,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_certificates(_zk_check_fact[]) IS
-'Part of zk_check(): certificates that expire.';
+'Helper of zk_check(). Checks when certificates expire.';
 
 CREATE FUNCTION _zk_check_ensemble(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -1995,7 +2035,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_ensemble(_zk_check_fact[]) IS
-'Part of zk_check(): the servers taken together.';
+'Helper of zk_check(). Checks the servers taken together.';
 
 -- The server that allows the fewest counts; 0 is any number.
 CREATE FUNCTION _zk_check_connections(facts _zk_check_fact[])
@@ -2030,7 +2070,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_connections(_zk_check_fact[]) IS
-'Part of zk_check(): connections that the servers allow.';
+'Helper of zk_check(). Checks how many connections the servers allow.';
 
 -- value is the length of the longest request that the server was seen to take. There is
 -- no such fact of a server that could not be tried in time.
@@ -2078,7 +2118,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_request_size(_zk_check_fact[], boolean) IS
-'Part of zk_check(): jute.maxbuffer of the servers, as far as it matters.';
+'Helper of zk_check(). Compares jute.maxbuffer of the servers with zklock.max_lock_bytes.';
 
 -- An ensemble waits for syncLimit * tickTime for a leader that hangs. A session should
 -- survive that, with a third more.
@@ -2129,7 +2169,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_session_timeout(_zk_check_fact[]) IS
-'Part of zk_check(): zklock.session_timeout, as the servers'' settings want it.';
+'Helper of zk_check(). Compares zklock.session_timeout with the settings of the servers.';
 
 -- A fencing token is a zxid. If zk_fences has a greater one than the ensemble has come
 -- to, the ensemble has begun anew.
@@ -2174,7 +2214,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_data(_zk_check_fact[]) IS
-'Part of zk_check(): data that the ensemble has lost, or will.';
+'Helper of zk_check(). Checks whether the ensemble has lost data, or may lose it.';
 
 -- Credentials and session
 
@@ -2206,7 +2246,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_credentials(_zk_check_fact[]) IS
-'Part of zk_check(): zklock.auth.';
+'Helper of zk_check(). Checks zklock.auth.';
 
 CREATE FUNCTION _zk_check_session(facts _zk_check_fact[], with_session boolean)
 RETURNS SETOF _zk_check_row
@@ -2259,7 +2299,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_session(_zk_check_fact[], boolean) IS
-'Part of zk_check(): the session of this connection.';
+'Helper of zk_check(). Checks the ZooKeeper session of this backend.';
 
 -- There is no row where a name has more addresses than are asked, or where its
 -- addresses were not known in time: then it cannot be told.
@@ -2309,7 +2349,8 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_moved_servers(_zk_check_fact[]) IS
-'Part of zk_check(): sessions at servers that no name leads to.';
+'Helper of zk_check(). Finds ZooKeeper sessions at servers to which no name of zklock.servers '
+'leads.';
 
 CREATE FUNCTION _zk_check_releases(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -2325,7 +2366,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_releases(_zk_check_fact[]) IS
-'Part of zk_check(): releases that ZooKeeper has refused.';
+'Helper of zk_check(). Finds releases that ZooKeeper has refused.';
 
 -- What only a session can tell: docs/monitoring.md marks these items. In the fact about
 -- the session place is the timeout that was granted.
@@ -2343,7 +2384,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_not_looked_at(boolean) IS
-'Part of zk_check(): what is not known without a session.';
+'Helper of zk_check(). Names what cannot be checked without a ZooKeeper session.';
 
 CREATE FUNCTION _zk_check_granted_timeout(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -2370,7 +2411,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_granted_timeout(_zk_check_fact[]) IS
-'Part of zk_check(): the session timeout that was granted.';
+'Helper of zk_check(). Checks the session timeout that the ensemble has granted.';
 
 CREATE FUNCTION _zk_check_has_credentials(facts _zk_check_fact[])
 RETURNS boolean
@@ -2378,7 +2419,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN EXISTS (SELECT FROM _zk_check_last(facts, 'credentials') AS f WHERE f.fact = 'set');
 
 COMMENT ON FUNCTION _zk_check_has_credentials(_zk_check_fact[]) IS
-'Part of zk_check(): whether zklock.auth is set.';
+'Helper of zk_check(). Returns whether zklock.auth is set.';
 
 CREATE FUNCTION _zk_check_digest(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -2405,7 +2446,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_digest(_zk_check_fact[]) IS
-'Part of zk_check(): whether sessions have an identity of their own.';
+'Helper of zk_check(). Checks whether ZooKeeper sessions have an identity of their own.';
 
 -- subject is the path, value ZooKeeper's word for an error (or the session of an
 -- ephemeral znode), place the number of children, number the date in milliseconds.
@@ -2515,7 +2556,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_znodes(_zk_check_fact[]) IS
-'Part of zk_check(): chroot and root, and what may be done there.';
+'Helper of zk_check(). Checks the chroot and the root, and what this session may do there.';
 
 -- number is by how many milliseconds the ensemble's clock is ahead, at least.
 CREATE FUNCTION _zk_check_clock(facts _zk_check_fact[])
@@ -2549,7 +2590,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_clock(_zk_check_fact[]) IS
-'Part of zk_check(): the clock of the ensemble''s leader.';
+'Helper of zk_check(). Checks the clock of the ensemble''s leader.';
 
 CREATE FUNCTION _zk_check_other_roots(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
@@ -2567,7 +2608,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_other_roots(_zk_check_fact[]) IS
-'Part of zk_check(): what zklock has made beside the root.';
+'Helper of zk_check(). Finds what zklock has made beside the root.';
 
 -- number is for how many milliseconds the term has been over.
 CREATE FUNCTION _zk_check_leases(facts _zk_check_fact[])
@@ -2599,7 +2640,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_leases(_zk_check_fact[]) IS
-'Part of zk_check(): leases whose term is over.';
+'Helper of zk_check(). Finds leases whose term is over.';
 
 -- number is how many znodes were looked at, place how many of them never had a child.
 CREATE FUNCTION _zk_check_containers(facts _zk_check_fact[])
@@ -2625,7 +2666,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_containers(_zk_check_fact[]) IS
-'Part of zk_check(): znodes of locks that ZooKeeper does not remove.';
+'Helper of zk_check(). Finds znodes of locks that ZooKeeper does not remove.';
 
 -- Privileges by name, in this database
 
@@ -2656,7 +2697,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_privileges() IS
-'Part of zk_check(): rows of zk_privileges that give nobody anything.';
+'Helper of zk_check(). Finds rows of zk_privileges that give no role a privilege.';
 
 CREATE FUNCTION _zk_check_closed_prefixes()
 RETURNS SETOF _zk_check_row
@@ -2696,7 +2737,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_closed_prefixes() IS
-'Part of zk_check(): names that nobody has meant to close.';
+'Helper of zk_check(). Finds names that are closed by mistake.';
 
 CREATE FUNCTION _zk_check_publications()
 RETURNS SETOF _zk_check_row
@@ -2728,7 +2769,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_publications() IS
-'Part of zk_check(): publications of half of the privileges.';
+'Helper of zk_check(). Finds publications that have only half of the privileges.';
 
 CREATE FUNCTION _zk_check_triggers()
 RETURNS SETOF _zk_check_row
@@ -2756,7 +2797,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_check_triggers() IS
-'Part of zk_check(): triggers that a restore has left disabled.';
+'Helper of zk_check(). Finds triggers that a restore has left disabled.';
 
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,
@@ -2838,9 +2879,10 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, '
-'warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it '
-'opens no session, makes nothing, and takes a second at most: for monitoring.';
+'Finds out what is wrong with zklock here. Returns a row for each thing that was checked, with '
+'its state (ok, note, warning or error), the finding and a remedy. An error is a row, and is not '
+'raised. With false or NULL it opens no ZooKeeper session, creates nothing, and takes at most one '
+'second: use that for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -2848,9 +2890,10 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'Returns true for exactly one caller for each name and slot, in all clusters, for good. Not undone '
-'by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records '
-'older than retain are deleted; their slots can be claimed again.';
+'Claims a slot of a job: returns true for exactly one caller for each name and slot, in all '
+'clusters, and false for all others. ROLLBACK does not undo it. After an error the slot may be '
+'claimed nevertheless: repeat the call in the same session. Records older than retain are '
+'deleted, and their slots can be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
@@ -2858,7 +2901,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
 'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that '
-'failed. Returns true; or false and a warning, if there is none. Not undone by ROLLBACK.';
+'failed. Returns true. Returns false, with a warning, if there is no such record. ROLLBACK does '
+'not undo it.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -2876,8 +2920,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
-'The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s '
-'clock), and by whom, as it said itself.';
+'Returns the records of zk_run_once() for this name: each slot that was claimed, when by '
+'ZooKeeper''s clock, and by which session, as that session described itself.';
 
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
@@ -2885,18 +2929,19 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Asks all holders of the lock, except this session, to release it, and returns how many were '
-'asked. Does not wait. Their zk_release_requested() is then true. A warning names holders that '
-'cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
+'Asks all holders of the lock, except this session, to release it: their zk_release_requested() '
+'returns true. Returns how many holders were asked, and does not wait for them. A warning names '
+'holders that cannot be asked. reason is one line of at most 512 bytes. ROLLBACK does not undo '
+'it.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'Returns true if this session holds the lock and somebody has asked for it by '
-'zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A '
-'NOTICE says when it was asked and why, once for each request.';
+'Returns true if this session holds the lock and another session has asked for it with '
+'zk_request_release(). Each call reads from ZooKeeper once, and waits for at most one second. A '
+'NOTICE tells once for each request when and why it was made.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -2905,8 +2950,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
 'Removes the holder or waiter with that fencing token from the queue, whatever client it is, and '
-'waits until ZooKeeper has confirmed it. Returns true; or false and a warning, if there is none. '
-'Always logged.';
+'waits until ZooKeeper has confirmed it. Returns true. Returns false, with a warning, if there is '
+'no such contender. Each eviction is written to the log.';
 
 -- Permanent holds, which outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -2914,19 +2959,19 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Makes a permanent hold: takes an exclusive lock and leaves it in ZooKeeper until '
-'zk_release_hold(). It outlives this session, the cluster, and restarts of ZooKeeper. It belongs '
-'to no session, not even this one. Returns the token that the release needs. Raises 55000 if this '
-'session holds the lock.';
+'Makes a permanent hold: takes an exclusive lock that stays in ZooKeeper until zk_release_hold(). '
+'It outlives this session, the cluster, and restarts of ZooKeeper. It belongs to no session, not '
+'even to this one. Returns the token that zk_release_hold() needs. Raises 55000 if this session '
+'holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Releases the permanent hold with that token, from any session of any cluster, and waits until the '
-'ensemble has confirmed it. Returns true; or false and a warning, if there is none. Not undone by '
-'ROLLBACK. First flushes to disk what this cluster has committed.';
+'Releases the permanent hold with that token, from any session of any cluster, and waits until '
+'ZooKeeper has confirmed it. Returns true. Returns false, with a warning, if there is no such '
+'hold. ROLLBACK does not undo it. What this cluster has committed is flushed to disk first.';
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
@@ -2935,36 +2980,37 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
-'Takes a lease of the lock for an owner, or renews it. Returns its token, or NULL if others have '
-'the lock after the timeout. It ends ttl (2 s to a day) later. Any session may renew it; if '
-'bound, only this role and cluster. place: the owner joins the queue, and stays if it calls again '
-'within ttl. data: a line for zk_leader(). Not undone by ROLLBACK.';
+'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
+'fencing token, or NULL if another contender still has the lock when the timeout is over. The '
+'lease ends ttl (2 s to one day) later. Any session may renew it; with bound only those of this '
+'role and cluster. With place the owner joins the queue, and stays there if it calls again within '
+'ttl. data is a line for zk_leader(). ROLLBACK does not undo it.';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token for ttl from now on, or for the longest that it has had before. '
-'Returns true; or false and a warning, if there is none.';
+'Renews the lease with that token, from now on for ttl, or for its longest earlier ttl if that is '
+'longer. Returns true. Returns false, with a warning, if there is no such lease.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
-'Gives up the lease with that token. The lock is free at once, or after the delay, in which nobody '
-'can renew it. Returns true; or false and a warning, if there is none. Not undone by ROLLBACK. '
-'First flushes to disk what this cluster has committed.';
+'Gives up the lease with that token. The lock is free at once, or after the delay, in which '
+'nobody can renew the lease. Returns true. Returns false, with a warning, if there is no such '
+'lease. ROLLBACK does not undo it. What this cluster has committed is flushed to disk first.';
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_require_lease(text, bigint) IS
-'Renews the lease with that token, and lets this transaction commit only while the lease is held: '
-'otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint ends '
-'that.';
+'Renews the lease with that token, and lets this transaction commit only while the lease is held. '
+'If the lease is lost, this call or COMMIT raises 40001 (zklock.commit_guard). A rollback to a '
+'savepoint before this call ends the requirement.';
 
 CREATE FUNCTION zk_leader(
 	name text,
@@ -2979,10 +3025,11 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Says who holds the lock as of this call; NULL if nobody does. Of a lease: its owner and data, and '
-'when it ends by ZooKeeper''s clock, unless it is renewed; is_overdue: that is past by this '
-'server''s clock. bound_to: the role that it is bound to. Who holds a lock without a lease is '
-'shown, as its owner, to members of pg_monitor alone.';
+'Returns who holds the lock at the time of the call, or NULL if nobody does. For a lease these '
+'are its owner and data, when it ends by ZooKeeper''s clock unless it is renewed (expires_at), '
+'whether that time is past by the clock of this cluster (is_overdue), and the role to which it is '
+'bound (bound_to). The holder of a lock without a lease is shown as owner, to members of '
+'pg_monitor only.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 

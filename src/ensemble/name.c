@@ -58,7 +58,7 @@ void
 zklock_name_init(void)
 {
 	DefineCustomStringVariable("zklock.root",
-							   "Znode below which lock names live.",
+							   "Znode below which all locks are.",
 							   "It is created on demand.",
 							   &root_setting, "/zklock",
 							   PGC_SUSET, 0,

@@ -100,14 +100,14 @@ void
 zklock_nodedata_init(void)
 {
 	DefineCustomBoolVariable("zklock.publish_identity",
-							 "Writes who and where this backend is into its queue nodes.",
+							 "Writes the identity of this backend into its queue nodes.",
 							 NULL,
 							 &publish_identity, true,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.log_locks",
-							 "Writes to the server's log who does what.",
-							 "none, administrative (what touches others), or all (each lock too). Evictions are always logged.",
+							 "Which actions on locks are written to the log.",
+							 "none, administrative (those that affect other sessions), or all (each lock, too). Evictions are always logged.",
 							 &log_locks, LOG_ADMINISTRATIVE, log_locks_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);

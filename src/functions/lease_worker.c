@@ -107,7 +107,7 @@ zklock_lease_worker_init(void)
 
 	DefineCustomBoolVariable("zklock.lease_worker",
 							 "Removes leases whose term is over from queues in which only other clients wait.",
-							 "It has a ZooKeeper session while there are leases.",
+							 "The worker has a ZooKeeper session while there are leases.",
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);

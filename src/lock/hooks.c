@@ -130,8 +130,8 @@ void
 zklock_hooks_init(void)
 {
 	DefineCustomEnumVariable("zklock.commit_guard",
-							 "How a commit proves that the locks held are still good.",
-							 "off, lease (a recent proof will do) or quorum (asks ZooKeeper at every commit).",
+							 "How COMMIT makes sure that the locks of the session are still held.",
+							 "off, lease (a proof younger than a third of the session timeout is enough), or quorum (asks ZooKeeper at each COMMIT).",
 							 &commit_guard, GUARD_LEASE, commit_guard_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);

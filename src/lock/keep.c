@@ -100,7 +100,7 @@ zklock_keep_init(void)
 {
 	DefineCustomIntVariable("zklock.keep",
 							"How long a lock that nobody waits for is kept after its release.",
-							"The next time this session takes it, nobody is asked. 0 turns this off.",
+							"Meanwhile the same session can take the lock again without asking ZooKeeper. 0 turns this off.",
 							&keep_setting, 0, 0, 86400000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);

@@ -142,14 +142,14 @@ void
 zklock_lock_init(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
-							"Most locks that one backend may hold.",
+							"Maximum number of locks that one backend may hold.",
 							NULL,
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_lock_bytes",
-							"Most bytes that the paths of one backend's queue nodes may have.",
-							"Half of jute.maxbuffer of ZooKeeper's servers, or less.",
+							"Maximum size of the paths of one backend's queue nodes together.",
+							"It should be at most half of jute.maxbuffer of the ZooKeeper servers.",
 							&max_lock_bytes_setting, 512, 4, 32 * 1024,
 							PGC_SUSET, GUC_UNIT_KB,
 							NULL, NULL, NULL);
@@ -161,7 +161,7 @@ zklock_lock_init(void)
 							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.session_scope",
 							 "Whether locks of session scope may be taken.",
-							 "allow, warn, or refuse, for databases behind a pooler in transaction mode.",
+							 "allow, warn or refuse. Set warn or refuse for databases behind a pooler in transaction mode.",
 							 &session_scope, SESSION_SCOPE_ALLOW,
 							 session_scope_options,
 							 PGC_SUSET, 0,

@@ -49,7 +49,7 @@ zklock_auth_init(void)
 {
 	DefineCustomStringVariable("zklock.auth",
 							   "Credentials for ZooKeeper.",
-							   "scheme:credentials, or @ and the path of a file with that line, or x509 for those of the client's certificate.",
+							   "The value is scheme:credentials, or @ and the path of a file with such a line, or x509 for the client certificate.",
 							   &auth_setting, "",
 							   PGC_SUSET,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |

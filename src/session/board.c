@@ -91,7 +91,7 @@ zklock_board_init(void)
 {
 	DefineCustomStringVariable("zklock.loss_channel",
 							   "Channel on which a NOTIFY tells that a lock of this session is lost.",
-							   "The payload is the fencing token, a space, and the lock's name. What it is when a lock is taken goes for all that are held.",
+							   "The payload is the fencing token, a space, and the lock's name. The value at the time of the last lock taken applies to all locks that the session holds.",
 							   &loss_channel, "",
 							   PGC_USERSET, 0,
 							   check_channel, NULL, NULL);

@@ -69,12 +69,12 @@ session_settings_init(void)
 
 	DefineCustomStringVariable("zklock.servers",
 							   "ZooKeeper servers that zklock uses.",
-							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",
+							   "The form is host:port,host:port[/chroot], with IPv6 addresses in brackets.",
 							   &settings->servers, "",
 							   PGC_SUSET, 0,
 							   check_servers, assign_servers, NULL);
 	DefineCustomBoolVariable("zklock.ssl",
-							 "Whether connections to ZooKeeper are encrypted, and its servers verified.",
+							 "Encrypts the connections to ZooKeeper, and verifies its servers.",
 							 NULL, &settings->ssl, false, PGC_SIGHUP, 0,
 							 NULL, assign_ssl, NULL);
 	DefineCustomStringVariable("zklock.ssl_ca_file",
@@ -86,7 +86,7 @@ session_settings_init(void)
 							   NULL, &settings->ssl_cert_file, "", PGC_SIGHUP, 0,
 							   check_ssl_file, assign_ssl_cert_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_key_file",
-							   "File with the private key of that certificate.",
+							   "File with the private key of the certificate in zklock.ssl_cert_file.",
 							   NULL, &settings->ssl_key_file, "", PGC_SIGHUP, 0,
 							   check_ssl_file, assign_ssl_key_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_crl_file",
@@ -94,7 +94,7 @@ session_settings_init(void)
 							   NULL, &settings->ssl_crl_file, "", PGC_SIGHUP, 0,
 							   check_ssl_file, assign_ssl_crl_file, NULL);
 	DefineCustomStringVariable("zklock.ssl_passphrase_command",
-							   "Command that says the passphrase of that key.",
+							   "Command that prints the passphrase of the private key in zklock.ssl_key_file.",
 							   NULL, &settings->ssl_passphrase_command, "", PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY, NULL,
 							   assign_ssl_passphrase_command, NULL);
@@ -104,8 +104,8 @@ session_settings_init(void)
 							 PGC_SIGHUP, 0, NULL, assign_ssl_version, NULL);
 	make_settings_page();
 	DefineCustomIntVariable("zklock.session_timeout",
-							"Session timeout asked of the ensemble.",
-							"At least four thirds of syncLimit * tickTime of the ensemble.",
+							"Session timeout that zklock asks the ensemble for.",
+							"It should be at least four thirds of the ensemble's syncLimit * tickTime.",
 							&settings->session_timeout, 15000, 1000, 3600000,
 							PGC_SUSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);

@@ -223,8 +223,8 @@ void
 zklock_write_bound_init(void)
 {
 	DefineCustomIntVariable("zklock.max_creates",
-							"Most writes to ZooKeeper in a second, of all sessions of one role in one database together.",
-							"Up to 20 may be made at once, also if it is less. 0 is no bound.",
+							"Maximum number of writes to ZooKeeper in a second, of all sessions of one role in one database together.",
+							"Up to 20 may be made at once, even if the value is less. 0 means no bound.",
 							&max_creates_setting, 5000, 0, BUCKET_BOUND_MAX,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);

@@ -149,7 +149,7 @@ read_page();
 sub says_the_same ($name, $entry, $comment)
 {
 	$comment = plain($comment // 'no comment');
-	cmp_ok(length $comment, '<=', 350, "$name: its comment is short");
+	cmp_ok(length $comment, '<=', 450, "$name: its comment is short");
 	unlike($comment, qr/^[A-Z][a-z]+(?: [a-z]+)?: /, "$name: and begins with what it does");
 	is(substr($entry->{text}, 0, length $comment), $comment, "$name: its comment");
 	return;
