@@ -13,17 +13,16 @@ my ($berlin, $paris) =
   map { cluster($_, $zk, 'zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s') } qw(berlin paris);
 my $rival = background($paris);
 
-# The rows: from the first cell, without markup, to the SQL in the last.
+# The rows of the last table: from the first cell, without markup, to the SQL in the last.
 sub rows
 {
+	my ($table) = slurp_file($document) =~ /^\| kind of lock \|.*\n\|---.*\n((?:\|.*\n)+)/m or die "no table in $document";
 	my %rows;
-	foreach my $line (split /\n/, slurp_file($document))
+	foreach my $line (split /\n/, $table)
 	{
-		next unless $line =~ /^\| (.*) \| (.*) \| (.*) \|$/;
-		my ($title, $cell) = ($1, $3);
+		my ($title, $cell) = $line =~ /^\| (.*) \| .* \| (.*) \|$/ or die "not three cells: $line";
 		$title =~ s/[`*]//g;
-		$rows{$title} = [ grep { /\bzk_\w/ } $cell =~ /`([^`]*)`/g ]
-		  unless $title eq 'kind of lock';
+		$rows{$title} = [ grep { /\bzk_\w/ } $cell =~ /`([^`]*)`/g ];
 	}
 	return %rows;
 }
