@@ -223,7 +223,7 @@ sub with_unit ($value, $unit)
 sub expected_facts ($setting)
 {
 	my ($type, $unit, $default) = @$setting{qw(vartype unit boot_val)};
-	my %whom = (superuser => 'superuser', user => 'everybody', sighup => 'postgresql.conf');
+	my %whom = (superuser => 'superuser', user => 'every role', sighup => 'postgresql.conf');
 	my %facts = (
 		Type => $type . ($unit ? ", $unit" : ''),
 		Default => $default eq '' ? 'empty' : with_unit($default, $unit),
@@ -291,6 +291,10 @@ subtest 'the reference has each SQLSTATE that is raised' => sub {
 		is_deeply([ grep { $entry !~ /^- \*\*$_\*\*: \S/m } qw(Retry Messages Cure) ], [],
 			"$code: whether to try again, what it says, what to do");
 	}
+	my $explained = slurp_file("$top/docs/troubleshooting.md") =~ s/\s+/ /gr;
+	my @messages = map { s/\s+/ /gr } map { /`([^`]+)`/g } $errors =~ /^- \*\*Messages\*\*: (.*?)\n(?=- )/msg;
+	cmp_ok(scalar @messages, '>', 50, 'there are messages');
+	is_deeply([ grep { index($explained, "`$_`") < 0 } @messages ], [], 'each message is explained in troubleshooting');
 	my %is_raised = map { $_ => 1 } @raised;
 	my ($of_postgres) = $errors =~ /^## SQLSTATEs of PostgreSQL\n(.*?)^## /ms;
 	my @others = plain_rows($of_postgres // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
