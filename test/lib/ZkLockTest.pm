@@ -588,7 +588,7 @@ sub write_terminal ($node, $directory)
 	my $user = $node->safe_psql('postgres', 'SELECT current_user');
 	append_to_file($file, <<~SH);
 		#!/bin/sh
-		exec '$psql' -h 127.0.0.1 -p @{[ $node->port ]} -U '$user' -d postgres \\
+		exec '$psql' -h 127.0.0.1 -p @{[ $node->port ]} -U '$user' -d postgres -P pager=off \\
 			-v PROMPT1='$name%R%x%# ' -v PROMPT2='$name%R%x%# ' "\$@"
 		SH
 	chmod 0755, $file or croak "could not change the mode of $file: $!";
