@@ -309,6 +309,32 @@ subtest 'the reference has each SQLSTATE that is raised' => sub {
 	is_deeply([ grep { !$is_known{$_} } @of_locks ], [], 'each of them has an entry');
 };
 
+# What ZooKeeper's errors lead to: for the caller, and if the session ends with it.
+subtest 'the reference has each answer of ZooKeeper with its SQLSTATE' => sub {
+	my ($codes, $answers, $losses) =
+	  map { slurp_file("$top/src/$_.c") } qw(program/program_code common/answer session/session_error);
+	my %of_result = $answers =~ /\bROW\((ZK_\w+),[^)]*"(\w{5})"\)/g;
+	my %of_loss = (ZK_LOSS_AUTH => '28000', ZK_LOSS_DEMAND => '28000');
+	like($losses, qr/\[$_\] = \{\s*ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,/, "$_ is told as such") foreach sort keys %of_loss;
+	my %answer;
+	while ($codes =~ /\{Z?(\w+), (ZK_\w+), (ZK_LOSS_\w+), (?:NULL|"(.*?)")\}/g)
+	{
+		$answer{ lc($1) =~ tr/_//dr } = { result => $2, state => $of_loss{$3} // $of_result{$2}, words => $4 };
+	}
+	cmp_ok(scalar keys %answer, '>', 30, 'the program knows answers');
+	my ($table) = slurp_file("$top/docs/reference/errors.md") =~ /^## What ZooKeeper may answer\n(.*)/ms;
+	my %row = map { my @cells = split / \| /; map { lc $_ => \@cells } $cells[0] =~ /`(\w+)`/g }
+	  grep { /^\| `/ } split /\n/, $table // '';
+	foreach my $name (sort keys %answer)
+	{
+		my ($result, $state, $words) = @{ $answer{$name} }{qw(result state words)};
+		next if $result eq 'ZK_OK' || ($result eq 'ZK_FAILED' && !$row{$name});
+		like($row{$name}[2] // 'no row', qr/\b$state\b/, "$name: $state");
+		like($row{$name}[1] // 'no row', qr/`\Q$words\E`/, "$name: $words") if defined $words;
+	}
+	is_deeply([ grep { !$answer{$_} } sort keys %row ], [], 'the page has no others');
+};
+
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {
 	my @types = rows("SELECT t.typname AS name FROM pg_depend AS d JOIN pg_type AS t
 		ON d.classid = 'pg_type'::regclass AND d.objid = t.oid WHERE $of_extension");
