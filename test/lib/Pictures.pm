@@ -265,18 +265,18 @@ sub loss_picture
 	my %time = loss_times();
 	my ($timeout, $heartbeat, $proof, $given_up) = @time{qw(timeout heartbeat proof given_up)};
 	my $end = $timeout * 1.2;
-	my ($from, $width, $height, $lane_y) = (206, 634, 38, 128);
+	my ($from, $width, $height, $lane_y) = (206, 634, 38, 148);
 	my $x = sub ($second) { return $from + $second / $end * $width; };
 	my ($early, $late) = map { seconds($_) } $given_up - $heartbeat, $given_up;
 	my ($suspended, $connected, $lost) = map { state_of_session($_) } qw(suspended connected lost);
 	code('src/lock/loss.c', qr/errcode\(ERRCODE_T_R_SERIALIZATION_FAILURE\)/);
 	my $lost_code = '40001';
-	my $svg = Svg->new(860, 490,
+	my $svg = Svg->new(860, 510,
 		title => 'How a lock is lost when the connection to ZooKeeper breaks',
 		desc => sprintf('With the default session timeout T of %s s, counted from the last answer of ZooKeeper: the connection '
 			  . 'breaks after up to %s s, and the ZooKeeper session is %s. With commit_guard = lease, COMMIT passes without asking '
-			  . 'for up to %s s, and then waits. After %s s the session is given up: the running statement is canceled, and COMMIT '
-			  . 'is refused (%s). After %s s at the earliest the ensemble ends the session, and the next contender holds the lock.',
+			  . 'for up to %s s, and then waits. After %s s zklock gives the ZooKeeper session up: the running statement is canceled, and COMMIT '
+			  . 'is refused (%s). After %s s at the earliest the ensemble ends the ZooKeeper session, and the next contender holds the lock.',
 			map({ seconds($_) } $timeout, $heartbeat), $suspended, map({ seconds($_) } $proof, $given_up), $lost_code, seconds($timeout)));
 
 	$svg->text(16, 28, sprintf('Session timeout T = %s s, the default of zklock.session_timeout', seconds($timeout)), bold => 1);
@@ -292,7 +292,7 @@ sub loss_picture
 			[ 0, $heartbeat, good => 'passes' ], [ $heartbeat, $given_up, open => 'waits for ZooKeeper' ],
 			[ $given_up, $end, bad => "refused ($lost_code)" ] ],
 		[ [ 'ensemble', '' ],
-			[ 0, $timeout, plain => 'keeps the queue node' ], [ $timeout, $end, plain => 'session ended' ] ],
+			[ 0, $timeout, plain => 'keeps the queue node' ], [ $timeout, $end, plain => 'deletes it' ] ],
 		[ [ 'next contender', '' ],
 			[ 0, $timeout, plain => state_in_queue('waiting') ], [ $timeout, $end, good => 'holds the lock' ] ]);
 	my $bottom = $lane_y + @lanes * ($height + 6);
@@ -302,8 +302,8 @@ sub loss_picture
 		[ 0, 60, start => q(ZooKeeper's last answer) ],
 		[ $heartbeat, 82, start => 'the connection breaks, at the latest' ],
 		[ $proof, 104, start => 'proofs are no longer fresh' ],
-		[ $given_up, 82, end => 'the session is given up' ],
-		[ $timeout, 60, end => 'the ensemble ends the session, at the earliest' ])
+		[ $given_up, 126, end => 'zklock gives the ZooKeeper session up' ],
+		[ $timeout, 60, end => 'the ensemble ends the ZooKeeper session, at the earliest' ])
 	{
 		my ($second, $y, $anchor, $text) = @$event;
 		$svg->line([ [ $x->($second), $y + 5 ], [ $x->($second), $bottom ] ], dash => '3 3', thick => 1, under => 1);
@@ -337,8 +337,8 @@ sub loss_picture
 		$svg->text($x->($second), $axis + 19, seconds($second), anchor => $anchor, size => 12);
 		$svg->text($x->($second), $axis + 34, $part, anchor => $anchor, size => 12, color => $ink{quiet}) if $part;
 	}
-	$svg->text(16, $axis + 58, "From the moment the connection breaks until the session is given up it takes $early to $late s.");
-	$svg->text(16, $axis + 78, "If there is a connection again before that, the session is $connected again, and nothing is lost.");
+	$svg->text(16, $axis + 58, "From the moment the connection breaks until the ZooKeeper session is given up it takes $early to $late s.");
+	$svg->text(16, $axis + 78, "If there is a connection again before that, the ZooKeeper session is $connected again, and nothing is lost.");
 	return $svg;
 }
 
