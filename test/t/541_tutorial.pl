@@ -8,7 +8,7 @@ use File::Basename qw(dirname);
 use Pages;
 use ZkLockTest;
 
-plan skip_all => 'not installed: IO::Pty for Perl' if !eval { require IO::Pty; 1 };
+plan skip_all => 'not to be had: a pseudo terminal, or IO::Pty for Perl' if !eval { require IO::Pty; IO::Pty->new };
 require Terminal;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
