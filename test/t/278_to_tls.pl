@@ -21,6 +21,9 @@ my $directory = PostgreSQL::Test::Utils::tempdir();
 my $commands = $block{'tls/certificates'} =~ s/zk1\.example/localhost/gr;
 system_or_bail('sh', '-e', '-c', 'cd "$0" && eval "$1" 2>openssl.log', $directory, $commands);
 
+chomp(my $path = qx(CLASSPATH=zookeeper.jar; $block{'tls/classpath'} echo "\$CLASSPATH"));
+is($path, join(':', 'zookeeper.jar', ZooKeeper::netty_jars()), 'the page adds the jars of Netty that a server of the tests has');
+
 # The settings that the page names, with the files that its commands have made.
 sub settings_of ($name)
 {
