@@ -9,6 +9,7 @@
 # its beginning, the picture shows the last screen. What has not been printed yet is under a cover.
 
 use v5.36;
+use open qw(:std :encoding(UTF-8));
 
 use FindBin;
 use List::Util qw(max min);
