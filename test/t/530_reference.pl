@@ -268,7 +268,7 @@ sub raised
 		$raised{ $code{$_} // $_ } = 1 foreach $source =~ /(?<![!=]= )\b(ERRCODE_\w+)/g;
 		$raised{$_} = 1 foreach $source =~ /\bROW\(ZK_(?!OK,)\w+,[^)]*"(\w{5})"\)/g;
 		@raised{qw(42501 58030 58P01)} = (1) x 3 if $source =~ /\berrcode_for_file_access\b/;
-		$raised{XX000} = 1 if $source =~ /\belog\(ERROR/;
+		$raised{XX000} = 1 if $source =~ /(?<!\w)elog\(ERROR/;
 	}
 	foreach my $name (map { slurp_file($_) =~ /\bERRCODE = '(\w+)'/g } glob "$top/sql/*.sql")
 	{
