@@ -1,13 +1,13 @@
 
-# What is shown to readers first is true: the transcript of docs/using.md, word for word, and
-# what README.md says of updates that are lost without a lock. Tested in two clusters and an
-# ensemble of three servers.
+# What pages show of sessions in two clusters is true: the transcripts of docs/using.md, word for
+# word, and what README.md says of updates that are lost without a lock. Tested in two clusters and
+# an ensemble of three servers.
 
 use FindBin;
 use ZkLockTest;
 
 my $page = slurp_file("$FindBin::Bin/../../README.md");
-my $first_look = slurp_file("$FindBin::Bin/../../docs/using.md");
+my $using = slurp_file("$FindBin::Bin/../../docs/using.md");
 # The tokens of an ensemble look like those of the page.
 my $zk = ZooKeeper->new(servers => 3)->start;
 my %node = map { $_ => cluster($_, $zk) } qw(berlin tokyo);
@@ -15,9 +15,9 @@ my %node = map { $_ => cluster($_, $zk) } qw(berlin tokyo);
 # One after the other, as psql shows it: "berlin=# statement", what came of it, an empty
 # line. A statement without an answer waits: the answer comes with the last block of
 # that session, which has no statement.
-sub blocks
+sub blocks ($mark)
 {
-	my ($text) = $first_look =~ /^<!-- transcript -->\n```text\n(.*?)^```$/ms or die 'there is no transcript';
+	my ($text) = $using =~ /^<!-- \Q$mark\E -->\n```text\n(.*?)^```$/ms or die "there is no $mark";
 	return map {
 		/\A(\w+)(=#|>) ?(.*?;)?[^\S\n]*(?:--[^\n]*)?\n?(.*)\z/s or die "cannot read: $_";
 		{ who => $1, sql => $3, answer => $4 };
@@ -39,14 +39,31 @@ sub normal ($text)
 	return $text;
 }
 
-subtest 'the transcript of docs/using.md is what psql shows' => sub {
+# Until the one that waits has published that, and has looked for a deadlock.
+sub wait_until_looked
+{
+	my $client = $zk->client;
+	poll_until {
+		my @waits = $zk->ephemerals(lock_path('.waits/'));
+		# The server of this client may lag behind.
+		@waits == 1 && eval { $client->get($waits[0][0]) =~ /\nlooked\z/ };
+	}
+	'the waiter has looked for a deadlock', 60;
+	$client->close;
+	return;
+}
+
+# Plays a transcript, and compares what the sessions show. Before a session completes a cycle, the
+# other one is to have looked: so it is the second one that gives way.
+sub assert_transcript ($mark)
+{
 	my %of = (%node, admin => $node{tokyo});
 	my %session = map { $_ => background($of{$_}) } keys %of;
 	$_->query_safe("\\pset format aligned\n\\pset tuples_only off\n\\pset footer off")
 	  foreach values %session;
 	my (@told, @seen, $token);
-	my @blocks = blocks();
-	cmp_ok(scalar @blocks, '>=', 6, 'the page has a transcript');
+	my @blocks = blocks($mark);
+	cmp_ok(scalar @blocks, '>=', 6, "the page has a $mark");
 	foreach my $block (@blocks)
 	{
 		my $session = $session{ $block->{who} } or die "who is $block->{who}?";
@@ -60,6 +77,7 @@ subtest 'the transcript of docs/using.md is what psql shows' => sub {
 			my ($name) = $block->{sql} =~ /zk_lock\('(\w+)'/ or die "who waits for what: $block->{sql}";
 			my $queue = queue_nodes($zk, lock_path($name));
 			start_in_queue($session, $block->{sql}, $zk, lock_path($name), $queue + 1);
+			wait_until_looked() if $mark =~ /deadlock/;
 		}
 		else
 		{
@@ -71,6 +89,16 @@ subtest 'the transcript of docs/using.md is what psql shows' => sub {
 		push @seen, $answer // '';
 	}
 	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'psql shows what the transcript says');
+	$_->quit foreach values %session;
+	return;
+}
+
+subtest 'a lost lock is what the transcript of docs/using.md shows' => sub {
+	assert_transcript('transcript');
+};
+
+subtest 'a deadlock is what the transcript of docs/using.md shows' => sub {
+	assert_transcript('transcript: deadlock');
 };
 
 # Several sessions of each cluster add 1 to a number that is in neither of them: read it,

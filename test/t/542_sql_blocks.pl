@@ -34,7 +34,10 @@ $node->safe_psql('app', <<~SQL);
 # Somebody abroad who has the lock that most pages speak of.
 my $holder = background($other, holds => 'nightly');
 
-sub session { return background($node, database => 'app'); }
+sub session ($database = 'app') { return background($node, database => $database); }
+
+# The database where sessions count: from docs/using.md on, one that has only what that page makes.
+my $trap = 'app';
 
 # The situations: each gets the block and makes its tests.
 my %situation = (
@@ -79,7 +82,20 @@ my %situation = (
 		$session->query_safe('RESET ROLE; CREATE FUNCTION mine() RETURNS void LANGUAGE sql RETURN NULL; SET ROLE etl');
 		assert_query($session, 'SELECT mine()', '42501', 'the default is as it was');
 	},
+	'trap/table' => sub ($sql) {
+		$trap = 'trap';
+		$node->safe_psql('postgres', "CREATE DATABASE $trap");
+		install_as_documented($node, $trap);
+		$node->safe_psql('postgres', "ALTER DATABASE $trap SET search_path = public, zklock");
+		session($trap)->query_safe($sql);
+		is(session($trap)->query_safe('SELECT n FROM counter'), 0, 'there is a counter');
+	},
 	'trap/wrong' => sub ($sql) {
+		my $whole = session($trap);
+		$whole->query($sql);
+		like($whole->error, qr/WARNING:  a lock taken in a transaction with a fixed snapshot/, 'pasted whole, the block warns');
+		unlike($whole->error, qr/(ERROR|there is)/, 'and does nothing else wrong');
+		is($whole->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'pasted whole, the block leaves no lock behind');
 		my @wrong = split /(?=^-- WRONG)/m, $sql;
 		is(scalar @wrong, 3, 'the block has three ways');
 		foreach my $way (@wrong[ 0, 1 ])
@@ -88,7 +104,8 @@ my %situation = (
 			is($seen, 0, 'the statement sees what was before the wait');
 		}
 		my ($unlocked, $rest) = $wrong[2] =~ /(.*zk_unlock.*?;)(.*)/s;
-		my ($first, $second) = map { session() } 1 .. 2;
+		my ($first, $second) = map { session($trap) } 1 .. 2;
+		$first->query_safe('UPDATE counter SET n = 0');
 		$first->query_safe($unlocked);
 		$second->query_safe("SELECT zk_lock('counter')");
 		is($second->query_safe('SELECT n FROM counter'), 0, 'the next one does not see the change');
@@ -159,11 +176,12 @@ my %situation = (
 # are done.
 sub behind_another ($sql)
 {
-	my ($first, $second) = map { session() } 1 .. 2;
+	my ($first, $second) = map { session($trap) } 1 .. 2;
 	$first->query_safe("UPDATE counter SET n = 0; SELECT zk_lock('counter')");
 	start_to_wait($second, $sql);
 	$first->query_safe("UPDATE counter SET n = n + 1; SELECT zk_unlock('counter')");
-	my ($seen) = $second->wait_result =~ /^(\d+)(?:\|\d+)?\z/m;
+	# The last number: a token comes before it in the same row or in a row of its own.
+	my ($seen) = reverse $second->wait_result =~ /^(\d+)(?:\|\d+)?$/mg;
 	$second->query('ROLLBACK');
 	my $after = $first->query_safe('SELECT n FROM counter');
 	$first->query_safe('UPDATE counter SET n = 0');
