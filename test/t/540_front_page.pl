@@ -86,7 +86,7 @@ sub assert_transcript ($mark)
 			$token //= $1 if $answer =~ /(\d+)/;
 		}
 		push @told, $block->{answer};
-		push @seen, $answer // '';
+		push @seen, ($answer // '') =~ s/\n+\z//r;
 	}
 	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'psql shows what the transcript says');
 	$_->quit foreach values %session;
