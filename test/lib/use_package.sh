@@ -1,9 +1,9 @@
 #!/bin/bash
-# use_package.sh build | rpm | use: what test/packages does in a root file system, as root,
-# with the tree in /zklock/source. "build" makes the packages and leaves them in
+# use_package.sh build | rpm | use | page: what test/packages does in a root file system, as
+# root, with the tree in /zklock/source. "build" makes the packages and leaves them in
 # /zklock/packages; "rpm" makes an RPM of the same sources, there; "use" installs them
-# from there, and uses them. A line "test ok ..." or "test not ok ..." for each test; the
-# last one is that of the part.
+# from there, and uses them; "page" types what docs/install.md tells to type. A line
+# "test ok ..." or "test not ok ..." for each test; the last one is that of the part.
 
 set -euo pipefail
 
@@ -12,6 +12,7 @@ packages=/zklock/packages
 container=$source/packages/container
 export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
 servers=()      # the processes of ZooKeeper and PostgreSQL
+major=          # the release of PostgreSQL that Debian has; for page
 
 # shellcheck source=test/lib/steps.sh
 source "$source/test/lib/steps.sh"
@@ -163,6 +164,76 @@ autopkgtest_passes() {
 	install_packages autopkgtest dpkg-dev
 	check 'autopkgtest' autopkgtest -B "$packages"/postgresql-[0-9]*-zklock_*.deb \
 		"$packages"/zklock_*.dsc -- null
+}
+
+# --- page ----------------------------------------------------------------
+
+# As the page has it, with the release of PostgreSQL that this Debian has in place of 15.
+# The three ZooKeeper servers are one here.
+page() {
+	local archive tree
+	printf 'APT::Get::Assume-Yes "true";\n' >/etc/apt/apt.conf.d/zklock
+	echo '127.0.0.1 zk1 zk2 zk3' >>/etc/hosts
+	install_packages perl libjson-pp-perl
+	major=$(apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9]*\)$/\1/p')
+	archive=zklock-$(perl "$source/packages/version")
+	tree=/tmp/page/$archive
+	mkdir -p /tmp/page
+	cp -r "$source" "$tree"
+	cd "$tree"
+
+	typed zookeeper
+	typed source
+	blocks conf settings >>"/etc/postgresql/$major/main/postgresql.conf"
+	typed settings
+	asked install/database
+	asked install/check
+	typed check
+	typed installcheck
+	check 'make uninstall' make uninstall
+	tar -C .. -czf "../$archive.tar.gz" "$archive"
+	install_packages rpm zip pgxnclient
+	typed rpm "s,/usr/pgsql-[0-9]*,/usr/lib/postgresql/$major,; s,rpmbuild -ba,& --nodeps,"
+	make clean
+	(cd .. && zip -qr "$archive/$archive.zip" "$archive")
+	typed pgxn
+	rm "$archive.zip"
+	make uninstall
+	make clean
+	typed debian
+	typed settings
+	asked install/check
+	asked install/drop
+	asked install/roles
+	typed zookeeper-end
+	service zookeeper stop
+	pg_ctlcluster "$major" main stop
+}
+
+# blocks KIND VALUE: the blocks of the page that are marked so.
+blocks() {
+	# shellcheck disable=SC2016
+	perl -I "$source/test/lib" -MPages -e '
+		my ($kind, $value) = @ARGV;
+		print map { $_->{code} } grep { $_->{kind} eq $kind && $_->{value} eq $value }
+			map { Pages::blocks($_) } grep { $_->{name} eq "docs/install.md" } Pages::all();' "$1" "$2" |
+		sed "s/postgresql-15/postgresql-$major/g; s/-dev-15/-dev-$major/g; s,postgresql/15/,postgresql/$major/,g; s/pg_ctlcluster 15/pg_ctlcluster $major/"
+}
+
+# typed VALUE [CHANGE]: commands for a shell, changed by sed.
+typed() {
+	blocks sh "$1" | sed "${2:-}" >/tmp/typed
+	check "there are commands: $1" test -s /tmp/typed
+	cat /tmp/typed
+	check "docs/install.md: $1" bash -e /tmp/typed
+}
+
+# asked VALUE: statements for a superuser.
+asked() {
+	blocks sql "$1" >/tmp/asked
+	chmod a+r /tmp/asked
+	check "there are statements: $1" test -s /tmp/asked
+	check "docs/install.md: $1" runuser -u postgres -- psql -aX -v ON_ERROR_STOP=1 -f /tmp/asked
 }
 
 cd /

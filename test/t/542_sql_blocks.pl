@@ -39,6 +39,9 @@ sub session ($database = 'app') { return background($node, database => $database
 # The database where sessions count: from docs/using.md on, one that has only what that page makes.
 my $trap = 'app';
 
+# The cluster of docs/install.md.
+my $alone;
+
 # The situations: each gets the block and makes its tests.
 my %situation = (
 	'front/install' => sub ($sql) {
@@ -47,6 +50,28 @@ my %situation = (
 		my $problems = join '', grep { !$zk->is_volatile || !/^data\|warning\|servers keep / } split /^/, $session->query_safe($sql);
 		unlike($problems, qr/\|(error|warning)\|/, 'zk_check() finds nothing wrong');
 		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'a lock is granted');
+	},
+	# These are typed one after the other, in a cluster in which no other database has zklock.
+	'install/database' => sub ($sql) {
+		$alone = cluster('oslo', $zk, extension => undef);
+		$alone->safe_psql('postgres', $sql);
+		like($alone->safe_psql('postgres', "SELECT zklock.zk_lock('oslo')"), qr/^\d+$/, 'a lock is granted');
+	},
+	'install/check' => sub ($sql) {
+		my ($lock, @rows) = reverse split /\n/, $alone->safe_psql('postgres', $sql);
+		is($lock, 't|t', 'a lock is taken and released');
+		is(join("\n", grep { /^[^|]*\|(?:error|warning)\|/ && (!$zk->is_volatile || !/^data\|/) } @rows), '', 'zk_check() finds nothing wrong');
+		like(join("\n", @rows), qr/^ensemble\|note\|/m, 'a single server is a note');
+		like(join("\n", @rows), qr/^credentials\|note\|/m, 'the lack of zklock.auth is a note');
+	},
+	'install/drop' => sub ($sql) {
+		$alone->safe_psql('postgres', $sql);
+		is($alone->safe_psql('postgres', "SELECT count(*) FROM pg_namespace WHERE nspname = 'zklock'"), 0, 'nothing of it is left');
+	},
+	'install/roles' => sub ($sql) {
+		$alone->safe_psql('postgres', $sql);
+		is($alone->safe_psql('postgres', "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'zklock%'"), 0, 'the roles are gone');
+		$alone->stop;
 	},
 	'troubleshooting/event-triggers' => sub ($sql) {
 		$node->safe_psql('postgres', 'CREATE DATABASE watched');
