@@ -208,6 +208,52 @@ subtest 'the reference has each view and table with its columns' => sub {
 	}
 };
 
+# What stands under the heading of an entry, with what its section says before the first one.
+sub section_of ($file, $pattern)
+{
+	foreach my $section (split /^(?=## )/m, slurp_file("$top/docs/reference/$file.md"))
+	{
+		my ($ahead, @entries) = split /^(?=### )/m, $section;
+		foreach my $entry (@entries)
+		{
+			return "$ahead\n$entry" =~ s/\s+/ /gr if $entry =~ s/\s+/ /gr =~ $pattern;
+		}
+	}
+	return '';
+}
+
+subtest 'the reference says who may use what is not for everybody, and who may see what' => sub {
+	my $is_told = sub ($text, $verb, $role) {
+		return $text =~ /(?:`\Q$role\E`|\Q$role\E)[^.]* may $verb/;
+	};
+	my $grantees = "(SELECT coalesce(json_agg(CASE g.grantee WHEN 0 THEN 'public' ELSE g.grantee::regrole::text END), '[]')
+		FROM aclexplode(o.acl) AS g WHERE g.grantee <> o.owner AND g.privilege_type IN ('EXECUTE', 'SELECT'))";
+	my @rows = rows("SELECT o.name, o.kind, $grantees AS grantees FROM pg_depend AS d JOIN (
+			SELECT 'pg_proc'::regclass AS class, oid, proname AS name, 'function' AS kind, proowner AS owner,
+				coalesce(proacl, acldefault('f', proowner)) AS acl FROM pg_proc
+			UNION ALL
+			SELECT 'pg_class'::regclass, oid, relname, 'relation', relowner, relacl FROM pg_class)
+		AS o ON d.classid = o.class AND d.objid = o.oid WHERE $of_extension AND o.name NOT LIKE '\\_%'");
+	my $count = 0;
+	foreach my $row (@rows)
+	{
+		my ($name, $kind) = @$row{qw(name kind)};
+		next if $kind eq 'function' && $is_relation{$name};
+		my $is_function = $kind eq 'function';
+		my $text = $is_function
+		  ? section_of('functions', qr/`\Q$name\E\([^`]*\)`(?: returns |, a procedure)/)
+		  : section_of('views', qr/^### \w+ \Q$name\E /);
+		my @roles = map { $_ eq 'pg_database_owner' ? 'the owner of the database' : $_ } @{ $row->{grantees} };
+		@roles = ('Superusers') if !@roles;
+		# A function that is for everybody does not need to say so.
+		@roles = $is_function ? () : ('Every role') if grep { $_ eq 'public' } @roles;
+		ok($is_told->($text, $is_function ? 'call' : 'read', $_), "$name: $_") foreach @roles;
+		like($text, qr/```sql/, "$name: an example") if !$is_function;
+		$count += @roles;
+	}
+	cmp_ok($count, '>', 25, 'there are such things');
+};
+
 # As PostgreSQL shows it.
 sub with_unit ($value, $unit)
 {
