@@ -173,7 +173,7 @@ autopkgtest_passes() {
 page() {
 	local archive tree
 	printf 'APT::Get::Assume-Yes "true";\n' >/etc/apt/apt.conf.d/zklock
-	echo '127.0.0.1 zk1 zk2 zk3' >>/etc/hosts
+	echo '127.0.0.1 localhost zk1 zk2 zk3' >>/etc/hosts
 	install_packages perl libjson-pp-perl
 	major=$(apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9]*\)$/\1/p')
 	archive=zklock-$(perl "$source/packages/version")
