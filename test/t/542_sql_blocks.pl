@@ -95,6 +95,20 @@ my %situation = (
 		is($session->query_safe('SELECT extnamespace::regnamespace, current_setting($$session_replication_role$$)
 			FROM pg_extension WHERE extname = $$zklock$$'), 'zklock|origin', 'without event triggers it is created');
 	},
+	'checklist/check' => sub ($sql) {
+		my @rows = split /\n/, session()->query_safe($sql);
+		is(join("\n", grep { /\|error\|/ } @rows), '', 'no row is an error');
+		like(join("\n", @rows), qr/^ensemble\|note\|/m, 'a single server is a note');
+	},
+	'checklist/settings' => sub ($sql) {
+		my %setting = map { (split /\|/)[ 0, 1 ] } split /\n/, session()->query_safe($sql);
+		like($setting{shared_preload_libraries}, qr/zklock/, 'the libraries are shown');
+		is($setting{'zklock.session_timeout'}, session()->query_safe("SELECT setting FROM pg_settings WHERE name = 'zklock.session_timeout'"), 'ours are shown');
+		foreach my $name ($sql =~ /'([a-z_]+)'/g)
+		{
+			ok(defined $setting{$name}, "$name is a setting");
+		}
+	},
 	'privileges/default' => sub ($sql) {
 		$node->safe_psql('postgres', 'CREATE DATABASE closed');
 		my $session = background($node, database => 'closed');
