@@ -4,7 +4,10 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 
-/** java -cp postgresql.jar Leader.java URL NAME ADDRESS: one tick, over a connection of a pool. */
+/**
+ * One tick of a leader: asks for the lease over any connection, and works if this instance leads.
+ * Usage: java -cp postgresql.jar Leader.java URL NAME ADDRESS
+ */
 class Leader {
     public static void main(String[] args) throws SQLException {
         try (Connection connection = DriverManager.getConnection(args[0])) {
@@ -20,7 +23,7 @@ class Leader {
                 connection.createStatement().execute("SELECT zklock.zk_require_lease('mailer', " + token + ")");
                 connection.createStatement().execute("CALL mailer_work()");
             }
-            connection.commit();    // an SQLException with state 40001: no longer the leader
+            connection.commit();    // SQLException with SQLState 40001: this instance does not lead any more
             System.out.println(leads ? "leads" : "follows");
         }
     }

@@ -5,6 +5,11 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
+/**
+ * Runs a command while it holds a lock, with the fencing token of the lock in the variable TOKEN.
+ * Usage: java WithLock SERVERS PATH COMMAND...
+ * The exit status is that of the command, or 75 if the lock was not granted within a minute.
+ */
 class WithLock extends InterProcessMutex {
     private final CuratorFramework client;
 
@@ -13,7 +18,7 @@ class WithLock extends InterProcessMutex {
         this.client = client;
     }
 
-    /** What zk_lock() returns in SQL: greater for every later holder. */
+    /** The fencing token, as zk_lock() returns it in SQL. Each later holder has a greater one. */
     long token() throws Exception {
         return client.checkExists().forPath(getLockPath()).getCzxid();
     }
@@ -39,7 +44,7 @@ class WithLock extends InterProcessMutex {
         ProcessBuilder command = new ProcessBuilder(words).inheritIO();
         command.environment().put("TOKEN", Long.toString(token()));
         Process process = command.start();
-        // A connection that is gone may mean a lock that is gone: stop.
+        // Without a connection the lock may be lost, so the command is stopped.
         client.getConnectionStateListenable().addListener((c, state) -> {
             if (!state.isConnected())
                 process.destroy();

@@ -1,4 +1,5 @@
-// go run leader.go DSN NAME ADDRESS: one tick, over a connection of the pool.
+// One tick of a leader: asks for the lease over any connection, and works if this instance leads.
+// Usage: go run leader.go DSN NAME ADDRESS
 package main
 
 import (
@@ -27,7 +28,7 @@ func tick(db *sql.DB, name, address string) (bool, error) {
 	if _, err = tx.Exec("CALL mailer_work()"); err != nil {
 		return false, err
 	}
-	return true, tx.Commit() // 40001: no longer the leader
+	return true, tx.Commit() // 40001: this instance does not lead any more
 }
 
 func main() {

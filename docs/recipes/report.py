@@ -1,3 +1,5 @@
+# Holds the lock "report" in Kazoo while it works in a transaction of PostgreSQL.
+# Usage: python3 report.py SERVERS DSN
 import sys
 import psycopg2
 from kazoo.client import KazooClient
@@ -7,7 +9,7 @@ client = KazooClient(hosts=servers)
 client.start()
 lock = client.Lock("/zklock/report", extra_lock_patterns=["lock-"])
 with lock:
-    # What zk_lock() returns in SQL: greater for every later holder.
+    # The fencing token, as zk_lock() returns it in SQL. Each later holder has a greater one.
     token = client.exists("/zklock/report/" + lock.node).czxid
     connection = psycopg2.connect(database)
     with connection, connection.cursor() as cursor:

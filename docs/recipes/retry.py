@@ -6,7 +6,7 @@ AGAIN = ("40001", "40P01", "55P03", "08001", "08006")
 
 
 def transact(database, work, attempts=5):
-    """Call work(cursor) in a transaction, until one has committed."""
+    """Call work(cursor) in a transaction, and again until a transaction has committed."""
     for attempt in range(1, attempts + 1):
         connection = xid = None
         try:
@@ -32,7 +32,7 @@ def transact(database, work, attempts=5):
 
 
 def is_committed(database, xid):
-    """What became of a transaction whose COMMIT got no answer?"""
+    """Has the transaction committed, whose COMMIT got no answer?"""
     while True:
         connection = psycopg2.connect(database)
         with connection, connection.cursor() as cursor:

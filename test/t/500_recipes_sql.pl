@@ -1,8 +1,10 @@
 
 # The recipes of docs/recipes.md that need nothing but SQL do what the text around them says:
-# each block is taken from the document and run in two clusters.
+# each block is taken from the document and run in two clusters. All SQL of the document runs as
+# it stands, in a database that has nothing but zklock.
 
 use File::Basename qw(dirname);
+use Pages;
 use Recipes;
 use ZkLockTest;
 
@@ -23,6 +25,16 @@ sub reset_work
 {
 	$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
 	return;
+}
+
+# The code with other values of the variables that it sets.
+sub with_variables ($code, %value)
+{
+	foreach my $name (keys %value)
+	{
+		$code =~ s/^\\set $name .*$/\\set $name $value{$name}/m or die "$name is not set in: $code";
+	}
+	return $code;
 }
 
 sub held ($session)
@@ -177,14 +189,13 @@ subtest 'the recipe of a maintenance window waits for workers and keeps newcomer
 };
 
 subtest 'the recipe of fenced writes refuses an old holder in the database and the store' => sub {
-	$berlin->safe_psql('app', 'CREATE TABLE ledger (balance int); INSERT INTO ledger VALUES (0)');
+	$recipes->install('ledger', $berlin);
 	# The store is in a database that knows nothing of zklock.
 	$paris->safe_psql('postgres', $recipes->code('store'));
 	my ($old, $new) = map { background($berlin, database => 'app') } 1 .. 2;
 	my $store = background($paris);
 	my $put = sub ($token, $body) {
-		return $store->query_safe(
-			"\\set token $token\n\\set body '$body'\n" . $recipes->code('store-put'));
+		return $store->query_safe(with_variables($recipes->code('store-put'), token => $token, body => "'$body'"));
 	};
 
 	# The guard must not be what refuses.
@@ -261,7 +272,7 @@ subtest 'the recipe post tries again after the errors that it should, and only t
 # One tick of a process of that name; what it ended with.
 sub tick ($session, $me, $sql = $recipes->code('tick'))
 {
-	$session->query("\\set me $me\n\\set address $me:8080\n$sql");
+	$session->query(with_variables($sql, me => $me, address => "$me:8080"));
 	my ($state) = $session->error =~ /^(?:psql:\S+ )?ERROR:  (.*)/m;
 	return $state // '';
 }
@@ -298,7 +309,7 @@ subtest 'the recipe of a leader behind a pooler has one leader at a time' => sub
 	reset_work();
 	my $gate = background($berlin, database => 'app');
 	Recipes::at_gate($gate, 'mailer_work',
-		sub { $first->start_query("\\set me app-1\n\\set address x\n" . $recipes->code('tick')); });
+		sub { $first->start_query($recipes->code('tick')); });
 	Recipes::evict($paris, 'mailer');
 	is(tick($other, 'app-3'), '', 'another one leads');
 	Recipes::open_gate($gate, 'mailer_work');
@@ -345,6 +356,31 @@ subtest 'the recipe billing is done at least once, and commits once' => sub {
 	like($first->error, qr/trouble in billing_work/, 'the work fails');
 	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster does it';
 	assert_no_nodes($zk, lock_path('billing'), 'nothing left');
+};
+
+subtest 'all SQL of the document, pasted block by block, runs in a database that has only zklock' => sub {
+	# What the document names as the reader's own, and what it cannot have here.
+	$berlin->safe_psql('postgres', 'CREATE DATABASE bare; CREATE ROLE jobs; CREATE ROLE reporter');
+	install_as_documented($berlin, 'bare');
+	$berlin->safe_psql('postgres', 'ALTER DATABASE bare SET search_path = public, zklock');
+	my %needs_pg_cron = map { $_ => 1 } 'cron/schedule', 'cron/leader-schedule';
+	my $session = background($berlin, database => 'bare');
+	my $paste = sub ($name, $sql) {
+		$session->query($sql);
+		unlike($session->error, qr/ERROR|WARNING/, $name);
+	};
+	my ($page) = grep { $_->{name} eq 'docs/recipes.md' } Pages::all();
+	my @blocks = grep { $_->{language} eq 'sql' && !$needs_pg_cron{ $_->{value} } } Pages::blocks($page);
+	cmp_ok(scalar @blocks, '>', 25, 'there are blocks');
+	$paste->($_->{value}, $_->{code}) foreach @blocks;
+	$paste->("the procedure $_", "CALL $_()") foreach qw(nightly billing rebuild post);
+	is($session->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks"), 'migrate/shop',
+		'one lock is left, which the document says to take by hand');
+	is($session->query_safe('SELECT balance, (SELECT body FROM store) FROM ledger'), '1|the report', 'the fenced writes are done');
+	$recipes->code($_) foreach qw(work billing-grants);
+	$session->quit;
+	# Of all databases, or of another one.
+	$berlin->safe_psql('postgres', 'ALTER DATABASE app RESET zklock.session_scope; ALTER ROLE reporter RESET zklock.node_style');
 };
 
 $recipes->assert_all_taken;

@@ -33,9 +33,7 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	  ($recipes->save('migrate'), $recipes->save('migration'), map { dsn($_) } $berlin, $paris);
 	my $path = '/zklock/migrate/shop';
 	my $fresh = sub {
-		$_->safe_psql('app', 'DROP TABLE IF EXISTS orders, schema_version;
-			CREATE TABLE orders (id int);
-			CREATE TABLE schema_version (version int PRIMARY KEY)') foreach $berlin, $paris;
+		$_->safe_psql('app', 'DROP TABLE IF EXISTS orders, schema_version;' . $recipes->code('versions')) foreach $berlin, $paris;
 	};
 	my $state = sub {
 		return join ' ', map {
@@ -94,6 +92,12 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	is(run_program('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-v', 'token=1', '-d', dsn($paris),
 			'-f', $migrate[1]), 3, 'a forgotten one');
 	like(last_output(), qr/a newer holder of lock/, 'the fence refuses a migration with an old token');
+
+	$fresh->();
+	my $by_hand = background($berlin, database => 'app');
+	$by_hand->query_safe($recipes->code($_)) foreach qw(by-hand migration);
+	like($state->(), qr{^1/1 }, 'a migration by hand changes the shard');
+	$by_hand->quit;
 };
 
 SKIP:
