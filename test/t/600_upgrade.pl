@@ -1,12 +1,14 @@
 
 # ALTER EXTENSION UPDATE leads from every released version to the newest, with the same result as
-# CREATE EXTENSION; released scripts have not been changed; and pg_upgrade takes all to a new
-# cluster. Tested by comparing catalogs, also with a version that is made up here.
+# CREATE EXTENSION; released scripts have not been changed; the commands of docs/releases.md lead
+# back; and pg_upgrade takes all to a new cluster. Tested by comparing catalogs, also with a
+# version that is made up here.
 
 use Builds;
 use Cwd qw(abs_path);
 use Digest::SHA qw(sha256_hex);
 use File::Basename qw(dirname);
+use Pages;
 use ZkLockTest;
 
 my $tree = abs_path(dirname(__FILE__) . '/../..');
@@ -63,6 +65,30 @@ foreach my $version (sort keys %released)
 			'a lock works with the old script and the new library');
 	};
 }
+
+# The commands of docs/releases.md, for a database from which there is no other way back.
+subtest 'after an update the extension is created anew, with the rows that a dump has' => sub {
+	my %command = map { $_->{value} => $_->{code} } grep { $_->{kind} eq 'downgrade' }
+	  Pages::blocks(Pages::page('docs/releases.md', slurp_file("$tree/docs/releases.md")));
+	is_deeply([ sort keys %command ], [qw(after before)], 'the page has the commands');
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql('app', q{
+		CREATE SCHEMA zklock;
+		CREATE EXTENSION zklock SCHEMA zklock;
+		SET search_path = zklock;
+		SELECT zk_fence('resource', 4711), zk_grant('lock', 'pay', 'zklock_job')});
+	local @ENV{qw(PGHOST PGPORT)} = ($node->host, $node->port);
+	my $directory = PostgreSQL::Test::Utils::tempdir();
+	my $rows = q{SELECT (SELECT token FROM zklock.zk_fences), (SELECT prefix FROM zklock.zk_privileges),
+		(SELECT prefix FROM zklock.zk_closed)};
+	my $before = $node->safe_psql('app', $rows);
+	is($before, '4711|pay|pay', 'the tables have rows');
+	foreach my $when (qw(before after))
+	{
+		is(system('sh', '-e', '-c', "cd '$directory'; exec >&2; $command{$when}"), 0, "the commands: $when");
+	}
+	is($node->safe_psql('app', $rows), $before, 'the rows are there again');
+};
 
 # pg_upgrade creates each object anew, with the bodies of functions as PostgreSQL prints them.
 subtest 'pg_upgrade takes the extension and its rows to another cluster' => sub {
