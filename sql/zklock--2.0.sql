@@ -30,7 +30,7 @@ BEGIN
 			ERRCODE = 'invalid_schema_name',
 			MESSAGE = 'extension "zklock" must not be created in schema "pg_catalog"',
 			DETAIL = 'pg_upgrade would not be able to create its tables there.',
-			HINT = 'Create a schema for it, and name that in CREATE EXTENSION zklock SCHEMA.';
+			HINT = 'Create another schema, and name it in CREATE EXTENSION zklock SCHEMA.';
 	END IF;
 END $$;
 
@@ -461,10 +461,10 @@ BEGIN
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
 			DETAIL = format('Fencing token %s is older than %s.', token, newest),
-			HINT = 'Take the lock again and run the transaction again. If that never helps, the '
-				'ensemble has lost its data, or is another one, and its tokens start anew '
-				'(zk_check() tells): when no holder from before is left, TRUNCATE zk_fences as a '
-				'superuser.';
+			HINT = 'Take the lock again, and run the transaction again. If that never helps, run '
+				'zk_check(): it tells whether the ensemble has lost its data, or is another one, '
+				'so that its tokens start anew. If so, TRUNCATE zk_fences as a superuser when no '
+				'earlier holder is left.';
 	ELSIF elections > most THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'invalid_parameter_value',
@@ -475,8 +475,9 @@ BEGIN
 				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which '
 					'claimed the lock %s seconds ago.', token, elections, newest, seconds)
 				END,
-			HINT = 'A greater token than there can be would refuse all holders for ever. If it is '
-				'right, delete the lock''s row of zk_fences first, as a superuser.';
+			HINT = 'Give the token that zk_fencing_token() returned to the holder: one that is too '
+				'great would refuse all holders for ever. If the token is right all the same, '
+				'delete the lock''s row of zk_fences first, as a superuser.';
 	END IF;
 END $$;
 
@@ -3049,10 +3050,11 @@ BEGIN
 				EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
 				EXECUTE format('COMMENT ON ROLE %I IS %L', role_name,
 					CASE WHEN role_name = 'zklock_job'
-						THEN 'Extension zklock: may claim runs of jobs, and ask holders to '
-							'release a lock.'
-						ELSE 'Extension zklock: zklock_job, and may take locks away, hold them '
-							'for good, and see who holds them.' END);
+						THEN 'Role of extension zklock. Its members may call zk_run_once() and '
+							'zk_request_release().'
+						ELSE 'Role of extension zklock. Its members are members of zklock_job, '
+							'may evict contenders, make and release permanent holds, and see '
+							'the contenders of all locks.' END);
 				CONTINUE;
 			EXCEPTION WHEN duplicate_object OR unique_violation THEN
 				NULL;
@@ -3075,8 +3077,8 @@ BEGIN
 					WHERE m.member = r.oid
 					UNION ALL
 					-- functions, and tables with functions in their indexes, run as their owner
-					SELECT 4, format('It owns %s, so whoever made that may have its privileges by '
-						'it.', pg_describe_object(o.classid, o.objid, 0))
+					SELECT 4, format('It owns %s, which may give its privileges to other roles.',
+						pg_describe_object(o.classid, o.objid, 0))
 					FROM pg_shdepend AS o
 						JOIN pg_database AS d ON d.oid = o.dbid AND d.datname = current_database()
 					WHERE o.refclassid = 'pg_authid'::regclass AND o.refobjid = r.oid
@@ -3097,10 +3099,9 @@ BEGIN
 				MESSAGE = format('role "%s" cannot be trusted with privileges of zklock',
 					role_name),
 				DETAIL = fault,
-				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE '
-					'EXTENSION makes it anew, or alter it so that it may do nothing, is a member '
-					'of nothing, owns no functions or tables in this database, and none but '
-					'superusers may grant it.';
+				HINT = 'Drop the role: CREATE EXTENSION creates it again. Or alter it so that it '
+					'has no attributes, is a member of no role, owns no functions or tables in '
+					'this database, and only superusers may grant it.';
 		END IF;
 
 		-- They may have been made members for another database.
@@ -3112,9 +3113,9 @@ BEGIN
 		IF members IS NOT NULL THEN
 			RAISE WARNING USING
 				MESSAGE = format('role "%s" was there already and has members', role_name),
-				DETAIL = format('They get the privileges of zklock that it is given: %s.',
-					members),
-				HINT = 'REVOKE it from those who are not meant to have them.';
+				DETAIL = format('These members get the privileges that zklock gives to the role: '
+					'%s.', members),
+				HINT = 'REVOKE the role from members that must not have these privileges.';
 		END IF;
 	END LOOP;
 END $$;

@@ -43,8 +43,8 @@ WHERE e.extname = 'zklock' \gset
 CREATE SCHEMA zklock_advisory;
 GRANT USAGE ON SCHEMA zklock_advisory TO PUBLIC;
 COMMENT ON SCHEMA zklock_advisory IS
-'PostgreSQL''s advisory lock functions over zklock, for a search_path that has it before '
-'pg_catalog.';
+'Functions with the names of PostgreSQL''s advisory lock functions that take locks of zklock. A '
+'connection uses them if its search_path has this schema before pg_catalog.';
 
 -- The lock of a key. As with PostgreSQL a database has keys of its own; databases of one
 -- name in different clusters share them. Where they have different names, or a name that

@@ -31,8 +31,8 @@ CREATE TABLE zklock.zk_fences (
 );
 
 COMMENT ON TABLE zklock.zk_fences IS
-'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. '
-'Changed only through zk_fence().';
+'Greatest fencing token that zk_fence() has seen in this database, for each guarded resource. Only '
+'zk_fence() changes it.';
 
 CREATE FUNCTION zklock._zk_fence_compare(
 	name text,
@@ -62,9 +62,9 @@ BEGIN
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
 			DETAIL = format('Fencing token %s is older than %s.', token, newest),
-			HINT = 'Take the lock again and run the transaction again. If that never helps, the '
-				'ensemble has lost its data, or is another one, and its tokens start anew: when no '
-				'holder from before is left, TRUNCATE zklock.zk_fences as its owner.';
+			HINT = 'Take the lock again, and run the transaction again. If that never helps, the '
+				'ensemble has lost its data, or is another one, so that its tokens start anew. '
+				'Then TRUNCATE zklock.zk_fences as its owner when no earlier holder is left.';
 	ELSIF elections > most THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'invalid_parameter_value',
@@ -75,14 +75,15 @@ BEGIN
 				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which '
 					'claimed the lock %s seconds ago.', token, elections, newest, seconds)
 				END,
-			HINT = 'A greater token than there can be would refuse all holders for ever. If it is '
-				'right, delete the lock''s row of zklock.zk_fences first, as its owner.';
+			HINT = 'Give the token that zk_fencing_token() returned to the holder: one that is too '
+				'great would refuse all holders for ever. If the token is right all the same, '
+				'delete the lock''s row of zklock.zk_fences first, as its owner.';
 	END IF;
 END $$;
 
 COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token; 22023 for a token that the '
-'ensemble cannot have come to yet.';
+'Helper of zk_fence(). Raises 40001 if newest is greater than token, and 22023 for a token that '
+'the ensemble cannot have reached yet.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is locked by
 -- the INSERT whether it is changed or not: until the end of the transaction no other
@@ -131,9 +132,10 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zklock.zk_fence(text, bigint, text) IS
-'Raises 40001 if a greater token was here. root is the chroot of zklock.servers, and zklock.root, '
-'where the lock is held. Other calls for that name and root wait until this transaction ends. Not '
-'for everybody: a token that is too great refuses all holders.';
+'Refuses this transaction (40001) if a greater token was used for this name and root in this '
+'database. root is the chroot of zklock.servers, followed by zklock.root, where the lock is held. '
+'Other calls for the same name and root wait until this transaction ends. Not every role may call '
+'it: a token that is too great refuses all later holders.';
 
 REVOKE EXECUTE ON FUNCTION
 	zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),

@@ -175,7 +175,7 @@ require_columns(TupleDesc desc, const ZkRow *row)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this function of zklock was created by another version, whose result has other columns"),
-				 errhint("Restart the server if it has not loaded the library that is installed. Otherwise ALTER EXTENSION zklock UPDATE, or drop the extension and create it anew.")));
+				 errhint("Restart PostgreSQL, so that it loads the library that is installed. If that does not help, run ALTER EXTENSION zklock UPDATE, or drop the extension and create it again.")));
 }
 
 void

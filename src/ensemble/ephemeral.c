@@ -92,10 +92,10 @@ raise_in_the_way(const ZkReply *reply, const char *found)
 			 errmsg("ephemeral znode \"%s\" is in the way",
 					zklock_text_quotable(found)),
 			 zklock_nodedata_may_be_shown() ?
-			 errdetail("It belongs to session 0x%llx, %s. There can be no znode below it.",
+			 errdetail("It belongs to session 0x%llx, %s. ZooKeeper allows no znode below it.",
 					   owner, whose) :
-			 errdetail("It belongs to another client's session. There can be no znode below it."),
-			 errdetail_log("It belongs to session 0x%llx, %s. There can be no znode below it.",
+			 errdetail("It belongs to the session of another client. ZooKeeper allows no znode below it."),
+			 errdetail_log("It belongs to session 0x%llx, %s. ZooKeeper allows no znode below it.",
 						   owner, whose),
-			 errhint("Another program may use that path for a lock of its own, which zklock cannot wait for. Use another name; or let that program use a recipe that docs/interop.md names.")));
+			 errhint("Use another name. Or let the program that made the znode use a lock recipe that docs/interop.md names: zklock cannot wait for a lock that is itself an ephemeral znode.")));
 }

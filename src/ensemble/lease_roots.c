@@ -203,9 +203,9 @@ report_elsewhere(void)
 {
 	ereport(LOG,
 			(errmsg("the lease worker does not look after leases in other ensembles than that of postgresql.conf"),
-			 errdetail("Some session, role or database has another \"%s\".",
+			 errdetail("A session, a role or a database has another \"%s\".",
 					   "zklock.servers"),
-			 errhint("Let a cluster whose postgresql.conf names these servers have a lease worker.")));
+			 errhint("Turn the lease worker on in a cluster whose postgresql.conf names these servers.")));
 }
 
 static void
@@ -214,9 +214,9 @@ report_no_room(const char *value)
 	ereport(LOG,
 			(errmsg("the lease worker does not look after leases below znode \"%s\"",
 					zklock_text_quotable_own(value)),
-			 errdetail("It has room for %d roots, and for %d of one role that is no superuser.",
+			 errdetail("It looks below at most %d roots, and at most %d of one role that is not a superuser.",
 					   ROOTS_MAX, ROOTS_PER_ROLE),
-			 errhint("Let another cluster take leases below that \"%s\", which has a lease worker.",
+			 errhint("Take leases below this \"%s\" also in another cluster that has a lease worker.",
 					 "zklock.root")));
 }
 
@@ -338,7 +338,7 @@ read_file(void)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("could not read all of file \"%s\"", ROOTS_FILE),
-				 errdetail("Below which roots there may be leases stands in it.")));
+				 errdetail("The file names the roots below which there may be leases.")));
 	if (FreeFile(file) != 0)
 		ereport(LOG,
 				(errcode_for_file_access(),
@@ -356,7 +356,7 @@ save(void)
 		durable_rename(ROOTS_FILE_NEW, ROOTS_FILE, LOG) == 0;
 	if (!shared->is_saved && !shared->is_said[UNTOLD_FILE])
 		ereport(LOG,
-				(errmsg("the lease worker may not look after leases when this server has restarted"),
+				(errmsg("the lease worker may overlook leases after the next restart"),
 				 errdetail("File \"%s\" could not be written.", ROOTS_FILE)));
 	shared->is_said[UNTOLD_FILE] = !shared->is_saved;
 }

@@ -298,9 +298,9 @@ refuse_reserved(const char *name)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_NAME),
 					 errmsg("invalid lock name \"%s\"", name),
-					 errdetail("The component \"%s\" is called like znodes of zklock's own.",
+					 errdetail("The component \"%s\" is a name that zklock uses for its own znodes.",
 							   component),
-					 errhint("Let no component end in \"%s\" or \"%s\", or be \"%s\" or \"%s\".",
+					 errhint("Choose a name in which no component ends in \"%s\" or \"%s\", or is \"%s\" or \"%s\".",
 							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX, ZK_WAITS_NAME,
 							 ZK_LEASES_NAME)));
 		pfree(component);
@@ -400,14 +400,14 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 							  noun, offset + 1);
 			break;
 		case RECIPE_NAME_CHARACTER:
-			detail = psprintf("ZooKeeper does not allow the character at byte %zu: no control characters, none of private use, and none beyond U+FFEF.",
+			detail = psprintf("ZooKeeper does not allow the character at byte %zu. It allows no control characters, no characters of private use, and none beyond U+FFEF.",
 							  offset + 1);
 			break;
 		case RECIPE_NAME_LIKE_QUEUE_NODE:
-			detail = psprintf("The component \"%s\" is called as other clients of ZooKeeper call their entries in the queue of \"%s\", and ends in a number: they would take it for one.",
+			detail = psprintf("The component \"%s\" has the form of a queue node of another ZooKeeper client, which would take it for a contender in the queue of \"%s\".",
 							  to_server(pnstrdup(part, strcspn(part, "/"))),
 							  to_server(pnstrdup(utf8, offset - 1)));
-			hint = "Let no component begin with \"_c_\", or have \"__lock__\", \"__rlock__\", \"__READ__\", \"__WRIT__\" or Hive's \"LOCK-...-\" before a number at its end.";
+			hint = "Choose a name in which no component begins with \"_c_\", or has \"__lock__\", \"__rlock__\", \"__READ__\", \"__WRIT__\" or Hive's \"LOCK-...-\" before a number at its end.";
 			break;
 	}
 	/* a name that is not valid text cannot be quoted */
@@ -428,7 +428,7 @@ static const char *
 hint_of_list(const char *what, const char *name)
 {
 	if (strcmp(what, "slot") == 0)
-		return "Each call is about one slot.";
+		return "Give one slot in each call.";
 	if (name[0] == '[')
 		return "To take several locks, let the driver send an array, as \"{a,b}\", and cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
 	return "To take several locks, cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";

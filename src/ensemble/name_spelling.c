@@ -112,7 +112,7 @@ zklock_name_raise_no_utf8(const char *what)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_NAME),
 			 errmsg("invalid %s", what),
-			 errdetail("The %s has a character of encoding \"%s\" that has no equivalent in UTF-8, or none that leads back to it.",
+			 errdetail("The %s has a character of encoding \"%s\" that cannot be converted to UTF-8 and back.",
 					   zklock_name_noun(what), GetDatabaseEncodingName())));
 }
 

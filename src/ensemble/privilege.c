@@ -97,8 +97,8 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for ZooKeeper lock or job \"%.*s\"",
 						pg_mbcliplen(name, strlen(name), RECIPE_NAME_MAX), name),
-				 errdetail("Names were closed in this database, and the rows of zk_closed are lost, as in a restore that failed. So all names are closed."),
-				 errhint("Restore the rows, or grant what is wanted and then open all other names: SELECT zk_open('').")));
+				 errdetail("All names are closed, because names were closed in this database and the rows of zk_closed are lost, for example in a restore that failed."),
+				 errhint("Restore the rows. Or grant the privileges that you want with zk_grant(), and then open all other names: SELECT zk_open('').")));
 	role = GetUserNameFromId(GetUserId(), false);
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -107,10 +107,10 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 			 refused == name ?
 			 errdetail("The prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\".",
 					   prefix, role, what) :
-			 errdetail("Below another root its znode is called \"%s\", whose prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\". A session that chooses \"%s\" or \"%s\" itself needs the privileges of all names of a znode.",
+			 errdetail("Below another root the same znode has the name \"%s\". Its prefix \"%s\" is closed, and no row of zk_privileges gives role \"%s\" the privilege \"%s\". A session that chooses \"%s\" or \"%s\" itself needs the privilege for each name of the znode.",
 					   refused, prefix, role, what, "zklock.root",
 					   "zklock.servers"),
-			 errhint("The row that is missing: SELECT zk_grant('%s', %s, %s).",
+			 errhint("Let a superuser, or a role that may execute zk_grant(), run SELECT zk_grant('%s', %s, %s).",
 					 what, quote_literal_cstr(prefix),
 					 quote_literal_cstr(role))));
 }

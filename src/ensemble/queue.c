@@ -313,9 +313,9 @@ zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 		return false;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("a contender of style \"%s\" may take no notice of the queue nodes that this session makes",
+			 errmsg("a contender of style \"%s\" may ignore the queue nodes of this session",
 					recipe_style_name(theirs)),
-			 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
+			 errhint("Set \"%s\" to the style that this client understands: docs/interop.md has a table.",
 					 "zklock.node_style")));
 	return true;
 }

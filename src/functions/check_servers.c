@@ -221,20 +221,20 @@ raise_no_answer(const char *program, ZkChannelState state, int status)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("\"%s\" is of another version of zklock than the library that this server has loaded",
 						shown),
-				 errhint("The files were replaced under a running server: restart it.")));
+				 errhint("Restart PostgreSQL: the files were replaced while it was running.")));
 	if (state == ZK_CHANNEL_OPEN)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("\"%s\" was started and has not said a word in time",
+				 errmsg("\"%s\" was started, but has not answered in time",
 						shown),
-				 errhint("Try again when the machine is less busy, and look for a security policy that holds the program up.")));
+				 errhint("Try again when the machine is less busy. If that does not help, look for a security policy, such as SELinux or AppArmor, that stops the program.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
 			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
 			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
 					shown) :
-			 errmsg("\"%s\" was started and has ended without a word", shown),
-			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
+			 errmsg("\"%s\" was started, but has ended without an answer", shown),
+			 errhint("Run ldd on the program to see which library is missing, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 
 /* One of the program's answers; false if it makes no sense. */

@@ -67,7 +67,7 @@ zk_grant(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role \"%s\" does not exist", shown),
-				 errhint("Write the name of a role as it is, without quotes of its own, or \"public\" for everybody.")));
+				 errhint("Write the name of the role without double quotes, or \"public\" for everybody.")));
 	schema = begin_change(fcinfo, "zk_grant()");
 	zklock_grant_close_prefix(schema, prefix);
 	zklock_grant_add_text(&parameters, prefix);
@@ -102,7 +102,7 @@ zk_revoke(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role \"%s\" does not exist", shown),
-				 errhint("A role that is gone is called as zk_privileges shows it, with \"!\" ahead.")));
+				 errhint("Name a role that was dropped as zk_privileges shows it, with \"!\" in front.")));
 	schema = begin_change(fcinfo, "zk_revoke()");
 	name = zklock_grant_quoted_schema(schema);
 	zklock_grant_add_text(&parameters, prefix);
@@ -122,7 +122,7 @@ zk_revoke(PG_FUNCTION_ARGS)
 				 errmsg("no privileges on \"%s\" could be revoked from \"%s\"",
 						prefix, shown),
 				 errdetail("No row of zk_privileges has this prefix, this role and such a privilege."),
-				 errhint("SELECT * FROM zk_privileges shows what there is. A row of a shorter prefix, or of another role, is a row of its own.")));
+				 errhint("See the rows that there are: SELECT * FROM zk_privileges. Revoke a privilege for exactly the prefix and the role of its row.")));
 	SPI_finish();
 	PG_RETURN_VOID();
 }
@@ -156,7 +156,7 @@ zk_open(PG_FUNCTION_ARGS)
 		ereport(NOTICE,
 				(errmsg("names below \"%s\" stay closed by the prefix \"%s\"",
 						prefix, covering),
-				 errhint("To open that one, too: SELECT zk_open(%s).",
+				 errhint("To open the shorter prefix, too, run SELECT zk_open(%s).",
 						 quote_literal_cstr(covering))));
 	SPI_finish();
 	PG_RETURN_VOID();
@@ -192,8 +192,8 @@ tell_if_last(Oid schema, const char *prefix)
 		ereport(NOTICE,
 				(errmsg("prefix \"%s\" stays closed, and no row gives it to anybody",
 						prefix),
-				 errdetail("Only superusers, and roles to which a row of a shorter prefix gives something, may use these names."),
-				 errhint("To open them to everybody: SELECT zk_open(%s).",
+				 errdetail("Only superusers, and roles to which a row of a shorter prefix gives a privilege, may use these names."),
+				 errhint("To open the names to everybody, run SELECT zk_open(%s).",
 						 quote_literal_cstr(prefix))));
 }
 

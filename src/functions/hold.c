@@ -179,7 +179,7 @@ zk_release_hold(PG_FUNCTION_ARGS)
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no permanent hold of lock \"%s\" with that token", name),
 			 end == REMOVAL_FOUND_OTHER ?
-			 errhint("It is that of a contender which zk_hold() has not made: zk_evict() removes it.") : 0));
+			 errhint("The token is that of a contender which zk_hold() did not make. Remove it with zk_evict().") : 0));
 	PG_RETURN_BOOL(false);
 }
 
@@ -196,8 +196,8 @@ zk_evict(PG_FUNCTION_ARGS)
 	}
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("nobody is in the queue of lock \"%s\" with that token", name),
-			 errhint("zk_lock_queue() shows who is there, with the tokens.")));
+			 errmsg("no contender in the queue of lock \"%s\" has that token", name),
+			 errhint("See the contenders and their tokens with zk_lock_queue().")));
 	PG_RETURN_BOOL(false);
 }
 
@@ -422,11 +422,11 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 			 errmsg("there may be a permanent hold of lock \"%s\" now",
 					holding->order.name),
 			 undone == HOLD_UNDONE_NO_MEMORY ?
-			 errdetail("There was no memory to undo it. Its token is " INT64_FORMAT ".",
+			 errdetail("zk_hold() could not undo it, because there was no memory. Its token is " INT64_FORMAT ".",
 					   holding->twin.token) :
-			 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
+			 errdetail("zk_hold() could not undo it, because there was no connection to ZooKeeper. Its token is " INT64_FORMAT ".",
 					   holding->twin.token),
-			 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
+			 errhint("Look for the token in zk_lock_queue(). If it is there, release the permanent hold with zk_release_hold().")));
 }
 
 /* ---------------------------------------------------------------------

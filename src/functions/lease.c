@@ -162,7 +162,7 @@ warn_of_no_lease(const ZkLeasing *leasing)
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no lease of lock \"%s\" with that token",
 					leasing->order.name),
-			 errdetail("Its term is over and it was removed, it was given up or evicted, or there never was one.")));
+			 errdetail("The lease was removed after its term, given up or evicted, or there never was one.")));
 }
 
 /* Who takes which lease, and until when. */
@@ -175,14 +175,14 @@ read_taking(FunctionCallInfo fcinfo)
 	int64		timeout_ms;
 
 	leasing->owner = read_line(fcinfo, 1, "owner",
-							   "Say who renews the lease: the same text in each call, and nobody else's.");
+							   "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
 	leasing->ttl_ms = read_ttl(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
 	leasing->order = zklock_order_lease(name,
 										zklock_bounds_of_wait(timeout_ms));
 	if (!PG_ARGISNULL(4))
 		leasing->note = read_line(fcinfo, 4, "data",
-								  "Write in one line what others want to know of the owner.");
+								  "Write one line of what other sessions need to know about the owner.");
 	taking.stays_queued = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	zklock_args_require(fcinfo, 6, "bound", NULL);
 	taking.is_bound = PG_GETARG_BOOL(6);
@@ -252,8 +252,8 @@ read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least,
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", what),
-				 errdetail("It must be between " INT64_FORMAT " s and one day.",
-						   least / 1000),
+				 errdetail("The %s must be between " INT64_FORMAT " s and one day.",
+						   what, least / 1000),
 				 hint != NULL ? errhint("%s", hint) : 0));
 	return ms;
 }

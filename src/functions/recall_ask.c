@@ -139,7 +139,7 @@ build_request(FunctionCallInfo fcinfo, const char *name)
 	{
 		reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
 		zklock_nodedata_check_line(reason, "reason", "a request",
-								   "Say in one line why the lock is wanted, for whoever holds it.");
+								   "Write one line that tells the holders why the lock is wanted.");
 		reason = zklock_text_to_utf8(reason);
 	}
 	return zklock_nodedata_build(0, "reason", reason, "lock",
@@ -232,7 +232,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 				 errdetail("There are %d requests in znode \"%s\".",
 						   asking->nrequests,
 						   zklock_text_quotable(pnstrdup(path, strrchr(path, '/') - path))),
-				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
+				 errhint("Ask again. Requests to holders that have gone are deleted when the next request is made.")));
 	zklock_write_need(zklock_parents_count(path) + 2);
 	do
 	{

@@ -203,7 +203,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("there is no record of slot \"%s\" of job \"%s\"",
 						record.slot, record.name),
-				 errhint("zk_runs() shows those that there are.")));
+				 errhint("See the records that there are with zk_runs().")));
 	PG_RETURN_BOOL(record.removal.is_removed);
 }
 
@@ -448,7 +448,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 			 errmsg("too many records of runs of \"%s\"", claim->record.name),
 			 errdetail("There are %d records, and %d may be kept.",
 					   nothers, RECORDS_MAX),
-			 errhint("Each is kept for as long as its run asked for. Ask for less, spread slots over several names, or delete records with zk_forget_run().")));
+			 errhint("Use a shorter retain, spread the slots over several names, or delete records with zk_forget_run().")));
 }
 
 /* ---------------------------------------------------------------------

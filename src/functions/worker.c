@@ -106,5 +106,5 @@ zklock_worker_log_no_slot(const char *name, const char *purpose)
 	ereport(LOG,
 			(errmsg("there is no slot for the background worker \"%s\"", name),
 			 errdetail("Without it, %s.", purpose),
-			 errhint("Increase \"%s\".", "max_worker_processes")));
+			 errhint("Increase \"%s\", and restart PostgreSQL.", "max_worker_processes")));
 }

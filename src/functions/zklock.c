@@ -115,8 +115,8 @@ refuse_late_load(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("zklock must be loaded by shared_preload_libraries"),
-			 errdetail("Loaded later, it could not keep its settings from being overridden by any client."),
-			 errhint("Set shared_preload_libraries = 'zklock' in postgresql.conf, behind what is there already, and restart the server.")));
+			 errdetail("If it were loaded later, any client could override its settings."),
+			 errhint("Set shared_preload_libraries = 'zklock' in postgresql.conf, behind what is there already, and restart PostgreSQL.")));
 }
 
 static void
@@ -275,16 +275,16 @@ zk_fence_own_lock(PG_FUNCTION_ARGS)
 	if (!of.is_sole)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held in a way that lets others hold it too", name),
-				 errdetail("A fence would refuse all holders but the newest."),
-				 errhint("Take the lock with zk_lock() and one permit for what must not be changed by two at a time.")));
+				 errmsg("lock \"%s\" is held in shared mode or as a semaphore", name),
+				 errdetail("Several sessions can hold it at a time, and zk_fence() would refuse all of them but the newest."),
+				 errhint("Take the lock exclusively and with one permit, as zk_lock() does without further arguments.")));
 	if (zklock_session_knows_chosen())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("the fencing token of lock \"%s\" is not taken from servers that this session has chosen",
+				 errmsg("the fencing token of lock \"%s\" is not accepted from servers that this session has chosen",
 						name),
-				 errdetail("Servers beside those of the configuration can say any token, and one that is too great refuses all other holders."),
-				 errhint("Name the servers in postgresql.conf, or have somebody who may do so call zk_fence() with the token.")));
+				 errdetail("Other servers than those of postgresql.conf can name any token, and a token that is too great refuses all other holders."),
+				 errhint("Name the servers in postgresql.conf, or have a role that may execute zk_fence(name, token) call it.")));
 	zklock_row_add_text(&row, of.root);
 	zklock_row_add_text(&row, of.name);
 	zklock_row_add(&row, true, Int64GetDatum(token));
@@ -377,7 +377,7 @@ refuse_to_end(int code, const char *message, const char *hint)
 	ereport(ERROR,
 			(errcode(code),
 			 errmsg_internal("%s", message),
-			 errdetail("It ends the transaction before it waits, so that it holds back no vacuum, and what is read after it is newer than the lock."),
+			 errdetail("It commits the transaction before it waits, so that the wait does not hold up vacuum, and later reads are newer than the grant."),
 			 errhint("%s", hint)));
 }
 

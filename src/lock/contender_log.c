@@ -79,10 +79,10 @@ contender_raise_mismatch(const Contender *contender)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("number of permits differs from that of other users of lock \"%s\"",
 					contender->order->name),
-			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
+			 errdetail("This call names permits => %d. The first contender of the queue, of style \"%s\", has %d.",
 					   contender->place->permits,
 					   recipe_style_name(node.style), node.permits),
-			 errhint("Name the number that zk_lock_queue() shows: all users of a lock must name the same. Readers and clients in other languages count as 1.")));
+			 errhint("Name the number of permits that zk_lock_queue() shows: all contenders of a lock must name the same. Shared locks and other ZooKeeper clients have 1.")));
 }
 
 void

@@ -220,8 +220,9 @@ make_parents(Contender *contender)
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not create znode \"%s\"",
 						zklock_text_quotable(contender->place->lock_path)),
-				 errdetail("It vanished %d times before the lock's queue node was in it.",
-						   PARENT_ATTEMPTS)));
+				 errdetail("It was deleted %d times before this session could create its queue node in it.",
+						   PARENT_ATTEMPTS),
+				 errhint("Find out which program deletes znodes below the root, and stop it.")));
 	if (contender->node.nrounds >= CAREFUL_ROUND)
 		make_parents_carefully(contender);
 	else
@@ -419,8 +420,8 @@ zklock_contend_raise_exhausted(const char *name, const char *lock_path)
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("sequence numbers of lock \"%s\" are used up",
 					name),
-			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
+			 errdetail("ZooKeeper numbers the queue nodes below \"%s\" with 31 bits and cannot number more of them, or another client has made one whose number is taken already.",
 					   zklock_text_quotable(lock_path)),
-			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
+			 errhint("When the lock has no holder and no waiter, run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
 					 zklock_text_quotable(lock_path))));
 }

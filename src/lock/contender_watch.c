@@ -421,7 +421,8 @@ path_of_next(const Contender *contender, char path[RECIPE_PATH_SIZE])
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("queue node \"%s\" has too long a name",
-						zklock_text_quotable(next))));
+						zklock_text_quotable(next)),
+				 errhint("Delete the znode, which another ZooKeeper client has made.")));
 	return path;
 }
 

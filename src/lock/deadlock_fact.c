@@ -221,11 +221,11 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
 	if (is_refusal_logged)
 		return;
 	ereport(LOG,
-			(errmsg("deadlocks over ZooKeeper locks go unseen by process %d",
+			(errmsg("process %d cannot detect deadlocks over ZooKeeper locks",
 					MyProcPid),
 			 errdetail("Znode \"%s\" cannot be created: %s.",
 					   zklock_text_quotable(fact->path), reason),
-			 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
+			 errhint("Use the same credentials (\"%s\") in all clusters that share a root. No other client may create znodes below it.",
 					 "zklock.auth")));
 	is_refusal_logged = true;
 }

@@ -80,7 +80,7 @@ zklock_durable_await_standbys(int64 most_ms)
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("synchronous standbys are too slow for a commit that rests on a lease"),
-					 errdetail("They have not confirmed what the transaction wrote within " INT64_FORMAT " ms. The lease could be over before the commit is.",
+					 errdetail("They have not confirmed what the transaction wrote within " INT64_FORMAT " ms. The lease could end before the commit is done.",
 							   most_ms),
 					 errhint("Run the transaction again when the standbys answer, or with a lease of a longer ttl.")));
 		CHECK_FOR_INTERRUPTS();

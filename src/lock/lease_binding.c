@@ -87,7 +87,7 @@ zklock_lease_raise_unbound(const char *name)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the lease of lock \"%s\" is not bound to a role", name),
 			 errdetail("Its owner has taken it without \"bound\", and a renewal does not change that."),
-			 errhint("Release it, and take it anew.")));
+			 errhint("Release the lease, and take it again with \"bound\".")));
 }
 
 void
@@ -104,7 +104,7 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 				(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
 						zklock_text_quotable_own(name)),
-				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Who has taken or renewed it last: %s.",
+				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. It was taken or renewed last by %s.",
 							   zklock_text_quotable(leased->who.owner),
 							   leased->token, delay_ms, holder)));
 }
@@ -117,7 +117,7 @@ zklock_lease_log_renewal(const char *name, const ZkLeased *leased)
 				(errmsg("%s renews a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
 						zklock_text_quotable_own(name)),
-				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". Who has taken or renewed it last: %s.",
+				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". It was taken or renewed last by %s.",
 							   zklock_text_quotable(leased->who.owner),
 							   leased->token,
 							   zklock_nodedata_describe(&leased->who))));

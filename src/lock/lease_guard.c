@@ -178,9 +178,9 @@ zklock_lease_raise_unproved(bool is_answered)
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("could not prove that the leases of this transaction are held"),
 			 is_answered ?
-			 errdetail("ZooKeeper answers, but too late for what it says to be still certain.") :
+			 errdetail("ZooKeeper answers, but too late to rely on its answers.") :
 			 errdetail("ZooKeeper did not answer within twice the session timeout."),
-			 errhint("Increase \"%s\" and the ttl of the leases, or find out with zk_check() what slows the ensemble down.",
+			 errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\" and the ttl of the leases. Then run the transaction again.",
 					 "zklock.session_timeout")));
 }
 

@@ -179,7 +179,7 @@ void
 zklock_check_scope(ZkScope scope, const char *name)
 {
 	static TimestampTz warned_in;	/* this statement has its warning */
-	const char *hint = _("Use zk_xact_lock() and its kin, or zk_call_lock().");
+	const char *hint = _("Use a function of transaction or call scope, such as zk_xact_lock() or zk_call_lock().");
 	bool		is_refused = session_scope == SESSION_SCOPE_REFUSE;
 	const char *value = "warn";
 
@@ -189,13 +189,13 @@ zklock_check_scope(ZkScope scope, const char *name)
 		return;
 	warned_in = GetCurrentStatementStartTimestamp();
 	if (zklock_name_is_advisory(name))
-		hint = _("Use pg_advisory_xact_lock() and its kin.");
+		hint = _("Use a function of transaction scope, such as pg_advisory_xact_lock().");
 	if (is_refused)
 		value = "refuse";
 	ereport(is_refused ? ERROR : WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("locks of session scope are not for this database or role"),
-			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client there has it, too.",
+			 errmsg("locks of session scope are not allowed for this database or role"),
+			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client of that connection has it, too.",
 					   "zklock.session_scope", value),
 			 errhint("%s", hint)));
 }
@@ -410,16 +410,16 @@ make_room(const Lock *lock)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many ZooKeeper locks"),
-				 errdetail("This session holds %d.", nheld),
-				 errhint("Release some, or increase \"%s\".",
+				 errdetail("Number of locks that this session holds: %d.", nheld),
+				 errhint("Release some of them, or increase \"%s\".",
 						 "zklock.max_locks")));
 	if (held_bytes + next > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many ZooKeeper locks"),
-				 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %zu bytes.",
+				 errdetail("This session holds %d, and the paths of their queue nodes would have %zu bytes in total. The limit is %zu bytes.",
 						   nheld, held_bytes, most),
-				 errhint("Release some, or give locks shorter names. \"%s\" may be half of what all servers have as jute.maxbuffer, and no more: see zk_check().",
+				 errhint("Release some of them, or use shorter names. You can increase \"%s\" to at most half of jute.maxbuffer of the ZooKeeper servers: zk_check() compares them.",
 						 "zklock.max_lock_bytes")));
 	zklock_keep_drop_down_to(max_locks_setting - nheld - 1,
 							 most - held_bytes - next);
@@ -463,7 +463,7 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is held here with another number of permits",
 						lock->name),
-				 errdetail("This call names %d, the lock was taken with %d.",
+				 errdetail("This call names permits => %d, and the lock was taken with permits => %d.",
 						   order->permits, lock->place.permits),
 				 errhint("Name the same number of permits as before, which zk_session_locks shows; a shared lock has 1.")));
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)

@@ -193,7 +193,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	const char *hint = NULL;
 
 	if (lock != NULL && lock->taken[mode].counts[ZK_SCOPE_CALL] > 0)
-		hint = _("It is held in call scope: the end of what the client has sent releases it.");
+		hint = _("It is held in call scope: the end of the client's query releases it.");
 	else if (lock != NULL && zklock_board_is_taken(&lock->taken[mode]))
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
 	else if (lock != NULL && zklock_lock_is_of_session(lock))

@@ -246,7 +246,7 @@ zklock_lock_reserve(Lock *lock, RecipeMode mode, ZkScope scope)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("too many acquisitions of lock \"%s\"", lock->name),
 				 errdetail("This session has taken it %d times.", INT_MAX),
-				 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
+				 errhint("Release the lock once for each time that it was taken. The end of a transaction does not release a lock of session scope.")));
 	if (scope == ZK_SCOPE_TRANSACTION &&
 		(*xact == NULL || (*xact)->subid != subid))
 	{

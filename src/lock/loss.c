@@ -24,7 +24,7 @@
 #define DELETED \
 	"The queue node with fencing token " INT64_FORMAT " was deleted by zk_evict(), or by another client of ZooKeeper."
 #define SEE_DELETED \
-	"The log of the cluster where zk_evict() was called says by whom, with this token."
+	"Search for this token in the log of the cluster where zk_evict() was called: it says who called it."
 
 static void describe_held(const ZkLossOf *of, ZkLoss *loss);
 static void describe_released(const ZkLossOf *of, ZkLoss *loss);
@@ -64,7 +64,7 @@ describe_held(const ZkLossOf *of, ZkLoss *loss)
 		snprintf(loss->detail, sizeof(loss->detail), _(DELETED), of->token);
 	else if (of->kind == ZK_LOST_MISLED)
 		strlcpy(loss->detail,
-				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it."),
+				_("It had been granted because of a message of another ZooKeeper client, while another contender ahead in the queue held it."),
 				sizeof(loss->detail));
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
@@ -84,13 +84,13 @@ describe_released(const ZkLossOf *of, ZkLoss *loss)
 		return;
 	}
 	snprintf(loss->message, sizeof(loss->message),
-			 _("could not prove that the locks released in this transaction were held until then"));
+			 _("could not prove that the locks released in this transaction were held until their release"));
 	if (of->kind == ZK_LOST_UNANSWERED)
 		snprintf(loss->detail, sizeof(loss->detail),
-				 _("ZooKeeper has not told whether the queue node of lock \"%s\" was there when it was deleted."),
+				 _("ZooKeeper has not said whether the queue node of lock \"%s\" was still there when the lock was released."),
 				 of->name);
 	else
-		strlcpy(loss->detail, _("There was no memory to remember them."),
+		strlcpy(loss->detail, _("There was no memory to keep a list of them."),
 				sizeof(loss->detail));
 }
 
@@ -185,9 +185,9 @@ zklock_loss_raise_waiter(const char *name, const char *node, int64 token)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
-			 errmsg("queue entry for lock \"%s\" was removed", name),
+			 errmsg("queue node for lock \"%s\" was deleted", name),
 			 errdetail(DELETED, token),
 			 errdetail_log(DELETED " Its name was \"%s\".", token,
 						   zklock_text_quotable(node)),
-			 errhint("Run the statement again to queue anew. " SEE_DELETED)));
+			 errhint("Run the statement again to join the queue again. " SEE_DELETED)));
 }

@@ -356,8 +356,8 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("could not prove that the ZooKeeper locks of this session are held"),
-				 errdetail("ZooKeeper answers, but too late for what it says to be still certain."),
-				 errhint("Increase \"%s\", or find out with zk_check() what slows the ensemble down.",
+				 errdetail("ZooKeeper answers, but too late to rely on its answers."),
+				 errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\". Then run the transaction again.",
 						 "zklock.session_timeout")));
 	if (attempt >= 2)
 		zklock_session_await_contact(deadline);

@@ -841,7 +841,7 @@ note_end_of_link(Session *session, const char *line)
 	const char *error = tls_error(link->fd);
 
 	if (cut == LINK_CUT_FOR_OTHERS)
-		session_set_error(session, "It was left for the servers that are set now");
+		session_set_error(session, "It was ended because \"zklock.servers\" has changed");
 	else if (cut == LINK_NOT_CUT && !has_demanded(link))
 	{
 		if (error[0] != '\0')

@@ -132,7 +132,8 @@ read_auth_file(const char *path)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("the file with the credentials for ZooKeeper is not a regular file"),
 				 errdetail_log("It is \"%s\".", path),
-				 errhint("Write the credentials for ZooKeeper to a file.")));
+				 errhint("Set \"%s\" to @ and the path of a regular file.",
+						 "zklock.auth")));
 	if (file >= 0)
 		length = read(file, line, sizeof(line) - 1);
 	if (length < 0)
@@ -201,7 +202,7 @@ check_auth(char **newval, void **extra, GucSource source)
 		GUC_check_errcode(ERRCODE_INSUFFICIENT_PRIVILEGE);
 		GUC_check_errmsg("permission denied to name a file in parameter \"%s\"",
 						 "zklock.auth");
-		GUC_check_errdetail("It takes the role \"%s\".", "pg_read_server_files");
+		GUC_check_errdetail("Only members of role \"%s\" may do that.", "pg_read_server_files");
 		return false;
 	}
 	if (!has_secret(*newval))
@@ -216,8 +217,8 @@ check_auth(char **newval, void **extra, GucSource source)
 	{
 		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
 						 "zklock.auth");
-		GUC_check_errdetail("Everybody can read them there.");
-		GUC_check_errhint("Write them to a file, and give @ and its path instead.");
+		GUC_check_errdetail("Everybody can read credentials that are stored there.");
+		GUC_check_errhint("Write the credentials to a file, and give @ and the path of the file instead.");
 		return false;
 	}
 	if (colon != NULL && colon != *newval)

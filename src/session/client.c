@@ -104,7 +104,7 @@ struct ZkClient
 static const char *const end_texts[] = {
 	[ZK_CHANNEL_ENDED] = "The program of the session, process %d, has ended",
 	[ZK_CHANNEL_STUCK] = "The program of the session, process %d, stands still",
-	[ZK_CHANNEL_GARBLED] = "The program of the session, process %d, has sent what makes no sense",
+	[ZK_CHANNEL_GARBLED] = "The program of the session, process %d, has sent an invalid message",
 	[ZK_CHANNEL_NO_MEMORY] = "Out of memory"
 };
 

@@ -112,7 +112,7 @@ zklock_origin_refuse(const Origin *auth, const Origin *servers)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("the credentials for ZooKeeper are not sent to the servers in \"zklock.servers\""),
-				 errdetail("\"%s\" and \"%s\" are %s, and others than superusers may set the latter.",
+				 errdetail("\"%s\" and \"%s\" are %s, and roles that are not superusers may set the second one.",
 						   "zklock.auth", "zklock.servers", of_servers),
 				 errhint("Name the servers in postgresql.conf, or revoke SET ON PARAMETER %s from those roles.",
 						 "zklock.servers")));

@@ -296,7 +296,7 @@ pace_sessions(bool is_retry)
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("ZooKeeper sessions are lost as soon as they are granted"),
-			 errdetail("%d in a row were. The last one: %s",
+			 errdetail("%d in a row were lost. The last one: %s",
 					   nshort, session_loss_text()),
 			 errhint("Check that the setting \"%s\" names ZooKeeper servers, see their logs, and run zk_check(false).",
 					 "zklock.servers")));
@@ -381,8 +381,8 @@ choose_auth(ZkClientOptions *options)
 		(!session_settings.ssl || session_settings.ssl_cert_file[0] == '\0'))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("there is no certificate to be the credentials for ZooKeeper"),
-				 errdetail("The setting \"%s\" says \"%s\", and \"%s\" is off, or \"%s\" is empty.",
+				 errmsg("there is no client certificate to use as the credentials for ZooKeeper"),
+				 errdetail("The setting \"%s\" is \"%s\", but \"%s\" is off, or \"%s\" is empty.",
 						   "zklock.auth", PROTOCOL_CERTIFICATE, "zklock.ssl",
 						   "zklock.ssl_cert_file"),
 				 errhint("Turn TLS on, and name a certificate and its key; or set other credentials.")));

@@ -112,7 +112,7 @@ static const struct
 	},
 	{
 		"has not executed a request",
-		"Run the statement again later. Servers that have too many requests execute some of them: see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". zk_check() looks at each server."
+		"Run the statement again later. A server that has too many requests executes only some of them: see its settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". zk_check() looks at each server."
 	},
 	{
 		"Connection refused",
@@ -143,7 +143,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 	const char *code = reply->code_text;
 	char	   *znode = zklock_text_quotable(path);
 	const char *problem = "request to ZooKeeper failed";
-	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
+	const char *hint = "Run the statement again. If it fails again, run zk_check() to find what is wrong with the ensemble.";
 
 	CHECK_FOR_INTERRUPTS();
 	switch (reply->result)
@@ -158,7 +158,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 								doing),
 						 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
 								   code),
-						 errhint("If the setting \"%s\" is \"%s\", the servers must ask for a client certificate (ssl.clientAuth=need). Else enable its scheme in the ensemble.",
+						 errhint("If the setting \"%s\" is \"%s\", let the servers ask for a client certificate (ssl.clientAuth=need). Otherwise enable its scheme in the ensemble.",
 								 "zklock.auth", PROTOCOL_CERTIFICATE)));
 			raise_denied(doing, znode, code);
 		case ZK_NO_MEMORY:
@@ -168,15 +168,15 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			break;
 		case ZK_QUOTA_EXCEEDED:
 			problem = "a quota of ZooKeeper is exceeded";
-			hint = "See what \"listquota\" in ZooKeeper's shell says of the znodes above it.";
+			hint = "Find the quota with \"listquota\" in zkCli.sh, for this znode and those above it, and raise it with \"setquota\".";
 			break;
 		case ZK_NOT_EXECUTED:
 			problem = "ZooKeeper has not executed the request";
-			hint = "Run the statement again later. Servers that have too many requests execute some of them (see their settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\"), and those without a quorum none that writes. zk_check() looks at each server.";
+			hint = "Run the statement again later. A server that has too many requests executes only some of them: see its settings \"throttled_op_wait_time\" and \"request_throttle_max_requests\". A server without a quorum executes no writes. zk_check() looks at each server.";
 			break;
 		case ZK_LOCAL_SESSION:
 			problem = "ZooKeeper allows this session no ephemeral znodes";
-			hint = "Sessions of these servers are local to one of them, and a lock needs a global one. Set \"localSessionsUpgradingEnabled\" to \"true\" on all servers, or \"localSessionsEnabled\" to \"false\".";
+			hint = "Set \"localSessionsUpgradingEnabled\" to \"true\" on all servers, or \"localSessionsEnabled\" to \"false\". The session is local to one server, and a lock needs a global session.";
 			break;
 		case ZK_BAD_ARGUMENTS:
 			problem = "ZooKeeper refused the path";
@@ -231,7 +231,7 @@ raise_session_lost(const char *doing)
 			(errcode(sqlstate_of(ZK_SESSION_LOST)),
 			 errmsg("could not %s: the ZooKeeper session was lost", doing),
 			 errdetail("%s", session_loss_text()),
-			 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
+			 errhint("Run the statement again: it uses a new session. Run zk_check() to find what is wrong with the ensemble.")));
 }
 
 void
@@ -241,7 +241,7 @@ session_raise_over(void)
 	StartError	start = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"could not connect to ZooKeeper",
-		"Try again. zk_check() says what is wrong with the ensemble."
+		"Try again. If that fails, run zk_check() to find what is wrong with the ensemble."
 	};
 
 	Assert(session_state_is_over(&MySession.known));
@@ -349,15 +349,15 @@ raise_denied(const char *doing, const char *znode, const char *code)
 		ereport(ERROR,
 				(errcode(sqlstate_of(ZK_NO_AUTH)),
 				 errmsg("could not %s: ZooKeeper denied access", doing),
-				 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
+				 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, which are those of \"%s\".",
 						   znode, code, "zklock.auth"),
-				 errhint("See what \"getAcl\" in ZooKeeper's shell says of both. All clients of a lock need the same credentials; who has others has made these znodes.")));
+				 errhint("Compare the ACLs of both znodes with \"getAcl\" in zkCli.sh. They were made with other credentials; all clients of a lock must use the same ones.")));
 	ereport(ERROR,
 			(errcode(sqlstate_of(ZK_NO_AUTH)),
 			 errmsg("could not %s: ZooKeeper denied access", doing),
 			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to everybody, and this session has no credentials.",
 					   znode, code),
-			 errhint("Set \"%s\" to credentials that the ACL names; \"getAcl\" in ZooKeeper's shell shows it.",
+			 errhint("Set \"%s\" to credentials that the ACL names. \"getAcl\" in zkCli.sh shows the ACL.",
 					 "zklock.auth")));
 }
 

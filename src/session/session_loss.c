@@ -17,7 +17,7 @@ static const char *const loss_texts[] = {
 	[ZK_LOSS_STANDSTILL] = "This backend stood still for the session timeout of %d ms.",
 	[ZK_LOSS_UNANSWERED] = "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
 	[ZK_LOSS_REFUSED] = "ZooKeeper refused for the session timeout of %d ms to delete what had been released.",
-	[ZK_LOSS_IDLE] = "Its program took it for idle."
+	[ZK_LOSS_IDLE] = "Its zklock-session process closed it as idle."
 };
 
 /* The session that was lost last: its locks may be held until much later. */

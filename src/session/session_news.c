@@ -132,10 +132,10 @@ static void
 log_refusal(const ZkClientStatus *status, const char *error)
 {
 	ereport(LOG_SERVER_ONLY,
-			(errmsg("ZooKeeper refuses to let go of what session 0x%llx has released",
+			(errmsg("ZooKeeper refuses to delete znodes that session 0x%llx has released",
 					(unsigned long long) status->session_id),
 			 errdetail("%s.", error),
-			 errhint("It is repeated until it is done; when all else is released, the session is ended after its timeout, and its znodes go with it. See the ACL of the znode above."),
+			 errhint("Check the ACL of the znode above it. The release is repeated until it succeeds. When everything else is released, the session is ended after its timeout, and its znodes are deleted with it."),
 			 errhidestmt(true), errhidecontext(true)));
 }
 
@@ -152,26 +152,26 @@ log_move(const ZkClientStatus *status, const char *said)
 	{
 		case ZK_MOVE_UNKNOWN:
 			ereport(LOG_SERVER_ONLY,
-					(errmsg("the servers in \"zklock.servers\" do not know ZooKeeper session 0x%llx, which stays with those of before",
+					(errmsg("the servers in \"zklock.servers\" do not know ZooKeeper session 0x%llx, which stays with the previous servers",
 							id),
-					 errdetail("Server \"%s\" says so: it is of another ensemble.", said),
-					 errhint("Until it has released its locks the session needs the servers of before. New sessions use the new ones."),
+					 errdetail("Server \"%s\" does not know the session, so it belongs to another ensemble.", said),
+					 errhint("Keep the previous servers running until the session has released its locks. New sessions use the new servers."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_MOVE_TLS:
 			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx stays with the servers and the TLS of before",
+					(errmsg("ZooKeeper session 0x%llx stays with the previous servers and TLS settings",
 							id),
-					 errdetail("TLS cannot be had as the settings say now: %s.", said),
+					 errdetail("TLS does not work with the current settings: %s.", said),
 					 errhint("Correct the settings \"zklock.ssl...\" or their files, and reload."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_MOVE_SILENT:
 			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx stays with the servers of before until one of those in \"zklock.servers\" answers",
+					(errmsg("ZooKeeper session 0x%llx stays with the previous servers until one of those in \"zklock.servers\" answers",
 							id),
 					 errdetail("%s.", said),
-					 errhint("They are tried again and again. Check the setting, and run zk_check(false)."),
+					 errhint("Check the setting, and run zk_check(false). The servers are tried again and again."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_MOVE_NONE:
@@ -219,7 +219,7 @@ log_reconnect(const ZkClientStatus *status, const Told *before,
 					(unsigned long long) status->session_id, status->server),
 			 errdetail_internal("%s", detail),
 			 lacks_file ?
-			 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
+			 errhint("Correct the file, or the setting that names it: new sessions will fail. %s.", error) : 0,
 			 errhidestmt(true), errhidecontext(true)));
 }
 

@@ -322,7 +322,7 @@ check_ssl_file(char **newval, void **extra, GucSource source)
 				(errcode_for_file_access(),
 				 errmsg("could not access file \"%s\" for TLS with ZooKeeper: %m",
 						*newval),
-				 errhint("Sessions that are connected stay; new ones need it.")));
+				 errhint("Correct the setting or the file. Sessions that are connected stay connected; new sessions need the file.")));
 	return true;
 }
 
@@ -347,8 +347,8 @@ make_settings_page(void)
 	if (page.written == NULL)
 	{
 		ereport(LOG,
-				(errmsg("could not make the page by which ZooKeeper sessions of idle connections follow \"zklock.servers\": %m"),
-				 errhint("Each of them follows a reload with its next statement.")));
+				(errmsg("could not create the shared page by which ZooKeeper sessions of idle connections follow \"zklock.servers\": %m"),
+				 errhint("The session of an idle connection follows a reload only with its next statement.")));
 		return;
 	}
 	page.fd = fd;

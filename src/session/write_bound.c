@@ -149,7 +149,7 @@ refuse_write(void)
 					   GetUserNameFromId(GetAuthenticatedUserId(), false),
 					   get_database_name(MyDatabaseId),
 					   max_creates_setting),
-			 errhint("Go on in a second, or have a superuser increase \"%s\" for the role.",
+			 errhint("Run the call again after a second, or have a superuser increase \"%s\" for the role.",
 					 "zklock.max_creates")));
 }
 

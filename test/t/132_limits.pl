@@ -216,9 +216,9 @@ subtest 'locks with long names are refused when their znodes would be too much f
 	assert_query($session, "DO \$\$ BEGIN FOR i IN 1..1200 LOOP
 			PERFORM zk_lock('long/' || repeat('x', 490) || i); END LOOP; END \$\$",
 		'53400', 'are refused when there are too many for a session');
-	like($session->error, qr/DETAIL:  This session holds \d+, whose znodes have 52\d{4} bytes, and may have 524288 bytes/,
+	like($session->error, qr/DETAIL:  This session holds \d+, and the paths of their queue nodes would have 52\d{4} bytes in total\. The limit is 524288 bytes/,
 		'the DETAIL says how much there is');
-	like($session->error, qr/HINT:  Release some, or give locks shorter names/, 'the HINT says what to do');
+	like($session->error, qr/HINT:  Release some of them, or use shorter names/, 'the HINT says what to do');
 	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	cmp_ok($held, '>', 400, 'many can be held');
 	$session->query_safe("SELECT zk_unlock('long/' || repeat('x', 490) || 1)");

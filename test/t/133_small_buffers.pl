@@ -63,9 +63,9 @@ subtest 'locks up to zklock.max_lock_bytes are granted, and the server starts ag
 		FROM generate_series(1, 20) AS i");
 	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 20, 'some are kept');
 	fill($session);
-	like($session->error, qr/too many ZooKeeper locks\nDETAIL:  This session holds \d+, whose znodes have \d+ bytes, and may have 65536 bytes/,
+	like($session->error, qr/too many ZooKeeper locks\nDETAIL:  This session holds \d+, and the paths of their queue nodes would have \d+ bytes in total\. The limit is 65536 bytes/,
 		'the DETAIL says how much there is');
-	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" may be half of what all servers have as jute\.maxbuffer/, 'the HINT says what may be changed');
+	like($session->error, qr/HINT:  .*"zklock\.max_lock_bytes" to at most half of jute\.maxbuffer of the ZooKeeper servers/, 'the HINT says what may be changed');
 	is($session->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'kept'"), 0, 'kept ones go first');
 	my $held = $session->query_safe('SELECT count(*) FROM zk_session_locks');
 	assert_becomes { scalar(my @nodes = $zk->ephemerals(lock_path('full/'))) } $held, 'those that are held stay';

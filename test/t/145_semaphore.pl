@@ -111,7 +111,7 @@ subtest 'a call that names another number of permits is refused' => sub {
 	{
 		assert_query($pool[1], "SELECT $other", '55000', "$other is refused");
 	}
-	like($pool[1]->error, qr/This call names 5, .* has 2/, 'the error names both numbers of permits');
+	like($pool[1]->error, qr/This call names permits => 5\. .* has 2/, 'the error names both numbers of permits');
 	assert_released($zk, 'mixed', $pool[0]);
 };
 

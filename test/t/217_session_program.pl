@@ -399,7 +399,7 @@ subtest 'a relocated installation finds its own program and refuses other versio
 		'one that says nothing' => [ "#!/bin/sh\nexit 0\n", qr/has ended/ ],
 		'one that talks nonsense' =>
 		  [ "#!/bin/sh\necho nonsense, and a lot of it, that is no frame at all >&3\n",
-			qr/is of another version|makes no sense/ ]);
+			qr/is of another version|has sent an invalid message/ ]);
 	foreach my $what (sort keys %bad)
 	{
 		my ($text, $message) = @{ $bad{$what} };

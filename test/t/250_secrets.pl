@@ -115,7 +115,7 @@ subtest 'a role that may set zklock.auth needs pg_read_server_files to name a fi
 	foreach my $command ($set, map { $set =~ s/^SET/$_ SET/r } 'ALTER ROLE delegate', 'ALTER SYSTEM')
 	{
 		assert_query($delegate, $command, '42501', "refused: $command");
-		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'the DETAIL names the role that it takes');
+		like($delegate->error, qr/DETAIL:  Only members of role "pg_read_server_files" may do that/, 'the DETAIL names the role that it takes');
 	}
 	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'the role may set credentials of its own');
 	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";

@@ -70,7 +70,7 @@ subtest 'a grant by a forged hand-over is checked before a commit with quorum' =
 		else
 		{
 			assert_query($waiter, $way, '40001', 'its commit is refused');
-			like($waiter->error, qr/somebody else ahead in the queue/, 'the error says that another contender is ahead');
+			like($waiter->error, qr/another contender ahead in the queue/, 'the error says that another contender is ahead');
 		}
 		assert_held($holder, 'again', 'the holder holds it');
 		$holder->query_safe("SET zklock.commit_guard = 'quorum';

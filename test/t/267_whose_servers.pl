@@ -92,7 +92,7 @@ subtest 'credentials of the configuration are not sent to servers stored for a r
 	assert_sent($app, 'file', 'with credentials');
 	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.servers TO bob');
 	assert_refused(background($node, user => 'app'), 'where others could have stored them',
-		qr/DETAIL:  .* are stored for a role or a database, and others than superusers may set the latter\.\nHINT:  .*revoke/);
+		qr/DETAIL:  .* are stored for a role or a database, and roles that are not superusers may set the second one\.\nHINT:  .*revoke/);
 	assert_sent($app, 'file', 'a session that has begun before');
 };
 

@@ -368,7 +368,7 @@ subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 
 	reconfigure($one, 'zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
 	my ($status, $out, $err) = $one->psql('postgres', "SELECT zk_lock('mine')");
-	like($err, qr/ERROR:  there is no certificate to be the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
+	like($err, qr/ERROR:  there is no client certificate to use as the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
 		'zklock.auth = x509 fails without a certificate');
 
 	my $careless = server_with($good->both('server'), config => { 'ssl.clientAuth' => 'none' });
@@ -376,7 +376,7 @@ subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 	($status, $out, $err) = $same->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  could not join a lock's queue: ZooKeeper knows no credentials of this session\n/,
 		'a server that asks for none');
-	like($err, qr/HINT:  .*"x509", the servers must ask for a client certificate/, 'the HINT says what to do');
+	like($err, qr/HINT:  .*"x509", let the servers ask for a client certificate/, 'the HINT says what to do');
 };
 
 # A server that takes what it is sent, and answers with some bytes or none.

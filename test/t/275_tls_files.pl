@@ -179,7 +179,7 @@ subtest 'a session connects again with the files it has read, or with new good o
 	# The setting is the same: the file is not.
 	my $from = -s $node->logfile;
 	replace($good->key('secret'), "rubbish\n");
-	my $hint = qr/HINT:  It uses what it has read before\. New sessions will fail: Could not load file "[^"]*-secret\.key": /;
+	my $hint = qr/HINT:  Correct the file, or the setting that names it: new sessions will fail\. Could not load file "[^"]*-secret\.key": /;
 	like($reconnect->(), $hint, 'the session connects again with what it has read, and says that the new file is bad');
 	like(error_of_lock(), qr/Could not load file "[^"]*-secret\.key": /, 'a new session fails with the bad file');
 	like(slurp_file($node->logfile, $from), qr/ERROR:  could not set up TLS for ZooKeeper\n.*DETAIL:  Could not load file "[^"]*-secret\.key"/,
@@ -219,7 +219,7 @@ subtest 'bad settings of TLS at a reload leave a session with a lock where it is
 		rename $ca, "$ca.away" or die "could not rename $ca: $!";
 		reconfigure($node, %{ $broken{$what} });
 		assert_soon { $session->query_safe('SELECT 1')
-			  && slurp_file($node->logfile, $from) =~ /session 0x[0-9a-f]+ stays with the servers of before until one of those/ }
+			  && slurp_file($node->logfile, $from) =~ /session 0x[0-9a-f]+ stays with the previous servers until one of those/ }
 		"$what: the log says that it stays";
 		ok($reconnect->(), 'it is connected again as before');
 		rename "$ca.away", $ca or die "could not rename $ca: $!";

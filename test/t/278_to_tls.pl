@@ -72,7 +72,7 @@ subtest 'a lock stays held while each cluster goes over to TLS' => sub {
 	my $offset = -s $node{berlin}->logfile;
 	reconfigure($node{berlin}, tls_settings(), 'zklock.ssl_ca_file' => 'missing.crt');
 	assert_soon { is_encrypted($holder) eq 'f'
-		  && slurp_file($node{berlin}->logfile, $offset) =~ /stays with the servers and the TLS of before/ }
+		  && slurp_file($node{berlin}->logfile, $offset) =~ /stays with the previous servers and TLS settings/ }
 	'without a file a session stays where it is, and the log says so';
 	assert_held($holder, 'moving', 'the lock is still held');
 	reconfigure($node{berlin}, tls_settings());

@@ -13,7 +13,7 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(
 $node{berlin}->safe_psql('postgres', 'CREATE ROLE clerk LOGIN; CREATE TABLE work (i int); GRANT ALL ON work TO clerk');
 my $operator = background($node{paris}, 'zklock.log_locks' => 'none');
 my $words = lock_path('.release');
-my $see = 'The log of the cluster where zk_evict\(\) was called says by whom, with this token\.';
+my $see = 'Search for this token in the log of the cluster where zk_evict\(\) was called: it says who called it\.';
 
 # What the DETAIL says.
 sub deleted ($token)
@@ -100,7 +100,7 @@ subtest 'a waiter that is evicted is told, and not granted the lock' => sub {
 	my $deleted = deleted($token);
 	$holder->query_safe("SELECT zk_unlock('evicted')");
 	assert_ends($waiter, '57000', 'the evicted waiter is not granted the lock');
-	like($waiter->error, qr/was removed\nDETAIL:  $deleted\nHINT:  Run the statement again to queue anew\. $see/,
+	like($waiter->error, qr/was deleted\nDETAIL:  $deleted\nHINT:  Run the statement again to join the queue again\. $see/,
 		'the error tells the waiter what is known');
 	log_has('berlin', $offset, qr/DETAIL:  $deleted Its name was "\Q$queued\E"\./, 'the log of that cluster tells the same');
 	no_words();

@@ -200,7 +200,7 @@ is($guard->safe_psql('postgres', 'SELECT requests > 0 FROM zk_stat WHERE datname
 # What fails in round after round is said once, until a round has gone well. A reload begins one.
 subtest 'rounds of the lease worker that fail are logged once, and the next round works' => sub {
 	my $from = -s $guard->logfile;
-	my $complaint = qr/there is no certificate to be the credentials/;
+	my $complaint = qr/there is no client certificate to use as the credentials/;
 	my $complaints = sub { scalar(() = slurp_file($guard->logfile, $from) =~ /$complaint/g) };
 	my $wakes = sub { slurp_file("/proc/$worker/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $1; };
 	foreach my $time (1, 2)

@@ -27,7 +27,7 @@ sub refused ($session, $sql, $what, $row)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	assert_query($session, $sql, '42501', $what);
-	like($session->error, qr/HINT:  The row that is missing: SELECT zk_grant\(\Q$row\E\)\./, "with the row: $row");
+	like($session->error, qr/HINT:  .* run SELECT zk_grant\(\Q$row\E\)\./, "with the row: $row");
 	return;
 }
 

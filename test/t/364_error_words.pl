@@ -122,7 +122,7 @@ $table->run('the error of an ACL says which rights and credentials there were', 
 		qr/DETAIL:  ZooKeeper said of znode ".*words\/closed.*": .*does not give this right to everybody, and this session has no credentials\.\nHINT:  Set "zklock.auth" to/ ],
 	[ stranger => "SET zklock.auth = 'digest:otto:secret'" ],
 	[ stranger => "zk_lock('words/closed', '30s')", '!42501',
-		qr/does not give this right to the credentials of this session, those of "zklock.auth"\.\nHINT:  See what "getAcl"/,
+		qr/does not give this right to the credentials of this session, which are those of "zklock.auth"\.\nHINT:  Compare the ACLs of both znodes with "getAcl"/,
 		qr/CONTEXT:  while waiting for ZooKeeper lock "words\/closed"/,
 		\qr/secret|otto|anna/ ]);
 

@@ -36,7 +36,7 @@ subtest 'a persistent contender of another client is not taken for a hold' => su
 	my $token = sql("SELECT token FROM zk_lock_queue('$name') WHERE session_id IS NULL AND client IS NULL");
 	my $session = background($node);
 	is($session->query_safe("SELECT zk_release_hold('$name', $token)"), 'f', 'zk_release_hold() does not release it');
-	like($session->error, qr/WARNING:  there is no permanent hold.*\nHINT:  .* zk_evict\(\) removes it/, 'the HINT says that zk_evict() removes it');
+	like($session->error, qr/WARNING:  there is no permanent hold.*\nHINT:  .*Remove it with zk_evict\(\)/, 'the HINT says that zk_evict() removes it');
 	is($session->query_safe("SELECT zk_evict('$name', $token)"), 't', 'zk_evict() removes it');
 	$session->quit;
 	ok(!$client->exists($stays), 'it is gone');

@@ -66,7 +66,7 @@ subtest 'zk_fence() does not believe tokens of servers that the session has chos
 	$session->query_safe("SET zklock.servers = '$own'");
 	$session->query_safe("SELECT zk_lock('fenced')");
 	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'a token of chosen servers is refused');
-	like($session->error, qr/is not taken from servers that this session has chosen/, 'the error says why');
+	like($session->error, qr/is not accepted from servers that this session has chosen/, 'the error says why');
 	$session->query_safe('RESET zklock.servers');
 	assert_query($session, "SELECT zk_fence('fenced')", '42501', 'a token is refused if the session has had such servers once');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_fences'), 0, 'no token was believed');

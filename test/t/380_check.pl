@@ -630,9 +630,9 @@ subtest "zk_check() says what is wrong with the session's program and the extens
 		[ 'missing', undef, '', qr/${cannot}No such file or directory .*-> Install zklock again/ ],
 		[ 'not executable', 0644, '', qr/${cannot}Permission denied .*-> Make/ ],
 		[ 'nothing that the kernel knows', 0755, 'nothing', qr/${cannot}Exec format error/ ],
-		[ 'something else', 0755, "#!/bin/sh\nexit 0\n", qr/^error: .*ended without a word/ ],
+		[ 'something else', 0755, "#!/bin/sh\nexit 0\n", qr/^error: .*ended without an answer/ ],
 		[ 'one without its library', 0755, "#!/bin/sh\nexit 127\n", qr/^error: .*library .* missing/ ],
-		[ 'one that hangs', 0755, "#!/bin/sh\nexec sleep 60 >&3\n", qr/^error: .*not said a word in time/ ],
+		[ 'one that hangs', 0755, "#!/bin/sh\nexec sleep 60 >&3\n", qr/^error: .*not answered in time/ ],
 		[ 'one that says nonsense', 0755, "#!/bin/sh\nhead -c 100000 /dev/urandom >&3\n", qr/^error: .*another version/ ])
 	{
 		my ($what, $mode, $text, $pattern) = @$case;

@@ -65,7 +65,7 @@ subtest 'a look at a queue warns of contenders that may not wait for our nodes' 
 	my $look = "SELECT count(*) FROM zk_lock_queue('unseen')";
 	$session->query($look);
 	like($session->error,
-		qr/WARNING:  a contender of style "kazoo" may take no notice of the queue nodes/,
+		qr/WARNING:  a contender of style "kazoo" may ignore the queue nodes/,
 		'a warning names the style');
 	$session->query("SET zklock.node_style = kazoo; $look; RESET zklock.node_style");
 	is($session->error, '', 'no warning with nodes that the client waits for');
@@ -79,7 +79,7 @@ sub warnings_behind ($lock, $theirs, $sql = undef)
 	start_to_wait($session, $sql // "SELECT zk_lock('$lock')");
 	$stranger->delete($theirs);
 	$session->wait_result;
-	my @warnings = $session->error =~ /WARNING:  a contender of style "(\w+)" may take no notice/g;
+	my @warnings = $session->error =~ /WARNING:  a contender of style "(\w+)" may ignore/g;
 	$session->query_safe('SELECT zk_unlock_all()');
 	return "@warnings";
 }

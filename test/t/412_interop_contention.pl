@@ -128,7 +128,7 @@ foreach my $row (@rows)
 		Peer::require_installed($kind);
 		my ($count, $expected, @errors) = race("race$number", $kind);
 		# That Kazoo was told of our nodes cannot be seen in its own.
-		s/^.*WARNING:  a contender of style "kazoo" may take no notice .*\n^HINT:  .*\n//mg
+		s/^.*WARNING:  a contender of style "kazoo" may ignore .*\n^HINT:  .*\n//mg
 		  foreach $kind =~ /with lock-/ ? @errors : ();
 		is(join('', @errors), '', 'no client and no backend fails');
 		is($count, $expected, 'no increment is lost');

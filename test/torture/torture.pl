@@ -572,7 +572,7 @@ my $shared_numbers = Torture::TransactionLog::shared_numbers(\@logged);
 my @unexpected;
 foreach my $error ($report->notes('unexpected'))
 {
-	my ($queue) = $error =~ / 54000 .* are used up.* queue entries below "([^"]+)"/s;
+	my ($queue) = $error =~ / 54000 .* are used up.* queue nodes below "([^"]+)"/s;
 	if (defined $queue && $shared_numbers->{$queue})
 	{
 		note("the ensemble had two nodes of one number: $shared_numbers->{$queue}; $error");
