@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * answer.c
- *	  What an answer means for the request that it is for, whom it is told, and
+ *	  What an answer means for its request, whether the backend is told, and
  *	  what becomes of a request that is executed late.
  *
  * Three tables.  KINDS has a row for each kind of request.  It says which

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * answer.h
- *	  What an answer of ZooKeeper's means for the request that it is for: done,
- *	  not done, or unknown; who is told, and with which SQLSTATE; and what
+ *	  What an answer of ZooKeeper means for its request: done, not done, or
+ *	  unknown; whether the backend is told, and with which SQLSTATE; and what
  *	  becomes of a request that is executed late.
  *
  * Pure: tables.

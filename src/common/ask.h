@@ -3,10 +3,10 @@
  * ask.h
  *	  What the program says of servers that it was started to ask.
  *
- * Whose first frame is a FRAME_ASK asks all servers of its list how they are,
- * says what it learns as soon as it is known, each time by a FRAME_ANSWER, and
- * ends when the time is over.  The first answer is about the program itself.
- * Of a server without an answer nothing was heard in time.
+ * A program whose first frame is a FRAME_ASK asks all servers of its list how
+ * they are.  It sends each result as soon as it is known, in a FRAME_ANSWER,
+ * and ends when the time is over.  The first answer is about the program
+ * itself.  A server without an answer has not replied in time.
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
  *

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * bucket.c
- *	  How many there may be in a second: a leaky bucket, in one word of memory.
+ *	  A bound on events in a second: a leaky bucket, in one word of memory.
  *
- * The level counts whole ones.  Its date is not that of the last call, but the
- * moment until which whole ones have run out: no part of one is lost when
- * calls follow one another closely.
+ * The level counts whole events.  Its date is not that of the last call, but
+ * the moment until which whole events have run out: no part of an event is
+ * lost when calls follow one another closely.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * bucket.h
- *	  How many there may be in a second: a leaky bucket, in one word of memory.
+ *	  A bound on events in a second: a leaky bucket, in one word of memory.
  *
  * Pure: neither PostgreSQL nor ZooKeeper, no memory, no clock.
  *
- * What is done is poured into the bucket, and as much as the bound runs out of
- * it each second.  So in any t seconds there are at most bound * t of them,
- * and what the bucket holds: as many as in a second, and BUCKET_AT_ONCE where
+ * Each event is poured into the bucket, and as many as the bound run out of it
+ * each second.  So in any t seconds there are at most bound * t events, and
+ * those that the bucket holds: as many as in a second, or BUCKET_AT_ONCE where
  * that is more.  The word has the level and its date, so that one atomic
  * operation can change it.
  *
@@ -44,9 +44,10 @@ extern bool bucket_pour(Bucket *bucket, int64_t now_us, int bound, int count);
 extern void bucket_force(Bucket *bucket, int64_t now_us, int bound, int count);
 
 /*
- * Is there room for so many, the first of which is poured before the rest?
- * Whoever begins what takes several calls asks this first: if each of these
- * were refused in the middle, who tries again and again would never end it.
+ * Is there room for so many, the first of which is poured before the rest?  A
+ * caller that needs several calls for one action asks this first.  If a call
+ * were refused in the middle each time, the action would never be done,
+ * however often it is repeated.
  */
 extern bool bucket_has_room(Bucket bucket, int64_t now_us, int bound,
 							int count);

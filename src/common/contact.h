@@ -30,16 +30,16 @@
  * comes while a report is made is not reported
  * (LearnerSessionTracker.touchSession() and snapshot()).
  *
- * It does not matter who had answered those requests.  A read that the
- * follower answers from its memory makes the session as active as a sync that
- * the leader answers.  But a sync's answer also says that leader and follower
- * were in touch; a read is answered while the network between them stands
- * still.  Then the report of it is late by as much, which comes out of the same
- * margin.  test/model/proof.pml has followers that answer while they are cut
- * off.
+ * It does not matter which server had answered those requests.  A read that
+ * the follower answers from its memory makes the session as active as a sync
+ * that the leader answers.  But a sync's answer also says that leader and
+ * follower were in touch; a read is answered while the network between them
+ * stands still.  Then the report of it is late by as much, which comes out of
+ * the same margin.  test/model/proof.pml has followers that answer while they
+ * are cut off.
  *
  * The date is no later than a third of T before the write.  That bounds how
- * long somebody relies on a node that has been deleted meanwhile.
+ * long a session relies on a node that has been deleted meanwhile.
  *
  * Pure: values in, values out; libc only, no clock.
  *

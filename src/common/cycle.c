@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cycle.c
- *	  Who waits for whom, as a graph: who is stuck, and in which cycle.
+ *	  The graph of waits: which nodes are stuck, and in which cycle.
  *
  * In the queue of a semaphore a cycle alone is no deadlock: a holder that is
  * not in the cycle may leave first.  So the nodes that are stuck are computed

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cycle.h
- *	  Who waits for whom, as a graph: who is stuck, and in which cycle.
+ *	  The graph of waits: which nodes are stuck, and in which cycle.
  *
  * Values in, verdict out: no socket, no clock, no PostgreSQL header.
  *

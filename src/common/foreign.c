@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.c
- *	  What others wrote: may it be printed as it is, may it be parsed.
+ *	  Text that other programs have written: may it be printed as it is, may it
+ *	  be parsed.
  *
  * Znodes' names and data, the reasons of requests and the names of other
- * clusters' users go to logs, terminals and web pages.  Whoever writes them
- * may want the reader to see something else than what is there.
+ * clusters' users go to logs, terminals and web pages.  Their writer may want
+ * the reader to see something else than what is there.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.h
- *	  What others wrote: may it be printed as it is, may it be parsed.
+ *	  Text that other programs have written: may it be printed as it is, may it
+ *	  be parsed.
  *
  * libc only.
  *

@@ -10,17 +10,17 @@
  * postmaster keeps these settings in a page of memory, which each program maps
  * when it starts.
  *
- * Who writes it, and when: the postmaster alone, in the assign hooks of these
- * settings.  PostgreSQL calls them one after the other while it reads its
- * files, within microseconds, and tells nobody when it has called the last
- * one.  (The lease worker would know the end of a reload.  But it may be
- * switched off, or be without a slot, or have settings of its database's or
- * its role's in the way of those of the files.)  So a reader takes the
- * settings for whole when they have been as they are for SETTINGS_QUIET_MS.
- * A postmaster that is stopped in the middle for longer than that leaves half
- * of a change to be read, for example TLS with the ports of before.  That does
- * no harm: no list is used before one of its servers has proved, in the way
- * that TLS and the files say, that it knows the session (program_move.c).
+ * Only the postmaster writes the page, in the assign hooks of these settings.
+ * PostgreSQL calls them one after the other while it reads its files, within
+ * microseconds, and tells nobody when it has called the last one.  (The lease
+ * worker would know the end of a reload.  But it may be switched off, or be
+ * without a slot, or have settings of its database's or its role's in the way
+ * of those of the files.)  So a reader takes the settings for whole when they
+ * have been as they are for SETTINGS_QUIET_MS.  A postmaster that is stopped
+ * in the middle for longer than that leaves half of a change to be read, for
+ * example TLS with the ports of before.  That does no harm: no list is used
+ * before one of its servers has proved, in the way that TLS and the files say,
+ * that it knows the session (program_move.c).
  *
  * Nobody waits for anybody: a sequence number, which is odd while the
  * postmaster writes, tells a reader to come back later.  The memory is sealed:

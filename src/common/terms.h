@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * terms.h
- *	  What backends and their sessions' programs have words for: states of a
+ *	  The terms that backends and their sessions' programs share: states of a
  *	  session, reasons of a loss, results of requests, kinds of znodes.
  *
  * A change here is one of the protocol: see PROTOCOL_VERSION.

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * bounds.c
- *	  Until when a call may wait, for others and for replies.
+ *	  The bounds of a call: until when it may wait, for other contenders and
+ *	  for replies.
  *
  *-------------------------------------------------------------------------
  */

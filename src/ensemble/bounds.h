@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * bounds.h
- *	  Until when a call may wait, for others and for replies.
+ *	  The bounds of a call: until when it may wait, for other contenders and
+ *	  for replies.
  *
  * The one rule: the bounds of a call are made when it begins, by one of the
- * functions below, and handed on.  What the call does in several steps, of
- * several locks, or in several sessions, has the same ones.
+ * functions below, and handed on.  All steps, locks and sessions of one call
+ * have the same bounds.
  *
  *-------------------------------------------------------------------------
  */

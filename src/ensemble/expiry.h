@@ -81,9 +81,9 @@ extern bool zklock_expiry_take(ZkLeased *one, const ZkReply *reply);
 extern void zklock_expiry_time(ZkLeased *leased);
 
 /*
- * Delete that one if it has not been renewed since it was read.  *is_gone: it
- * is deleted, whoever did it.  false if the session is lost, or at the
- * deadline.
+ * Delete that lease if it has not been renewed since it was read.  *is_gone:
+ * it is deleted, by this call or by another client.  false if the session is
+ * lost, or at the deadline.
  */
 extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
 								 bool *is_gone);

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * grant_table.c
- *	  The tables zk_privileges and zk_closed, as those who change them use them.
+ *	  The tables zk_privileges and zk_closed, for the functions and triggers
+ *	  that change them.
  *
- * A transaction that changes something here waits for others that do: what one
- * has looked at before its change, the others must not change meanwhile.
+ * A transaction that changes one of them waits for other transactions that do.
+ * So nothing that it has read before its change is changed meanwhile.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * grant_table.h
- *	  The tables zk_privileges and zk_closed, as those who change them use them.
+ *	  The tables zk_privileges and zk_closed, for the functions and triggers
+ *	  that change them.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,22 +3,23 @@
  * lease_roots.c
  *	  Below which roots the lease worker looks for leases, and when it begins.
  *
- * A cluster in which nobody has ever asked for a lease needs no worker with a
- * session.  So each backend notes its root before it makes a lease: that of
- * postgresql.conf, or what its role, database or session has instead.  The
- * worker looks below these roots and no others.  They stand in shared memory,
- * and in a file of the data directory: a lease outlives a restart of the
- * server.  The file is written before the lease is made.
+ * A cluster in which no session has ever asked for a lease needs no worker
+ * with a ZooKeeper session.  So each backend notes its root before it makes a
+ * lease: that of postgresql.conf, or what its role, database or session has
+ * instead.  The worker looks below these roots and no others.  They stand in
+ * shared memory, and in a file of the data directory: a lease outlives a
+ * restart of the server.  The file is written before the lease is made.
  *
- * Where no names of locks are (lease_names.c), the root is idle.  When all are
- * the worker sleeps, without a session, until a backend has written a name and
- * wakes it.  A look of the worker's that began before a backend's note says
- * nothing of what came behind the note, and a look behind the wake sees the
- * name.
+ * A root without names of locks (lease_names.c) is idle.  When all roots are
+ * idle the worker sleeps, without a ZooKeeper session, until a backend has
+ * written a name and wakes it.  A look of the worker that began before a
+ * backend's note does not show what came after the note.  A look after the
+ * wake sees the name.
  *
- * There is room for ROOTS_MAX.  A new root takes the place of an idle one if all
- * are taken.  A role that may set zklock.root has no more than ROOTS_PER_ROLE
- * of them, unless it is a superuser: others need theirs.
+ * There is room for ROOTS_MAX roots.  A new root takes the place of an idle
+ * one if all are taken.  A role that may set zklock.root has no more than
+ * ROOTS_PER_ROLE of them, unless it is a superuser, so that some are left for
+ * other roles.
  *
  * The worker has one ensemble, that of postgresql.conf.  Leases in another
  * one, and below roots that have found no room, are not looked after: the log

@@ -29,8 +29,8 @@ extern char *zklock_name_path(const char *name, int *root_length);
 extern char *zklock_name_path_of_utf8(const char *utf8, int *root_length);
 
 /*
- * May whoever has logged in, who is no superuser, have chosen the root of this
- * session: the chroot of the server list, or zklock.root?
+ * May the role that has logged in, not a superuser, have chosen the root of
+ * this session: the chroot of the server list, or zklock.root?
  */
 extern bool zklock_name_is_root_chosen(void);
 

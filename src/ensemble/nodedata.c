@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * nodedata.c
- *	  Who stands in a queue: the data that we write into our queue nodes, and
- *	  what can be read out of anybody's.
+ *	  The data of queue nodes, which says whose they are: what we write into
+ *	  our own, and what can be read out of those of any client.
  *
  * Nodes are written by other programs and other databases too, so reading
  * must cope with any bytes, and must not raise.  What comes out of here can

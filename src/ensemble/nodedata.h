@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * nodedata.h
- *	  Who stands in a queue: the data that we write into our queue nodes, and
- *	  what can be read out of anybody's.
+ *	  The data of queue nodes, which says whose they are: what we write into
+ *	  our own, and what can be read out of those of any client.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,7 +91,7 @@ extern bool zklock_nodedata_logs(bool each_lock);
 #define ZK_LOG_DEED (zklock_nodedata_logs(false) ? LOG : DEBUG1)
 
 /*
- * Who calls a function that does something to others, for the server's log,
+ * The caller of a function that affects other sessions, for the server's log,
  * palloc'ed: the subject of a sentence.
  */
 extern char *zklock_nodedata_caller(void);
@@ -103,8 +103,8 @@ extern char *zklock_nodedata_caller_as(Oid acting);
 extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 /*
- * Read a node's data, whoever wrote it.  Never raises save for lack of
- * memory: what is not ours ends up in text.  All is as
+ * Read a node's data, whichever client wrote it.  Never raises save for lack
+ * of memory: what is not ours ends up in text.  All is as
  * zklock_text_printable() has it.
  */
 extern void zklock_nodedata_parse(const char *data, int length,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * parents.h
- *	  The znodes above what is to be made: their creation.
+ *	  Creation of the znodes above a path.
  *
  *-------------------------------------------------------------------------
  */

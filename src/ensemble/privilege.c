@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * privilege.c
- *	  Privileges by name: who may do what below a prefix.
+ *	  Privileges by name: what each role may do below a prefix.
  *
  * Two tables of this database say that.  A row of zk_privileges gives a role
  * something; a row of zk_closed closes a prefix, whatever else is there.  A
- * name that no row of either covers is everybody's.  One that some cover is for
- * the roles to which any row of zk_privileges gives what is asked, and for
- * superusers: rows add up.
+ * name that no row of either table covers may be used by every role.  Once a
+ * row covers a name, only superusers may use it, and roles to which at least
+ * one covering row of zk_privileges gives the privilege.
  *
  * If zk_closed was emptied without its triggers, by a restore that failed, all
  * names are closed.
  *
  * A backend reads the tables when it needs the rows for the first time, and
- * again after a change.  Triggers (grant_trigger.c) have the change told by
- * PostgreSQL's own messages about relations: to everybody at commit; to the
- * backend itself at once, and again when it is rolled back.  So it is heeded
- * when what GRANT changes is.
+ * again after a change.  Triggers (grant_trigger.c) announce the change by
+ * PostgreSQL's own messages about relations: to all backends at commit, and to
+ * the changing backend itself at once, and again at a rollback.  So a change
+ * takes effect when a change by GRANT does.
  *
  * The one rule: where there are no rows, a check is a look into a cache.
  *
@@ -252,8 +252,9 @@ gives(const Row *row, Oid role, const char *what)
  * Read the tables unless that was done.  By a snapshot of this moment, as all
  * that PostgreSQL's own privileges rest on: a transaction's own may be old.
  *
- * Each has a snapshot of its own.  Whoever takes the last row of a prefix out
- * of zk_privileges leaves one in zk_closed, so that one is read last.
+ * Each table has a snapshot of its own.  The removal of the last row of a
+ * prefix from zk_privileges leaves a row in zk_closed, so zk_closed is read
+ * last.
  */
 static void
 read_rows(FunctionCallInfo fcinfo)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * privilege.h
- *	  Privileges by name: who may do what below a prefix.
+ *	  Privileges by name: what each role may do below a prefix.
  *
  *-------------------------------------------------------------------------
  */

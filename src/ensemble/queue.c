@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  Views over the ensemble: who stands in the queue of a lock.
+ *	  The contenders in the queue of a lock, read from the ensemble.
  *
  * Only reads.  Requests are the trip's; results are palloc'ed in the caller's
  * context.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * queue.h
- *	  Views over the ensemble: who stands in the queue of a lock.
+ *	  The contenders in the queue of a lock, read from the ensemble.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,8 +38,8 @@ typedef struct ZkQueueEntry
 } ZkQueueEntry;
 
 /*
- * Read who is first in the queue of a lock, palloc'ed; NULL: nobody.  The
- * queue is not older than the call.  Raises as zklock_read_queue().
+ * Read the first contender in the queue of a lock, palloc'ed; NULL: there is
+ * none.  The queue is not older than the call.  Raises as zklock_read_queue().
  */
 extern ZkQueueEntry *zklock_read_first(const char *name);
 
@@ -70,7 +70,8 @@ extern ZkQueueEntry *zklock_queue_in_order(const char *const *children,
 /*
  * Warn, and return true, if a contender with such a node may not wait for
  * nodes of the style `ours`.  Other backends do: zklock counts every style.
- * Of Kazoo, and of who is unknown, that depends on settings that nobody sees.
+ * For Kazoo, and for unknown clients, that depends on settings that zklock
+ * cannot see.
  */
 extern bool zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 								 RecipeStyle ours);

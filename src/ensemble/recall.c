@@ -11,9 +11,9 @@
  * recall_ask.c makes requests.  Nothing watches them: the holder reads its own
  * when zk_release_requested() is called, and at no other time.
  *
- * The one rule: nothing depends on these znodes, and anybody may write them.
- * If the ensemble does not answer soon there is none, and errors of ZooKeeper
- * are not reported.
+ * The one rule: nothing depends on these znodes, and every client may write
+ * them.  Without an answer of the ensemble in time there is no request, and
+ * errors of ZooKeeper are not reported.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * removal.h
- *	  A znode is deleted for certain, and no later one at its path.
+ *	  Deletes a znode for certain, and no later one at the same path.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,18 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * role.c
- *	  The type zk_role: whom a row of zk_privileges is for.
+ *	  The type zk_role: the role of a row of zk_privileges.
  *
  * People, dumps and subscribers read and write the name of a role, as an
  * identifier; "-" is everybody.  What is stored is a text with the role's OID,
  * or "-".  So a role that is renamed keeps its rows here, and another cluster
  * gives them to its role of that name.
  *
- * The one rule: a value gives nobody anything unless the role it was made for
- * is there.  A name without a role is stored behind "!", and stays without one
- * when such a role is made later.  Of a role that is gone "!" and its OID are
- * shown, and that is what a dump has.  Reading a value never raises for its
- * sake: one bad row would make COPY fail as a whole.
+ * The one rule: a value gives a privilege only to the role that it was made
+ * for.  A name without a role is stored behind "!", and stays without one when
+ * such a role is made later.  A role that was dropped is shown as "!" and its
+ * OID, also in a dump.  Reading a value never raises for its sake: one bad row
+ * would make COPY fail as a whole.
  *
  *-------------------------------------------------------------------------
  */

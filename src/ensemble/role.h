@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * role.h
- *	  The type zk_role: whom a row of zk_privileges is for.
+ *	  The type zk_role: the role of a row of zk_privileges.
  *
  *-------------------------------------------------------------------------
  */

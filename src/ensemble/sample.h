@@ -25,8 +25,8 @@ typedef struct ZkSample
 } ZkSample;
 
 /*
- * Outdated znodes are deleted bit by bit, by those who make new ones: is it
- * time to read a sample of so many?  Decided at random.
+ * Outdated znodes are deleted bit by bit, by the calls that make new ones: is
+ * it time to read a sample of so many?  Decided at random.
  */
 extern bool zklock_sample_is_due(int nchildren);
 

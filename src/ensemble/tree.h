@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tree.h
- *	  All locks below a name, with how many hold and wait.
+ *	  All locks below a name, with the numbers of their holders and waiters.
  *
  *-------------------------------------------------------------------------
  */

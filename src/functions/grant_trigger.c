@@ -3,26 +3,27 @@
  * grant_trigger.c
  *	  What follows from any change of the tables zk_privileges and zk_closed.
  *
- * What must hold for each change, by whatever command, triggers do:
- * COPY, a restore and a subscription change the tables, too.  A prefix that
- * rows of zk_privileges are taken from stays in zk_closed; all backends are
- * told, and the log says who did what; a role that has rows cannot be dropped.
- * The triggers are fired ALWAYS, and for each row: where a subscription applies
- * changes no others are fired.
+ * Triggers do what must hold for each change, by whatever command: COPY, a
+ * restore and a subscription change the tables, too.  A prefix from which rows
+ * of zk_privileges are taken stays in zk_closed; all backends are told; the
+ * log has a line with the role; and a role that has rows cannot be dropped.
+ * The triggers are fired ALWAYS, and for each row: where a subscription
+ * applies changes no others are fired.
  *
  * The row of zk_closed is made ahead of the change that it is for.  So it
  * comes first to a subscriber, too, whose trigger then finds it there.  For the
  * same reason no trigger makes one for a row that is inserted: a subscription
  * that copies both tables would find it in its way.
  *
- * DROP ROLE asks PostgreSQL's list of what depends on a role, in all databases,
- * and an extension's rows are not in it.  Privileges for a type are.  So each
- * role with rows is granted USAGE of a type that nothing uses.  (Not of zk_role:
- * whoever has that can make operators, for others to run unawares.)
+ * DROP ROLE asks PostgreSQL's list of what depends on a role, in all
+ * databases, and an extension's rows are not in it.  Privileges for a type
+ * are.  So each role with rows is granted USAGE of a type that nothing uses.
+ * (Not of zk_role: a role with USAGE of it can make operators that other roles
+ * would run unawares.)
  *
- * A row that is added and is there already is passed over.  A restore or the
- * first copy of a subscription would fail for it as a whole otherwise, and what
- * its other rows close would be open.
+ * A row that is added although it is there already is skipped.  Otherwise a
+ * restore, or the first copy of a subscription, would fail as a whole, and the
+ * names that its other rows close would be open.
  *
  * Where a restore cannot read one row of zk_closed it loses all of them.  So
  * that it opens nothing then, PUBLIC has no USAGE of the type _zk_unclosed while
@@ -99,7 +100,8 @@ zk_privileges_adding(PG_FUNCTION_ARGS)
 
 /*
  * Ahead of what takes a row from zk_privileges: its prefix stays closed.  That
- * is done as the table's owner, for whoever may do the one may do the other.
+ * is done as the table's owner, because a role that may do the one may do the
+ * other.
  */
 Datum
 zk_privileges_closing(PG_FUNCTION_ARGS)

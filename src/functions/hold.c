@@ -18,9 +18,9 @@
  * hold is there or not.
  *
  * A maker that lives, but is interrupted, deletes both itself, the twin first:
- * once that is gone the transaction cannot be done late.  What remains
- * is a backend that is killed, or ends without a connection, between the
- * request and its reply.  Then the hold may stand and nobody was told its
+ * once that is gone the transaction cannot be done late.  What remains is a
+ * backend that is killed, or ends without a connection, between the request
+ * and its reply.  Then the hold may stand although no session was told its
  * token; zk_lock_queue() shows it.  As with a COMMIT whose answer is lost,
  * that cannot be helped.
  *
@@ -29,12 +29,12 @@
  * nodes of holders, and what it writes would hide the token.  To delete it
  * takes the right to delete children of the lock's znode, which everybody has.
  *
- * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
- * more than the right to delete children of the lock's znode.  Whoever is
- * evicted learns of it from the ensemble, as of any loss: a holder at its
+ * An eviction deletes the znode of another session.  ZooKeeper asks for no
+ * more than the right to delete children of the lock's znode.  The evicted
+ * contender learns of it from the ensemble, as of any loss: a holder at its
  * next proof, a waiter at its next look at the queue.  The ensemble does not
- * say who it was.  So the server's log always does, whatever log_locks says,
- * with the token that the evicted session is told.
+ * say which client deleted the node.  So the server's log always does,
+ * whatever log_locks says, with the token that the evicted session is told.
  *
  *-------------------------------------------------------------------------
  */
@@ -435,7 +435,7 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
  */
 
 /*
- * Remove those contenders with that token, whoever made them, and await the
+ * Remove the contenders with that token, of whichever client, and await the
  * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a
  * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, also to show
  * whose the token is, and as the session does.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * inspect.c
- *	  SQL functions that show something of the ensemble and of this session: the
- *	  queue of a lock, all locks, who waits, the session itself.
+ *	  SQL functions that show the ensemble and this session: the queue of a
+ *	  lock, all locks, the waits, the session itself.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -2,7 +2,7 @@
  *
  * lease.c
  *	  SQL functions about leases: locks that belong to no session, but to an
- *	  owner who renews them.
+ *	  owner that renews them.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -3,9 +3,10 @@
  * lease_worker.c
  *	  A background worker that deletes leases whose term is over.
  *
- * Contenders of zklock's see to those that are ahead of them.  Another client
- * of ZooKeeper that waits behind one would wait for ever.  So each cluster
- * has a worker that looks at all leases now and then (lease_sweep.c).
+ * A contender of zklock deletes the leases ahead of it whose term is over.
+ * Another ZooKeeper client that waits behind such a lease would wait for ever.
+ * So each cluster has a worker that looks at all leases now and then
+ * (lease_sweep.c).
  *
  * It works in rounds.  First it tells sessions of what they have lost, as far
  * as this cluster knows (loss_notice.c): that needs no ensemble.  Then it looks

@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * recall_ask.c
- *	  Requests to release a lock: asking whoever holds it.
+ *	  Requests to release a lock: how its holders are asked.
  *
- * A request to a holder of zklock's is a persistent znode below the root,
- * <root>/.release/<its queue node>.release, with who asks, why, and for which
- * lock, as its data.  It is not in the data of the holder's queue node:
- * setting that is a hand-over (contender_watch.c), so nobody else may write
- * it.  It is no child of the lock's znode either, nor of any znode that may be
- * a lock's: clients that cannot read the name of a child fail there, or wait
- * for it.  It is persistent, because the session that asks may end before the
- * holder reads.
+ * A request to a holder of zklock is a persistent znode below the root,
+ * <root>/.release/<its queue node>.release.  Its data names the session that
+ * asks, the reason, and the lock.  It is not in the data of the holder's queue
+ * node: setting that is a hand-over (contender_watch.c), so nobody else may
+ * write it.  It is no child of the lock's znode either, nor of any znode that
+ * may be a lock's: clients that cannot read the name of a child fail there, or
+ * wait for it.  It is persistent, because the session that asks may end before
+ * the holder reads.
  *
  * When the holder has gone its request is removed: by the holder if it has
  * read it (recall.c); by the session that made it if the holder left
- * meanwhile; otherwise later, in samples, by those who ask other holders
- * (zklock_sample_begin()).  A name of a queue node never comes
- * again, so a request without its queue node is outdated for good.  If there
- * are REQUESTS_MAX requests nobody is asked.
+ * meanwhile; otherwise later, in samples, by the calls that ask other holders
+ * (zklock_sample_begin()).  A name of a queue node never comes again, so a
+ * request without its queue node is outdated for good.  If there are
+ * REQUESTS_MAX requests no holder is asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -147,9 +147,9 @@ build_request(FunctionCallInfo fcinfo, const char *name)
 }
 
 /*
- * Names of the queue nodes of those who are to be asked.  Only a session of
- * zklock's reads requests; nobody does for a permanent hold or a lease.  This session does
- * not ask itself.
+ * Names of the queue nodes of the holders that are to be asked.  Only a
+ * session of zklock reads requests; there is none for a permanent hold or a
+ * lease.  This session does not ask itself.
  */
 static List *
 choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)

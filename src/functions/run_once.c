@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * run_once.c
- *	  Jobs that run once: records of who ran which slot of a job.
+ *	  Jobs that run once: records of the slots of a job that were claimed.
  *
- * A lock keeps two from running a job at the same time.  It does not keep the
- * second from running it again when the first has finished: a cluster whose
- * clock is late, or that had to wait for its connection.  So each run of the
- * job has a slot, a text that all clusters derive in the same way (the minute
- * that it was due, a file's name), and the first to create the record of the
- * slot, a persistent znode, runs it.
+ * A lock keeps two clusters from running a job at the same time.  It does not
+ * keep the second one from running it again when the first has finished: its
+ * clock may be late, or it may have had to wait for its connection.  So each
+ * run of the job has a slot, a text that all clusters derive in the same way
+ * (the minute that it was due, a file's name), and the first to create the
+ * record of the slot, a persistent znode, runs it.
  *
- * Why never two get true for one record.  The server creates a path once.
+ * Why no two callers get true for one record.  The server creates a path once.
  * Each record carries a GUID that its creator made up, and true is returned
  * only for a record with the caller's own GUID; hence to its creator only.  A
- * create is repeated, with the same GUID, until its outcome is known: when
- * the reply was lost the record is found and read, whichever attempt made it,
- * in this session or in the next.  Should the server carry out an attempt
- * later still, it finds the path taken; or, if the record was deleted, the
- * guard (below) set: each create has the guard's version as a condition.
+ * create is repeated, with the same GUID, until its outcome is known: when the
+ * reply was lost the record is found and read, whichever attempt made it, in
+ * this session or in the next.  Should the server carry out an attempt later
+ * still, it finds the path taken; or, if the record was deleted, the guard
+ * (below) set: each create has the guard's version as a condition.
  *
- * What can happen instead is that nobody gets true: at most once, not at
+ * What can happen instead is that no caller gets true: at most once, not at
  * least once.  An error may leave while a create is under way (a cancel, a
  * time-out, no connection).  Deleting the record then would not do: the
  * delete, or its repetition, could hit the record of somebody who got true
@@ -38,9 +38,10 @@
  * deleted, so its version does not begin anew.  Nobody waits for anybody,
  * whatever strangers put beside the records.
  *
- * Old records are deleted with one attempt, by those who claim others: one
- * that is lost does not matter, somebody will try again.  How long a record
- * is kept it says itself, so that nobody prunes what others rely on.
+ * Old records are deleted with one attempt, by calls that claim other slots:
+ * an attempt that is lost does not matter, another call will try again.  Each
+ * record says itself how long it is kept, so that no call deletes a record on
+ * which others rely.
  *
  * Clocks differ, by days if one is wrong, and an age is a difference of two.
  * So no single clock decides that a record is old: it was made at the later
@@ -490,8 +491,8 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 }
 
 /*
- * Is that znode of the sample a record that is to go, and not our own?
- * Whoever answers may be a server that lies: no sum may overflow.
+ * Is that znode of the sample a record that is to go, and not our own?  The
+ * server that answers may lie: no sum may overflow.
  */
 static bool
 is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cancel.h
- *	  What the error of a statement says that was canceled because a lock was
- *	  lost.
+ *	  The error of a statement that was canceled because a lock was lost.
  *
  *-------------------------------------------------------------------------
  */

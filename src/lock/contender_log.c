@@ -5,8 +5,8 @@
  *	  log_lock_waits and log_lock_failures in the words of PostgreSQL's own
  *	  messages.
  *
- * The one rule: whoever is only trying pays nothing for this.  The error of
- * one that is past its bound costs a read at most, and REASON_MS at most.
+ * The one rule: a mere try pays nothing for this.  The error of a contender
+ * that is past its bound costs at most one read and REASON_MS.
  *
  *-------------------------------------------------------------------------
  */
@@ -145,8 +145,9 @@ describe_ahead(const Contender *contender, const char *holder)
 }
 
 /*
- * Who holds the lock, as a sentence, palloc'ed; NULL if that cannot be told by
- * that deadline.  One that is letting go says nothing of itself any more.
+ * The holder of the lock, as a sentence, palloc'ed; NULL if that cannot be
+ * told by that deadline.  The node of a holder that is releasing the lock does
+ * not say any more whose it is.
  */
 static char *
 describe_holder(Contender *contender, int64 deadline)
@@ -203,9 +204,9 @@ read_holder(Contender *contender, int64 deadline)
 }
 
 /*
- * The first contender of the last list; if it has gone meanwhile, of another
- * one: whoever was behind it holds the lock now.  NULL if there is none, or no
- * reply.
+ * The first contender of the last list; if it has gone meanwhile, that of
+ * another list: the contender behind it holds the lock now.  NULL if there is
+ * none, or no reply.
  */
 static const ZkReply *
 read_first(Contender *contender)

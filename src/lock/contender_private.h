@@ -207,8 +207,9 @@ extern RecipeVerdict contender_verdict(const ZkPlace *place,
 									   const char *mine, int *ahead);
 
 /*
- * Keep of a list what the log may want to know of those who are ahead of our
- * node or, before it was made, of all.  They can only become fewer.
+ * Keep of a list what the log may want to know of the contenders ahead of our
+ * node or, before the node was made, of all contenders.  They can only become
+ * fewer.
  */
 extern void contender_note_ahead(Contender *contender,
 								 const ZkChildren *children);

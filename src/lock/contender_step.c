@@ -2,9 +2,9 @@
  *
  * contender_step.c
  *	  The steps of a contender: make its queue node, read a list of the queue,
- *	  judge who is ahead, withdraw.
+ *	  judge which contenders are ahead, withdraw.
  *
- * Which step comes next contender.c decides.
+ * contender.c decides which step comes next.
  *
  * Requests are malloc'ed memory of client.c.  Those that are made here hang on
  * the contender, and go with contender_withdraw() and contender_end_parents().

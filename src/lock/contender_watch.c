@@ -18,16 +18,17 @@
  * while the lock is held.  Readers always list, for several are granted
  * together.
  *
- * Whoever may create nodes in the queue can make one with the mark and set its
- * data, and never have held the lock.  So the message of the one ahead is
- * certain only if its node was the first of our own list: then the lock was
- * its, whoever made it.  Otherwise the message is believed if the contender
- * does not need certainty (wants_list of its order), and the grant is confirmed before more
- * depends on it (zklock_contend_confirm()).
+ * A client that may create nodes in the queue can make one with the mark and
+ * set its data, and never have held the lock.  So the message of the contender
+ * ahead is certain only if its node was the first of our own list: then that
+ * node held the lock, whichever client made it.  Otherwise the message is
+ * believed if this contender does not need certainty (wants_list of its
+ * order), and the grant is confirmed before more depends on it
+ * (zklock_contend_confirm()).
  *
- * Whoever has the credentials of zklock.auth may write to all nodes that were
- * made with them.  So a session with credentials does not mark its nodes, and
- * a waiter behind it lists.
+ * A client with the credentials of zklock.auth may write to all nodes that
+ * were made with them.  So a session with credentials does not mark its nodes,
+ * and a waiter behind it lists.
  *
  * Hand-over through shared memory saves the waiter the ensemble.  A holder
  * that lets go tells a backend of the same cluster that waits for its node
@@ -312,11 +313,12 @@ warn_once(const Contender *contender, const ZkReply *reply)
 }
 
 /*
- * Is a message of the one ahead that it lets go to be believed?  Whoever may
- * create a node here may have made one that says so, and never held the lock.
- * That does no harm if that node was the first of our list: then the lock was
- * its, whoever made it.  Otherwise a session with credentials believes nobody,
- * for those who have them hand nothing over.
+ * Is a message of the contender ahead that it releases the lock to be
+ * believed?  A client that may create a node here may have made one that says
+ * so, and never have held the lock.  That does no harm if that node was the
+ * first of our list: then it held the lock, whichever client made it.
+ * Otherwise a session with credentials believes no message, because sessions
+ * with credentials hand nothing over.
  */
 static bool
 is_word_good(const Contender *contender)
@@ -344,9 +346,10 @@ zklock_contend_look_at(const char *ahead)
 
 /*
  * Until when to wait for news before the queue is read again, in session
- * timeouts.  Servers tell what becomes of a node only to those who may read
- * it then (NIOServerCnxn.process, 3.8.4 and 3.9.2 on): whoever owns the one
- * ahead can hide it from us, and our mark is in a name that anybody can forge.
+ * timeouts.  Servers tell what becomes of a node only to clients that may read
+ * it then (NIOServerCnxn.process, 3.8.4 and 3.9.2 on): the owner of the node
+ * ahead can hide it from us, and our mark is in a name that every client can
+ * forge.
  */
 static int64
 look_again_at(int timeouts)

@@ -11,27 +11,27 @@
  * first gives way, as in PostgreSQL.
  *
  * A cycle may be completed later than that.  So each waiter also searches when
- * it makes a fact, and gives way if that one has completed a cycle and another
- * one who is stuck has looked already: nobody else may look again.  If none has,
- * their deadlock_timeouts are still to come.  Of the create of a fact and the
- * note of another one that it has looked, the ensemble does one first.  What is
- * read behind either knows whatever was done before.  So one of the two sees
- * the other, or both do.
+ * it makes a fact.  It gives way if that fact has completed a cycle and
+ * another member that is stuck has looked already, because no other member may
+ * look again.  If none has looked, their deadlock_timeouts are still to come.
+ * The ensemble puts the creation of a fact and the note of another waiter that
+ * it has looked in one order.  What is read after either of them shows what
+ * was done before.  So one of the two sees the other, or both do.
  *
- * Only one may give way.  So whoever is about to do so first makes a claim on
- * the cycle: a znode whose name is the czxid of the newest fact of all who are
- * stuck there, be it in one cycle or in several that have members in common.
- * Whoever finds the claim of another one looks again in a moment.  After the
- * claim the cycle is read anew: if somebody else had claimed it and given way
- * before, its fact is gone by then.  With the wait the facts go first, and the
- * claim last.
+ * Only one member may give way.  So a waiter that is about to do so first
+ * makes a claim on the cycle: a znode whose name is the czxid of the newest
+ * fact of all waiters that are stuck there, be it in one cycle or in several
+ * that have members in common.  A waiter that finds the claim of another one
+ * looks again in a moment.  After the claim the cycle is read again: if
+ * another member had claimed it and given way before, its fact is gone by
+ * then.  At the end of a wait the facts are deleted first, and the claim last.
  *
  * A member of a cycle that waits inside PostgreSQL has no deadlock_timeout of
  * ours, and never gives way.
  *
- * A backend that holds no lock, and blocks nobody in PostgreSQL, is waited for
- * by nobody.  It says nothing and searches for nothing, so that a long queue
- * costs nothing.
+ * No session waits for a backend that holds no lock and blocks no process in
+ * PostgreSQL.  Such a backend makes no fact and searches for nothing, so that
+ * a long queue costs nothing.
  *
  * Nobody tells us when a backend begins to wait for us in PostgreSQL.  So a
  * waiter checks its own locks there once a second or so, in this cluster's
@@ -41,10 +41,10 @@
  * searches have found alike, the second one with the leader's knowledge, was
  * there all the time in between, and so all of it at once.  A fact of a wait
  * in PostgreSQL may be outdated until its maker checks again.  So it counts
- * only if its maker says it once more in between, as he does with every check,
- * and those of our own are checked again.  What remains: a session that is
- * suspended may have given up, which the ensemble does not know; and one that
- * gives up at that very moment.
+ * only if its maker confirms it in between, as it does with every check, and
+ * our own facts are checked again.  What remains: a session that is suspended
+ * may have given up, which the ensemble does not know; and one that gives up
+ * at that very moment.
  *
  * Some cycles are not seen at first.  A session that was handed a lock by the
  * one ahead stands behind that one's node for a while, for all that others can
@@ -81,7 +81,7 @@
 
 /*
  * Least time until a waiter searches because its deadlock_timeout is over: by
- * then those who came to wait before it have said so.
+ * then the waiters that came before it have made their facts.
  */
 #define LOOK_MIN_MS 250
 
@@ -258,8 +258,8 @@ speak(ZkDetector *detector, const ZkPlace *place, List *waiters)
 
 /*
  * When to check again: PostgreSQL's locks, also for others whose
- * deadlock_timeout may be shorter; and whether our own is over.  Whoever is
- * said to wait for us in PostgreSQL is said so again each time.
+ * deadlock_timeout may be shorter; and whether our own is over.  A process
+ * that waits for us in PostgreSQL is confirmed each time.
  */
 static void
 schedule(ZkDetector *detector)
@@ -332,10 +332,10 @@ describe_reason(SearchReason reason)
 }
 
 /*
- * The cycle is claimed.  Read it from the leader until those who know have said
- * once more who waits in PostgreSQL, as each does with every check; meanwhile
- * others may await ours.  Give way when it is certain.  News of our own wait
- * end this.
+ * The cycle is claimed.  Read it from the leader until its members have
+ * confirmed the waits in PostgreSQL, as each does with every check; meanwhile
+ * others may await our confirmation.  Give way when it is certain.  News of
+ * our own wait end this.
  */
 static void
 settle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
@@ -374,8 +374,8 @@ prove_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
 }
 
 /*
- * Is it for us to end the cycle?  Our time is over; or we have completed it, and
- * that of another one who is stuck is over.
+ * Is it for us to end the cycle?  Our time is over; or we have completed it,
+ * and the time of another member that is stuck is over.
  */
 static bool
 is_ours(const ZkDetector *detector, const Cycle *cycle)
@@ -411,10 +411,10 @@ is_completed_by_us(const Cycle *cycle)
 }
 
 /*
- * Claim the cycle.  false if another one who is stuck has, or if it is not
- * known: then look again soon.  A claim of our own, of which the reply was
- * lost, is good; and that of a session that does not wait, which left it
- * behind, is none.
+ * Claim the cycle.  false if another member that is stuck has claimed it, or
+ * if that is not known: then look again soon.  A claim of our own, of which
+ * the reply was lost, is good; and that of a session that does not wait, which
+ * left it behind, is none.
  */
 static bool
 claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)

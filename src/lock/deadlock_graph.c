@@ -1,24 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_graph.c
- *	  Who waits for whom, read from the ensemble.
+ *	  The graph of waits, read from the ensemble.
  *
- * A session that waits is waited for by whoever waits for a lock that it
- * holds.  Who holds a lock its queue tells, and whose a queue node is the
- * server (ephemeralOwner).  What a session waits for only it can say: its
- * fact, which counts if the server says that it is its own, and if the queue
- * node it names stands in the queue and does not hold the lock.  So a fact
- * that is outdated says nothing.
+ * The queue of a lock shows its holders, and the server tells to which session
+ * a queue node belongs (ephemeralOwner).  What a session waits for is in its
+ * fact.  A fact counts if it belongs to that session, by the word of the
+ * server, and if the queue node that it names is in the queue and does not
+ * hold the lock.  So an outdated fact says nothing.
  *
- * Only holders matter, not those who wait in between: each of these waits for
- * the same holders.  Nobody else's queue is read than those of the waits that
- * we come to.  Reads only.
+ * Only holders matter, not the waiters in between: each of these waits for the
+ * same holders.  Only the queues of the waits on the way are read.  Reads
+ * only.
  *
  * Servers may be far away, so nothing is asked one by one.  The graph is made
  * again and again of the answers that are there, and what is missing is asked
- * for in one flush, until nothing is.  In a cycle each needs the answers about
- * the one before it; so if a holder waits, too, the same is asked about all
- * who wait.
+ * for in one flush, until nothing is.  In a cycle each step needs the answers
+ * about the one before it; so if a holder waits, too, the same is asked about
+ * all waiters.
  *
  *-------------------------------------------------------------------------
  */

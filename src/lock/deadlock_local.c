@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_local.c
- *	  Who waits for this backend in PostgreSQL's own lock manager.
+ *	  The processes that wait for this backend in PostgreSQL's own lock
+ *	  manager.
  *
  * The first look is at this backend's own locks alone: as a rule nobody waits
  * for these.  Only then all of PostgreSQL's lock table is read.

@@ -24,9 +24,10 @@ extern void zklock_durable_insist(void);
 extern void zklock_durable_await_standbys(int64 most_ms);
 
 /*
- * For who lets others in that waited for somebody who belongs to no session:
- * he worked as nobody's guard, perhaps with synchronous_commit off.  What has
- * become visible in this cluster until now must survive a crash before that.
+ * For the release of a lock that belongs to no session: the work under it had
+ * no guard, and perhaps synchronous_commit was off.  All commits that are
+ * visible in this cluster now must survive a crash before the next holder is
+ * let in.
  */
 extern void zklock_durable_flush_commits(void);
 

@@ -520,11 +520,11 @@ has_notified(void)
 
 /*
  * A transaction that notifies takes this lock of the whole cluster later in
- * its commit, and keeps it to the end (PreCommit_Notify()).  Whoever has it
- * may be waiting for a standby, for as long as it likes: a proof from before
- * that wait would be none.  So we wait here, and look at the proof again.  But
- * while we ask ZooKeeper we must not have the lock ourselves: everybody who
- * notifies would wait for ZooKeeper.  Where many notify, each wait for the
+ * its commit, and keeps it to the end (PreCommit_Notify()).  The process that
+ * has it may be waiting for a standby, for any time: a proof from before that
+ * wait would be worth nothing.  So we wait here, and look at the proof again.
+ * But while we ask ZooKeeper we must not have the lock ourselves: everybody
+ * who notifies would wait for ZooKeeper.  Where many notify, each wait for the
  * lock may take longer than a proof may be old, so it may be older each time.
  */
 static void

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_binding.c
- *	  Whose a lease is beside its owner's: the role and cluster that it is
- *	  bound to, and who has renewed it last.
+ *	  The binding of a lease: the role and cluster that it is bound to, and the
+ *	  user that has renewed it last.
  *
  * Nobody verifies an owner: it is a text.  A lease that is bound says in its
  * data to which role of which cluster, by the role's OID and the database
@@ -10,8 +10,8 @@
  * stands there, too, for messages.  All this is written whatever
  * zklock.publish_identity says.
  *
- * The binding is as good as the data: what may write the znodes of the
- * ensemble past zklock can forge it.
+ * The binding is as good as the data: a client that may write the znodes of
+ * the ensemble without zklock can forge it.
  *
  *-------------------------------------------------------------------------
  */

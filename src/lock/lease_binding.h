@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_binding.h
- *	  Whose a lease is beside its owner's: the role and cluster that it is
- *	  bound to, and who has renewed it last.
+ *	  The binding of a lease: the role and cluster that it is bound to, and the
+ *	  user that has renewed it last.
  *
  *-------------------------------------------------------------------------
  */

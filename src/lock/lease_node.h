@@ -95,9 +95,10 @@ typedef struct ZkLeasing
 extern bool zklock_lease_is_first(const ZkLeasing *leasing);
 
 /*
- * Look for the owner's node, or that with the token: mine, and who is ahead of
- * it.  Others whose term is over are deleted on the way.  Raises 42501 if mine
- * is bound to somebody else (lease_binding.h), and as zklock_lease_check().
+ * Look for the owner's node, or that with the token: mine, and for the
+ * contenders ahead of it.  Leases whose term is over are deleted on the way.
+ * Raises 42501 if mine is bound to another role or cluster (lease_binding.h),
+ * and as zklock_lease_check().
  */
 extern ZkLeaseStep zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing);
 

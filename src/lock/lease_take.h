@@ -30,8 +30,9 @@ typedef struct ZkLeaseTaking
 
 /*
  * Takes a lease for the owner, or renews the one that the owner has; waits for
- * those who are ahead of it.  A talk of zklock_roundtrip_run_within(), about a
- * ZkLeaseTaking.  It ends as ZK_LEASE_HELD, _QUEUED or _BUSY.
+ * the contenders that are ahead of it.  A talk of
+ * zklock_roundtrip_run_within(), about a ZkLeaseTaking.  It ends as
+ * ZK_LEASE_HELD, _QUEUED or _BUSY.
  *
  * Raises 08001 if the ensemble does not answer in time, 55000 with is_bound if
  * the owner has a lease that is not bound, and 42501 if that one is bound to

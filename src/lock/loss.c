@@ -3,9 +3,9 @@
  * loss.c
  *	  Losses: how a lock or a lease can be lost, and what is said of it.
  *
- * Whoever finds a loss says which kind it is, and to whom it matters: an
- * error for the transaction that relied on the lock, a warning for the user
- * who releases it, a line for the log.  The words are here alone.
+ * The module that finds a loss says which kind it is, and how it is reported:
+ * as an error of the transaction that relied on the lock, as a warning at the
+ * release, or as a line in the log.  The words are here alone.
  *
  *-------------------------------------------------------------------------
  */

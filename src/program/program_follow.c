@@ -6,13 +6,13 @@
  * There are three uses of a watch, and one callback for all.  The one ahead in
  * a queue, or a whole queue, is followed while the backend waits: it is told
  * what happens.  And the queue of each lock that is kept, or that is held and
- * may be kept, is followed from the grant on.  As soon as anybody else stands
- * there, or its time is over, the program gives up what is kept, whatever the
- * backend does at that moment (keep_word.h).  What is held will not be kept,
- * and the data of the node tells whoever has come: it is held, and not merely
- * kept.  And the place of each lock is followed that is held for more than a
- * moment (program_step.c): if it is gone, and it was not we who deleted it, the
- * backend is interrupted.
+ * may be kept, is followed from the grant on.  As soon as another contender is
+ * there, or the time of the kept lock is over, the program gives up a kept
+ * lock, whatever the backend does at that moment (keep_word.h).  A lock that
+ * is held will not be kept, and the data of its node tells the other contender
+ * that it is held, and not merely kept.  And the place of each lock is
+ * followed that is held for more than a moment (program_step.c): if it is
+ * gone, and it was not we who deleted it, the backend is interrupted.
  *
  * The library keeps a watch per path, callback and context.  There is but one
  * callback with one context, so that watches of waits that were given up do
@@ -20,10 +20,10 @@
  * path, left over from before, does nothing.
  *
  * The watch of a kept lock is on the children of the lock's znode.  It is not
- * removed when the lock is kept no more: its node goes then, and that uses
- * the watch up; if it was gone before, the next one who comes does.  That of
- * a place that is held is on its children, too: it has none, so that only its
- * end is an event.
+ * removed when the lock is kept no more: its node goes then, and that uses the
+ * watch up; if it was gone before, the next contender that comes does.  That
+ * of a place that is held is on its children, too: it has none, so that only
+ * its end is an event.
  *
  *-------------------------------------------------------------------------
  */
@@ -79,9 +79,9 @@ static void judge_list(Session *session, Keep *keep, const Request *list);
 
 /*
  * Session events reach every callback too, without using up the watch:
- * session_event() has them.  The event that comes while a list is under way
- * is of an earlier watch, and of what that list will show.  If there are only
- * contenders in the queue of a kept lock, whoever has come is one, and there
+ * session_event() has them.  The event that comes while a list is under way is
+ * of an earlier watch, and of what that list will show.  If there are only
+ * contenders in the queue of a kept lock, the new child is one, too, and there
  * is no need for a list.
  */
 void
@@ -292,8 +292,8 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 }
 
 /*
- * Give it up, or see to it that it is not kept again, and tell those who have
- * come that it is held.
+ * Give it up, or see to it that it is not kept again, and tell the other
+ * contenders that it is held.
  */
 static void
 give_way(Session *session, Keep *keep)

@@ -174,10 +174,10 @@ send_sync(Request *request)
 }
 
 /*
- * The check tells that there is a node of that name, and whose it is a look
- * right behind it: our server knows by then what the check has met.  A node
- * that somebody has deleted and made anew has another czxid, and he cannot
- * choose it.
+ * The check tells that there is a node of that name, and a look right behind
+ * it tells whose it is: our server knows by then what the check has met.  A
+ * node that another client has deleted and made again has another czxid, which
+ * no client can choose.
  */
 static int
 send_check(Request *request)
@@ -603,10 +603,10 @@ flags_of(ZkNodeKind kind)
 
 /*
  * The ACL of a node that is to be created.  Everybody may read it, which other
- * clients of the recipe need to wait behind us; the rest is for whoever has
- * the credentials that this session has presented ("auth").  If these are its
- * own alone, they are to keep others from writing to its nodes, and parents
- * and leases are everybody's, as with every other client.
+ * clients of the recipe need to wait behind us; the other rights are for
+ * clients with the credentials that this session has presented ("auth").  If
+ * these are its own alone, they are to keep others from writing to its nodes,
+ * and parents and leases are everybody's, as with every other client.
  */
 static const struct ACL_vector *
 acl_for(const Session *session, ZkNodeKind kind)

@@ -31,8 +31,8 @@
 #define BUFFER_SIZE (16 * 1024)
 
 /*
- * What runs the passphrase command, for so many seconds at most.  Who goes on
- * behind it has no pipe of ours.
+ * What runs the passphrase command, for so many seconds at most.  A process
+ * that goes on behind it has no pipe of ours.
  */
 #define RUN_COMMAND "exec timeout -s KILL %d sh -c 'said=$(eval \"$COMMAND\") && printf %%s \"$said\"'"
 

@@ -17,10 +17,10 @@
  *	program_request.c	the requests of a session: made, found, freed; their
  *						states; what the backend is told of them
  *
- * Who owns what: a request is in the list of its session and freed with its
- * last step, save for those that the backend may still undo or listen to:
- * these wait for its word.  The library has the pointer of a request from the
- * sending to the answer, and gives exactly one, with the end of the
+ * Ownership: a request is in the list of its session and freed with its last
+ * step, save for those that the backend may still undo or listen to: these
+ * wait for the backend's message.  The library has the pointer of a request
+ * from the sending to the answer, and gives exactly one, with the end of the
  * connection at the latest.
  *
  *-------------------------------------------------------------------------

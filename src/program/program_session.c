@@ -4,9 +4,10 @@
  *	  The session's program: the handle of the ZooKeeper library and the states
  *	  of the session.
  *
- * The one rule: who declares a session lost also ends it.  The backend is
- * told first, so that it does not rely on locks that are about to go; then,
- * as soon as there is a connection, the session is closed (program_main.c).
+ * The one rule: a program that declares its session lost also ends it.  The
+ * backend is told first, so that it does not rely on locks that are about to
+ * go; then, as soon as there is a connection, the session is closed
+ * (program_main.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -313,7 +314,7 @@ session_take_names(Session *session, int64_t now)
 
 /*
  * There is no connection, nor an attempt: the library may have another list
- * (R13).  Who of many sessions begins with which server is by chance.
+ * (R13).  Chance decides which of many sessions begins with which server.
  */
 static void
 give_list(Session *session)
@@ -936,11 +937,11 @@ session_shorten(Session *session, int timeout_ms, int64_t since)
 
 /*
  * A server that has lost its leader answers the pulses of an idle session.
- * Only the first request to the leader finds that out, and whoever has made
- * it waits.  So that connection is given up as early as an attempt, if there
- * is another server; not one of a session that was in use, for its heartbeats
- * are silent, too.  The next connection is made with the leader's consent:
- * from then on it was in touch.
+ * Only the first request to the leader finds that out, and its caller waits.
+ * So that connection is given up as early as an attempt, if there is another
+ * server; not one of a session that was in use, for its heartbeats are silent,
+ * too.  The next connection is made with the leader's consent: from then on it
+ * was in touch.
  */
 int64_t
 session_cut_at(const Session *session)

@@ -5,7 +5,7 @@
  *	  follows from its answer is decided: another step, the same once more, or
  *	  the end.
  *
- * What is to be repeated or undone is so without the backend, which may be
+ * The program repeats and undoes requests without the backend, which may be
  * busy or idle for hours.
  *
  *-------------------------------------------------------------------------
@@ -32,8 +32,9 @@
 #define PUT_OFF_PART 15
 
 /*
- * From when on a place is watched.  Who has held a lock for so long can pay
- * for one read more; who takes many a second pays for none.
+ * How long a lock is held before its place is watched.  A session that has
+ * held a lock for so long can pay for one read more; a session that takes many
+ * locks a second pays for none.
  */
 #define MOMENT_MS 1000
 
@@ -455,8 +456,8 @@ undo_replace(Request *request)
 
 /*
  * A server that knows of no watch, or a connection that has gone, has none;
- * but the library would ask for it again after the next reconnect.  Whoever
- * has begun to watch the node since has no answer yet.
+ * but the library would ask for it again after the next reconnect.  A request
+ * that has begun to watch the node since has no answer yet.
  */
 static bool
 after_unwatch(Request *request)

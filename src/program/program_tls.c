@@ -53,9 +53,9 @@ typedef struct TlsServer
 } TlsServer;
 
 /*
- * All that there is of TLS in this process.  It is static for connect(), send(),
- * recv() and close() have the place of libc's: whoever calls them hands over a
- * descriptor, and nothing else.
+ * All that there is of TLS in this process.  It is static for connect(),
+ * send(), recv() and close() have the place of libc's: their callers hand over
+ * a descriptor, and nothing else.
  */
 static struct
 {

@@ -8,10 +8,9 @@
  * of the program's own are the ones that are called.  While TLS is on
  * connect() puts a socket in the place of the caller's that leads nowhere, and
  * connects that itself; and what is sent to, or received from, the one in its
- * place goes through OpenSSL.  Who has called it, the library or
- * program_ask.c, goes on as with a socket of its own, but polls it with
- * tls_poll().  A connection is with TLS, or without, as it was when it was
- * made, until it is closed.
+ * place goes through OpenSSL.  The caller, the library or program_ask.c, goes
+ * on as with a socket of its own, but polls it with tls_poll().  A connection
+ * is with TLS, or without, as it was when it was made, until it is closed.
  *
  * The one rule: while TLS is on no connection over TCP is made without it, and
  * none whose certificate was not verified carries a byte of its caller's.  A

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * board.c
- *	  What each backend of this cluster says of its session and its locks.
+ *	  The state of the session and the locks of each backend of this cluster.
  *
  * A row for each backend in shared memory.  Only the backend writes to its
  * row, without a lock, by the protocol of PgBackendStatus: a count is odd while

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * board.h
- *	  What each backend of this cluster says of its session and its locks.
+ *	  The state of the session and the locks of each backend of this cluster.
  *
  *-------------------------------------------------------------------------
  */

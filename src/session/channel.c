@@ -373,8 +373,7 @@ zklock_channel_watch(void)
 
 /*
  * A page to share, and the descriptor to share it with; -1 with errno.
- * Sealed: whoever else has the descriptor cannot take the memory away under
- * our feet.
+ * Sealed: another process with the descriptor cannot take the memory away.
  */
 static int
 make_page(SharedPage **page)

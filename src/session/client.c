@@ -7,9 +7,9 @@
  * It knows nothing of PostgreSQL, so that it runs alone under
  * AddressSanitizer (test/unit/test_client.c).
  *
- * Who owns what: requests and clients are malloc'ed, because PostgreSQL's
- * error exits leave requests behind.  A request is freed by its caller or
- * with the client.
+ * Ownership: requests and clients are malloc'ed, because PostgreSQL's error
+ * exits leave requests behind.  A request is freed by its caller or with the
+ * client.
  *
  * Each request is a frame to the session's program, and its reply one back.
  * What has to go on while the backend is busy or idle (repeating, undoing) is

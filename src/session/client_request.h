@@ -75,8 +75,8 @@ extern void zklock_client_unwatch(ZkClient *client);
 /*
  * Set the data of a node of ours, without waiting for the reply: sent at once,
  * and again after each reconnect until the server confirms it, the node is
- * gone or the session is over.  That wakes whoever watches the node. false,
- * and nothing is sent, without memory.
+ * gone or the session is over.  That wakes the client that watches the node.
+ * false, and nothing is sent, without memory.
  */
 extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data, int length);
@@ -102,11 +102,10 @@ extern ZkRequest *zklock_client_move(ZkClient *client, const char *from,
 									 int length);
 
 /*
- * Delete a node, whoever made it, or set its data, in one attempt whose
- * outcome the caller may want to know; for zklock_client_delete() see below.
- * A node with children is refused, with ZK_FAILED.  With a version other than
- * ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just that
- * often.
+ * Delete a node of any client, or set its data, in one attempt whose outcome
+ * the caller may want to know; for zklock_client_delete() see below.  A node
+ * with children is refused, with ZK_FAILED.  With a version other than
+ * ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just that often.
  */
 #define ZK_ANY_VERSION (-1)
 extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,

@@ -229,8 +229,9 @@ extern int64 zklock_session_reply_deadline(int64 asked_at);
 extern const char *zklock_session_chroot(void);
 
 /*
- * Has the session had servers that are not those of the configuration, and that
- * a user who is no superuser may have chosen?  Such servers may answer anything.
+ * Has the session had servers that are not those of the configuration, and
+ * that a role which is no superuser may have chosen?  Such servers may answer
+ * anything.
  */
 extern bool zklock_session_knows_chosen(void);
 

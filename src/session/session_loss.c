@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_loss.c
- *	  How the session was lost that was lost last: kept when it is noticed, for
- *	  the messages of all that relied on it.
+ *	  The loss of the last session that was lost, kept when it is noticed, for
+ *	  the messages of everything that relied on it.
  *
  *-------------------------------------------------------------------------
  */

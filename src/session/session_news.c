@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_news.c
- *	  What is told of this backend's session as it changes: to the board, to the
- *	  counters, and to the server's log.
+ *	  News of this backend's session: to the board, to the counters, and to the
+ *	  server's log.
  *
  * A backend looks at its session while it waits and at the end of its
  * statements.  So an idle backend reports late what has happened.
@@ -140,8 +140,8 @@ log_refusal(const ZkClientStatus *status, const char *error)
 }
 
 /*
- * Other servers were set, and the session cannot use them: whoever turns off
- * the ones of before would end it.
+ * Other servers were set, and the session cannot use them: an administrator
+ * that turns off the previous servers would end it.
  */
 static void
 log_move(const ZkClientStatus *status, const char *said)

@@ -76,8 +76,8 @@ extern uint64 session_settings_hash_servers(void);
 extern bool session_settings_allow_secret(const Origin *auth);
 
 /*
- * May the user who has logged in, no superuser, have chosen servers that are not
- * the configuration's?
+ * May the role that has logged in, not a superuser, have chosen servers that
+ * are not those of the configuration?
  */
 extern bool session_settings_are_chosen(void);
 
