@@ -1,9 +1,10 @@
 
 # zk_fence() keeps an old holder from writing to a guarded table, in a database that knows the
-# lock by its token only, whichever holder comes first; and the tokens survive a dump. Tested
-# with three clusters, one of which never talks to ZooKeeper.
+# lock by its token only, whichever holder comes first; the tokens survive a dump, and are known to
+# be greater than those of an ensemble that was restored. Tested with four clusters, one of which
+# never talks to ZooKeeper.
 
-use PostgreSQL::Test::Utils qw(command_ok);
+use PostgreSQL::Test::Utils qw(command_fails_like command_ok);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -117,6 +118,55 @@ subtest 'a dump by the owner of the database keeps the tokens' => sub {
 	$session->query_safe('SET ROLE keeper');
 	assert_query($session, 'UPDATE zk_fences SET token = 1', '42501',
 		'the owner of the database may not change tokens');
+};
+
+# As docs/backup.md tells it: what came behind the copy is gone, and the tokens begin anew.
+subtest 'an ensemble restored from a copy has the holds and the tokens of the copy' => sub {
+	my $ensemble = ZooKeeper->new->start;
+	my $site = cluster('oslo', $ensemble, 'zklock.session_timeout' => '4s');
+	my $data = $ensemble->data_dir . '/version-2';
+	ask($site, "SELECT zk_hold('before', 'disk replacement'), zk_run_once('job', 'before')");
+	$ensemble->stop;
+	command_ok([ 'cp', '-a', $data, "$data.copy" ], 'the data are copied');
+	$ensemble->start;
+
+	my $after = background($site);
+	$after->query_safe("SELECT zk_hold('after', 'disk replacement'), zk_run_once('job', 'after')");
+	$after->query_safe("SELECT zk_lock('work'), zk_unlock('work')") foreach 1 .. 20;
+	$after->query_safe("SELECT zk_lock('work'); SELECT zk_fence('work')");
+	$after->quit;
+	$ensemble->stop;
+	command_ok([ 'rm', '-r', $data ], 'the data are lost');
+	command_ok([ 'mv', "$data.copy", $data ], 'the copy takes their place');
+	$ensemble->start;
+
+	my $session = background($site);
+	is($session->query_safe("SELECT zk_try_lock('before'), zk_try_lock('after')"), 'f|t', 'the hold of the copy is there, and the later one is not');
+	is($session->query_safe("SELECT zk_run_once('job', 'before'), zk_run_once('job', 'after')"), 'f|t', 'a run since the copy is forgotten');
+	$session->query_safe("SELECT zk_lock('work', '60 s')");
+	assert_query($session, "SELECT zk_fence('work')", '40001', 'zk_fence() refuses the tokens of the restored ensemble');
+	like($session->query_safe("SELECT state, what FROM zk_check(false) WHERE item = 'data'"), qr/^error\|the ensemble has lost its data/, 'zk_check() says so');
+	$session->query_safe('TRUNCATE zk_fences');
+	assert_query($session, "SELECT zk_fence('work')", '00000', 'zk_fence() passes after TRUNCATE');
+	$session->quit;
+	$_->stop foreach $site, $ensemble;
+};
+
+# The table of another database fits as a whole or not at all.
+subtest 'a restore of the tokens fails where there are some, and fits when the table is empty' => sub {
+	my $dump = $guarded->basedir . '/fences.dump';
+	$guarded->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(dumped refilled);
+	ask($guarded, 'CREATE EXTENSION zklock', $_) foreach qw(dumped refilled);
+	ask($guarded, "SELECT zk_fence('a', 5), zk_fence('b', 6)", 'dumped');
+	ask($guarded, "SELECT zk_fence('a', 9)", 'refilled');
+	my $tokens = sub { ask($guarded, q{SELECT string_agg(name || ' ' || token, ', ' ORDER BY name) FROM zk_fences}, 'refilled') };
+	my @restore = ('pg_restore', '--data-only', '-t', 'zk_fences', '-d', $guarded->connstr('refilled'), $dump);
+	command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $guarded->connstr('dumped') ], 'pg_dump');
+	command_fails_like(\@restore, qr/duplicate key/, 'a row that is there makes the whole table fail');
+	is($tokens->(), 'a 9', 'no row is restored');
+	ask($guarded, 'TRUNCATE zk_fences', 'refilled');
+	command_ok(\@restore, 'after TRUNCATE the restore succeeds');
+	is($tokens->(), 'a 5, b 6', 'the tokens of the dump are there');
 };
 
 done_testing();

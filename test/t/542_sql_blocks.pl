@@ -172,6 +172,17 @@ my %situation = (
 		$new->query_safe("SELECT zk_fence('accounts')");
 		assert_query($old, $elsewhere =~ s/\d{3,}/$token/r, '40001', 'the late holder is refused');
 	},
+	'backup/check' => sub ($sql) {
+		my @rows = grep { !$zk->is_volatile || !/^data\|/ } split /\n/, session()->query_safe($sql);
+		is(join("\n", grep { /^[^|]*\|(?:error|warning)\|/ } @rows), '', 'zk_check() finds nothing wrong');
+	},
+	'backup/holds' => sub ($sql) {
+		my $session = session();
+		my $token = $session->query_safe("SELECT zk_hold('kept for good', 'disk replacement')");
+		$session->query_safe("SELECT zk_lock('of a session'), zk_try_lease('of a lease', 'me', '1 min')");
+		like($session->query_safe($sql), qr/^kept for good\|disk replacement\|$token\|[^\n]*\|berlin\|\w+$/, 'the permanent hold is shown, and nothing else');
+		$session->query_safe("SELECT zk_release_hold('kept for good', $token); SELECT zk_release_lease('of a lease', token) FROM zk_lock_queue('of a lease'); SELECT zk_unlock_all()");
+	},
 	'operations/terminate' => sub ($sql) {
 		my ($victim, $next) = map { session() } 1 .. 2;
 		$victim->query_safe("SELECT zk_lock('theirs')");
