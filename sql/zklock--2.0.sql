@@ -444,11 +444,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- The upper half of a token is the number of the ensemble's election. One a
-	-- second is more than any ensemble does for years; elections that fail count
-	-- too, so it may be ahead by some. There was no ZooKeeper before 2008. Both
-	-- dates are of the database server's clock; if it was set back, or is that of
-	-- another machine after a failover, 1000 elections are allowed all the same.
+	-- The upper half of a token is the number of elections of a leader that the ensemble has
+	-- had. No ensemble has one election a second for years. Elections that fail count, too, so
+	-- a token may be some numbers ahead. There was no ZooKeeper before 2008. Both dates come
+	-- from the clock of the database machine. The clock may have been set back, or may be that
+	-- of another machine after a failover. So 1000 elections are always allowed.
 	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
 	seconds numeric := CASE WHEN newest IS NULL
 		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)

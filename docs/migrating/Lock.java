@@ -4,7 +4,10 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 
-/** java -cp postgresql.jar Lock.java URL NAME TIMEOUT: one piece of work under a lock, over JDBC. */
+/**
+ * Does some work in a transaction under a lock, over JDBC.
+ * Usage: java -cp postgresql.jar Lock.java URL NAME TIMEOUT
+ */
 class Lock {
     public static void main(String[] args) throws SQLException {
         try (Connection connection = DriverManager.getConnection(args[0])) {
@@ -15,12 +18,12 @@ class Lock {
                 ResultSet result = lock.executeQuery();
                 result.next();
                 if (!result.getBoolean(1)) {
-                    System.out.println("another one has it");
+                    System.out.println("another session has the lock");
                     return;
                 }
             }
             // ... statements on this connection ...
-            connection.commit();    // an SQLException with state 40001: the lock was lost, do it again
+            connection.commit();    // SQLException with SQLState 40001: the lock was lost, run it again
             System.out.println("done");
         }
     }

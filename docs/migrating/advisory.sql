@@ -1,29 +1,32 @@
--- PostgreSQL's advisory locks over all clusters: its 21 functions, with the same names,
--- arguments and results, as locks of zklock. A program that uses advisory locks, above all
--- for its migrations, needs no change but a search_path.
+-- This script makes PostgreSQL's advisory locks valid in all clusters. It creates the 21 functions
+-- of advisory locks with the same names, arguments and results; each of them takes or releases a
+-- lock of zklock. A program that uses advisory locks, for example for its migrations, needs only
+-- another search_path.
 --
---   psql -X -d app -f advisory.sql     -- as a superuser, where zklock is installed
+-- Run the script as a superuser in a database where zklock is installed, and set the path:
+--
+--   psql -X -d app -f advisory.sql
 --   ALTER ROLE migrator IN DATABASE app SET search_path = shop, zklock_advisory, pg_catalog;
 --
--- "shop" is the schema of its tables. It comes before all functions and operators, so none but
--- the migrator, and roles that it trusts, may create in it.
+-- "shop" is the schema of the migrator's tables. It comes before PostgreSQL's own functions and
+-- operators. So only the migrator, and roles that it trusts, may create in it.
 --
--- It also takes PostgreSQL's own functions away from everybody but superusers in this
--- database. Otherwise a program that sets another search_path would lock in this cluster
--- only, and nobody would be told. A tool that is meant to do so gets them back:
+-- The script also revokes PostgreSQL's own functions from PUBLIC in this database. Otherwise a
+-- program with another search_path would lock in this cluster only, and nobody would notice. A
+-- role that is meant to lock in this cluster only gets them back:
 --
 --   CALL zklock_advisory.allow_local('the_role_of_the_tool');
 --
--- To install a newer version of this script, DROP SCHEMA zklock_advisory CASCADE and run it
--- again. Whoever locks in between is refused.
+-- To install a newer version of this script: DROP SCHEMA zklock_advisory CASCADE and run it
+-- again. Calls in between are refused.
 --
--- docs/migrating.md says what differs, and what the limits are. To take everything away:
+-- docs/migrating.md says what differs, and what the limits are. To remove everything:
 --
---   CALL zklock_advisory.allow_local();                   -- everybody
+--   CALL zklock_advisory.allow_local();                   -- every role
 --   DROP SCHEMA zklock_advisory CASCADE;
 --
--- No object of another schema can change what is done here: all bodies are parsed now, with
--- a search_path of pg_catalog alone, or have no name without its schema.
+-- No object of another schema can change what these functions do: PostgreSQL parses their bodies
+-- now, with a search_path of pg_catalog alone, or the bodies name the schema of each object.
 \set ON_ERROR_STOP on
 BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
@@ -46,10 +49,11 @@ COMMENT ON SCHEMA zklock_advisory IS
 'Functions with the names of PostgreSQL''s advisory lock functions that take locks of zklock. A '
 'connection uses them if its search_path has this schema before pg_catalog.';
 
--- The lock of a key. As with PostgreSQL a database has keys of its own; databases of one
--- name in different clusters share them. Where they have different names, or a name that
--- no lock may have, put a common word in the place of current_database(). Names that begin
--- with "advisory/" make HINTs of zklock speak of pg_advisory_unlock() and the like.
+-- Returns the name of the lock of a key. As with PostgreSQL, each database has keys of its own.
+-- Databases of the same name in different clusters share their keys. If the databases have
+-- different names, or a name that no lock may have, write a common word in place of
+-- current_database(). If a lock's name begins with "advisory/", HINTs of zklock name functions such
+-- as pg_advisory_unlock().
 CREATE FUNCTION zklock_advisory._name(key bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
@@ -69,7 +73,7 @@ BEGIN
 		'advisory/', pg_catalog.current_database(), '/(', key1, ',', key2, ')');
 END $$;
 
--- These know where zklock is, also after ALTER EXTENSION zklock SET SCHEMA.
+-- These functions find zklock also after ALTER EXTENSION zklock SET SCHEMA.
 CREATE FUNCTION zklock_advisory._lock(name text) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_lock(name, NULL::interval, 1);
@@ -86,7 +90,8 @@ CREATE FUNCTION zklock_advisory._xact_lock_shared(name text) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_xact_lock_shared(name, NULL::interval);
 
--- In PL/pgSQL: what a function in SQL returns as void is NULL, PostgreSQL's own is not.
+-- These functions are in PL/pgSQL, because a void result of a function in SQL is NULL. That of
+-- PostgreSQL's own functions is not.
 CREATE FUNCTION zklock_advisory.pg_advisory_lock(key bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$ BEGIN PERFORM zklock_advisory._lock(zklock_advisory._name(key)); END $$;
@@ -172,7 +177,7 @@ RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_unlock_shared(zklock_advisory._name(key1, key2));
 
--- All locks of session scope, also those that were taken by name.
+-- Releases all locks of session scope, also those that zk_lock() has taken.
 CREATE FUNCTION zklock_advisory._unlock_all() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 RETURN :"zklock".zk_unlock_all();
@@ -181,18 +186,20 @@ CREATE FUNCTION zklock_advisory.pg_advisory_unlock_all() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$ BEGIN PERFORM zklock_advisory._unlock_all(); END $$;
 
--- Rails looks for its tables in current_schemas(false). It has pg_catalog in it if the path
--- names that, and then Rails writes system tables into schema.rb. A path names pg_catalog here
--- only because these functions must come first, so it counts as implicit, as it otherwise is.
+-- Rails looks for its tables in current_schemas(false). If the path names pg_catalog, the result
+-- contains pg_catalog, and Rails writes system tables into schema.rb. Here a path names pg_catalog
+-- only so that the functions of this script come first. So this function treats pg_catalog as
+-- implicit, as it is in other paths.
 CREATE FUNCTION zklock_advisory.current_schemas(include_implicit boolean) RETURNS name[]
 LANGUAGE sql STABLE STRICT PARALLEL SAFE
 RETURN CASE WHEN include_implicit THEN pg_catalog.current_schemas(true)
 	ELSE array_remove(array_remove(pg_catalog.current_schemas(false), 'pg_catalog'::name),
 		'zklock_advisory'::name) END;
 
--- Which functions of these names a connection gets, with its search_path as it is now, and
--- whether it may call them. All is well with 21 rows of the schema zklock_advisory. A row of
--- another schema than that and pg_catalog is a function that somebody has put in the way.
+-- Shows which functions of these names a connection gets with its present search_path, and whether
+-- it may call them. The path is right if there are 21 rows of the schema zklock_advisory. A row
+-- with another schema than zklock_advisory and pg_catalog is a function of another role, which is
+-- called in place of the right one.
 CREATE VIEW zklock_advisory.in_use AS
 SELECT n.nspname AS schema,
 	format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS function,
@@ -202,8 +209,9 @@ WHERE p.proname ~ '^pg_(try_)?advisory_(xact_)?(un)?lock(_shared|_all)?$'
 	AND pg_function_is_visible(p.oid);
 GRANT SELECT ON zklock_advisory.in_use TO PUBLIC;
 
--- PostgreSQL's own, as GRANT takes them. pg_advisory_unlock_all() stays with everybody: it
--- takes no lock, and asyncpg and others call it whenever a connection goes back to the pool.
+-- Lists PostgreSQL's own functions in the form of GRANT. pg_advisory_unlock_all() is not among
+-- them, and stays open: it takes no lock, and asyncpg and other clients call it each time a
+-- connection goes back to the pool.
 CREATE FUNCTION zklock_advisory._local() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (SELECT string_agg(format('pg_catalog.%I(%s)', proname, oidvectortypes(proargtypes)), ', ')

@@ -1,20 +1,25 @@
--- zk_fence(name, token) for a database where extensions cannot be installed: on a managed
--- PostgreSQL, of whatever release from 10 on. The lock is held elsewhere, in a cluster with
--- zklock or by a client of Curator or Kazoo; its fencing token comes with each transaction
--- that writes here, and an older one is refused (40001), as the extension does it.
+-- This script makes zk_fence(name, token) in a database where the extension cannot be installed,
+-- for example in a managed PostgreSQL. It needs PostgreSQL 10 or later.
 --
---   psql -d app -f fence.sql        -- as the role that is to own the table
+-- The lock is held elsewhere: in a cluster with zklock, or by a program with Curator or Kazoo. The
+-- program sends the fencing token of the lock along with each transaction that writes here. If a
+-- greater token has been here before, the function refuses the transaction (40001), as the function
+-- of the extension does.
+--
+-- Run the script as the role that is to own the table, and let the program call the function:
+--
+--   psql -d app -f fence.sql
 --   GRANT EXECUTE ON FUNCTION zklock.zk_fence(text, bigint, text) TO worker;
 --
--- and in each transaction, first of all:
+-- Call the function first in each transaction:
 --
 --   SELECT zklock.zk_fence('accounts', 4294967311);
 --
--- If the lock is not held below the root /zklock, say where: zk_fence('accounts',
--- 4294967311, '/team'). The same name below another root is another resource.
+-- If the lock is not held below the root /zklock, name the root: zk_fence('accounts', 4294967311,
+-- '/team'). The same name below another root is another lock.
 --
--- Not for everybody: a token that is too great refuses all holders. Before the extension
--- can be installed in that schema: DROP SCHEMA zklock CASCADE.
+-- Do not grant the function to every role: a token that is too great refuses all holders. Before
+-- you install the extension in the schema zklock, run DROP SCHEMA zklock CASCADE.
 \set ON_ERROR_STOP on
 BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
@@ -45,11 +50,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- The upper half of a token is the number of the ensemble's election. One a
-	-- second is more than any ensemble does for years; elections that fail count
-	-- too, so it may be ahead by some. There was no ZooKeeper before 2008. Both
-	-- dates are of the database server's clock; if it was set back, or is that of
-	-- another machine after a failover, 1000 elections are allowed all the same.
+	-- The upper half of a token is the number of elections of a leader that the ensemble has
+	-- had. No ensemble has one election a second for years. Elections that fail count, too, so
+	-- a token may be some numbers ahead. There was no ZooKeeper before 2008. Both dates come
+	-- from the clock of the database machine. The clock may have been set back, or may be that
+	-- of another machine after a failover. So 1000 elections are always allowed.
 	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
 	seconds numeric := CASE WHEN newest IS NULL
 		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)
@@ -85,9 +90,9 @@ COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, 
 'Helper of zk_fence(). Raises 40001 if newest is greater than token, and 22023 for a token that '
 'the ensemble cannot have reached yet.';
 
--- A token that cannot be must not get in, so it is looked at first. The row is locked by
--- the INSERT whether it is changed or not: until the end of the transaction no other
--- holder, older or newer, gets past it.
+-- The function checks the token before it writes, so that an impossible token is never stored. The
+-- INSERT locks the row, whether it changes the row or not. So no other holder, older or newer, gets
+-- past the row until the transaction ends.
 CREATE FUNCTION zklock.zk_fence(name text, token bigint, root text DEFAULT '/zklock')
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -111,7 +116,7 @@ BEGIN
 			ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'root must not be null';
 	END IF;
-	-- Where an encoding has a character twice (EUC_TW, EUC_JP), both are one name.
+	-- Some encodings (EUC_TW, EUC_JP) have a character twice. Both are the same name.
 	name := convert_from(convert_to(name, 'UTF8'), 'UTF8');
 	root := convert_from(convert_to(root, 'UTF8'), 'UTF8');
 	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,

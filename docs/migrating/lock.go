@@ -1,5 +1,8 @@
-// go run lock.go DSN NAME TIMEOUT: one piece of work under a lock. The lock lives on a
-// connection, so take one from the pool (sql.Conn), or a transaction as here.
+// Does some work in a transaction under a lock.
+// Usage: go run lock.go DSN NAME TIMEOUT
+//
+// The lock belongs to a connection. So use a transaction, as here, or one connection of the pool
+// (sql.Conn).
 package main
 
 import (
@@ -27,11 +30,11 @@ func main() {
 		log.Fatal(err)
 	}
 	if !granted {
-		fmt.Println("another one has it")
+		fmt.Println("another session has the lock")
 		return
 	}
 	// ... statements of tx ...
-	if err := tx.Commit(); err != nil { // 40001: the lock was lost, do it again
+	if err := tx.Commit(); err != nil { // 40001: the lock was lost, run it again
 		log.Fatal(err)
 	}
 	fmt.Println("done")
