@@ -100,14 +100,34 @@ my %situation = (
 		is(join("\n", grep { /\|error\|/ } @rows), '', 'no row is an error');
 		like(join("\n", @rows), qr/^ensemble\|note\|/m, 'a single server is a note');
 	},
+	'checklist/roles' => sub ($sql) {
+		my $session = session();
+		my $listed = $session->query_safe("GRANT zklock_operator TO anna; GRANT SET ON PARAMETER zklock.root TO etl; $sql");
+		like($listed, qr/^zklock_operator\|anna$/m, 'the operators are shown');
+		like($listed, qr/^zklock\.root\|.*\betl=s/m, 'who may set a parameter is shown');
+		$session->query_safe('REVOKE zklock_operator FROM anna; REVOKE SET ON PARAMETER zklock.root FROM etl');
+	},
 	'checklist/settings' => sub ($sql) {
-		my %setting = map { (split /\|/)[ 0, 1 ] } split /\n/, session()->query_safe($sql);
-		like($setting{shared_preload_libraries}, qr/zklock/, 'the libraries are shown');
-		is($setting{'zklock.session_timeout'}, session()->query_safe("SELECT setting FROM pg_settings WHERE name = 'zklock.session_timeout'"), 'ours are shown');
-		foreach my $name ($sql =~ /'([a-z_]+)'/g)
-		{
-			ok(defined $setting{$name}, "$name is a setting");
-		}
+		my $list = sub { return map { (split /\|/)[0] => (split /\|/)[-1] } split /\n/, session()->query_safe($sql); };
+		my %set = (lock_timeout => "'1min'", client_connection_check_interval => "'10s'", tcp_keepalives_idle => "'30s'",
+			idle_in_transaction_session_timeout => "'10min'", log_lock_waits => "'on'");
+		$node->safe_psql('app', join ';', map { "ALTER DATABASE app SET $_ = 0" } grep { $_ ne 'log_lock_waits' } keys %set);
+		my %ok = $list->();
+		is_deeply([ grep { !defined $ok{$_} } $sql =~ /'([a-z]+[_.][a-z_]+)'/g ], [], 'each name is a setting');
+		is($ok{$_}, 'f', "$_ is not set") foreach qw(lock_timeout client_connection_check_interval idle_in_transaction_session_timeout);
+		$node->safe_psql('app', join ';', map { "ALTER DATABASE app SET $_ = $set{$_}" } keys %set);
+		%ok = $list->();
+		is(join(' ', grep { $ok{$_} ne 't' } sort keys %ok), '', 'all are in order when they are set');
+		$node->safe_psql('app', join ';', map { "ALTER DATABASE app RESET $_" } keys %set);
+	},
+	'checklist/drill' => sub ($sql) {
+		my (undef, $take, $wait, $end, $release) = split /^--.*\n/m, $sql;
+		my ($first, $second) = (session(), background($other));
+		my ($pid) = $first->query_safe($take) =~ /^\d+\|(\d+)$/;
+		start_to_wait($second, $wait);
+		is($node->safe_psql('app', $end =~ s/4711/$pid/r), 't', 'the holder is ended');
+		like($second->wait_result, qr/^\d+$/, 'the one in the other cluster has it');
+		is($second->query_safe($release), 't', 'the lock is released');
 	},
 	'privileges/default' => sub ($sql) {
 		$node->safe_psql('postgres', 'CREATE DATABASE closed');
