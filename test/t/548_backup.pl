@@ -1,0 +1,90 @@
+
+# The commands of docs/backup.md dump and restore a database with zklock, and its roles; and a copy
+# of the data directory shares locks, jobs and leases with the original until it is set up as the
+# page says. Tested with pg_dumpall, pg_dump, and a base backup.
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use Pages;
+use PostgreSQL::Test::Utils qw(run_command);
+use ZkLockTest;
+
+my $tree = abs_path(dirname(__FILE__) . '/../..');
+my %block = map { $_->{value} => $_->{code} } grep { $_->{kind} eq 'backup' }
+  Pages::blocks(Pages::page('docs/backup.md', slurp_file("$tree/docs/backup.md")));
+is(join(' ', sort keys %block), 'clone dump restore roles tokens', 'the page has the blocks');
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, init => [ allows_streaming => 1 ], extension => undef);
+my $directory = PostgreSQL::Test::Utils::tempdir();
+
+# Type the commands of a block, as a superuser of that cluster: what is said of errors.
+sub type ($node, $name)
+{
+	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'postgres');
+	my ($out, $error) = run_command([ 'sh', '-e', '-c', "cd '$directory'; $block{$name}" ]);
+	return join "\n", grep { /error:|ERROR:/i } split /\n/, $error;
+}
+
+$berlin->safe_psql('postgres', 'CREATE DATABASE app; CREATE ROLE payroll LOGIN');
+install_as_documented($berlin, 'app');
+my $session = background($berlin, database => 'app', first => 'SET search_path = zklock');
+$session->query_safe(q{
+	SELECT zk_fence('resource', 4711000), zk_fence('other', 5), zk_grant('lock', 'pay', 'payroll'), zk_grant('run', 'jobs', 'zklock_job');
+	GRANT zklock_job TO payroll});
+my $lease = $session->query_safe("SELECT zk_try_lease('mailer', 'app-1', '1 h')");
+my $tables = q{SELECT (SELECT string_agg(name || ' ' || token, ', ' ORDER BY name) FROM zk_fences),
+	(SELECT string_agg(concat_ws(' ', prefix, role, privilege), ', ' ORDER BY prefix) FROM zk_privileges),
+	(SELECT string_agg(prefix, ', ' ORDER BY prefix) FROM zk_closed)};
+
+subtest 'the commands of the page restore the rows of all tables, and the roles' => sub {
+	my $before = $session->query_safe($tables);
+	is($before, 'other 5, resource 4711000|jobs zklock_job run, pay payroll lock|jobs, pay', 'the tables have rows');
+	is(type($berlin, 'dump'), '', 'the dump raises no error');
+	my $oslo = cluster('oslo', $zk, extension => undef);
+	unlike(type($oslo, 'roles'), qr/^(?!.* role "\S+" already exists$).+/m, 'the roles raise no error but for those that exist');
+	is(type($oslo, 'restore'), '', 'the restore raises no error');
+	my $there = background($oslo, database => 'app', first => 'SET search_path = zklock');
+	is($there->query_safe($tables), $before, 'the rows are there');
+	is($there->query_safe("SELECT pg_has_role('payroll', 'zklock_job', 'MEMBER')"), 't', 'the members of roles are there');
+	is($there->query_safe("SELECT zk_try_lease('mailer', 'app-1', '1 h')"), $lease, 'the owner of a lease goes on with it');
+	$there->query_safe("SELECT zk_fence('other', 9)");
+	is(type($oslo, 'tokens'), '', 'the restore of the tokens raises no error');
+	is($there->query_safe($tables), $before, 'the tokens of the dump are there again');
+	$there->quit;
+	$oslo->stop;
+};
+
+subtest 'a copy of the data directory shares locks, jobs and leases until it is set up as a clone' => sub {
+	$session->query_safe("SELECT zk_lock('held')");
+	$berlin->backup('copy');
+	my $clone = PostgreSQL::Test::Cluster->new('clone');
+	$clone->init_from_backup($berlin, 'copy');
+	my $roots = $clone->data_dir . '/pg_stat/zklock_lease_roots';
+	ok(-s $roots, 'the copy has the file of roots');
+	$clone->start;
+	my $there = background($clone, database => 'app', first => 'SET search_path = zklock');
+	is($there->query_safe("SELECT zk_try_lock('held')"), 'f', 'the copy unchanged stands in the queues of the original');
+	is($there->query_safe("SELECT zk_try_lease('mailer', 'app-1', '1 h')"), $lease, 'the copy unchanged renews leases of the original');
+	is($there->query_safe("SELECT zk_run_once('nightly', 'today')"), 't', 'the copy unchanged claims slots');
+	is($session->query_safe("SELECT zk_run_once('nightly', 'today')"), 'f', 'the original does not run the job');
+	$there->quit;
+	$clone->stop;
+
+	my $servers = $zk->connect_string;
+	$clone->append_conf('postgresql.conf', $block{clone} =~ s/zk1:2181,zk2:2181,zk3:2181/$servers/r);
+	unlink $roots or die "could not delete $roots: $!";
+	$clone->start;
+	$there = background($clone, database => 'app', first => 'SET search_path = zklock');
+	is($there->query_safe('SHOW zklock.servers; SHOW cluster_name'), "$servers/clone\nclone", 'the clone has the settings of the page');
+	is($there->query_safe("SELECT item, state FROM zk_check() WHERE item = 'chroot'"), 'chroot|warning', 'zk_check() warns that the chroot does not exist');
+	is($there->query_safe("SELECT zk_try_lock('held')"), 't', 'the clone has locks of its own');
+	is($there->query_safe("SELECT zk_run_once('nightly', 'today')"), 't', 'the clone has slots of its own');
+	is($there->query_safe("SELECT zk_try_lease('mailer', 'app-2', '1 h') > 0"), 't', 'the clone has leases of its own');
+	assert_query($there, "SELECT zk_lock('resource'); SELECT zk_fence('resource')", '00000', 'the rows of the other chroot refuse nobody');
+	is($there->query_safe("SELECT count(*) FROM zk_fences WHERE name = 'resource'"), 2, 'each chroot has a row');
+	$there->quit;
+	$clone->stop;
+};
+
+done_testing();
