@@ -51,7 +51,7 @@ judge_package() {
 # other distributions' packages.
 rpm() {
 	local config top=/tmp/rpmbuild list
-	install_packages rpm
+	install_packages rpm file
 	config=$(printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort -V | tail -n 1)
 	mkdir -p "$top/SOURCES"
 	cp "$packages"/zklock_*.orig.tar.gz "$top/SOURCES/$(basename "$packages"/zklock_*.orig.tar.gz |
@@ -191,10 +191,10 @@ page() {
 	typed check
 	typed installcheck
 	check 'make uninstall' make uninstall
-	tar -C .. -czf "../$archive.tar.gz" "$archive"
-	install_packages rpm zip pgxnclient
-	typed rpm "s,/usr/pgsql-[0-9]*,/usr/lib/postgresql/$major,; s,rpmbuild -ba,& --nodeps,"
 	make clean
+	tar -C .. -czf "../$archive.tar.gz" "$archive"
+	install_packages rpm file zip pgxnclient
+	typed rpm "s,/usr/pgsql-[0-9]*,/usr/lib/postgresql/$major,; s,rpmbuild -ba,& --nodeps,"
 	(cd .. && zip -qr "$archive/$archive.zip" "$archive")
 	typed pgxn
 	rm "$archive.zip"
