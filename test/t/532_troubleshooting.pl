@@ -1,7 +1,7 @@
 
 # docs/troubleshooting.md has each message of the source with its SQLSTATE, and none that the
-# source does not have. Tested by reading both; a placeholder of a message stands on the page as
-# "…".
+# source does not have; the pages for operators quote none that it does not have. Tested by reading
+# them; a placeholder of a message stands on the page as "…".
 
 use strict;
 use warnings;
@@ -196,6 +196,26 @@ is_deeply(without(\@of_source, @of_page), [], 'each message of the source is on 
 is_deeply(without(\@of_page, @of_source), [], 'each message of the page is in the source');
 my %times;
 is_deeply([ grep { $times{$_}++ } @of_page ], [], 'no message stands on the page twice');
+
+# What other pages quote of a message: words in code, at least four, with "..." for what is left out.
+# It may be a DETAIL, so all strings of the source count. Commands and SQL are no messages.
+my $command = qr/^(?:echo|ps|df|grep|docker|psql|pg_\w+|systemctl|timedatectl|SELECT|SET|CALL|ALTER|GRANT|REVOKE|LOCK|FOR|PGOPTIONS|make|zk\w*Cli\.sh)\b/;
+my @strings = map { literal($_) } map { Pages::slurp($_) =~ /((?:"(?:[^"\\\n]|\\.)*"|\s|U?INT64_FORMAT)*"(?:[^"\\\n]|\\.)*")/g } @sources;
+my (@quoted, @unknown);
+foreach my $name (map { "docs/$_.md" } qw(operations monitoring checklist backup sizing))
+{
+	foreach my $line (grep { !$_->{is_code} } @{ Pages::page($name, Pages::slurp("$top/$name"))->{lines} })
+	{
+		foreach my $words (grep { split(' ') >= 4 && !/[=;]|\Q|\E/ && !/$command/ } $line->{text} =~ /`([^`]+)`/g)
+		{
+			my $fits = join '.*', map { quotemeta } split /\.{3}/, $words =~ s/"[^".]+"/"..."/gr, -1;
+			push @quoted, $words;
+			push @unknown, "$name:$line->{number}: $words" if !grep { /$fits/ } @strings, @of_source;
+		}
+	}
+}
+cmp_ok(scalar @quoted, '>', 10, 'the pages for operators quote messages');
+is(join("\n", @unknown), '', 'each message that they quote is in the source');
 
 # What "could not ..." goes on with.
 my @doing = map { /"([a-z][^"]*)"/g }
