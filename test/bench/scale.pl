@@ -99,10 +99,10 @@ sub report ($results)
 		my @lines = map { row($_, @seen) } @rows;
 		@lines ? ("## $title\n", Bench::Report::markdown([ 'backends', @heads ], @lines)) : ();
 	} Bench::Scale::tables(@{ $results->{storms} });
-	return join "\n", "# zklock in a crowd\n",
+	return join "\n", "# Benchmark with many backends\n",
 	  "Two clusters, half of the backends each; servers: "
 	  . join(', ', $results->{servers}, split ' ', $results->{config}) . '.',
-	  "What the steps are is told in test/bench/README.md.",
+	  "test/bench/README.md says what the steps are.",
 	  (grep { $_ eq 'before' } @{ $results->{builds} }) ? "Before: $ENV{BENCH_BASELINE}.\n" : '',
 	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }), @tables;
 }

@@ -172,18 +172,18 @@ The report, as Markdown.
 my @rows = (
 	[ requests => 'requests a second to all servers, by their clients' ],
 	[ leader_forwarded => 'requests a second to the leader, forwarded by the others' ],
-	[ leader_own => 'and by its own clients' ],
-	[ sessions_at_leader => 'its own clients' ],
+	[ leader_own => 'requests a second to the leader, by its own clients' ],
+	[ sessions_at_leader => 'sessions whose server is the leader' ],
 	[ cpu_leader => 'processor time of the leader, ms a second' ],
-	[ cpu_others => 'of the other servers, together' ],
-	[ cpu_programs => 'of all programs of sessions' ],
-	[ cpu_backends => 'of all backends' ],
+	[ cpu_others => 'processor time of the other servers together, ms a second' ],
+	[ cpu_programs => 'processor time of all programs of sessions, ms a second' ],
+	[ cpu_backends => 'processor time of all backends, ms a second' ],
 	[ heap => 'live heap of a server, kB' ],
 	[ sessions => 'sessions after a minute' ],
 	[ programs => 'programs of sessions after a minute' ],
 	[ lock => 'first lock after a minute of idleness, ms' ],
-	[ insert => 'INSERT under it, ms' ],
-	[ commit => 'COMMIT, ms' ],
+	[ insert => 'INSERT under that lock, ms' ],
+	[ commit => 'COMMIT of that transaction, ms' ],
 	[ failed => 'failed' ]);
 
 sub text ($results)
@@ -200,7 +200,7 @@ sub text ($results)
 	my $baseline = grep({ $_ eq 'before' } @{ $results->{builds} }) ? "Before: $results->{baseline}.\n" : '';
 	return join "\n", "# Idle sessions\n",
 	  "Two clusters, half of the backends each; servers: $results->{servers}, $results->{config}; session timeout $timeout_s s.",
-	  "What is measured is told in test/bench/README.md.",
+	  "test/bench/README.md says what is measured.",
 	  $baseline . ($results->{timeout} ? "zklock.idle_timeout: $results->{timeout}.\n" : ''),
 	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }),
 	  Bench::Report::markdown(

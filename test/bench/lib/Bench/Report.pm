@@ -248,14 +248,14 @@ sub _section ($seen, $plan, $workload, $title, $parameter, $columns, $rows = und
 }
 
 my $how = <<'END';
-All contestants ran in turns on the same servers, one measurement each a round.
-Figures are medians over the rounds, ratios medians of the rounds' ratios. A
-cycle takes a lock and releases it. Requests and bytes are the server's own
-counters, for each cycle, hand-over or try. FIFO is the share of grants by which
-nobody was passed over who had asked earlier, by the contenders' clocks; pgbench
-does not log when a lock was granted, so there it is left out, and waits include
-the release. Flushes are those of the server's log. What exactly is measured, and
-how the contestants are used, is told in test/bench/README.md.
+All contestants were measured in turns on the same servers, one measurement each
+in a round. Each figure is a median over the rounds, and each ratio is the median
+of the rounds' ratios. A cycle takes a lock and releases it. Requests and bytes
+are the server's own counters, for each cycle, hand-over or try. FIFO is the share
+of grants that passed over no contender with an earlier request, by the contenders'
+clocks. pgbench does not log when a lock was granted, so its rows have no FIFO, and
+their waits include the release. Flushes are those of the server's log.
+test/bench/README.md says what exactly is measured, and how the contestants are used.
 END
 
 =pod

@@ -29,27 +29,27 @@ my $idle_s = 8;
 
 # The tables of the report: [step, title, [title of a row, what is in its cells], ...].
 my @of_first_locks = (
-	[ 'half have their lock after, s', 'half' ],
-	[ 'the last one, s', 'last' ],
-	[ 'all stand in their queue after, s', 'all' ],
-	[ 'failed', 'failed' ],
+	[ 'half of the backends have their lock after, s', 'half' ],
+	[ 'the last backend has its lock after, s', 'last' ],
+	[ 'all backends stand in their queue after, s', 'all' ],
+	[ 'backends that failed', 'failed' ],
 	[ 'sessions of the ensemble', 'sessions' ]);
 my @of_queue = (
 	[ 'waiters, granted, overtaken', 'waiters', 'granted', 'overtaken' ],
 	[ 'hand-overs a second', 'rate' ],
-	[ 'failed', 'failed' ],
-	[ 'failed to release', 'failed_to_release' ]);
+	[ 'backends that failed', 'failed' ],
+	[ 'backends that failed to release', 'failed_to_release' ]);
 my @of_storm = (
 	[ 'the new list is read, the old addresses are gone after, s', 'read', 'old_gone' ],
 	[ 'sessions that had not moved by then', 'not_moved' ],
 	[ 'the last server stops after, s', 'last_stops' ],
 	[ 'servers serve again after, s', 'away' ],
 	[ 'half of the sessions are back after, s', 'half' ],
-	[ 'the last one, s', 'last_new' ],
+	[ 'the last session is back after, s', 'last_new' ],
 	[ 'sessions, and how many of them are lost', 'sessions', 'lost' ],
 	[ 'locks lost, by their holders', 'not_held' ],
 	[ 'attempts to connect, for each session', 'opens' ],
-	[ 'of them refused', 'refused' ],
+	[ 'attempts to connect that were refused, for each session', 'refused' ],
 	[ 'look-ups of names, for each session', 'look_ups' ],
 	[ 'processes and threads begun by the machine, for each session', 'forks' ],
 	[ 'queues of servers found full', 'overflows' ],
@@ -95,10 +95,10 @@ sub tables (@storms)
 		[ 'queue', 'The lock goes through the queue', @of_queue ],
 		[
 			'commit', 'All COMMIT at once',
-			[ 'half are done after, s', 'half' ],
-			[ 'the last one, s', 'last' ],
+			[ 'half of the backends have committed after, s', 'half' ],
+			[ 'the last backend has committed after, s', 'last' ],
 			[ 'all locks are free after, s', 'gone' ],
-			[ 'failed', 'failed' ]
+			[ 'backends that failed', 'failed' ]
 		],
 		[
 			'names', 'Many locks',
@@ -109,7 +109,7 @@ sub tables (@storms)
 			[ 'peak memory of the backend that lists, kB', 'peak' ],
 			[ 'live heap of a server, kB', 'heap' ],
 			[ 'released in, s', 'released' ],
-			[ 'failed', 'failed' ]
+			[ 'backends that failed', 'failed' ]
 		],
 		[
 			'crash', 'A cluster is killed',
