@@ -1560,9 +1560,9 @@ BEGIN
 					'Set it in postgresql.conf to the servers of your ensemble, for example '
 					'''zk1:2181,zk2:2181,zk3:2181'', and reload.'),
 				(2, s.name = 'zklock.commit_guard' AND is_set.value = 'off', 'warning',
-					is_set.shown || '; no commit is refused here, whatever lock is lost',
-					'Set it to lease, which is the default, or to quorum, where nothing may be '
-					'committed without its lock.'),
+					is_set.shown || '; no commit is refused here, even if a lock is lost',
+					'Set it to lease, which is the default, or to quorum, wherever commits need '
+					'their locks.'),
 				(3, true, 'ok',
 					is_set.shown,
 					NULL))
@@ -1589,14 +1589,14 @@ BEGIN
 	RETURN QUERY
 	WITH watched(name, remedy) AS (VALUES
 		('zklock.root',
-			'Locks below another root are other locks. If that is not meant, take the setting '
-			'back, with RESET.'),
+			'Locks below another root are other locks. If that is not intended, RESET the '
+			'setting.'),
 		('zklock.servers',
 			'Locks of another ensemble, or below another chroot, are other locks. If that is not '
-			'meant, take the setting back, with RESET.'),
+			'intended, RESET the setting.'),
 		('zklock.commit_guard',
-			'No commit of these sessions is refused when a lock is lost. If that is not meant, '
-			'take the setting back, with RESET.')
+			'No commit of these sessions is refused when a lock is lost. If that is not intended, '
+			'RESET the setting.')
 	), altered AS (
 		SELECT lower(split_part(c.line, '=', 1)) AS name,
 			substr(c.line, strpos(c.line, '=') + 1) AS value,
@@ -1838,8 +1838,8 @@ BEGIN ATOMIC
 			'Renew the lists in the file that zklock.ssl_crl_file names: it must have one in date '
 			'of each authority.'),
 		(5, 'certificate has expired',
-			'Renew that certificate, and restart the server if it does not read it anew; or set '
-			'the clock of this machine if it is wrong.'),
+			'Renew that certificate, and restart the server if it does not read the new one; or '
+			'set the clock of this machine if it is wrong.'),
 		(6, 'not yet valid',
 			'Set the clock of this machine (NTP), or wait until that certificate is valid.'),
 		(7, 'certificate revoked',
@@ -1896,14 +1896,14 @@ BEGIN ATOMIC
 			SELECT r.*
 			FROM (VALUES
 				(1, a.verdict = 'unheard' AND with_session, one.missing,
-					'nothing was heard of it in time',
-					'Look into the DNS of this machine, or name the server by its address. If it '
-					'is one, the machine is too busy, or zklock.ssl_passphrase_command slow: try '
-					'again.'),
+					'there was no answer in time',
+					'Check the DNS of this machine, or name the server by its address. If it is '
+					'named by its address, this machine is too busy, or '
+					'zklock.ssl_passphrase_command is slow: try again.'),
 				(2, a.verdict = 'unheard', one.missing,
-					'nothing was heard of it in time',
-					'Run zk_check(true), which waits longer. If it says the same, look into the '
-					'DNS of this machine, or name the server by its address. '
+					'there was no answer in time',
+					'Run zk_check(true), which waits longer. If it says the same, check the DNS '
+					'of this machine, or name the server by its address. '
 					'zklock.ssl_passphrase_command may be slow, too.'),
 				(3, a.verdict = 'unresolved', one.missing,
 					'its name has no address: ' || a.reply,
@@ -1913,31 +1913,32 @@ BEGIN ATOMIC
 					'Start the server, or correct its port in zklock.servers.'),
 				(5, a.verdict = 'no connection', one.missing,
 					a.address || ' does not answer: no connection in time',
-					'Is the machine up? Look for a firewall in between.'),
+					'Check that the machine is up, and that no firewall is in between.'),
 				(6, a.verdict = 'closed', one.missing,
-					a.address || ' closes connections without a word',
-					'maxClientCnxns, for all connections from this address, or maxCnxns, for all, '
-					'may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no '
-					'ZooKeeper.'),
+					a.address || ' closes connections without an answer',
+					'Raise its maxClientCnxns (connections from one address) or maxCnxns (all '
+					'connections) if they are reached. If it wants TLS, set zklock.ssl. If it is '
+					'no ZooKeeper server, correct zklock.servers.'),
 				(7, a.verdict = 'untrusted', one.missing,
 					'no TLS: ' || a.reply,
 					_zk_check_tls_remedy(a.reply)),
 				(8, a.verdict = 'silent', one.missing,
-					a.address || ' takes connections and says nothing',
-					'Is that its port for TLS? Then set zklock.ssl. If not, and it is a ZooKeeper, '
-					'it hangs: see its log, and restart it.'),
+					a.address || ' accepts connections, but does not answer',
+					'If that is its port for TLS, set zklock.ssl. If it is another port of a '
+					'ZooKeeper server, the server hangs: see its log, and restart it.'),
 				(9, a.verdict = 'stranger', 'error',
-					format('%s is not a ZooKeeper; it said "%s"', a.address, a.reply),
+					format('%s is not a ZooKeeper server; it answered "%s"', a.address, a.reply),
 					'Correct the port in zklock.servers.'),
 				(10, a.verdict = 'idle', one.missing,
-					a.address || ' is a ZooKeeper that serves nobody',
-					'It has no quorum, or is just starting: start the other servers; see its log.'),
+					a.address || ' is a ZooKeeper server that serves no clients',
+					'It has no quorum, or has just been started. Start the other servers, and see '
+					'its log.'),
 				(11, a.verdict = 'reading', one.missing,
 					one.described,
 					'It has no quorum: start the other servers.'),
 				(12, a.answer_ms > 100, 'note',
 					one.described,
-					'Look into the network and the server''s load.'),
+					'Check the network and the load of the server.'),
 				(13, true, 'ok',
 					one.described,
 					NULL))
@@ -2001,13 +2002,13 @@ BEGIN ATOMIC
 		CROSS JOIN LATERAL (VALUES
 			(1, c.reached = 0, 'error',
 				format('none of the %s servers can be reached', c.named),
-				'Until then no lock can be had. See the rows of the servers.'),
+				'No lock can be taken until a server serves. See the rows of the servers.'),
 			(2, c.serving = 0 AND c.without_quorum > 0, 'error',
 				format('none of the %s servers serves: no quorum', c.named),
-				'Until then no lock can be had. See the rows of the servers.'),
+				'No lock can be taken until a server serves. See the rows of the servers.'),
 			(3, c.serving = 0, 'error',
 				format('none of the %s servers serves', c.named),
-				'Until then no lock can be had. See the rows of the servers.'),
+				'No lock can be taken until a server serves. See the rows of the servers.'),
 			(4, c.standalone > 1 OR (c.standalone > 0 AND c.members > 0), 'error',
 				format('the servers are not of one ensemble: %s standalone, %s members',
 					c.standalone, c.members),
@@ -2144,8 +2145,9 @@ BEGIN ATOMIC
 			(2, 3 * t.asked_ms < 4 * t.sync_ms, 'warning',
 				format('%s ms are less than four thirds of syncLimit * tickTime, %s ms',
 					t.asked_ms, t.sync_ms),
-				'Set zklock.session_timeout to four thirds of syncLimit * tickTime of the ensemble '
-				'or more: for that long a leader that hangs is waited for.'),
+				'Set zklock.session_timeout to four thirds of syncLimit * tickTime of the '
+				'ensemble or more: the ensemble waits for syncLimit * tickTime for a leader that '
+				'hangs.'),
 			(3, t.max_ms IS NULL AND 3 * t.asked_ms < 4 * 10000, 'note',
 				format('%s ms are asked for; syncLimit and tickTime cannot be known, for the '
 					'servers do not answer "conf"', t.asked_ms),
@@ -2201,12 +2203,12 @@ BEGIN ATOMIC
 				'Fencing tokens and a new ensemble.'),
 			(2, v.servers IS NOT NULL, 'warning',
 				'servers keep their data where a restart of the machine deletes it: ' || v.servers,
-				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all of '
-				'the old one there, with its file myid. In Debian''s /var/lib/zookeeper that is a '
-				'link to a text: write the number of the server into it, or no member of an '
-				'ensemble starts.'),
+				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, and move all '
+				'of the old one there, with its file myid. In Debian''s /var/lib/zookeeper, myid '
+				'is a link to a file with a text: write the number of the server into that file, '
+				'or no member of an ensemble starts.'),
 			(3, true, 'ok',
-				'nothing is seen that would lose it',
+				'nothing was found that would lose it',
 				NULL))
 			AS rule(nr, applies, state, what, remedy)
 	WHERE rule.applies AND (SELECT n.serving FROM _zk_check_counts(facts) AS n) > 0
@@ -2230,13 +2232,14 @@ BEGIN ATOMIC
 				f.value,
 				f.subject),
 			(2, f.fact = 'none' AND current_setting('zklock.publish_identity') = 'on', 'note',
-				'zklock.auth is not set: everybody who reaches the ensemble may delete what is '
-				'made, and read by which user, host and process (zklock.publish_identity)',
-				'Set zklock.auth where others reach the ensemble whom you do not trust.'),
+				'zklock.auth is not set: every client that reaches the ensemble may delete the '
+				'znodes of zklock, and read which user, host and process made them '
+				'(zklock.publish_identity)',
+				'Set zklock.auth if clients that you do not trust can reach the ensemble.'),
 			(3, f.fact = 'none', 'note',
-				'zklock.auth is not set: everybody who reaches the ensemble may delete what is '
-				'made',
-				'Set zklock.auth where others reach the ensemble whom you do not trust.'),
+				'zklock.auth is not set: every client that reaches the ensemble may delete the '
+				'znodes of zklock',
+				'Set zklock.auth if clients that you do not trust can reach the ensemble.'),
 			(4, true, 'ok',
 				format('zklock.auth has credentials of scheme "%s"', f.subject),
 				NULL))
@@ -2262,36 +2265,37 @@ BEGIN ATOMIC
 				f.value,
 				f.subject),
 			(2, f.fact = 'not tried' AND program.fact = 'error', 'error',
-				'not tried, for its program cannot be run',
+				'not tried, because its program cannot be run',
 				'See the row "program".'),
 			(3, f.fact = 'not tried', 'error',
-				'not tried, for no server can grant one',
+				'not tried, because no server can grant one',
 				'See the rows of the servers.'),
 			(4, f.fact = 'not granted', 'error',
 				'no session was granted in zklock.connect_timeout, '
 					|| current_setting('zklock.connect_timeout'),
-				'See the rows of the servers; look into the network and the ensemble''s load.'),
+				'See the rows of the servers, and check the network and the load of the ensemble.'),
 			(5, f.fact = 'late', 'error',
 				'the ensemble has not answered all in zklock.connect_timeout, '
 					|| current_setting('zklock.connect_timeout'),
-				'See the rows of the servers; look into the network and the ensemble''s load.'),
+				'See the rows of the servers, and check the network and the load of the ensemble.'),
 			(6, f.fact = 'lost', 'error',
 				f.value,
 				f.subject),
 			(7, f.fact = 'suspended', 'warning',
-				'this connection has one that is not connected',
+				'this connection has a ZooKeeper session that is not connected',
 				'See zk_session, and the rows of the servers.'),
 			(8, f.fact IS NOT NULL, 'ok',
-				format('connected to %s; it took %s ms to ask all this', f.subject, f.number),
+				format('connected to %s; all questions together took %s ms', f.subject, f.number),
 				NULL),
 			(9, own.state IN ('none', 'idle'), 'ok',
-				'this connection has none, and none was opened: zk_check(true) does',
+				'this connection has no ZooKeeper session, and none was opened: zk_check(true) '
+				'opens one',
 				NULL),
 			(10, own.state = 'connected', 'ok',
-				'this connection has one, at ' || own.server,
+				'this connection has a ZooKeeper session, at ' || own.server,
 				NULL),
 			(11, true, 'warning',
-				'this connection has one that is not connected',
+				'this connection has a ZooKeeper session that is not connected',
 				'See zk_session, and the rows of the servers.'))
 			AS rule(nr, applies, state, what, remedy)
 	WHERE rule.applies AND (f.fact IS NOT NULL OR NOT with_session)
@@ -2334,14 +2338,14 @@ BEGIN ATOMIC
 			(1, own.server NOT IN (SELECT k.address FROM known AS k), 'warning',
 				own.server || ', where this connection''s session is, is behind no name of '
 					'zklock.servers',
-				'Look at that server: it may be outdated, or gone from its ensemble. The session '
-				'goes on at another one by itself when its connection ends: stop that server, or '
-				'end the connection when its locks are released.'),
+				'Check that server: it may be outdated, or no longer in its ensemble. When its '
+				'connection ends, the session goes on at another server by itself: stop that '
+				'server, or end the connection when its locks are released.'),
 			(2, other.number > 0, 'note',
 				format('other backends whose sessions are, as far as they know, at servers behind '
 					'no name of zklock.servers: %s (%s)', other.number, other.servers),
-				'Look at these servers: they may be outdated, or gone from their ensemble. The '
-				'sessions go on at others by themselves when their connections end. See '
+				'Check these servers: they may be outdated, or no longer in their ensemble. When '
+				'their connections end, the sessions go on at other servers by themselves. See '
 				'zk_backends.'))
 			AS rule(nr, applies, state, what, remedy)
 	WHERE rule.applies AND EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM unclear)
@@ -2430,12 +2434,12 @@ BEGIN ATOMIC
 	FROM _zk_check_last(facts, 'session') AS f
 		CROSS JOIN LATERAL (VALUES
 			(1, _zk_check_has_credentials(facts), 'note',
-				'with zklock.auth sessions have no identity of their own: no hand-over, and '
-				'whoever has the credentials may write to queue nodes',
+				'with zklock.auth sessions have no identity of their own: there is no hand-over, '
+				'and every client with the credentials may write to queue nodes',
 				NULL),
 			(2, f.fact = 'no identity', 'note',
-				'the ensemble refuses digest authentication: no hand-over, and everybody may write '
-				'to queue nodes',
+				'the ensemble refuses digest authentication: there is no hand-over, and every '
+				'client may write to queue nodes',
 				'Enable the digest authentication of ZooKeeper.'),
 			(3, true, 'ok',
 				'the ensemble knows digest authentication',
@@ -2475,17 +2479,18 @@ BEGIN ATOMIC
 				('chroot', 1, f.fact = 'ephemeral', 'error',
 					format('znode "%s" is ephemeral, of session %s: no lock can be below it',
 						f.subject, f.value),
-					'Another program has made it. End that, or set another chroot in '
+					'Another program has made it. End that program, or set another chroot in '
 					'zklock.servers.'),
 				('chroot', 2, f.fact = 'no node', 'warning',
 					format('znode "%s" does not exist', f.subject),
-					'Is it mistyped in zklock.servers? Locks below another chroot are other locks. '
-					'Otherwise create it, or leave that to the first lock.'),
+					'Check the spelling in zklock.servers: locks below another chroot are other '
+					'locks. If it is right, create the znode, or leave that to the first lock.'),
 				('chroot', 3, f.fact = 'done' AND f.place = 0
 						AND current_setting('zklock.root') <> '/', 'warning',
 					format('znode "%s" is empty: nobody has had a lock there', f.subject),
-					'Is it mistyped in zklock.servers? Locks below another chroot are other locks. '
-					'Otherwise leave the rest to the first lock.'),
+					'Check the spelling in zklock.servers: locks below another chroot are other '
+					'locks. If it is right, there is nothing to do: the first lock makes the '
+					'rest.'),
 				('chroot', 4, f.fact = 'done', 'ok',
 					format('znode "%s" is there since %s', f.subject, one.made),
 					NULL),
@@ -2496,11 +2501,11 @@ BEGIN ATOMIC
 				('root', 1, f.fact = 'ephemeral', 'error',
 					format('znode "%s" is ephemeral, of session %s: no lock can be below it',
 						f.subject, f.value),
-					'Another program has made it. End that, or set another zklock.root.'),
+					'Another program has made it. End that program, or set another zklock.root.'),
 				('root', 2, f.fact = 'no node', 'note',
 					format('znode "%s" does not exist yet', f.subject),
-					'The first lock makes it. If there should be locks by now, zklock.root is '
-					'mistyped: locks below another root are other locks.'),
+					'The first lock makes it. If there should be locks already, check the '
+					'spelling of zklock.root: locks below another root are other locks.'),
 				('root', 3, f.fact = 'done', 'ok',
 					format('znode "%s" is there since %s, with %s znodes in it',
 						f.subject, one.made, f.place),
@@ -2529,21 +2534,21 @@ BEGIN ATOMIC
 					format('a znode was made in "%s", and taken away', f.subject),
 					NULL),
 				('writing', 2, f.fact = 'denied' AND one.has_credentials, 'error',
-					format('this session may not create znodes in "%s": no lock can be had',
+					format('this session may not create znodes in "%s": no lock can be taken',
 						f.subject),
 					'Its ACL is for other credentials than those of zklock.auth (getAcl in '
 					'zkCli.sh): all databases and clients of a lock need the same.'),
 				('writing', 3, f.fact = 'denied', 'error',
-					format('this session may not create znodes in "%s": no lock can be had',
+					format('this session may not create znodes in "%s": no lock can be taken',
 						f.subject),
-					'Its ACL is for those with credentials: set zklock.auth to them.'),
+					'Its ACL demands credentials: set zklock.auth to them.'),
 				('writing', 4, f.fact = 'quota', 'error',
-					format('a quota of ZooKeeper for "%s" is exceeded: no lock can be had',
+					format('a quota of ZooKeeper for "%s" is exceeded: no lock can be taken',
 						f.subject),
 					'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
 				('writing', 5, f.fact = 'local', 'error',
 					'sessions of this ensemble are local to a server, and may not have ephemeral '
-					'znodes: no lock can be had',
+					'znodes: no lock can be taken',
 					'Set localSessionsUpgradingEnabled to true on all its servers, or '
 					'localSessionsEnabled to false.'),
 				('writing', 6, true, 'error',
@@ -2600,9 +2605,10 @@ BEGIN ATOMIC
 	SELECT 'other roots', 'warning',
 		'beside the root, or what is above it, zklock has made: '
 			|| string_agg(DISTINCT format('"%s" by %s', f.subject, f.value), ', '),
-		'Locks below another root, or another chroot, are other locks. Is zklock.root or '
-		'zklock.servers mistyped, here or there? If not, and nobody uses these any more, delete '
-		'them; if they are meant, give each its own chroot, where it does not see the others.'
+		'Locks below another root, or another chroot, are other locks. Check the spelling of '
+		'zklock.root and zklock.servers, here and there. If it is right, delete znodes that are '
+		'not used any more; and give each root that is used its own chroot, where it does not see '
+		'the others.'
 	FROM unnest(facts) AS f
 	WHERE f.item = 'sibling'
 	HAVING count(*) > 0;
@@ -2625,11 +2631,11 @@ BEGIN ATOMIC
 		CROSS JOIN LATERAL (VALUES
 			(1, lease.overdue IS NOT NULL, 'warning',
 				'leases whose term has been over for more than a minute: ' || lease.overdue,
-				'See the row "clock", and the log of the lease worker: may it delete there? '
-				'zk_evict() removes one.'),
+				'See the row "clock", and the log of the lease worker, which may lack the right '
+				'to delete there. zk_evict() removes a lease.'),
 			(2, current_setting('zklock.lease_worker') = 'off', 'note',
-				'there are leases, and no lease worker in this cluster: behind one that is over '
-				'other clients wait until somebody asks',
+				'there are leases, and no lease worker in this cluster: other clients behind a '
+				'lease whose term is over wait until a contender of zklock comes',
 				'Switch zklock.lease_worker on, in one cluster at least.'),
 			(3, true, 'ok',
 				'no lease that was looked at is overdue',
@@ -2683,13 +2689,13 @@ BEGIN ATOMIC
 		FROM zk_privileges AS p) AS given(number, to_nobody, first_to_nobody)
 		CROSS JOIN LATERAL (VALUES
 			(1, given.to_nobody > 0, 'warning',
-				format('rows of zk_privileges that give nobody anything, for their roles are gone, '
-					'or were unknown when they were restored: %s of %s, %s among them',
+				format('rows of zk_privileges that give no role a privilege, because their roles '
+				'were dropped, or did not exist at the restore: %s of %s, %s among them',
 					given.to_nobody, given.number, given.first_to_nobody),
 				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() '
 				'for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
 			(2, true, 'ok',
-				format('rows of zk_privileges: %s, all of roles that there are', given.number),
+				format('rows of zk_privileges: %s, all of roles that exist', given.number),
 				NULL))
 			AS rule(nr, applies, state, what, remedy)
 	WHERE rule.applies AND given.number > 0
@@ -2728,8 +2734,8 @@ BEGIN ATOMIC
 				'Restore the rows; or give what is wanted to roles with zk_grant(), and then open '
 				'all other names: SELECT zk_open('''').'),
 			(2, u.number > 0, 'note',
-				format('closed prefixes that are for superusers alone, for no row gives a name of '
-					'theirs to anybody: %s, "%s" among them', u.number, zk_escape(u.first)),
+				format('closed prefixes that only superusers may use, because no row gives a name '
+				'below them to a role: %s, "%s" among them', u.number, zk_escape(u.first)),
 				'Give them to roles with zk_grant(), or open them to everybody with zk_open().'))
 			AS rule(nr, applies, state, what, remedy)
 	WHERE rule.applies

@@ -17,8 +17,8 @@
 
 typedef enum AnswerMeaning
 {
-	ANSWER_DONE,				/* it is as it was to be, whoever did it; or it
-								 * does not matter */
+	ANSWER_DONE,				/* it is as it was asked, by this or another
+								 * request; or it does not matter */
 	ANSWER_REPEAT,				/* not done, and to be done: again, later */
 	ANSWER_TELL,				/* not done: the caller has to know, and raises
 								 * an error or does without */
@@ -26,7 +26,7 @@ typedef enum AnswerMeaning
 	ANSWER_OVER					/* the session is over, and its nodes with it */
 } AnswerMeaning;
 
-/* Who is told of the answer.  Nobody is told of a request that was withdrawn. */
+/* Where an answer goes.  The answer to a withdrawn request goes nowhere. */
 typedef enum AnswerTold
 {
 	ANSWER_TO_CALLER,			/* the call that waits for the reply; without a

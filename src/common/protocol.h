@@ -300,7 +300,7 @@ typedef enum FrameVerdict
 	FRAME_INVALID
 } FrameVerdict;
 
-/* Who writes a frame: it decides which kinds there may be. */
+/* The writer of a frame: it decides which kinds there may be. */
 typedef enum FrameDirection
 {
 	FRAME_TO_PROGRAM,
@@ -316,7 +316,7 @@ typedef struct FrameBuffer
 	size_t		size;			/* of the allocation */
 } FrameBuffer;
 
-/* May the backend be interrupted?  Who does it, and when that is over. */
+/* May the backend be interrupted?  By which process, and when that is over. */
 typedef enum InterruptState
 {
 	INTERRUPT_OFF,

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Who is ahead of a contender. */
+/* The contenders ahead of a contender. */
 typedef struct Ahead
 {
 	bool		is_own_there;	/* is our own node in the list? */
@@ -85,7 +85,7 @@ sequence_of(const RecipeWish *wish)
 	return recipe_parse_node(wish->mine).sequence;
 }
 
-/* Who is ahead of the contender with that wish? */
+/* Which contenders are ahead of the one with that wish? */
 static Ahead
 look_ahead(const char *const *children, int nchildren, const RecipeWish *wish)
 {

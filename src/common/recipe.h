@@ -80,7 +80,7 @@ typedef enum RecipeMark
 	RECIPE_MARK_HAND_OVER = 1,	/* only its owner can set its data, and does
 								 * so to say that it lets go of the lock */
 	RECIPE_MARK_HOLD = 2,		/* it is persistent, of zk_hold() */
-	RECIPE_MARK_KEEPER = 3,		/* whoever made it may keep the lock after its
+	RECIPE_MARK_KEEPER = 3,		/* its maker may keep the lock after its
 								 * release, and gives it up when somebody
 								 * comes */
 	RECIPE_MARK_LEASE = 4		/* it is persistent, and is deleted when its

@@ -31,7 +31,7 @@
 
 struct SettingsPage
 {
-	uint32_t	version;		/* PROTOCOL_VERSION of who has made it */
+	uint32_t	version;		/* PROTOCOL_VERSION of its maker */
 	_Atomic uint32_t sequence;	/* odd while it is written */
 	_Atomic int64_t changed_at; /* protocol_now() */
 	bool		is_too_long;	/* the texts have no room, and are empty */

@@ -156,12 +156,12 @@ typedef enum ZkNodeKind
 	ZK_PERSISTENT,				/* a parent: everybody's, unless there are
 								 * credentials of the user's */
 	ZK_PERSISTENT_OWN,			/* its data is its maker's alone, or that of
-								 * all who have his credentials */
+								 * all clients with these credentials */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL,
-	ZK_PERSISTENT_SEQUENTIAL	/* a leased queue node: whoever may make one
-								 * may set its data */
+	ZK_PERSISTENT_SEQUENTIAL	/* a leased queue node: clients that may make
+								 * one may set its data */
 } ZkNodeKind;
 #define ZK_NODE_LAST ZK_PERSISTENT_SEQUENTIAL
 

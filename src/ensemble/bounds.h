@@ -15,7 +15,7 @@
 
 #include "postgres.h"
 
-/* Whose time is over at a deadline, and so what the error says. */
+/* Which time is over at a deadline, and so what the error says. */
 typedef enum ZkBoundedBy
 {
 	ZK_BY_CALLER,				/* a step's own: the caller has its own error */

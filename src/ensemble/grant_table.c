@@ -116,7 +116,7 @@ zklock_grant_quoted_schema(Oid schema)
 }
 
 /* ---------------------------------------------------------------------
- * Who acts
+ * The acting role
  * ---------------------------------------------------------------------
  */
 
@@ -235,7 +235,7 @@ zklock_grant_log_drop(Oid extension)
 				 errhidecontext(true)));
 }
 
-/* As the owner: whoever may drop what a role has may drop these, too. */
+/* As the owner: a role that may drop what a role has may drop these, too. */
 void
 zklock_grant_forget_roles(List *roles)
 {

@@ -35,7 +35,7 @@ typedef struct ZkParameters
 	char		nulls[ZK_PARAMETERS_MAX];	/* 'n', or ' ' if there is a value */
 } ZkParameters;
 
-/* Who somebody is, while somebody else acts. */
+/* The role of the caller, while another role acts. */
 typedef struct ZkIdentity
 {
 	Oid			user;

@@ -64,7 +64,7 @@ zklock_name_init(void)
 							   PGC_SUSET, 0,
 							   check_root, assign_root, NULL);
 	DefineCustomEnumVariable("zklock.node_style",
-							 "Client whose way of naming queue nodes zklock follows.",
+							 "ZooKeeper client whose names for queue nodes zklock uses.",
 							 "curator (InterProcessMutex), curator_rw (InterProcessReadWriteLock), or kazoo.",
 							 &node_style, RECIPE_STYLE_CURATOR,
 							 node_style_options,

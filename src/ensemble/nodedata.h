@@ -15,7 +15,7 @@
 
 #include "recipe.h"
 
-/* Longest reason that somebody can give for what he does, in bytes. */
+/* Longest reason that a caller can give for an action, in bytes. */
 #define ZK_REASON_MAX 512
 
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
@@ -35,12 +35,12 @@ typedef struct ZkNodeData
 								 * will not be kept (program_follow.c) */
 	char	   *lock;			/* of a request to release a lock: its name,
 								 * in UTF-8 and not made printable */
-	int64		retain_ms;		/* of a record of a run, whoever made it: for
+	int64		retain_ms;		/* of a record of a run, of any client: for
 								 * how long it is kept; -1: it does not say */
 	int64		claimed_ms;		/* of the same: when it was made, by the
 								 * clock of the database that did, Unix epoch;
 								 * likewise */
-	char	   *owner;			/* of a lease, and what he has added: in UTF-8
+	char	   *owner;			/* of a lease, and what it has added: in UTF-8
 								 * and not made printable */
 	char	   *note;
 	int64		ttl_ms;			/* of a lease: its term; -1: it does not say */

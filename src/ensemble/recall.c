@@ -86,7 +86,7 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 	(void) zklock_client_delete(zklock_session_client(), path);
 }
 
-/* The log says who asks, and the client is told if he may know. */
+/* The log says who asks, and the client is told if it may know. */
 static void
 tell_user(const char *name, const ZkReply *request)
 {

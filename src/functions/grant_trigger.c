@@ -246,7 +246,7 @@ role_value_of(HeapTuple row, Relation table)
 	return heap_getattr(row, ZK_COLUMN_ROLE, RelationGetDescr(table), &is_null);
 }
 
-/* Whose row it is: InvalidOid for everybody, and for nobody. */
+/* The role of a row: InvalidOid for everybody, and for nobody. */
 static Oid
 role_of(HeapTuple row, Relation table)
 {
@@ -261,7 +261,7 @@ role_of(HeapTuple row, Relation table)
  */
 
 /*
- * Who has done that, for the log.  The current role is the
+ * The role that has done that, for the log.  The current role is the
  * owner of zk_grant(); the one that matters has called it.
  */
 static void

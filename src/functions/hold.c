@@ -160,7 +160,7 @@ zk_hold(PG_FUNCTION_ARGS)
 	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
 	zklock_nodedata_check_line(holding.reason, "reason", "a permanent hold",
-							   "Say in one line why the lock is held, for whoever waits for it.");
+							   "Write one line that tells the waiters why the lock is held.");
 	holding.order = zklock_order_hold(name,
 									  zklock_args_timeout(fcinfo, 2, false));
 	PG_RETURN_INT64(make(&holding));

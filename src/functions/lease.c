@@ -165,7 +165,7 @@ warn_of_no_lease(const ZkLeasing *leasing)
 			 errdetail("The lease was removed after its term, given up or evicted, or there never was one.")));
 }
 
-/* Who takes which lease, and until when. */
+/* The arguments of a lease: the owner, the lock, and the times. */
 static ZkLeaseTaking
 read_taking(FunctionCallInfo fcinfo)
 {

@@ -255,7 +255,7 @@ find_node(ZkRoundTrip *trip, void *argument)
 	return true;
 }
 
-/* Paths of all of them, in order: holders are ahead of those who wait. */
+/* Paths of all of them, in order: holders are ahead of waiters. */
 static List *
 list_contenders(const Search *search, const ZkReply *list)
 {

@@ -61,10 +61,10 @@ typedef struct Asking
 	const char *name;			/* of the lock */
 	const char *data;			/* of the requests */
 	int			nrequests;		/* those that lie below the root */
-	const char *node;			/* of the holder who is asked now */
+	const char *node;			/* of the holder that is asked now */
 	bool		is_asked;		/* the result: false if it has gone */
 
-	/* who cannot be asked */
+	/* holders that cannot be asked */
 	int			nunasked;
 	StringInfoData unasked;		/* their names, in words */
 } Asking;
@@ -334,7 +334,7 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 }
 
 /* ---------------------------------------------------------------------
- * Who cannot be asked
+ * Holders that cannot be asked
  * ---------------------------------------------------------------------
  */
 
@@ -360,7 +360,7 @@ add_unasked(Asking *asking, const ZkQueueEntry *entry)
 						 (unsigned long long) entry->session_id);
 }
 
-/* Who they are is in the log, and members of pg_monitor are told. */
+/* Their names are in the log, and members of pg_monitor are told. */
 static void
 warn_of_unasked(const Asking *asking)
 {

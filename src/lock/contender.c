@@ -327,7 +327,8 @@ look_at_queue(Contender *contender)
 
 /*
  * CONTENDER_JOINING: make a node in the queue, or read what has become of the
- * one that was asked for.  Then, as in CONTENDER_LISTING, look who is ahead.
+ * one that was asked for.  Then, as in CONTENDER_LISTING, look which ones are
+ * ahead.
  */
 static ContenderState
 list_queue(Contender *contender)

@@ -167,7 +167,7 @@ describe_holder(Contender *contender, int64 deadline)
 	}
 	if (reply->data_length <= 0 && reply->ephemeral_owner == 0 &&
 		name != NULL && recipe_may_be_name(name))
-		return psprintf("The znode \"%s\" belongs to no session and may be a contender of another client. It counts until somebody deletes it. ",
+		return psprintf("The znode \"%s\" belongs to no session and may be a contender of another client. It counts until it is deleted. ",
 						zklock_text_quotable(first));
 	if (reply->data_length <= 0)
 		return NULL;
@@ -225,7 +225,7 @@ read_first(Contender *contender)
 	return NULL;
 }
 
-/* List the queue, for those who are ahead; false if there is no such list. */
+/* List the queue, for the contenders ahead; false if there is no such list. */
 static bool
 list_anew(Contender *contender)
 {

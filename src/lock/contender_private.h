@@ -89,10 +89,10 @@ typedef enum AheadWord
 	AHEAD_TOLD					/* in shared memory */
 } AheadWord;
 
-/* Who is ahead, as of the last list that has shown somebody. */
+/* The contenders ahead, as of the last list that has shown one. */
 typedef struct Ahead
 {
-	bool		is_known;		/* the last list has shown somebody */
+	bool		is_known;		/* the last list has shown one */
 	char	   *next;			/* the child that the verdict names,
 								 * palloc'ed; NULL: none, as for the first
 								 * waiter of a semaphore */

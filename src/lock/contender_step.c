@@ -263,7 +263,7 @@ send_parents(Contender *contender)
 		strlcpy(parent, place->node, end - place->node + 1);
 		if (end - place->node <= place->root_length)
 		{
-			/* with the data of our node: they say who has made the root */
+			/* with the data of our node: they say who made the root */
 			zklock_client_free(zklock_write_create(ZK_WRITE_PAID, parent,
 												   ZK_PERSISTENT, node->data));
 			continue;
@@ -307,7 +307,7 @@ contender_end_parents(Contender *contender)
 }
 
 /* ---------------------------------------------------------------------
- * Who is ahead
+ * The contenders ahead
  * ---------------------------------------------------------------------
  */
 

@@ -455,7 +455,7 @@ look_again_soon(ZkDetector *detector)
 	detector->cycle_at = protocol_now() + LOOK_AGAIN_MS;
 }
 
-/* Is it one of those who are stuck, in the cycle or beyond? */
+/* Is it one of the members that are stuck, in the cycle or beyond? */
 static bool
 is_stuck(const Graph *graph, int64 session)
 {
@@ -617,7 +617,7 @@ give_way(const ZkPlace *place, const Cycle *cycle)
 			 errhint("See server log for query details.")));
 }
 
-/* A line for each of those who wait. */
+/* A line for each waiter. */
 static void
 append_waits(StringInfo text, const ZkPlace *place, const Cycle *cycle)
 {

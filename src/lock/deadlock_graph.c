@@ -30,7 +30,7 @@
 /* Of how many holders of one lock it is asked what they wait for. */
 #define HOLDERS_FOLLOWED 64
 
-/* About how many of those who wait it is asked without need. */
+/* About how many waiters the ensemble is asked without need. */
 #define WAITS_AT_ONCE 64
 
 /* Most questions; what would take more is not known. */

@@ -84,7 +84,7 @@ extern bool deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
  */
 extern void deadlock_repeat(const ZkDetector *detector);
 
-/* Take back what is said of those who are not among the waiters. */
+/* Take back what is said of processes that are not among the waiters. */
 extern void deadlock_forget_gone(ZkDetector *detector, List *waiters);
 
 /* Check whether all that was said is there; what is not may be said anew. */
@@ -135,7 +135,7 @@ typedef struct Member
 	RecipeMode	mode;			/* valid with lock_path */
 } Member;
 
-/* Who waits for whom, as far as it matters to node 0, this backend. */
+/* The graph of waits, as far as it matters to node 0, this backend. */
 typedef struct Graph
 {
 	CycleGraph	shape;

@@ -22,7 +22,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 
-/* Who has renewed a lease last, by its data? */
+/* Which user has renewed a lease last, by its data? */
 typedef enum Hand
 {
 	HAND_OURS,					/* this user, of this database and cluster */

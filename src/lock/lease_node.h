@@ -37,7 +37,7 @@ typedef enum ZkLeaseStep
 								 * ahead: the lock is busy */
 } ZkLeaseStep;
 
-/* Who is ahead of the node of a lease, or would be if there were one? */
+/* What is ahead of the node of a lease, or would be if there were one? */
 typedef enum ZkLeaseAhead
 {
 	ZK_AHEAD_NOBODY,			/* the lease is held, or can be taken */

@@ -113,7 +113,7 @@ typedef struct Ending
 	const char *how;			/* for the log */
 	ZkWork		work;			/* see zklock_release() */
 	ZkSessionNumber live;
-	bool		is_awaited;		/* whoever releases waits for the answer to the
+	bool		is_awaited;		/* the caller waits for the answer to the
 								 * delete of the place's node */
 } Ending;
 

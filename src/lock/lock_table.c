@@ -133,7 +133,7 @@ zklock_lock_enter(const char *name)
 		memset((char *) lock + RECIPE_PATH_SIZE, 0,
 			   sizeof(*lock) - RECIPE_PATH_SIZE);
 
-	/* the name and the root are those of whoever takes the lock first */
+	/* the name and the root are those of the first acquisition */
 	if (!zklock_lock_is_held(lock))
 	{
 		char	   *former = lock->name;

@@ -55,7 +55,7 @@ typedef enum ZkGrantBasis
 typedef struct ZkGrant
 {
 	ZkGrantBasis basis;
-	bool		can_hand_over;	/* whoever waits behind may be one that takes
+	bool		can_hand_over;	/* the waiter behind may be one that takes
 								 * the lock when we hand it over */
 	ZkSessionNumber session;	/* whose the node is */
 	TimestampTz at;				/* for views; what is reckoned with is */

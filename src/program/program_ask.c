@@ -92,7 +92,7 @@ typedef struct Asking
 										 * address */
 	ServerAddress addresses[ASK_ALL_MAX];
 	int32_t		request_bytes;	/* as in FrameAsk */
-	bool		are_first_words_over;	/* only who has answered is asked on */
+	bool		are_first_words_over;	/* only those that answered are asked */
 	int			nasked;			/* so many of the addresses are */
 	Asked		asked[ASK_ALL_MAX];
 } Asking;
@@ -154,7 +154,10 @@ program_ask(const FrameTaken *frame)
 	free(asking);
 }
 
-/* The time for names and first words is over; who has answered is asked on. */
+/*
+ * The time for names and first answers is over; servers that have answered are
+ * asked on.
+ */
 static void
 end_first_words(Asking *asking)
 {

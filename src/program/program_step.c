@@ -444,7 +444,7 @@ after_replace_check(Request *request)
 	return false;
 }
 
-/* The new node of a REPLACE goes, and whoever asked is told why. */
+/* The new node of a REPLACE goes, and the caller is told why. */
 static bool
 undo_replace(Request *request)
 {
@@ -614,7 +614,7 @@ defer(Request *request)
 		return false;
 	if (request->wish == WISH_HEAR)
 	{
-		/* whoever waits for this one must not wait for hours */
+		/* a caller that waits for this one must not wait for hours */
 		step_submit_delete(session, request->path);
 		return false;
 	}
@@ -639,8 +639,8 @@ defer(Request *request)
 }
 
 /*
- * It is refused for the first time.  Whoever waits for it to be undone waits
- * no more; it is under way again for who counts; and a lock that was released
+ * It is refused for the first time.  A caller that waits for it to be undone
+ * waits no more; it counts as under way again; and a lock that was released
  * is handed over.  The backend may not look for hours.
  */
 static void

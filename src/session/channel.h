@@ -27,7 +27,7 @@ typedef enum ZkChannelState
 	ZK_CHANNEL_NO_MEMORY		/* here */
 } ZkChannelState;
 
-/* Owned by whoever has opened it.  All zero is one that was never opened. */
+/* Owned by its opener.  All zero is one that was never opened. */
 typedef struct ZkChannel
 {
 	ZkChannelState state;		/* once it is not OPEN, that is final */

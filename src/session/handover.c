@@ -59,9 +59,10 @@ typedef struct Bucket
 static struct
 {
 	/*
-	 * By proc number: the czxid and the path of the node that somebody waits
-	 * for.  The path alone would not do: whoever may create nodes can copy the
-	 * name into another queue or another ensemble.  Nobody can choose a czxid.
+	 * By proc number: the czxid and the path of the node that the backend waits
+	 * for.  The path alone would not do: a client that may create nodes can
+	 * copy the name into another queue or another ensemble.  No client can
+	 * choose a czxid.
 	 * It is written last, and a waiter is told only if it is the same before
 	 * and after the path was read.
 	 */

@@ -22,13 +22,13 @@
 #include "compat.h"
 #include "utils/guc.h"
 
-/* Whose choice a value is that is not the configuration's. */
+/* The origin of a value that is not from the configuration. */
 typedef enum OriginChoice
 {
-	ORIGIN_OF_USER,				/* the user who has logged in, no superuser,
+	ORIGIN_OF_USER,				/* the role that has logged in, no superuser,
 								 * may have chosen it for this session */
 	ORIGIN_OF_OTHERS,			/* it is stored for a role or a database, and
-								 * may be of somebody who is no superuser */
+								 * may be of a role that is no superuser */
 	ORIGIN_OF_SUPERUSERS		/* a superuser has set it in a session, or nobody
 								 * else could have stored it */
 } OriginChoice;
@@ -37,8 +37,9 @@ typedef struct Origin
 {
 	GucSource	source;
 	OriginChoice choice;		/* valid unless it is of the configuration */
-	Oid			role;			/* who has set it in a session; else, and where
-								 * that is not known, InvalidOid */
+	Oid			role;			/* the role that has set it in a session;
+								 * else, and where that is not known,
+								 * InvalidOid */
 } Origin;
 
 /* With nothing else known, nothing is sent anywhere. */
@@ -60,7 +61,7 @@ extern Origin zklock_origin_read(const void *extra);
  */
 extern bool zklock_origin_is_configuration(const Origin *origin);
 
-/* May the user who has logged in, no superuser, have chosen it? */
+/* May the role that has logged in, no superuser, have chosen it? */
 extern bool zklock_origin_is_chosen(const Origin *origin);
 
 /*

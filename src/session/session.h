@@ -235,7 +235,7 @@ extern const char *zklock_session_chroot(void);
  */
 extern bool zklock_session_knows_chosen(void);
 
-/* May the user, who is no superuser, have chosen that chroot? */
+/* May the role, which is no superuser, have chosen that chroot? */
 extern bool zklock_session_is_chroot_chosen(void);
 
 /*

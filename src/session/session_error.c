@@ -278,12 +278,12 @@ zklock_session_raise_silence(const char *name)
 {
 	const char *error = current_error();
 	const char *why = silence_text();
-	const char *what = " Whether what was asked for is done is not known.";
+	const char *what = " It is not known whether the request was executed.";
 
 	if (error[0] != '\0')
 		why = psprintf("%s.", error);
 	if (name != NULL)
-		what = " Whether somebody holds it is not known.";
+		what = " It is not known whether another contender holds the lock.";
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 name != NULL ?

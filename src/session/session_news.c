@@ -287,7 +287,7 @@ session_news_trace(const ZkSession *session, ZkClient *client,
 	trace(session, move, why);
 }
 
-/* A line for whoever reads the log to find out what has happened. */
+/* A line for the readers of the log. */
 static void
 trace(const ZkSession *session, const char *what, const char *why)
 {

@@ -22,7 +22,7 @@ typedef struct SessionSettings
 	 * (program_move.c).
 	 */
 	char	   *servers;
-	Origin		servers_origin; /* who has set it */
+	Origin		servers_origin; /* where it was set */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of these servers,
 															 * "" for none */
 
@@ -53,7 +53,8 @@ typedef struct SessionSettings
 
 	/*
 	 * How often the servers, TLS, or where these settings come from have been
-	 * assigned: whoever was told another number may have to be told again.
+	 * assigned: a session that was told another number may have to be told
+	 * again.
 	 */
 	uint64		nchanges;
 } SessionSettings;

@@ -109,7 +109,7 @@ subtest 'a passphrase command that fails, hangs or says too much is reported in 
 	foreach my $form ('', 'false')
 	{
 		like($node->safe_psql('postgres', "SELECT what, remedy FROM zk_check($form) WHERE item ~ '^server '"),
-			qr/nothing was heard .*zklock\.ssl_passphrase_command|"zklock\.ssl_passphrase_command" is empty, failed or took too long/,
+			qr/there was no answer .*zklock\.ssl_passphrase_command|"zklock\.ssl_passphrase_command" is empty, failed or took too long/,
 			"zk_check($form) suspects it");
 	}
 

@@ -50,7 +50,7 @@ sub had_no_time ($rows, %pattern)
 	foreach my $item (sort keys %$rows)
 	{
 		next if $pattern{$item} && $rows->{$item} =~ $pattern{$item};
-		return 1 if $rows->{$item} =~ /\bin time\b|takes connections and says nothing|could not be found out|zklock\.connect_timeout, /;
+		return 1 if $rows->{$item} =~ /\bin time\b|accepts connections, but does not answer|could not be found out|zklock\.connect_timeout, /;
 	}
 	my ($ms) = ($rows->{session} // '') =~ /^ok: .* it took (\d+) ms /;
 	return defined $ms && $ms >= $rows->{had};
@@ -123,10 +123,10 @@ subtest 'zk_check() finds nothing wrong where all is well, and leaves nothing be
 			'a setting and where it is from');
 		like($rows->{program}, qr/^ok: .*zklock-session" runs, protocol [1-9]\d*, .* library 3\.\d/, 'the program');
 		like($rows->{extension}, qr/^ok: version \S+ in this database/, 'the extension');
-		like($rows->{credentials}, qr/^note: zklock.auth is not set: .* and read by which user, host/, 'no credentials');
+		like($rows->{credentials}, qr/^note: zklock.auth is not set: .* and read which user, host/, 'no credentials');
 		like($rows->{connections}, qr/^ok: the servers allow any number/, 'connections');
 		next if $argument;
-		like($rows->{session}, qr/^ok: connected to \Q$server\E; it took \d{1,5} ms /, 'the session');
+		like($rows->{session}, qr/^ok: connected to \Q$server\E; all questions together took \d{1,5} ms /, 'the session');
 		like($rows->{root}, qr/^ok: .* is there since 20[2-9]\d-.*, with [1-9]\d* znodes in it/, 'the root');
 		like($rows->{writing}, qr/^ok: /, 'it can be written to');
 		like($rows->{clock}, qr/^ok: /, 'the clock');
@@ -199,9 +199,9 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	names("SET zklock.servers = '$refused'", "server $refused",
 		qr/^error: \Q$refused\E cannot be reached: Connection refused/, 'a port that refuses');
 	names("SET zklock.servers = '$silent'", "server $silent",
-		qr/^error: .* takes connections and says nothing.*zklock\.ssl\b/, 'one that says nothing');
+		qr/^error: .* accepts connections, but does not answer.*zklock\.ssl\b/, 'one that says nothing');
 	names("SET zklock.servers = '$closing'", "server $closing",
-		qr/^error: .* closes connections without a word.*maxClientCnxns/, 'one that closes');
+		qr/^error: .* closes connections without an answer.*maxClientCnxns/, 'one that closes');
 	# One that has too many connections may be faster than who asks: EPIPE, then.
 	my $full = FakeServer->new(sub ($connection) {
 		shutdown $connection, 1;
@@ -211,11 +211,11 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	{
 		my $late = cluster('later', $zk, servers => "$full", environment => { LD_PRELOAD => $library });
 		shows([ '', 'false', $late ],
-			"server $full" => [ qr/^error: .* closes connections without a word.*maxClientCnxns.*maxCnxns/, 'one that breaks the pipe' ]);
+			"server $full" => [ qr/^error: .* closes connections without an answer.*maxClientCnxns.*maxCnxns/, 'one that breaks the pipe' ]);
 		$late->stop;
 	}
 	names("SET zklock.servers = '$web'", "server $web",
-		qr/^error: .* is not a ZooKeeper; it said "HTTP\/1.1 400 Bad <U\+001B>\[31mRequest"/,
+		qr/^error: .* is not a ZooKeeper server; it answered "HTTP\/1.1 400 Bad <U\+001B>\[31mRequest"/,
 		'a web server, and what it said, escaped');
 	names("SET zklock.servers = '$refused'", 'ensemble',
 		qr/^error: none of the 1 servers can be reached/, 'nobody there');
@@ -240,7 +240,7 @@ subtest 'zk_check() names a server that has too many connections' => sub {
 	my @clients = map { $narrow->client } 1 .. 2;
 	my $address = $narrow->connect_string;
 	names("SET zklock.servers = '$address'", "server $address",
-		qr/^error: .* closes connections without a word -> maxClientCnxns/, 'is said to close them');
+		qr/^error: .* closes connections without an answer -> Raise its maxClientCnxns/, 'is said to close them');
 	$_->close foreach @clients;
 	assert_soon { check("SET zklock.servers = '$address'", 'false')->{"server $address"} =~ /^(?:ok|note): .* is a standalone/ } 'the server is well again with fewer connections', 30;
 	$narrow->stop;
@@ -270,7 +270,7 @@ subtest 'zk_check() names one bad server beside a good one' => sub {
 	names("SET zklock.servers = '$server,$web'", "server $web", qr/^error: .* is not a ZooKeeper/, 'a stranger');
 	my $slow = FakeServer->answering(sub { sleep 0.2; return srvr('follower'); });
 	shows([ "SET zklock.servers = '$slow'", 'true' ],
-		"server $slow" => [ qr/^note: .* answers in (?:[2-9]|1\d)\d\d\.\d ms -> Look into the network/, 'one that is slow' ]);
+		"server $slow" => [ qr/^note: .* answers in (?:[2-9]|1\d)\d\d\.\d ms -> Check the network/, 'one that is slow' ]);
 	shows([ "SET zklock.servers = '$server,$server'", 'false' ],
 		ensemble => [ qr/^note: a single server/, 'one that is named twice is one' ]);
 };
@@ -319,7 +319,7 @@ subtest 'zk_check() names servers whose names are not looked up in time' => sub 
 		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
 	my $session = background($slow);
 	my $rows = shows_in_time([ '', 'false', $session ],
-		'server slow1:2181' => [ qr/^warning: nothing was heard of it in time/, 'they are named' ],
+		'server slow1:2181' => [ qr/^warning: there was no answer in time/, 'they are named' ],
 		"server $server" => [ qr/^(?:ok|note): /, 'the one between them has its answer' ]);
 	my ($port) = $server =~ /:(\d+)$/;
 	shows([ "SET zklock.servers = 'twice:$port'", 'false', $slow ],
@@ -358,14 +358,14 @@ subtest 'a cancellation ends zk_check()' => sub {
 
 subtest 'zk_check() names a chroot and a root that do not exist' => sub {
 	shows([ "SET zklock.servers = '$server/mistyped'", 'true' ],
-		chroot => [ qr/^warning: znode "\/mistyped" does not exist -> Is it mistyped/, 'the chroot' ],
+		chroot => [ qr/^warning: znode "\/mistyped" does not exist -> Check the spelling in zklock\.servers/, 'the chroot' ],
 		root => [ qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root' ]);
 	my $client = $zk->client;
 	ok(!$client->exists('/mistyped'), 'the missing chroot was not made');
 	$client->create('/there', '');
 	$client->close;
 	shows([ "SET zklock.servers = '$server/there'", 'true' ],
-		chroot => [ qr/^warning: znode "\/there" is empty: .* -> Is it mistyped/, 'an empty one' ]);
+		chroot => [ qr/^warning: znode "\/there" is empty: .* -> Check the spelling in zklock\.servers/, 'an empty one' ]);
 	shows([ "SET zklock.servers = '$server/there'; SET zklock.root = '/'", 'true' ],
 		chroot => [ qr/^ok: znode "\/there" is there since/, 'one that is there' ],
 		writing => [ qr/^ok: /, 'and is the root' ]);
@@ -379,7 +379,7 @@ subtest 'zk_check() names clusters with another root in the same ensemble' => su
 	unlike($rows->{'other roots'} // '', qr/-typo/, 'none yet');
 	$paris->safe_psql('postgres', "SELECT zk_lock('any')");
 	shows([ '', 'true' ],
-		'other roots' => [ qr/^warning: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*mistyped/, 'the wrong one' ]);
+		'other roots' => [ qr/^warning: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*Check the spelling of zklock\.root/, 'the wrong one' ]);
 	shows([ '', 'true', $paris ],
 		'other roots' => [ qr/^warning: .*"\Q$root\E" by process \d+ .*cluster "berlin"/, 'and the other way round' ]);
 	# Own ones are below the root, and above it; so are queue nodes where a lock is called like it.
@@ -555,7 +555,7 @@ subtest 'zk_check() answers when the ensemble falls silent while a lock is held'
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'zk_check() finds the root writable again');
 	$one->stop;
 	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'the server is gone';
-	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/,
+	like(check('', $_, $session)->{session}, qr/^warning: this connection has a ZooKeeper session that is not connected/,
 		"the session stays, zk_check($_)")
 	  foreach 'false', 'true';
 };
@@ -641,7 +641,7 @@ subtest "zk_check() says what is wrong with the session's program and the extens
 		chmod $mode, $program if $mode;
 		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
 		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
-		like($rows->{session}, qr/^error: not tried, for its program cannot be run -> See the row "program"/,
+		like($rows->{session}, qr/^error: not tried, because its program cannot be run -> See the row "program"/,
 			'the session is not tried without a program')
 		  if $what eq 'not executable';
 	}

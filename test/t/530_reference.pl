@@ -416,6 +416,20 @@ subtest 'the reference has each answer of ZooKeeper with its SQLSTATE' => sub {
 	is_deeply([ grep { !$answer{$_} } sort keys %row ], [], 'the page has no others');
 };
 
+subtest 'the queries of the entries of troubleshooting can be run' => sub {
+	my $text = slurp_file("$top/docs/troubleshooting.md") =~ s/\n +/ /gr;
+	my %queries = map { $_ => 1 } $text =~ /`((?:SELECT|SHOW) [^`]+)`/g;
+	cmp_ok(scalar keys %queries, '>', 30, 'it has queries');
+	my $session = background($node);
+	foreach my $query (sort keys %queries)
+	{
+		# A query is parsed, so that its names are looked up, and a setting is shown.
+		$session->query($query =~ /^SELECT/ ? "PREPARE asked AS $query" : $query);
+		is($session->sqlstate, '00000', $query);
+		$session->query('DEALLOCATE ALL');
+	}
+};
+
 subtest 'the pages name no function, view, setting or role that does not exist' => sub {
 	my @types = rows("SELECT t.typname AS name FROM pg_depend AS d JOIN pg_type AS t
 		ON d.classid = 'pg_type'::regclass AND d.objid = t.oid WHERE $of_extension");

@@ -217,6 +217,12 @@ foreach my $name (map { "docs/$_.md" } qw(operations monitoring checklist backup
 cmp_ok(scalar @quoted, '>', 10, 'the pages for operators quote messages');
 is(join("\n", @unknown), '', 'each message that they quote is in the source');
 
+# Each entry, also of a symptom, has one form.
+my @entries = ($page =~ s/\n +/ /gr) =~ /^- ((?:\*\*|`).*)$/mg;
+cmp_ok(scalar @entries, '>', 100, 'the page has entries');
+is_deeply([ grep { !/ - \*\*Cause\*\*: .+ - \*\*Check\*\*: .+ - \*\*Cure\*\*: .+\.$/ } @entries ],
+	[], 'each has a cause, a check and a cure');
+
 # What "could not ..." goes on with.
 my @doing = map { /"([a-z][^"]*)"/g }
   map { calls(Pages::slurp($_), 'zklock_session_raise'), Pages::slurp($_) =~ /\bdoing = (.*?);/gs } @sources;
