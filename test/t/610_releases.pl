@@ -129,6 +129,13 @@ subtest 'a version or a date that differs anywhere is found' => sub {
 	}
 };
 
+# A version with a date is a release: it is called stable, and its script does not change.
+subtest 'a version that has a date is ready to be released' => sub {
+	plan skip_all => 'CHANGELOG.md gives its newest version no date' if slurp_file("$tree/CHANGELOG.md") !~ /^## \S+ - \d{4}-\d\d-\d\d$/m;
+	my ($worked, $out, $err) = outcome("$tree/packages/version", '--release');
+	is("$out$err", "$meta->{version}\n", 'packages/version --release has nothing to say');
+};
+
 # The archive that "make dist" has made, for the next subtest.
 my $archive;
 
