@@ -35,7 +35,7 @@
  *
  * Nobody tells us when a backend begins to wait for us in PostgreSQL.  So a
  * waiter checks its own locks there once a second or so, in this cluster's
- * memory.  That somebody waits for it is a fact of its own.
+ * memory.  The wait of another process for it is a fact of its own.
  *
  * No false alarm.  A fact has a czxid, so it is about one wait.  What two
  * searches have found alike, the second one with the leader's knowledge, was
@@ -46,12 +46,12 @@
  * may have given up, which the ensemble does not know; and one that gives up
  * at that very moment.
  *
- * Some cycles are not seen at first.  A session that was handed a lock by the
- * one ahead stands behind that one's node for a while, for all that others can
- * tell; a fact may be deleted by strangers; an answer may be an error that
- * passes; a member may be of another make, and not search.  So a long wait is
- * followed by another search after a session timeout, and then after twice as
- * long each time.
+ * Some cycles are not seen at first.  A session to which the contender ahead
+ * handed the lock still seems to wait behind that contender's node for a
+ * while; another client may delete a fact; an answer may be a temporary error;
+ * a member may be another ZooKeeper client, which does not search.  So a long
+ * wait is followed by another search after a session timeout, and then after
+ * twice as long each time.
  *
  * Errors of ZooKeeper's do not end a wait that may be granted: then nothing
  * is found.

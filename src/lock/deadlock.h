@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.h
- *	  A waiter's part in finding deadlocks: it says what it waits for, and
- *	  checks whether that waits for it.
+ *	  A waiter's part in finding deadlocks: it publishes what it waits for, and
+ *	  checks whether the holders wait for it.
  *
  *-------------------------------------------------------------------------
  */

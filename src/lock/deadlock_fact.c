@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_fact.c
- *	  What a waiter says for others who search for deadlocks: facts.
+ *	  Facts: what a waiter publishes for other waiters that search for
+ *	  deadlocks.
  *
  * A fact is an ephemeral znode below <root>/.waits, of the session that says
  * it.  Its path is of one of two forms, its data text in UTF-8:
@@ -13,11 +14,12 @@
  *                         PostgreSQL; what it waits for there
  *
  * Sessions are 16 hexadecimal digits.  Whenever a session has seen that its
- * facts of the second form are still true it sets their data once more: a new
- * version says so.
+ * facts of the second form are still true, it sets their data again: the new
+ * version confirms them.
  *
- * A claim on a cycle is an ephemeral znode, too, of the session that is to give
- * way: claims/<czxid of the newest fact of those who are stuck there>.
+ * A claim on a cycle is an ephemeral znode, too, of the session that is to
+ * give way: claims/<czxid of the newest fact of the members that are stuck
+ * there>.
  *
  * The one rule: a fact is in the detector before its create is sent, so that
  * whatever raises leaves it to deadlock_take_all_back().

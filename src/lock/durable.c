@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * durable.c
- *	  That the work of one holder is safe before the next one builds on it:
- *	  from a crash, and from a failover to a synchronous standby.
+ *	  Makes the work of one holder safe before the next one builds on it: from
+ *	  a crash, and from a failover to a synchronous standby.
  *
  * A lock is passed on after its holder's COMMIT has returned.  So that must
  * not return before the work is as safe as synchronous_commit = on makes it.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * durable.h
- *	  That the work of one holder is safe before the next one builds on it.
+ *	  Makes the work of one holder safe before the next one builds on it.
  *
  *-------------------------------------------------------------------------
  */

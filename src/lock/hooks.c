@@ -8,7 +8,7 @@
  * the other events of the callbacks may do none of that.  What they call only
  * sends deletes, which nobody waits for, and changes memory of our own.
  *
- * Locks of transaction scope are let go when PostgreSQL has let go of its
+ * Locks of transaction scope are released when PostgreSQL has released its
  * own, advisory locks among them.  That comes after the commit is visible to
  * others, in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation
  * messages), and durable: on disk, and on synchronous standbys if there are

@@ -22,12 +22,12 @@
  * was asked for (zklock_tell_token()) is not kept, so that the token of a lock
  * that is taken back was told to nobody.
  *
- * A lock that is kept is held by nobody: no commit is guarded for it, no loss
- * is told of, and no statement is canceled for it.
+ * A kept lock is not held: no commit is guarded for it, its loss is not
+ * reported, and no statement is canceled for it.
  *
- * Where others take the lock in between, keeping it makes them wait for the
- * program.  So a backend that has met a rival for a lock does not keep that lock
- * for a while.
+ * Where other contenders take the lock in between, keeping it makes them wait
+ * for the program.  So a backend that has met another contender for a lock
+ * does not keep that lock for a while.
  *
  * The one rule: nothing here raises or waits; much of it is called at the end
  * of transactions.  A place that is kept stays where it is, in lock.c's table:

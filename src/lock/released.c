@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * released.c
- *	  What a transaction has let go of before its commit, and whether that had
- *	  been lost.
+ *	  The locks that a transaction has released before its commit, and whether
+ *	  they had been lost.
  *
- * A lock may have been lost without anybody here knowing it: somebody has
- * deleted its queue node.  If the lock is still held at the commit, the guard
- * finds that out.  If it was released before, by zk_unlock() or its kin, by
- * ROLLBACK TO SAVEPOINT, or by the end of an exclusive acquisition above a
+ * A lock may have been lost without this backend knowing it: another client
+ * has deleted its queue node.  If the lock is still held at the commit, the
+ * guard finds that out.  If it was released before, by zk_unlock() or its kin,
+ * by ROLLBACK TO SAVEPOINT, or by the end of an exclusive acquisition above a
  * shared one, all that is left is the answer to the delete of the node: the
  * node was there, or it had gone before.  So the transaction remembers the
  * request, and its commit is refused if a lock that it relied on had been lost
@@ -17,15 +17,15 @@
  * What it wrote before the grant or after the release does not count.
  *
  * The answer may never come: the session is lost, or there was no memory for
- * the request.  It may also tell nothing: the reply to the delete was lost with
- * its connection, and the next attempt finds no node, as it must if the first
- * one was executed.  Then nobody can find out whether the lock had been lost,
- * and it is judged as a lock is that is still held: with commit_guard "lease"
- * the proof will do that the place had when it was released, if that was fresh;
- * otherwise the commit is refused.
+ * the request.  It may also tell nothing: the reply to the delete was lost
+ * with its connection, and the next attempt finds no node, as it must if the
+ * first one was executed.  Then it cannot be found out whether the lock had
+ * been lost, and it is judged like a lock that is still held: with
+ * commit_guard "lease" the proof that the place had at the release is enough,
+ * if it was fresh then; otherwise the commit is refused.
  *
- * The one rule: every answer is heard, also when its session is closed.  One
- * that comes after the transaction is merely told.
+ * The one rule: every answer is read, also when its session is closed.  An
+ * answer that comes after the transaction is only reported.
  *
  * Entries live in TopMemoryContext, and are made without raising: this is
  * called at the end of subtransactions.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * released.h
- *	  What a transaction has let go of before its commit, and whether that had
- *	  been lost.
+ *	  The locks that a transaction has released before its commit, and whether
+ *	  they had been lost.
  *
  *-------------------------------------------------------------------------
  */

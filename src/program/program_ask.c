@@ -5,8 +5,8 @@
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
  * "srvr", which no server can be forbidden to answer, and "conf", which they
- * answer if somebody has allowed it.  No session, and the ZooKeeper library has
- * no part in it.
+ * answer if their configuration allows it.  It opens no session, and does not
+ * use the ZooKeeper library.
  *
  * No word tells jute.maxbuffer, the longest request that a server takes.  So
  * it is tried, if that is asked: with a request to go on with a session that

@@ -5,9 +5,9 @@
  *	  library may try another one, how long an attempt may take, what it reads,
  *	  and the close.
  *
- * Between two attempts to connect the library has to be left alone: each time
- * it is asked it takes its pause for over, and who asks the backend again and
- * again would have it connect as often.
+ * Between two attempts to connect the program must not call the library: at
+ * each call the library takes its pause for over, so a backend with many
+ * requests would make it connect as often.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * program_idle.c
- *	  The session's program: does anything depend on the session?  One that is
- *	  idle for long is ended; and one whose backend stands still with locks.
+ *	  The session's program: does anything depend on the session?  A session
+ *	  that is idle for long is ended, and so is one whose backend stands still
+ *	  with locks.
  *
  *-------------------------------------------------------------------------
  */

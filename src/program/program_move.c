@@ -3,12 +3,13 @@
  * program_move.c
  *	  The session's program: other servers for a session that lives.
  *
- * zklock.servers, or how to use TLS with them, is changed while somebody holds
- * locks: an ensemble has been moved to other servers, and those of before are
- * about to stop; or it speaks TLS now, at other ports.  The session follows.
- * The news comes from the configuration, which the postmaster keeps in a page
- * of memory (settings_page.h), so that an idle backend need not be woken; and
- * from the backend where its own settings are others (FRAME_SERVERS).
+ * zklock.servers, or how to use TLS with them, is changed while the session
+ * holds locks: an ensemble has been moved to other servers, and the previous
+ * servers are about to stop; or it speaks TLS now, at other ports.  The
+ * session follows.  The news comes from the configuration, which the
+ * postmaster keeps in a page of memory (settings_page.h), so that an idle
+ * backend need not be woken; and from the backend where its own settings are
+ * others (FRAME_SERVERS).
  *
  * The one rule: a server that does not know a session ends it.  So other
  * servers are not used before one of them has proved that it knows this one.
@@ -50,7 +51,7 @@
  *	  session comes back there, by another connection: that is the late request
  *	  for which program_request.c looks.
  *	- Until the cut the first server goes on reporting the session as active.
- *	  So does a server of before whose connection is cut off from us.  It can
+ *	  So does a previous server whose connection to us is interrupted.  It can
  *	  only lengthen the life of the session.
  *	- A date of a proof (contact.h) comes of what was answered over the
  *	  library's connection alone, and of when that was begun.  The connection

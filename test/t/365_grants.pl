@@ -131,7 +131,7 @@ subtest 'zk_check() names privileges of missing roles, and triggers that are off
 	sql('TRUNCATE zk_privileges; TRUNCATE zk_closed');
 	is($rows->(), '', 'zk_check() has no such row without privileges');
 	sql("SELECT zk_grant('none', '', 'public'), zk_grant('lock', 'pay/a', 'dba'), zk_grant('none', 'pay', 'dba'), zk_grant('none', 'pay/a/b', 'dba')");
-	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that there are', 'zk_check() finds nothing wrong with good rows');
+	is($rows->(), 'privileges: ok: rows of zk_privileges: 1, all of roles that exist', 'zk_check() finds nothing wrong with good rows');
 	sql("INSERT INTO zk_privileges VALUES ('lost', 'no such role', 'lock'); SELECT zk_open(''), zk_grant('none', 'lost', 'public')");
 	like($rows->(), qr/^privileges: warning: .*: 1 of 2, "lost" of role "!no such role" among them: .*zk_revoke/m, 'zk_check() warns of rows of missing roles');
 	like($rows->(), qr/^closed prefixes: note: .*: 1, "lost" among them: .*zk_open/m, 'zk_check() notes the prefixes that such rows close');
