@@ -104,7 +104,7 @@ zklock_lease_log_release(const char *name, const ZkLeased *leased,
 				(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
 						zklock_text_quotable_own(name)),
-				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. It was taken or renewed last by %s.",
+				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Last taken or renewed by: %s.",
 							   zklock_text_quotable(leased->who.owner),
 							   leased->token, delay_ms, holder)));
 }
@@ -117,7 +117,7 @@ zklock_lease_log_renewal(const char *name, const ZkLeased *leased)
 				(errmsg("%s renews a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 						zklock_nodedata_caller(),
 						zklock_text_quotable_own(name)),
-				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". It was taken or renewed last by %s.",
+				 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". Last taken or renewed by: %s.",
 							   zklock_text_quotable(leased->who.owner),
 							   leased->token,
 							   zklock_nodedata_describe(&leased->who))));

@@ -117,7 +117,7 @@ subtest 'the log names a role that renews or releases a lease of another' => sub
 
 	$token = lease($app, 'other');
 	$berlin->safe_psql('postgres', "SET ROLE stranger; SELECT zk_release_lease('other', $token, '60s')");
-	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, delay 60000 ms\. Who .* last: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
+	is($said->(qr/LOG:  process \d+ of user "[^"]+" as role "stranger" in database "postgres".* gives up a lease of ZooKeeper lock "other" $others\n.*DETAIL:  Owner "mailer", fencing token $token, delay 60000 ms\. Last taken or renewed by: process \d+ of user "app" in database "postgres" of cluster "berlin"/),
 		1, 'the log names both roles and the former owner');
 
 	$token = lease($away, 'far');
@@ -127,7 +127,7 @@ subtest 'the log names a role that renews or releases a lease of another' => sub
 	my $silent = background($berlin, first => 'SET zklock.publish_identity = off');
 	$token = lease($silent, 'silent');
 	$app->query_safe("SELECT zk_release_lease('silent', $token)");
-	is($said->(qr/lock "silent" $others\n.* last: unknown\./), 1, 'the log says that the former owner is unknown');
+	is($said->(qr/lock "silent" $others\n.* by: unknown\./), 1, 'the log says that the former owner is unknown');
 	$token = lease($silent, 'silent');
 	$silent->query_safe("SELECT zk_release_lease('silent', $token)");
 	is($said->(qr/lock "silent" $others/), 1, 'a release of the own lease is not logged');
