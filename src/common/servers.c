@@ -167,8 +167,13 @@ servers_write(const ServerAddresses *addresses, unsigned first,
 
 	for (unsigned i = 0; i < nwritten; i++)
 	{
-		text = stpcpy(text,
-					  addresses->all[(first % nwritten + i) % nwritten % count].text);
+		const char *address =
+			addresses->all[(first % nwritten + i) % nwritten % count].text;
+
+		/* the library reads no brackets, though it writes some */
+		for (; *address != '\0'; address++)
+			if (*address != '[' && *address != ']')
+				*text++ = *address;
 		*text++ = ',';
 	}
 	text[-1] = '\0';
@@ -396,7 +401,10 @@ servers_format_address(char text[SERVERS_ADDRESS_SIZE],
 	if ((address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(bytes)) ||
 		inet_ntop(address->sa_family, bytes, host, sizeof(host)) == NULL)
 		return false;
-	snprintf(text, SERVERS_ADDRESS_SIZE, "%s:%d", host, port);
+	if (address->sa_family == AF_INET6)
+		snprintf(text, SERVERS_ADDRESS_SIZE, "[%s]:%d", host, port);
+	else
+		snprintf(text, SERVERS_ADDRESS_SIZE, "%s:%d", host, port);
 	return true;
 }
 

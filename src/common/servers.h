@@ -62,8 +62,9 @@ typedef struct ServerAddress
 	int			server;			/* its server's place in the list */
 	struct sockaddr_storage address;
 	socklen_t	length;
-	char		text[SERVERS_ADDRESS_SIZE]; /* "address:port", IPv6 without
-											 * brackets */
+	char		text[SERVERS_ADDRESS_SIZE]; /* "address:port", IPv6 in
+											 * brackets: as the library says
+											 * where it is connected */
 } ServerAddress;
 
 /* What is known of a host.  All zero: nothing. */

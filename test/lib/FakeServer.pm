@@ -21,6 +21,7 @@ package FakeServer;
 
 use v5.36;
 
+use IO::Select;
 use IO::Socket::IP;
 use POSIX ();
 use Scalar::Util qw(weaken);
@@ -42,6 +43,10 @@ afterwards if the result is true.
 =head2 answering($text, ...)
 
 Reads once, and says that. Instead of a text, code that makes it of what was read.
+
+=head2 relaying_to($port, ...)
+
+Hands each connection on to that port of 127.0.0.1: a real server at another address.
 
 =cut
 
@@ -72,6 +77,27 @@ sub answering ($class, $text, %option)
 			return 0;
 		},
 		%option);
+}
+
+sub relaying_to ($class, $port, %option)
+{
+	return $class->new(
+		sub ($client) {
+			my $server = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $port) or return 0;
+			my %other = ($client => $server, $server => $client);
+			my $both = IO::Select->new($client, $server);
+			while (my @ready = $both->can_read)
+			{
+				foreach my $from (@ready)
+				{
+					sysread $from, my $bytes, 65_536 or return 0;
+					syswrite $other{$from}, $bytes;
+				}
+			}
+			return 0;
+		},
+		%option,
+		forks => 1);
 }
 
 sub _serve ($listener, $serve, %option)

@@ -7,8 +7,6 @@
 
 use Certificates;
 use FakeServer;
-use IO::Select;
-use IO::Socket::INET;
 use IO::Socket::IP;
 use Proxy;
 use ZkLockTest;
@@ -113,23 +111,7 @@ subtest 'a certificate is accepted only for its own names and addresses' => sub 
 
 subtest 'a certificate is accepted for its own IPv6 address' => sub {
 	plan skip_all => 'there is no IPv6 here' if !IO::Socket::IP->new(LocalHost => '::1', Listen => 1);
-	my $relay_to = sub ($port) {
-		return FakeServer->new(sub ($client) {
-			my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or return 0;
-			my %other = ($client => $server, $server => $client);
-			my $both = IO::Select->new($client, $server);
-			while (my @ready = $both->can_read)
-			{
-				foreach my $from (@ready)
-				{
-					sysread $from, my $bytes, 65_536 or return 0;
-					syswrite $other{$from}, $bytes;
-				}
-			}
-			return 0;
-		}, at => '::1', forks => 1);
-	};
-	my ($good, $bad) = map { $relay_to->($port{$_}) } qw(odd wild);
+	my ($good, $bad) = map { FakeServer->relaying_to($port{$_}, at => '::1') } qw(odd wild);
 	is(error_at("$good"), '', 'an address of the certificate is accepted');
 	like(error_at("$bad"), qr/DETAIL:  The certificate of server "[^"]*" is not for "::1"; it is that of /, 'an address that the certificate lacks is refused');
 };

@@ -505,10 +505,15 @@ subtest 'zk_check() asks servers over IPv6' => sub {
 	plan skip_all => 'there is no IPv6' unless eval { slurp_file('/proc/net/if_inet6') } =~ / lo$/m;
 	my $port = free_port();
 	names("SET zklock.servers = '[::1]:$port'", "server [::1]:$port",
-		qr/^error: ::1:$port cannot be reached: Connection refused/, 'a port that refuses');
+		qr/^error: \[::1\]:$port cannot be reached: Connection refused/, 'a port that refuses');
 	my $server = FakeServer->answering(srvr('observer'), at => '::1');
 	shows([ "SET zklock.servers = '$server'", 'false' ],
 		"server $server" => [ qr/^(?:ok|note): .* is an? observer, release 3\.8/, 'one that is there' ]);
+	my $relay = FakeServer->relaying_to($zk->port, at => '::1');
+	my $rows = rows_like([ "SET zklock.servers = '$relay'", 'true' ],
+		session => qr/^ok: this connection has a ZooKeeper session, at \Q$relay\E/);
+	like($rows->{"server $relay"}, qr/^(?:ok|note): \Q$relay\E is /, 'the address has brackets there, too');
+	is($rows->{'moved servers'}, undef, 'the session is at a server of the list');
 };
 
 subtest 'zk_check() tells the state of an ensemble of three as its servers die' => sub {

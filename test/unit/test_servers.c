@@ -461,7 +461,8 @@ check_sockets(const ServerAddresses *addresses)
 
 		getnameinfo((const struct sockaddr *) &one->address, one->length, host,
 					sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-		snprintf(text, sizeof(text), "%s:%s", host, port);
+		snprintf(text, sizeof(text), strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s",
+				 host, port);
 		is_str(one->text, text, "an address as a socket's");
 	}
 }
