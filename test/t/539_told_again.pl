@@ -1,0 +1,245 @@
+
+# What a page tells again is what the reference tells, which t/530 holds to the code: defaults and
+# values of settings, columns, SQLSTATEs and whether to try again, rows of zk_check(), and parts of
+# the session timeout in seconds. Tested by reading all pages, and made-up ones with such faults.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Pages;
+use Pictures;
+use Test::More;
+
+my $top = "$FindBin::Bin/../..";
+# Decisions and changelogs tell of former days, too.
+my @pages = grep { $_->{name} !~ m{^(?:docs/decisions/|CHANGELOG|test/|src/)} } Pages::all();
+cmp_ok(scalar @pages, '>', 20, 'there are pages');
+
+my %reference = map { $_ => Pages::slurp("$top/docs/reference/$_.md") } qw(functions views settings errors);
+
+# Without what only Markdown means, but code.
+sub unlinked { return $_[0] =~ s/\[((?:[^\[\]]|\[\])*)\]\([^)]*\)/$1/gr; }
+
+# The paragraphs, items of lists and rows of tables of a page: [first line, text]. No code.
+sub pieces
+{
+	my ($page) = @_;
+	my (@pieces, $piece);
+	foreach my $line (@{ $page->{lines} })
+	{
+		my $text = $line->{is_code} ? '' : $line->{text};
+		$piece = undef if $text =~ /^\s*(?:[-|#]|\d+\. |$)/;
+		next if $text !~ /\S/;
+		push @pieces, $piece = [ $line->{number}, '' ] if !$piece;
+		$piece->[1] .= ' ' . $text;
+	}
+	return map { [ $_->[0], unlinked($_->[1] =~ s/\s+/ /gr) ] } @pieces;
+}
+
+# T/530 holds this table, and what follows, to the catalog.
+our %default = $reference{settings} =~ /^\| \[`(zklock\.\w+)`\]\(#zklock\w+\) \| `?(.*?)`? \|/mg;
+# Those of PostgreSQL, and where the code has it that of the session timeout.
+chomp(my $sharedir = qx(pg_config --sharedir));
+%default = (Pages::slurp("$sharedir/postgresql.conf.sample") =~ /^#?([a-z_]+) = ([^\s#]+)/mg, %default);
+our $timeout = { Pictures::loss_times() }->{timeout};
+my %values;
+foreach my $part (split /^(?=### )/m, $reference{settings})
+{
+	my ($name) = $part =~ /^### (zklock\.\w+)/ or next;
+	$values{$name} = [ $1 =~ /`(\w+)`/g ] if $part =~ /^- \*\*Values\*\*: (.*)\.$/m;
+}
+
+our %column;
+foreach my $part (split /^(?=#+ )/m, $reference{views} . $reference{functions})
+{
+	my ($name) = $part =~ /^#+ (?:View |Table )?(zk_\w+)/ or next;
+	$column{$name}{$_} = 1 foreach map { /`(\w+)`/g } $part =~ /^\| ((?:`\w+`(?:, )?)+) \| `/mg;
+}
+
+our %is_sqlstate = map { $_ => 1 } $reference{errors} =~ /^### (\w{5})$/mg;
+my ($of_postgres) = $reference{errors} =~ /^## SQLSTATEs of PostgreSQL\n(.*?)^## /ms;
+# The last one is that of a trigger of the reader's own.
+$is_sqlstate{$_} = 1 foreach '42P01', map { /(\w{5})/g } $of_postgres =~ /^\| ([0-9A-Z, ]+) \|/mg;
+
+our %retry = $reference{errors} =~ /^### (\w{5})\n.*?^- \*\*Retry\*\*: (yes|no)\b/msg;
+
+my ($items) = Pages::slurp("$top/docs/monitoring.md") =~ /^\| item \|[^\n]*\n(.*?)\n\n/ms;
+our %is_item = map { s/ ?\.\.\..*//r => 1 } map { /`([^`]+)`/g } $items =~ /^\| (`[^|]*) \|/mg;
+cmp_ok(scalar(keys %$_), '>', 10, 'the reference can be read') foreach \%default, \%column, \%is_sqlstate, \%retry, \%is_item;
+
+# 15 s and 15s, 1,000 and 1000, 512 kB and 512.
+sub plain { return $_[0] =~ s/[ ,`']//gr =~ s/kB$//r; }
+
+sub wrong_defaults
+{
+	my ($text) = @_;
+	my @told = $text =~ /`(zklock\.\w+|[a-z]+_[a-z_]+)`,? \(?(`[^`]+`|\d[\d,.]*(?: ?(?:s|ms|min|kB|MB)\b)?)(?=\)| by default\b)/g;
+	push @told, $1, $2
+	  while $text =~ /`(zklock\.\w+)[^`]*`(?:(?!`zklock\.).)*?\bThe default is (`[^`]+`|\d[\d,.]*\d|\d)/g;
+	my @wrong;
+	while (my ($name, $value) = splice @told, 0, 2)
+	{
+		# Behind a setting may stand the SQLSTATE of what it refuses.
+		push @wrong, "$name is $value"
+		  if !$is_sqlstate{$value} && plain($value) ne plain($default{$name} // ($name =~ /^zklock/ ? 'no setting' : $value));
+	}
+	return @wrong;
+}
+
+sub wrong_values
+{
+	my ($text) = @_;
+	my @told = $text =~ /\b(zklock\.\w+) ?= ?'?(\w+)'?/g;
+	# In a row of a table on one setting each word of code in the next cell is a value of it.
+	if ($text =~ /^ ?\| `(zklock\.\w+)` \| (.*?) \|/)
+	{
+		my $name = $1;
+		push @told, map { ($name, $_) } grep { !/^zk/ } $2 =~ /`(\w+)`/g;
+	}
+	my @wrong;
+	while (my ($name, $value) = splice @told, 0, 2)
+	{
+		push @wrong, "$name is never $value" if $values{$name} && !grep { $_ eq $value } @{ $values{$name} };
+	}
+	return @wrong;
+}
+
+sub wrong_columns
+{
+	my ($text) = @_;
+	my @told;
+	push @told, [ $1, $2 ] while $text =~ /((?:`\w+`(?:, | and ))*`\w+`) of (?:the (?:view|table) )?`(zk_\w+)(?:\(\))?`/g;
+	return map { my ($names, $of) = @$_; map { "$of has no $_" } grep { $column{$of} && !$column{$of}{$_} } $names =~ /`(\w+)`/g }
+	  grep { $_->[1] ne 'zk_check' } @told;
+}
+
+sub wrong_sqlstates
+{
+	my ($text) = @_;
+	return map { "$_ is no SQLSTATE of the reference" } grep { !$is_sqlstate{$_} }
+	  $text =~ /\((?:FATAL, )?([0-9][0-9A-Z]{4}|[A-Z][0-9]{4}|P[0-9]{4})(?=[);,])/g, $text =~ /^ ?\| ([0-9][0-9A-Z]{4}) \|/;
+}
+
+# In the tables of what to do with an error.
+sub wrong_retries
+{
+	my ($text) = @_;
+	my ($codes, $retry) = $text =~ /^ ?\| ([0-9A-Z]{5}(?:, [0-9A-Z]{5})*) \| [^|]* \| (yes|no)\b/ or return;
+	return map { "$_: the reference says to try again: $retry{$_}" } grep { $retry{$_} && $retry{$_} ne $retry } split /, /, $codes;
+}
+
+sub wrong_items
+{
+	my ($text, $page) = @_;
+	my @told;
+	# A column of that name has them without the word.
+	push @told, map { s/ \([^)]*\)//gr } $1
+	  if $page->{text} =~ /^\|(?: [^|]* \|){3} row of `zk_check\(\)` \|$/m
+	  && $text =~ /^ ?\| (?:[^|]* \| ){3}((?:`[^`]+`(?: \([^)]*\))?(?:, )?)+) \|$/;
+	push @told, $1 while $text =~ /\brows? ((?:`[^`]+`(?:, | and ))*`[^`]+`)(?! of `zk_(?!check))/g;
+	return map { "zk_check() has no row $_" }
+	  grep { !$is_item{ s/ ?\.\.\..*//r } && !($default{$_} && $is_item{zklock}) } map { /`([^`]+)`/g } @told;
+}
+
+my %of = (half => 2, third => 3, quarter => 4, fifth => 5, sixth => 6, tenth => 10, fifteenth => 15, fiftieth => 50,
+	sixtieth => 60);
+my %number = (one => 1, two => 2, three => 3, twice => 2);
+
+# The parts of T, each with its seconds in parentheses or behind a colon.
+sub wrong_parts
+{
+	my ($text) = @_;
+	my $fractions = join '|', keys %of;
+	my @told;
+	push @told, [ $&, ($1 || 1) / ($2 || 1), $3 ]
+	  while $text =~ m{(?<!and )(?<!of )(?<![\w/])(\d*)T(?:/(\d+))?(?: \(|: )(\d+(?:\.\d+)?) s\b}g;
+	push @told, [ $&, ($2 || 1) / ($3 || 1), $1 ] while $text =~ m{(\d+(?:\.\d+)?) s \((\d*)T(?:/(\d+))?\)}g;
+	push @told, [ $&, $1 / $2, $3 ] while $text =~ m{(\d+)/(\d+) of the session timeout \((\d+(?:\.\d+)?) s}g;
+	push @told, [ $&, ($1 ? $number{$1} : 1) / $of{$2}, $3 ]
+	  while $text =~ /(?:\b(one|two|three) )?\b($fractions)s? of (?:T|that|its timeout|the session timeout) \((\d+(?:\.\d+)?) s/g;
+	push @told, [ $&, ($1 ? $number{$1} : 1), $2 ]
+	  while $text =~ /(?<!of the )(?<!nearly the )(?:\b(twice|one|two|three) (?:the )?)?\bsession timeouts? \((\d+(?:\.\d+)?) s/g;
+	push @told, [ $&, 1, $1 ]
+	  while $text =~ /(?<!of the )\bsession timeout(?: of [\w ]+)?, (?:which is |`zklock\.session_timeout`, )?(\d+) s by default/g;
+	return map { "$_->[0], which is " . $_->[1] * $timeout . ' s' } grep { abs($_->[1] * $timeout - $_->[2]) > 0.001 } @told;
+}
+
+my %check = (
+	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, retries => \&wrong_retries,
+	sqlstates => \&wrong_sqlstates, rows => \&wrong_items, parts => \&wrong_parts);
+
+sub wrong
+{
+	my ($page, $what) = @_;
+	my @wrong;
+	foreach my $piece (pieces($page))
+	{
+		push @wrong, map { "$page->{name}:$piece->[0]: $_" } $check{$what}->($piece->[1], $page);
+	}
+	return @wrong;
+}
+
+subtest 'each kind of wrong statement is found in made-up pages' => sub {
+	my %right = (
+		defaults => "After `zklock.connect_timeout` (10 s), of `zklock.max_locks`, 1,000 by default. `zklock.root`,\n`/zklock` by default.\n"
+		  . "`zklock.max_creates` bounds it. The default is 5000.\n",
+		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `lease`, never `off` | `x` |\n",
+		columns => "`state`, `server` of the view `zk_session`, `style` and `client` of `zk_lock_queue()`, the row `clock` of `zk_check()`\n",
+		sqlstates => "fails (40001), or (FATAL, 42501), (40001; 08006)\n\n| 55P03 | x |\n",
+		retries => "| 40001 | x | yes, the whole transaction |\n| 42501, 22023 | x | no |\n| 53400 | x | only now and then |\n",
+		rows => "the rows `server ...`, `clock` and `tls ...` of `zk_check()`\n\n| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `tls ...` (30 days ahead) |\n",
+		parts => "T/3 (5 s), 2T/3 (10 s; x), T/6: 2.5 s, 2.5 s (T/6), two thirds of T (10 s), 3/10 of the session timeout (4.5 s),\n"
+		  . "two session timeouts (30 s), a quarter of T (3.75 s), half a tick and T/6 (3.5 s)\n");
+	my %false = (
+		defaults => [ "`zklock.connect_timeout` (15 s)\n", "`zklock.max_locks`, 100\nby default\n", "`zklock.max_creates`. The default is 500.\n",
+			"`deadlock_timeout` (5 s by default)\n" ],
+		values => [ "`zklock.commit_guard = on`\n", "| `zklock.commit_guard` | `strict` | x |\n" ],
+		columns => [ "`status` of the view `zk_session`\n", "`style` and `client_name` of\n`zk_lock_queue()`\n" ],
+		sqlstates => [ "fails (40P03)\n", "| 55P04 | x |\n" ],
+		retries => [ "| 40001 | x | no |\n", "| 22023 | x | yes |\n" ],
+		rows => [ "| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `timeout granted` |\n", "the rows `clocks` and\n`tls ...`\n" ],
+		parts => [ "T/3 (7.5 s)\n", "2T/3 (5 s)\n", "5 s (T/6)\n", "two thirds of T\n(15 s)\n", "a third of the session timeout (4 s)\n",
+			"the session timeout (10 s)\n", "the session timeout, which is 30 s by default\n" ]);
+	foreach my $what (sort keys %check)
+	{
+		is(join("\n", wrong(Pages::page('x.md', $right{$what}), $what)), '', "$what: right ones");
+		is(scalar wrong(Pages::page('x.md', $_), $what), 1, "$what: $_") foreach @{ $false{$what} };
+	}
+};
+
+foreach my $what (sort keys %check)
+{
+	is(join("\n", map { wrong($_, $what) } @pages), '', "$what are those of the reference");
+}
+
+# How many there are, so that a pattern that finds none any more is seen.
+subtest 'pages tell such things again in many places' => sub {
+	my $all = sub { my ($what) = @_; return scalar map { wrong($_, $what) } @pages; };
+	{
+		local $timeout = 1000003;
+		cmp_ok($all->('parts'), '>', 40, 'parts of T');
+	}
+	{
+		local %default = map { $_ => 'another' } keys %default;
+		cmp_ok($all->('defaults'), '>', 10, 'defaults');
+	}
+	{
+		local %column = map { $_ => { none => 1 } } keys %column;
+		cmp_ok($all->('columns'), '>', 5, 'columns');
+	}
+	{
+		local %is_sqlstate;
+		cmp_ok($all->('sqlstates'), '>', 50, 'SQLSTATEs');
+	}
+	{
+		local %retry = map { $_ => 'perhaps' } keys %retry;
+		cmp_ok($all->('retries'), '>', 8, 'whether to try again');
+	}
+	{
+		local %is_item;
+		cmp_ok($all->('rows'), '>', 20, 'rows');
+	}
+};
+
+done_testing();
