@@ -1,5 +1,5 @@
 
-# The pages can be read as they are shown: links and their anchors lead somewhere, tables are
+# The pages can be read as they are shown: links and their anchors lead where they say, tables are
 # tables, lines are not too long, and no search_path lets others put functions in the way. Tested
 # by reading all pages, also as they are installed.
 
@@ -90,6 +90,49 @@ sub broken_tables
 	return @broken;
 }
 
+# A label that is the heading of a section of the page leads there, or to a section in it or around it.
+sub missed_sections
+{
+	my ($page, $pages) = @_;
+	my $directory = $page->{name} =~ s{[^/]*$}{}r;
+	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
+	my @missed;
+	while ($text =~ /(?<!!)\[([^\[\]]+)\]\(\s*([^)#\s]*)#([^)\s]+)\s*\)/g)
+	{
+		my ($label, $path, $anchor) = ($1, $2, $3);
+		$label =~ s/\s+/ /g;
+		my $name = $path eq '' ? $page->{name} : $directory . $path;
+		1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
+		my @sections = $pages->{$name} ? sections($pages->{$name}) : ();
+		my $called = lc $label =~ s/`|\(\)//gr;
+		my ($there) = grep { $_->{level} > 1 && $_->{heading} eq $called } @sections;
+		my ($to) = grep { $_->{anchor} eq $anchor } @sections;
+		next if !$there || !$to;
+		my ($first, $second) = sort { $a->{line} <=> $b->{line} } $there, $to;
+		push @missed, "$page->{name}: [$label] leads to #$anchor" if $second->{line} > $first->{end};
+	}
+	return @missed;
+}
+
+# The sections of a page: level, heading in small letters, anchor, and first and last line.
+sub sections
+{
+	my ($page) = @_;
+	my @sections;
+	foreach my $line (grep { !$_->{is_code} } @{ $page->{lines} })
+	{
+		my ($marks, $heading) = $line->{text} =~ /^(#+) +(.*?)\s*$/ or next;
+		$heading = lc $heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr;
+		push @sections, { level => length $marks, heading => $heading, anchor => $heading =~ s/[^\w\- ]//gr =~ s/ /-/gr, line => $line->{number} };
+	}
+	foreach my $i (0 .. $#sections)
+	{
+		my ($next) = grep { $_->{level} <= $sections[$i]{level} } @sections[ $i + 1 .. $#sections ];
+		$sections[$i]{end} = $next ? $next->{line} - 1 : scalar @{ $page->{lines} };
+	}
+	return @sections;
+}
+
 my @pages = Pages::all();
 my %pages = map { $_->{name} => $_ } @pages;
 ok($pages{$_}, "$_ is a page") foreach qw(README.md docs/safety.md test/bench/README.md src/README.md);
@@ -107,6 +150,14 @@ subtest 'the checks of pages find what is wrong in made-up pages' => sub {
 	is($links->("[1\n2](nowhere.md)\n![1](no.svg)"), 2, 'over two lines, a picture');
 	is($links->("`[1](nowhere.md)`\n\n```\n[1](nowhere.md)\n```\n"), 0, 'in code is none');
 	is($links->("# A\n\n# A\n\n[1](#a-1) [2](#a-2)\n"), 1, 'the second of a name');
+	my $sections = sub {
+		my $x = $page->($_[0]);
+		return scalar missed_sections($x, { %pages, 'docs/x.md' => $x });
+	};
+	my $tree = "# A\n\n## B c\n\n### D\n\n## `E`\n\n";
+	is($sections->("${tree}[b\nc](#b-c) [`E()`](#e) [B c](#d) [D](#b-c) [A](#d) [c](#e)\n"), 0, 'labels that lead to their sections');
+	is($sections->("${tree}[B c](#e)\n"), 1, 'to another section');
+	is($sections->("[idle sessions](sizing.md#jutemaxbuffer)\n"), 1, 'of another page, too');
 	my $long = 'x' x 121;
 	is(scalar long_lines($page->("$long\n| $long |\n```\n$long\n```\n" . "\x{e4}" x 120)), 1, 'a long line');
 	my $table = "| a | b |\n|---|---:|\n| 1 | 2 |\n";
@@ -125,6 +176,7 @@ subtest 'the checks of pages find what is wrong in made-up pages' => sub {
 };
 
 is(join("\n", map { broken_links($_, \%pages) } @pages), '', 'links lead somewhere');
+is(join("\n", map { missed_sections($_, \%pages) } @pages), '', 'labels that are headings lead to their sections');
 is(join("\n", map { broken_tables($_) } @pages), '', 'tables are tables');
 my @shipped = map { my $name = $_; { name => $name, text => Pages::slurp("$top/$name") } }
   map { s{^\Q$top\E/}{}r } glob "$top/docs/*/*.{sql,yaml,json,py,go,java} $top/docs/recipes/{migrate,run-once} $top/compose.yaml";

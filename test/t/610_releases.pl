@@ -101,6 +101,8 @@ my %other = (
 	'debian/changelog' => {
 		version => sub { s/^zklock \(\d/zklock (7/ },
 		date => sub { s/^( -- .*)\d{4}(?= \d\d:)/${1}2031/m } },
+	'SECURITY.md' => { version => sub { s/(?<= v)\d(?=\.\d+\.\d)/7/ } },
+	'docs/install.md' => { version => sub { s/(?<=zklock-)\d(?=\.\d+\.\d)/7/ } },
 	'packages/container/Containerfile' => { version => sub { s/.*image\.version="\K\d/7/s } },
 	'packages/zklock.spec' => {
 		version => sub { s/^(Version: +)\d/${1}7/m },
