@@ -3,6 +3,7 @@
 # docs/interop.md say. Each cell of these tables is tried with the real clients (Curator, Kazoo,
 # go-zookeeper, ZooKeeper's recipes) and a real server.
 
+use FindBin;
 use Matrix;
 use Peer;
 use ZkLockTest;
@@ -29,6 +30,24 @@ my %part = (
 	'<hex>' => '[0-9a-f]{32}',
 	'<session>' => '-?[0-9]+',
 	'<n>' => '[0-9]{10}');
+
+subtest 'the table of styles has for each client one with which it shares a lock' => sub {
+	my @cells = map { Matrix::rows("With node style $_") } qw(curator curator_rw kazoo);
+	my $count = 0;
+	my ($table) = slurp_file("$FindBin::Bin/../../docs/interop.md") =~ /^\| other clients [^\n]*\n(.*?)\n\n/ms;
+	foreach my $row (split /\n/, $table =~ tr/`//dr)
+	{
+		my ($clients, $style) = $row =~ /^\| (.*?) \| ((?:curator|kazoo)\b.*?) \|/ or next;
+		my ($library) = $clients =~ /^([\w-]+)/;
+		foreach my $name ($clients =~ /\b(\w*(?:Lock|Mutex|Selector|Election))\b/g)
+		{
+			my @of = grep { $_->{client} =~ /^\Q$library\E.*\b$name\b/ && ($_->{client} =~ /lock-/ xor $style !~ /lock-/)
+				  && $style =~ /^\Q$_->{section}\E\b/ } map { { %$_, section => $_->{section} =~ s/^With node style //r } } @cells;
+			is(join(' ', map { $_->{'one lock'} } @of) =~ s/^(yes) \1$/$1/r, 'yes', "$library $name: $style") and $count++;
+		}
+	}
+	cmp_ok($count, '>=', 7, 'there are clients');
+};
 
 # Makes the root. ZooKeeper's recipe makes the lock's znode, not what is above.
 $session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");

@@ -1,7 +1,7 @@
 
 # What a page tells again is what the reference tells, which t/530 holds to the code: defaults and
-# values of settings, columns, SQLSTATEs and whether to try again, rows of zk_check(), and parts of
-# the session timeout in seconds. Tested by reading all pages, and made-up ones with such faults.
+# values of settings, columns, SQLSTATEs and whether to try again, rows of zk_check(), wait events,
+# and parts of the session timeout in seconds. Tested by reading all pages, and made-up ones with such faults.
 
 use strict;
 use warnings;
@@ -42,7 +42,8 @@ our %default = $reference{settings} =~ /^\| \[`(zklock\.\w+)`\]\(#zklock\w+\) \|
 # Those of PostgreSQL, and where the code has it that of the session timeout.
 chomp(my $sharedir = qx(pg_config --sharedir));
 %default = (Pages::slurp("$sharedir/postgresql.conf.sample") =~ /^#?([a-z_]+) = ([^\s#]+)/mg, %default);
-our $timeout = { Pictures::loss_times() }->{timeout};
+my %time = Pictures::loss_times();
+our $timeout = $time{timeout};
 my %values;
 foreach my $part (split /^(?=### )/m, $reference{settings})
 {
@@ -146,6 +147,17 @@ my %of = (half => 2, third => 3, quarter => 4, fifth => 5, sixth => 6, tenth => 
 	sixtieth => 60);
 my %number = (one => 1, two => 2, three => 3, twice => 2);
 
+# Of files and wait events, which have names of their own.
+our $source = join '', map { Pages::slurp($_) } glob "$top/src/*/*.[ch]";
+our %is_event = map { $_ => 1 } $source =~ /"(ZkLock\w+)"/g;
+
+sub wrong_names
+{
+	my ($text) = @_;
+	return ((map { "there is no wait event $_" } grep { !$is_event{$_} } $text =~ /`(ZkLock\w+)`/g),
+		(map { "there is no file $_" } grep { index($source, $_) < 0 } $text =~ m{\bpg_stat/(\w+)}g));
+}
+
 # The parts of T, each with its seconds in parentheses or behind a colon.
 sub wrong_parts
 {
@@ -162,11 +174,15 @@ sub wrong_parts
 	  while $text =~ /(?<!of the )(?<!nearly the )(?:\b(twice|one|two|three) (?:the )?)?\bsession timeouts? \((\d+(?:\.\d+)?) s/g;
 	push @told, [ $&, 1, $1 ]
 	  while $text =~ /(?<!of the )\bsession timeout(?: of [\w ]+)?, (?:which is |`zklock\.session_timeout`, )?(\d+) s by default/g;
+	# What sends a request in each sixth of T, and what is fresh for a third of it.
+	my %part = (heartbeat => $time{heartbeat} / $time{timeout}, fresh => $time{proof} / $time{timeout});
+	push @told, [ $&, $part{$1} // $part{heartbeat}, $timeout / ($2 // $of{$3}) ]
+	  while $text =~ m{\b(heartbeat|fresh|request at least every)\b(?:[^.|]|\.\d)*?(?:(?<!\d)T/(\d+)|each ($fractions) of T)}g;
 	return map { "$_->[0], which is " . $_->[1] * $timeout . ' s' } grep { abs($_->[1] * $timeout - $_->[2]) > 0.001 } @told;
 }
 
 my %check = (
-	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, retries => \&wrong_retries,
+	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, names => \&wrong_names, retries => \&wrong_retries,
 	sqlstates => \&wrong_sqlstates, rows => \&wrong_items, parts => \&wrong_parts);
 
 sub wrong
@@ -187,20 +203,23 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `lease`, never `off` | `x` |\n",
 		columns => "`state`, `server` of the view `zk_session`, `style` and `client` of `zk_lock_queue()`, the row `clock` of `zk_check()`\n",
 		sqlstates => "fails (40001), or (FATAL, 42501), (40001; 08006)\n\n| 55P03 | x |\n",
+		names => "`ZkLockCommit`, `pg_stat/zklock_lease_roots`\n",
 		retries => "| 40001 | x | yes, the whole transaction |\n| 42501, 22023 | x | no |\n| 53400 | x | only now and then |\n",
 		rows => "the rows `server ...`, `clock` and `tls ...` of `zk_check()`\n\n| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `tls ...` (30 days ahead) |\n",
 		parts => "T/3 (5 s), 2T/3 (10 s; x), T/6: 2.5 s, 2.5 s (T/6), two thirds of T (10 s), 3/10 of the session timeout (4.5 s),\n"
-		  . "two session timeouts (30 s), a quarter of T (3.75 s), half a tick and T/6 (3.5 s)\n");
+		  . "two session timeouts (30 s), fresh for at most T/3, a heartbeat in each sixth of T, a request at least every 2.5 s (T/6), a quarter of T (3.75 s), half a tick and T/6 (3.5 s)\n");
 	my %false = (
 		defaults => [ "`zklock.connect_timeout` (15 s)\n", "`zklock.max_locks`, 100\nby default\n", "`zklock.max_creates`. The default is 500.\n",
 			"`deadlock_timeout` (5 s by default)\n" ],
 		values => [ "`zklock.commit_guard = on`\n", "| `zklock.commit_guard` | `strict` | x |\n" ],
 		columns => [ "`status` of the view `zk_session`\n", "`style` and `client_name` of\n`zk_lock_queue()`\n" ],
 		sqlstates => [ "fails (40P03)\n", "| 55P04 | x |\n" ],
+		names => [ "`ZkLockGuard`\n", "the file\n`pg_stat/zklock_roots`\n" ],
 		retries => [ "| 40001 | x | no |\n", "| 22023 | x | yes |\n" ],
 		rows => [ "| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `timeout granted` |\n", "the rows `clocks` and\n`tls ...`\n" ],
 		parts => [ "T/3 (7.5 s)\n", "2T/3 (5 s)\n", "5 s (T/6)\n", "two thirds of T\n(15 s)\n", "a third of the session timeout (4 s)\n",
-			"the session timeout (10 s)\n", "the session timeout, which is 30 s by default\n" ]);
+			"the session timeout (10 s)\n", "the session timeout, which is 30 s by default\n",
+			"sends a request at least every 5 s (T/3)\n", "a proof that is fresh for T/6\n", "one heartbeat in each third of T\n" ]);
 	foreach my $what (sort keys %check)
 	{
 		is(join("\n", wrong(Pages::page('x.md', $right{$what}), $what)), '', "$what: right ones");
@@ -212,6 +231,9 @@ foreach my $what (sort keys %check)
 {
 	is(join("\n", map { wrong($_, $what) } @pages), '', "$what are those of the reference");
 }
+
+my $monitoring = Pages::slurp("$top/docs/monitoring.md");
+is(join(' ', grep { $monitoring !~ /^\| `$_` \|/m } sort keys %is_event), '', 'docs/monitoring.md has each wait event');
 
 # How many there are, so that a pattern that finds none any more is seen.
 subtest 'pages tell such things again in many places' => sub {
@@ -235,6 +257,11 @@ subtest 'pages tell such things again in many places' => sub {
 	{
 		local %retry = map { $_ => 'perhaps' } keys %retry;
 		cmp_ok($all->('retries'), '>', 8, 'whether to try again');
+	}
+	{
+		local $source = '';
+		local %is_event;
+		cmp_ok($all->('names'), '>', 5, 'names');
 	}
 	{
 		local %is_item;
