@@ -288,9 +288,13 @@ show_said(AskVerdict verdict, const char *text)
 	char	   *shown;
 
 	if (!has_lines)
-		return zklock_text_quotable(pnstrdup(text,
-											 Min(strcspn(text, "\r\n"),
-												 SAID_MAX)));
+	{
+		shown = pnstrdup(text, Min(strcspn(text, "\r\n"), SAID_MAX));
+		/* the row has what a stranger said in quotes, and no other text */
+		if (verdict == ASK_STRANGER)
+			return zklock_text_quotable(shown);
+		return zklock_text_printable(shown);
+	}
 	shown = pstrdup(text);
 	for (char *at = shown; *at != '\0'; at++)
 	{

@@ -37,7 +37,7 @@ static const StartError start_errors[] = {
 	[ZK_LOSS_RESOURCES] = {
 		ERRCODE_INSUFFICIENT_RESOURCES,
 		"could not start a ZooKeeper session",
-		"Raise the limits of processes, file descriptors and memory (docs/sizing.md, Processes). zk_check() tries the program."
+		"If the program is missing or cannot be executed, install zklock again. Otherwise raise the limits of processes, file descriptors and memory (docs/sizing.md, Processes). zk_check() tries the program."
 	},
 	[ZK_LOSS_PROTOCOL] = {
 		ERRCODE_PROTOCOL_VIOLATION,

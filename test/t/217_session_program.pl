@@ -376,7 +376,7 @@ subtest 'a lock fails with 53000 where no process can be started' => sub {
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
 	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
-		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  If the program is missing or cannot be executed, install zklock again. Otherwise raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend is granted a lock when processes can be started');

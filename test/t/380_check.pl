@@ -195,7 +195,7 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	my $refused = '127.0.0.1:' . free_port();
 	names("SET zklock.servers = ''", 'zklock.servers', qr/^error: no servers are set/, 'none set');
 	names("SET zklock.servers = 'no-such-host.invalid:2181'", 'server no-such-host.invalid:2181',
-		qr/^error: its name has no address/, 'a name that is not known');
+		qr/^error: its name has no address: Host "no-such-host[.]invalid" /, 'a name that is not known');
 	names("SET zklock.servers = '$refused'", "server $refused",
 		qr/^error: \Q$refused\E cannot be reached: Connection refused/, 'a port that refuses');
 	names("SET zklock.servers = '$silent'", "server $silent",
