@@ -255,7 +255,7 @@ RETURN (zk_lock(
 COMMENT ON FUNCTION zk_lock_path(text, interval, text) IS
 'Takes a lock and the locks of its ancestors: all of them, or none. For a/b/c these are a and a/b '
 'in shared mode, and a/b/c in the given mode. A session that holds a exclusively excludes all '
-'others from the names below a. A session that holds a in shared mode excludes nobody from them. '
+'others from the names below a. A session that holds a in shared mode excludes none from them. '
 'timeout and lock_timeout bound the whole call. Returns the fencing token of the lock itself. '
 'Release it with zk_unlock_path().';
 
@@ -1181,7 +1181,7 @@ CREATE TYPE zk_role (
 
 COMMENT ON TYPE zk_role IS
 'Name of a role, or - for everybody. ! and a name is a role that did not exist when the value was '
-'read in. ! and a number is a role that was dropped. Both mean nobody.';
+'read in. ! and a number is a role that was dropped. Both mean no role.';
 
 -- Without USAGE nobody else can create operators for this type. Queries of
 -- zk_privileges could find these in a schema of their search_path.
@@ -1299,7 +1299,7 @@ COMMENT ON COLUMN zk_privileges.prefix IS
 'names.';
 COMMENT ON COLUMN zk_privileges.role IS
 'Role that has the privilege. Its members have it, too. - means everybody. A role behind ! was '
-'dropped, or did not exist when the row was restored: such a row gives the privilege to nobody.';
+'dropped, or did not exist when the row was restored: such a row gives the privilege to no role.';
 COMMENT ON COLUMN zk_privileges.privilege IS
 'share, lock, look, request, run, hold, lease or evict.';
 COMMENT ON COLUMN zk_privileges.granted_by IS
@@ -2899,8 +2899,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
 'Claims a slot of a job: returns true for exactly one caller for each name and slot, in all '
 'clusters, and false for all others. ROLLBACK does not undo it. After an error the slot may be '
-'claimed nevertheless: repeat the call in the same session. Records older than retain are '
-'deleted, and their slots can be claimed again.';
+'claimed nevertheless: repeat the call in the same session. Later claims of other slots delete '
+'records older than retain, whose slots can then be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
@@ -3007,7 +3007,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
 'Gives up the lease with that token. The lock is free at once, or after the delay, in which '
-'nobody can renew the lease. Returns true. Returns false, with a warning, if there is no such '
+'no session can renew the lease. Returns true. Returns false, with a warning, if there is no such '
 'lease. ROLLBACK does not undo it. What this cluster has committed is flushed to disk first.';
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
@@ -3032,7 +3032,7 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Returns who holds the lock at the time of the call, or NULL if nobody does. For a lease these '
+'Returns who holds the lock at the time of the call, or NULL if it is free. For a lease these '
 'are its owner and data, when it ends by ZooKeeper''s clock unless it is renewed (expires_at), '
 'whether that time is past by the clock of this cluster (is_overdue), and the role to which it is '
 'bound (bound_to). The holder of a lock without a lease is shown as owner, to members of '

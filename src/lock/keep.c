@@ -99,7 +99,7 @@ void
 zklock_keep_init(void)
 {
 	DefineCustomIntVariable("zklock.keep",
-							"How long a lock that nobody waits for is kept after its release.",
+							"How long a lock for which no contender waits is kept after its release.",
 							"Meanwhile the same session can take the lock again without asking ZooKeeper. 0 turns this off.",
 							&keep_setting, 0, 0, 86400000,
 							PGC_USERSET, GUC_UNIT_MS,
