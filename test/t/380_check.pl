@@ -22,6 +22,10 @@ my $server = $zk->connect_string;
 my $is_kept = $zk->is_volatile ? qr/^warning: servers keep / : qr/^ok: /;
 my $docs = abs_path(dirname(__FILE__) . '/../../docs');
 
+# The worst state that any row of an item had, by the item's name in the table of docs/monitoring.md.
+my %level = (ok => 0, note => 1, warning => 2, error => 3);
+my %worst;
+
 # Rows of zk_check() after such SQL, in a new session of a cluster or in that session; how
 # long it took, and how many milliseconds it had; each row's state, what and remedy by its
 # item. They are joined if there are several.
@@ -36,6 +40,8 @@ sub check ($sql, $argument, $on = undef)
 	foreach (grep { /\|/ } split /\n/, $text)
 	{
 		my ($item, $state, $what, $remedy) = split /\|/, $_, 4;
+		my $named = $item =~ s/^((?:server|tls) ).*/$1.../r =~ s/^zklock\..*/zklock.../ri;
+		$worst{$named} = $state if defined $what && $level{$state} >= $level{ $worst{$named} // 'ok' };
 		if (defined $what) { $row{$item} .= "$state: $what -> $remedy\n"; }
 		else { $row{$item} = $state; }
 	}
@@ -750,6 +756,21 @@ subtest 'zk_check() tells of a lost lock, repairs nothing, and is not canceled a
 	is($holder->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'zk_check() leaves the lost lock as it is');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'zk_check() is ok when the lost lock is released');
+};
+
+# Others have seen the rest: t/274 of certificates, t/363 of privileges, t/246 of releases, and so on.
+subtest 'the worst state of each row is the one that the page tells' => sub {
+	my ($table) = slurp_file("$docs/monitoring.md") =~ /^\| item \|.*?\n(.*?)\n\n/ms;
+	my %told;
+	foreach my $line (split /\n/, $table)
+	{
+		my ($items, $state) = $line =~ /^\| (`.*?) \| (\w+) \|/ or next;
+		$told{ s/^zklock\.\.\..*/zklock.../r } = $state foreach $items =~ /`([^`]+)`/g;
+	}
+	is(join(', ', grep { !$told{$_} } sort keys %worst), '', 'each row is in the table');
+	my %is_worse_elsewhere = map { $_ => 1 } qw(chroot extension jute.maxbuffer root), 'lease worker', grep { !$worst{$_} } keys %told;
+	is(join(', ', grep { $told{$_} && $level{ $worst{$_} } > $level{ $told{$_} } } sort keys %worst), '', 'no row was worse');
+	is(join(', ', grep { $told{$_} && !$is_worse_elsewhere{$_} && $worst{$_} ne $told{$_} } sort keys %worst), '', 'the others were as bad as that');
 };
 
 done_testing();

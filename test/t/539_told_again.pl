@@ -1,7 +1,8 @@
 
 # What a page tells again is what the reference tells, which t/530 holds to the code: defaults and
-# values of settings, columns, SQLSTATEs and whether to try again, rows of zk_check(), wait events,
-# and parts of the session timeout in seconds. Tested by reading all pages, and made-up ones with such faults.
+# values of settings, columns, SQLSTATEs and whether to try again, rows of zk_check(), limits, wait
+# events, and parts of the session timeout in seconds. Tested by reading all pages, and made-up
+# ones with such faults.
 
 use strict;
 use warnings;
@@ -181,8 +182,43 @@ sub wrong_parts
 	return map { "$_->[0], which is " . $_->[1] * $timeout . ' s' } grep { abs($_->[1] * $timeout - $_->[2]) > 0.001 } @told;
 }
 
+# Limits of the source, by the words in which pages tell them.
+my %words_of_limit = (
+	RECIPE_NAME_MAX => qr/\bname has 1 to ([\d,]+) bytes/,
+	RECIPE_DEPTH_MAX => qr/\bup to ([\d,]+) components/,
+	RECIPE_ROOT_MAX => qr/\broot (?:is an absolute path of|together have) at most ([\d,]+) bytes/,
+	RECIPE_PERMITS_MAX => qr/`permits` from 1 to ([\d,]+)/,
+	RECIPE_SEQUENCE_LIMIT => qr/\bFrom ([\d,]+) on, zklock refuses/,
+	SERVERS_MAX => qr/\blist has at most ([\d,]+) servers/,
+	ROOTS_MAX => qr/\b(?:at most|room for) ([\d,]+) roots/,
+	ZK_REASON_MAX => qr/\bone line of at most ([\d,]+) bytes/,
+	RECORDS_MAX => qr/\bat most ([\d,]+) records/,
+	'functions/lock_set.c NAMES_MAX' => qr/\b(?:at most|more than) ([\d,]+) names/,
+	CYCLE_NODES_MAX => qr/\bmore than ([\d,]+) sessions/);
+our %limit = map { ($_ => limit($_)) } keys %words_of_limit;
+
+sub limit
+{
+	my ($file, $name) = $_[0] =~ /^(?:(.*) )?(.*)$/;
+	my $text = defined $file ? Pages::slurp("$top/src/$file") : $source;
+	my @found = $text =~ /^#define \Q$name\E +(\d+)$/mg;
+	die "there is no one $name" if @found != 1;
+	return $found[0];
+}
+
+sub wrong_limits
+{
+	my ($text) = @_;
+	my @wrong;
+	foreach my $name (sort keys %limit)
+	{
+		push @wrong, map { "$name is $limit{$name}, not $_" } grep { tr/,//dr != $limit{$name} } $text =~ /$words_of_limit{$name}/g;
+	}
+	return @wrong;
+}
+
 my %check = (
-	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, names => \&wrong_names, retries => \&wrong_retries,
+	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, limits => \&wrong_limits, names => \&wrong_names, retries => \&wrong_retries,
 	sqlstates => \&wrong_sqlstates, rows => \&wrong_items, parts => \&wrong_parts);
 
 sub wrong
@@ -203,6 +239,7 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `lease`, never `off` | `x` |\n",
 		columns => "`state`, `server` of the view `zk_session`, `style` and `client` of `zk_lock_queue()`, the row `clock` of `zk_check()`\n",
 		sqlstates => "fails (40001), or (FATAL, 42501), (40001; 08006)\n\n| 55P03 | x |\n",
+		limits => "It takes at most 20,000 names. There are at most 100,000 records.\n",
 		names => "`ZkLockCommit`, `pg_stat/zklock_lease_roots`\n",
 		retries => "| 40001 | x | yes, the whole transaction |\n| 42501, 22023 | x | no |\n| 53400 | x | only now and then |\n",
 		rows => "the rows `server ...`, `clock` and `tls ...` of `zk_check()`\n\n| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `tls ...` (30 days ahead) |\n",
@@ -214,6 +251,7 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		values => [ "`zklock.commit_guard = on`\n", "| `zklock.commit_guard` | `strict` | x |\n" ],
 		columns => [ "`status` of the view `zk_session`\n", "`style` and `client_name` of\n`zk_lock_queue()`\n" ],
 		sqlstates => [ "fails (40P03)\n", "| 55P04 | x |\n" ],
+		limits => [ "It takes at most 2,000\nnames.\n" ],
 		names => [ "`ZkLockGuard`\n", "the file\n`pg_stat/zklock_roots`\n" ],
 		retries => [ "| 40001 | x | no |\n", "| 22023 | x | yes |\n" ],
 		rows => [ "| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `timeout granted` |\n", "the rows `clocks` and\n`tls ...`\n" ],
@@ -234,6 +272,12 @@ foreach my $what (sort keys %check)
 
 my $monitoring = Pages::slurp("$top/docs/monitoring.md");
 is(join(' ', grep { $monitoring !~ /^\| `$_` \|/m } sort keys %is_event), '', 'docs/monitoring.md has each wait event');
+
+# What the front page says of the costs, another page has measured.
+my ($front, $performance) = map { Pages::slurp("$top/$_") } 'README.md', 'docs/performance.md';
+my @figures = $front =~ /\b(\d[\d.]* (?:ms|kB|us))\b/g;
+cmp_ok(scalar @figures, '>=', 3, 'the front page has figures');
+is(join(', ', grep { index($performance, $_) < 0 } @figures), '', 'docs/performance.md has the figures of the front page');
 
 # How many there are, so that a pattern that finds none any more is seen.
 subtest 'pages tell such things again in many places' => sub {
@@ -262,6 +306,11 @@ subtest 'pages tell such things again in many places' => sub {
 		local $source = '';
 		local %is_event;
 		cmp_ok($all->('names'), '>', 5, 'names');
+	}
+	{
+		local %limit = map { $_ => -1 } keys %limit;
+		my %found = map { $_ => 1 } map { /: ([\w. \/]+) is -1/ } map { wrong($_, 'limits') } @pages;
+		is(join(' ', grep { !$found{$_} } sort keys %limit), '', 'each limit');
 	}
 	{
 		local %is_item;
