@@ -315,6 +315,7 @@ install-pages:
 		$(MKDIR_P) "$$(dirname '$(pages_dir)'/$$page)" && \
 		$(INSTALL_DATA) '$(here)'$$page '$(pages_dir)'/$$page && \
 		sed -i -E 's,\[([^]]*)\]\((\.\./)*(src|test)/[^)]*\),\1,g' '$(pages_dir)'/$$page || exit 1; \
+		if test -x '$(here)'$$page; then chmod 755 '$(pages_dir)'/$$page || exit 1; fi; \
 	done
 
 uninstall-pages:

@@ -217,6 +217,8 @@ subtest 'the pages that are installed have no link to a file that is not' => sub
 		}
 	}
 	is(join("\n", @broken), '', 'no installed page has a link to a file that is missing');
+	is(join(' ', grep { -x "$installed/$_" } sort @installed), join(' ', grep { -x "$top/$_" } sort @installed),
+		'the scripts of the recipes can be executed where they are installed');
 };
 
 # Messages and hints of the code name pages, and their sections.
