@@ -1070,7 +1070,8 @@ COMMENT ON COLUMN zk_stat.cancels IS
 COMMENT ON COLUMN zk_stat.deadlocks IS
 'Lock requests that ended in a deadlock (40P01).';
 COMMENT ON COLUMN zk_stat.losses IS
-'ZooKeeper sessions that were lost, with or without locks.';
+'ZooKeeper sessions that were lost, with or without locks. A lock that was lost because its queue '
+'node was deleted is not counted here.';
 COMMENT ON COLUMN zk_stat.refused_commits IS
 'Commits that were refused with 40001.';
 COMMENT ON COLUMN zk_stat.evictions IS
