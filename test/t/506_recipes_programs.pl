@@ -93,6 +93,26 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 			'-f', $migrate[1]), 3, 'a forgotten one');
 	like(last_output(), qr/a newer holder of lock/, 'the fence refuses a migration with an old token');
 
+	# CREATE INDEX CONCURRENTLY waits for all snapshots of the cluster, and nobody sees a deadlock over two connections.
+	$fresh->();
+	my $concurrently = PostgreSQL::Test::Utils::tempdir() . '/concurrently.sql';
+	PostgreSQL::Test::Utils::append_to_file($concurrently, <<~'SQL');
+		SELECT pg_advisory_lock(42), pg_advisory_unlock(42);
+		SET lock_timeout = '20s';
+		CREATE INDEX CONCURRENTLY IF NOT EXISTS by_id ON orders (id);
+		SQL
+	my $gate = background($berlin, database => 'app', first => 'SELECT pg_advisory_lock(42)');
+	my @index = ($migrate[0], $concurrently, dsn($berlin));
+	$first = start_program(@index);
+	$berlin->poll_query_until('app', "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
+	  or die 'no migration waits';
+	$second = start_program(@index);
+	wait_for_queue($zk, $path, 2);
+	$gate->query_safe('SELECT pg_advisory_unlock(42)');
+	is($first->finish, 0, 'an index is made concurrently while another migrator waits');
+	is($second->finish, 0, 'the other migrator goes on then');
+	$gate->quit;
+
 	$fresh->();
 	my $by_hand = background($berlin, database => 'app');
 	$by_hand->query_safe($recipes->code($_)) foreach qw(by-hand migration);
