@@ -52,10 +52,10 @@ SQL
 		my $users = $documented->{$key};
 		ok($users, "$function is there") or next;
 		delete $missing{$key};
-		is(may('anybody', $function), $users eq 'everybody', "$function: everybody?");
+		is(may('anybody', $function), $users eq 'every role', "$function: every role?");
 		foreach my $role (qw(pg_monitor zklock_job zklock_operator))
 		{
-			my $may = $users eq 'everybody' || $users =~ /`$role`/
+			my $may = $users eq 'every role' || $users =~ /`$role`/
 			  || ($role eq 'zklock_operator' && $users =~ /`zklock_job`/);
 			is(may($role, $function), !!$may, "$function: $role?");
 		}
