@@ -3,6 +3,7 @@
 # them is heeded by sessions that are open. Which names a row covers, and for whom, is in
 # sql/privileges. Tested with each function of the catalog.
 
+use FindBin;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -104,6 +105,21 @@ SQL
 		$tenant->query_safe('SELECT zk_unlock_all()');
 	}
 	is_deeply([ sort keys %left ], [], 'no function of the list is missing');
+};
+
+subtest 'docs/privileges.md names for each privilege the functions that ask for it' => sub {
+	my ($table) = slurp_file("$FindBin::Bin/../../docs/privileges.md") =~ /^\| privilege \| allows \|\n\|[-|]+\n(.*?)\n\n/ms;
+	my %allows = ($table // '') =~ /^\| `(\w+)` \| (.*) \|$/mg;
+	is(join(', ', sort keys %allows), join(', ', sort split /, /, $all), 'the table has all privileges');
+	foreach my $privilege (grep { $allows{$_} =~ /`zk_/ } sort keys %allows)
+	{
+		my %of = map { s/\(.*//r => 1 } grep { $needs{$_} eq $privilege } keys %needs;
+		my @named = map { s/\(.*//r } $allows{$privilege} =~ /`(zk_[^`]+)`/g;
+		is(join(', ', grep { !$of{$_} } @named), '', "$privilege: the functions ask for it");
+		next if $allows{$privilege} =~ /the other functions/;
+		delete @of{@named};
+		is(join(', ', sort keys %of), '', "$privilege: no other does");
+	}
 };
 
 subtest 'a change of privileges is heeded by sessions that are open' => sub {

@@ -217,8 +217,23 @@ sub wrong_limits
 	return @wrong;
 }
 
+# What zk_check() counts in, requests that follow from the times, and what Kazoo is told; all three in words of their own.
+my ($days) = Pages::slurp("$top/sql/zklock--2.0.sql") =~ /now\(\) \+ '(\d+) days'::interval, 'warning'/;
+our $pattern = "extra_lock_patterns=['lock-']";
+
+sub wrong_figures
+{
+	my ($text) = @_;
+	my @wrong = map { "zk_check() warns $days days ahead" }
+	  grep { $_ != $days } $text =~ /\b(\d+) days (?:before (?:a|the) certificate|ahead\b)/g, $text =~ /\bexpires within (\d+) days/g;
+	push @wrong, map { "Kazoo needs $pattern" } grep { $_ ne $pattern } $text =~ /\b(extra_lock_patterns=\[[^]]*\])/g;
+	push @wrong, "$1 requests with T = $2 s"
+	  if $text =~ /\bheartbeat\b.*?1,000 such sessions send (\d+) requests a second with T = (\d+) s/ && abs($1 - 1000 / ($2 * $time{heartbeat} / $time{timeout})) > 1;
+	return @wrong;
+}
+
 my %check = (
-	defaults => \&wrong_defaults, values => \&wrong_values, columns => \&wrong_columns, limits => \&wrong_limits, names => \&wrong_names, retries => \&wrong_retries,
+	defaults => \&wrong_defaults, figures => \&wrong_figures, values => \&wrong_values, columns => \&wrong_columns, limits => \&wrong_limits, names => \&wrong_names, retries => \&wrong_retries,
 	sqlstates => \&wrong_sqlstates, rows => \&wrong_items, parts => \&wrong_parts);
 
 sub wrong
@@ -239,6 +254,8 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `lease`, never `off` | `x` |\n",
 		columns => "`state`, `server` of the view `zk_session`, `style` and `client` of `zk_lock_queue()`, the row `clock` of `zk_check()`\n",
 		sqlstates => "fails (40001), or (FATAL, 42501), (40001; 08006)\n\n| 55P03 | x |\n",
+		figures => "It warns 30 days before a certificate expires. `extra_lock_patterns=['lock-']` sends one heartbeat: 1,000 such\n"
+		  . "sessions send 400 requests a second with T = 15 s\n",
 		limits => "It takes at most 20,000 names. There are at most 100,000 records.\n",
 		names => "`ZkLockCommit`, `pg_stat/zklock_lease_roots`\n",
 		retries => "| 40001 | x | yes, the whole transaction |\n| 42501, 22023 | x | no |\n| 53400 | x | only now and then |\n",
@@ -251,6 +268,8 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		values => [ "`zklock.commit_guard = on`\n", "| `zklock.commit_guard` | `strict` | x |\n" ],
 		columns => [ "`status` of the view `zk_session`\n", "`style` and `client_name` of\n`zk_lock_queue()`\n" ],
 		sqlstates => [ "fails (40P03)\n", "| 55P04 | x |\n" ],
+		figures => [ "60 days ahead\n", "expires within\n3 days\n", "extra_lock_patterns=['lock']\n",
+			"one heartbeat. 1,000 such sessions send 200 requests a second with T = 15 s\n" ],
 		limits => [ "It takes at most 2,000\nnames.\n" ],
 		names => [ "`ZkLockGuard`\n", "the file\n`pg_stat/zklock_roots`\n" ],
 		retries => [ "| 40001 | x | no |\n", "| 22023 | x | yes |\n" ],
@@ -311,6 +330,10 @@ subtest 'pages tell such things again in many places' => sub {
 		local %limit = map { $_ => -1 } keys %limit;
 		my %found = map { $_ => 1 } map { /: ([\w. \/]+) is -1/ } map { wrong($_, 'limits') } @pages;
 		is(join(' ', grep { !$found{$_} } sort keys %limit), '', 'each limit');
+	}
+	{
+		local $pattern = '';
+		cmp_ok($all->('figures'), '>', 3, 'figures');
 	}
 	{
 		local %is_item;
