@@ -3,7 +3,9 @@
 # transaction mode is right: locks of transaction scope, leases and runs do; locks of session
 # scope do not.
 
+use File::Basename qw(dirname);
 use IPC::Run;
+use Pages;
 use PostgreSQL::Test::Utils;
 use Recipes;
 use ZkLockTest;
@@ -76,6 +78,20 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 sub session ($pooler, @option) { return background($pooler, database => 'app', @option); }
 
 sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
+
+# What of the page's table the other subtests know to work; a row that is new has to say so here.
+subtest 'the table of docs/recipes.md has the verdicts that are tested here' => sub {
+	my ($table) = Pages::slurp(dirname(__FILE__) . '/../../docs/recipes.md') =~ /^\| function or setting \| in transaction mode \|\n\|[-|]+\n(.*?)\n\n/ms;
+	my %verdict = map { /^\| (.*?) \| (.*) \|$/ ? ($1 => $2) : die "what is $_?" } split /\n/, $table // '';
+	my %expected = (zk_xact_lock => 'work', zk_call_lock => 'work', zk_fence => 'work', zk_try_lease => 'are made for it',
+		zk_require_lease => 'are made for it', zk_run_once => 'work', zk_hold => 'work', zk_evict => 'work', zk_lock_queue => 'work',
+		zk_lock => '**do not work**', zk_try_lock => '**do not work**', zk_session => 'show those of the server connection', zk_session_locks => 'show those of the server connection');
+	foreach my $function (sort keys %expected)
+	{
+		my ($row) = grep { /`$function`/ } sort keys %verdict;
+		like($verdict{ $row // '' } // 'no row', qr/^\Q$expected{$function}\E/, $function);
+	}
+};
 
 subtest 'locks of transaction scope work behind PgBouncer in transaction mode' => sub {
 	my $pooler = Pooler->new;
