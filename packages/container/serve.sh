@@ -48,9 +48,11 @@ serve_postgres() {
 	as_user postgres "$bin/postgres" -D "$data" -p "${POSTGRES_PORT:-5432}"
 }
 
-# Its answer to a word. Debian's smallest image has Perl, and no nc.
+# Its answer to a word. Debian's smallest image has Perl, and no nc. A server that just starts may
+# take a connection and never answer it (release 3.8.0, seen): then it does not serve.
 zookeeper_says() {
 	perl -MIO::Socket::INET -e '
+		alarm 4;
 		my $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$ARGV[0]", Timeout => 3) or exit 1;
 		print $socket $ARGV[1];
 		print while <$socket>;' "${ZOOKEEPER_PORT:-2181}" "$1"

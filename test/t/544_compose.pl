@@ -9,6 +9,7 @@ use File::Basename qw(dirname);
 use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Utils;
+use FakeServer;
 use ZkLockTest;
 
 my $tree = abs_path(dirname(__FILE__) . '/../..');
@@ -81,6 +82,9 @@ subtest 'the lines to paste of compose.yaml do what they say' => sub {
 	command_ok([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server with a quorum serves');
 	$zk->stop;
 	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server that is stopped does not serve');
+	my $mute = FakeServer->new(sub { return 1; });
+	local $ENV{ZOOKEEPER_PORT} = $mute->port;
+	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server that takes connections and says nothing does not serve');
 };
 
 # Debian's ZooKeeper throws its log away unless it is given where to write it. A health check
