@@ -617,11 +617,18 @@ numbers; none if there is no such path. In scalar context how many.
 sub queue_nodes
 {
 	my ($zk, $path) = @_;
-	my $client = $zk->client;
-	# A container goes when it is empty, also between two questions.
-	my @names = eval { $client->children($path) };
-	die $@ if $@ && $@ !~ /NoNode/;
-	$client->close;
+	my ($tries, @names) = (3);
+	while ($tries--)
+	{
+		my $client;
+		@names = eval { $client = $zk->client; $client->children($path) };
+		# A server that has stood still ends sessions when it goes on, a new one, too.
+		next if $tries && $@ =~ /ConnectionLoss|SessionExpired/;
+		# A container goes when it is empty, also between two questions.
+		die $@ if $@ && $@ !~ /NoNode/;
+		$client->close;
+		last;
+	}
 	my $sequence = sub { return $_[0] =~ /(\d{10})$/ ? $1 : -1; };
 	@names =
 	  sort { $sequence->($a) <=> $sequence->($b) || $a cmp $b } @names;
