@@ -30,8 +30,9 @@ build() {
 	for file in /lib/zklock.so /lib/zklock-session /lib/zklock-session-tls.so extension/zklock.control \
 		"extension/zklock--[0-9.]*.sql" extension/zklock/README.md \
 		extension/zklock/docs/recipes.md zklock.spdx.json; do
-		check "the package has $file" grep -q "/${file#/}\(.gz\)\?\$" contents
+		check "the package has $file" grep -q "/${file#/}\$" contents
 	done
+	check 'the scripts of the recipes can be executed' grep -q '^-rwxr-xr-x .*/docs/recipes/migrate$' contents
 }
 
 # As a user of no importance, as lintian wants it. Standards-Version and the format of the
