@@ -97,7 +97,8 @@ subtest 'a lock stays held while each cluster goes over to TLS' => sub {
 	assert_passes('moving', $waiter, $new, 'the lock passes to the next waiter');
 	is(is_encrypted($new), 't', 'the last holder has TLS');
 	# On a busy machine not all servers have answered when its time is over.
-	assert_soon { my $rows = $new->query_safe($check); (() = $rows =~ /^tls .*?\|ok\|/mg) == 3 && $rows !~ /\|(?:error|warning)\|/ }
+	# Nor does any listen at ::1, where that is an address of localhost, too.
+	assert_soon { my $rows = join "\n", grep { !/::1\b/ } split /\n/, $new->query_safe($check); (() = $rows =~ /^tls .*?\|ok\|/mg) == 3 && $rows !~ /\|(?:error|warning)\|/ }
 	'zk_check() finds TLS with each server, and nothing wrong', 90;
 	$_->quit foreach $holder, $waiter, $new;
 	poll_until { !$zk->ephemerals('/') } 'their nodes to go';
