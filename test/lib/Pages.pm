@@ -143,26 +143,78 @@ sub blocks ($page)
 
 =pod
 
-=head2 anchors($page)
+=head2 prose($page)
 
-A reference to a hash of the anchors that GitHub gives the headings.
+The text without its blocks of code, whose lines are empty.
 
 =cut
 
-sub anchors ($page)
+sub prose ($page)
 {
-	my (%anchors, %count);
-	foreach my $line (grep { !$_->{is_code} } @{ $page->{lines} })
+	return join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
+}
+
+=pod
+
+=head2 sections($page)
+
+The sections in their order: heading, without what only Markdown means; level; the anchor that GitHub
+gives it; first and last line, and the text of these. A section ends before the next one of its
+level or a higher one.
+
+=cut
+
+sub sections ($page)
+{
+	my (@sections, %count);
+	my @lines = @{ $page->{lines} };
+	foreach my $line (grep { !$_->{is_code} } @lines)
 	{
-		my ($heading) = $line->{text} =~ /^#+ +(.*?)\s*$/ or next;
-		$heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
-		my $anchor = lc $heading;
-		$anchor =~ s/[^\w\- ]//g;
-		$anchor =~ s/ /-/g;
+		my ($marks, $heading) = $line->{text} =~ /^(#+) +(.*?)\s*$/ or next;
+		$heading = $heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr;
+		my $anchor = lc $heading =~ s/[^\w\- ]//gr =~ s/ /-/gr;
 		my $again = $count{$anchor}++;
-		$anchors{ $again ? "$anchor-$again" : $anchor } = 1;
+		push @sections,
+		  {
+			heading => $heading, level => length $marks, first => $line->{number},
+			anchor => $again ? "$anchor-$again" : $anchor };
 	}
-	return \%anchors;
+	foreach my $i (0 .. $#sections)
+	{
+		my $section = $sections[$i];
+		my ($next) = grep { $_->{level} <= $section->{level} } @sections[ $i + 1 .. $#sections ];
+		$section->{last} = $next ? $next->{first} - 1 : scalar @lines;
+		$section->{text} = join "\n", map { $_->{text} } @lines[ $section->{first} - 1 .. $section->{last} - 1 ];
+	}
+	return @sections;
+}
+
+=pod
+
+=head2 anchors($page)
+
+A reference to a hash of the anchors of its sections.
+
+=cut
+
+sub anchors ($page) { return { map { $_->{anchor} => 1 } sections($page) }; }
+
+=pod
+
+=head2 destination($page, $target)
+
+Where a link in that page leads: a name, relative to the top, and an anchor or ''. Nothing if it
+leads to another site.
+
+=cut
+
+sub destination ($page, $target)
+{
+	my ($path, $anchor) = $target =~ /^([^#]*)#?(.*)$/;
+	return if $path =~ /^(https?|mailto):/;
+	my $name = $path eq '' ? $page->{name} : ($page->{name} =~ s{[^/]*$}{}r) . $path;
+	1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
+	return ($name, $anchor);
 }
 
 =pod
@@ -172,21 +224,38 @@ sub anchors ($page)
 All links and pictures: target and number of the line. Those in code are none. A link
 may be broken over two lines.
 
+=head2 labels($page)
+
+The links to pages and files, without pictures: label, name and anchor of the destination, and number
+of the line. A label may have code in it.
+
 =cut
 
 sub links ($page)
 {
-	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
-	$text =~ s/(`+)(.*?)\1/"`" . "\n" x ($2 =~ tr{\n}{}) . "`"/gse;
+	my $text = prose($page) =~ s/(`+)(.*?)\1/"`" . "\n" x ($2 =~ tr{\n}{}) . "`"/gser;
 	my @links;
 	while ($text =~ /\]\(\s*([^)\s]+)\s*\)/g)
 	{
-		my $target = $1;
-		my $number = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
-		push @links, { target => $target, number => $number };
+		push @links, { target => $1, number => _line_at($text, $-[0]) };
 	}
 	return @links;
 }
+
+sub labels ($page)
+{
+	my $text = prose($page);
+	my @labels;
+	while ($text =~ /(?<!!)\[((?:[^\[\]]|\[\])*)\]\(\s*([^)\s]+)\s*\)/g)
+	{
+		my ($label, $target, $number) = ($1, $2, _line_at($text, $-[0]));
+		my ($name, $anchor) = destination($page, $target) or next;
+		push @labels, { label => $label =~ s/\s+/ /gr, name => $name, anchor => $anchor, number => $number };
+	}
+	return @labels;
+}
+
+sub _line_at ($text, $offset) { return 1 + (substr($text, 0, $offset) =~ tr/\n//); }
 
 =pod
 

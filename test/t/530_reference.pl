@@ -6,6 +6,7 @@
 
 use FindBin;
 use JSON::PP;
+use Pages;
 use ZkLockTest;
 
 my $top = "$FindBin::Bin/../..";
@@ -357,12 +358,8 @@ subtest 'the reference has each SQLSTATE that is raised' => sub {
 			"$code: whether to try again, what it says, what to do");
 	}
 	# The section of troubleshooting that has a message, by its anchor.
-	my %section;
-	foreach my $part (split /^(?=## )/m, slurp_file("$top/docs/troubleshooting.md"))
-	{
-		my ($anchor) = $part =~ /^## (.*)/ or next;
-		$section{ lc($anchor) =~ s/[^\w\- ]//gr =~ tr/ /-/r } = $part =~ s/\s+/ /gr;
-	}
+	my $troubleshooting = Pages::page('docs/troubleshooting.md', slurp_file("$top/docs/troubleshooting.md"));
+	my %section = map { $_->{anchor} => $_->{text} =~ s/\s+/ /gr } grep { $_->{level} == 2 } Pages::sections($troubleshooting);
 	my $count = 0;
 	foreach my $code (@raised)
 	{

@@ -20,14 +20,10 @@ my $width = 120;
 sub broken_links
 {
 	my ($page, $pages) = @_;
-	my $directory = $page->{name} =~ s{[^/]*$}{}r;
 	my @broken;
 	foreach my $link (Pages::links($page))
 	{
-		my ($path, $anchor) = $link->{target} =~ /^([^#]*)#?(.*)$/;
-		next if $path =~ /^(https?|mailto):/;
-		my $name = $path eq '' ? $page->{name} : $directory . $path;
-		1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
+		my ($name, $anchor) = Pages::destination($page, $link->{target}) or next;
 		my $target = $pages->{$name};
 		next
 		  if $target
@@ -94,43 +90,18 @@ sub broken_tables
 sub missed_sections
 {
 	my ($page, $pages) = @_;
-	my $directory = $page->{name} =~ s{[^/]*$}{}r;
-	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
 	my @missed;
-	while ($text =~ /(?<!!)\[([^\[\]]+)\]\(\s*([^)#\s]*)#([^)\s]+)\s*\)/g)
+	foreach my $link (grep { $_->{anchor} ne '' && $pages->{ $_->{name} } } Pages::labels($page))
 	{
-		my ($label, $path, $anchor) = ($1, $2, $3);
-		$label =~ s/\s+/ /g;
-		my $name = $path eq '' ? $page->{name} : $directory . $path;
-		1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
-		my @sections = $pages->{$name} ? sections($pages->{$name}) : ();
-		my $called = lc $label =~ s/`|\(\)//gr;
-		my ($there) = grep { $_->{level} > 1 && $_->{heading} eq $called } @sections;
-		my ($to) = grep { $_->{anchor} eq $anchor } @sections;
+		my @sections = Pages::sections($pages->{ $link->{name} });
+		my $called = lc $link->{label} =~ s/`|\(\)//gr;
+		my ($there) = grep { $_->{level} > 1 && lc $_->{heading} eq $called } @sections;
+		my ($to) = grep { $_->{anchor} eq $link->{anchor} } @sections;
 		next if !$there || !$to;
-		my ($first, $second) = sort { $a->{line} <=> $b->{line} } $there, $to;
-		push @missed, "$page->{name}: [$label] leads to #$anchor" if $second->{line} > $first->{end};
+		my ($first, $second) = sort { $a->{first} <=> $b->{first} } $there, $to;
+		push @missed, "$page->{name}: [$link->{label}] leads to #$link->{anchor}" if $second->{first} > $first->{last};
 	}
 	return @missed;
-}
-
-# The sections of a page: level, heading in small letters, anchor, and first and last line.
-sub sections
-{
-	my ($page) = @_;
-	my @sections;
-	foreach my $line (grep { !$_->{is_code} } @{ $page->{lines} })
-	{
-		my ($marks, $heading) = $line->{text} =~ /^(#+) +(.*?)\s*$/ or next;
-		$heading = lc $heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/`//gr;
-		push @sections, { level => length $marks, heading => $heading, anchor => $heading =~ s/[^\w\- ]//gr =~ s/ /-/gr, line => $line->{number} };
-	}
-	foreach my $i (0 .. $#sections)
-	{
-		my ($next) = grep { $_->{level} <= $sections[$i]{level} } @sections[ $i + 1 .. $#sections ];
-		$sections[$i]{end} = $next ? $next->{line} - 1 : scalar @{ $page->{lines} };
-	}
-	return @sections;
 }
 
 my @pages = Pages::all();

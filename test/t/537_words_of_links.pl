@@ -21,60 +21,12 @@ my %says_nothing = map { $_ => 1 } qw(
   before between until while will would could should must cannot them like just very much many
   details detail section page below above described explained measured shown);
 
-# A text without code, with all of its links.
-sub prose
-{
-	my ($page) = @_;
-	return join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
-}
-
-# The links of a page that lead to pages: label, page, anchor and number of the line.
-sub links
-{
-	my ($page, $pages) = @_;
-	my $text = prose($page);
-	my $directory = $page->{name} =~ s{[^/]*$}{}r;
-	my @links;
-	while ($text =~ /(?<!!)\[((?:[^\[\]]|\[\])*)\]\(\s*([^)\s]+)\s*\)/g)
-	{
-		my ($label, $target) = ($1, $2);
-		my $line = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
-		my ($path, $anchor) = $target =~ /^([^#]*)#?(.*)$/;
-		next if $path =~ /^(https?|mailto):/;
-		my $name = $path eq '' ? $page->{name} : $directory . $path;
-		1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
-		next unless $pages->{$name};
-		push @links,
-		  {
-			label => $label =~ s/\s+/ /gr, page => $name, anchor => $anchor, line => $line };
-	}
-	return @links;
-}
-
-# The heading of an anchor, its line, and the text from there to the next heading of its level or
-# a higher one; of no anchor the whole page.
+# The section of an anchor; of no anchor the whole page.
 sub section
 {
 	my ($page, $anchor) = @_;
-	my (%count, $level, $found);
-	foreach my $line (@{ $page->{lines} })
-	{
-		if (!$line->{is_code} && $line->{text} =~ /^(#+) +(.*?)\s*$/)
-		{
-			my ($depth, $heading) = (length $1, $2);
-			last if $found && $anchor ne '' && $depth <= $level;
-			my $plain = lc $heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/gr;
-			my $name = $plain =~ s/[^\w\- ]//gr =~ s/ /-/gr;
-			my $again = $count{$name}++;
-			$name .= "-$again" if $again;
-			if (!$found && ($anchor eq '' || $name eq $anchor))
-			{
-				($level, $found) = ($depth, { heading => $heading, line => $line->{number}, text => '' });
-			}
-		}
-		$found->{text} .= "$line->{text}\n" if $found;
-	}
-	return $found;
+	my ($section) = grep { $anchor eq '' || $_->{anchor} eq $anchor } Pages::sections($page) or return;
+	return $anchor eq '' ? { %$section, text => $page->{text} } : $section;
 }
 
 # Words of a text by their stems: lock, locks, locked and locking are one.
@@ -89,20 +41,20 @@ sub wrong_labels
 {
 	my ($page, $pages) = @_;
 	my @wrong;
-	foreach my $link (links($page, $pages))
+	foreach my $link (grep { $pages->{ $_->{name} } } Pages::labels($page))
 	{
 		my $label = $link->{label};
-		my $section = section($pages->{ $link->{page} }, $link->{anchor}) or next;
-		my $where = "$page->{name}:$link->{line}: [$label] leads to $link->{page}"
+		my $section = section($pages->{ $link->{name} }, $link->{anchor}) or next;
+		my $where = "$page->{name}:$link->{number}: [$label] leads to $link->{name}"
 		  . ($link->{anchor} ne '' ? "#$link->{anchor}" : '');
 		# A file, a decision by its number, and what is called by its name.
 		if ($label =~ m{([\w.-]+\.md)\b})
 		{
-			push @wrong, $where if $link->{page} !~ m{(?:^|/)\Q$1\E$};
+			push @wrong, $where if $link->{name} !~ m{(?:^|/)\Q$1\E$};
 		}
 		elsif ($label =~ /\bdecision (\d+)/i)
 		{
-			push @wrong, $where if $link->{page} !~ m{/0*$1-};
+			push @wrong, $where if $link->{name} !~ m{/0*$1-};
 		}
 		elsif (my @called = $label =~ /\b(zk_\w+|zklock\.\w+)/g)
 		{
@@ -112,14 +64,14 @@ sub wrong_labels
 		{
 			my $is_below = lc $1 eq 'below';
 			push @wrong, $where
-			  if $link->{page} ne $page->{name} || $is_below != ($section->{line} > $link->{line});
+			  if $link->{name} ne $page->{name} || $is_below != ($section->{first} > $link->{number});
 		}
 		else
 		{
 			my @words = grep { !$says_nothing{$_} } map { lc } $label =~ /([A-Za-z]{4,})/g;
 			# The page's own name counts, too: a label may name the page, and lead to a section of it.
-			my ($title) = $pages->{ $link->{page} }{text} =~ /^# (.*)/m;
-			my %there = map { $_ => 1 } stems(join ' ', $link->{page} =~ tr{/._-}{ }r, $title, $section->{heading}, $section->{text});
+			my ($title) = $pages->{ $link->{name} }{text} =~ /^# (.*)/m;
+			my %there = map { $_ => 1 } stems(join ' ', $link->{name} =~ tr{/._-}{ }r, $title, $section->{heading}, $section->{text});
 			push @wrong, $where if @words && !grep { $there{$_} } stems("@words");
 		}
 	}
@@ -152,7 +104,7 @@ sub missing_names
 sub riddles
 {
 	my ($page) = @_;
-	my $text = prose($page) =~ s/(`+).*?\1/`code`/gsr;
+	my $text = Pages::prose($page) =~ s/(`+).*?\1/`code`/gsr;
 	my @riddles;
 	while ($text =~ /(?:\A|\n\n|\n *[-*|] *(?:\*\*)?|(?<=[.:;!|])\s+)(Who(?:ever|se)?\b[^.?!|]*(?:[.?!|]|\z))|\b([Hh]e|[Hh]is|him|himself|[Ss]he|whoever)\b/g)
 	{
