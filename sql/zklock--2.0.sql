@@ -142,59 +142,59 @@ COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
 
 -- Several locks as one call
 
-CREATE FUNCTION zk_lock(
+CREATE FUNCTION zk_lock_set(
 	names text[],
 	timeout interval DEFAULT NULL,
 	modes text[] DEFAULT NULL)
 RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
+COMMENT ON FUNCTION zk_lock_set(text[], interval, text[]) IS
 'Takes several locks of session scope: all of them, or none. It takes them in the byte order of '
 'their names, so that two such calls do not deadlock with each other. modes has exclusive or '
 'shared for each name; NULL means exclusive for all. timeout and lock_timeout bound the whole '
 'call. Returns the fencing tokens in the order of the names.';
 
-CREATE FUNCTION zk_xact_lock(
+CREATE FUNCTION zk_xact_lock_set(
 	names text[],
 	timeout interval DEFAULT NULL,
 	modes text[] DEFAULT NULL)
 RETURNS bigint[]
-AS 'MODULE_PATHNAME', 'zk_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_xact_lock(text[], interval, text[]) IS
+COMMENT ON FUNCTION zk_xact_lock_set(text[], interval, text[]) IS
 'Takes several locks of transaction scope: all of them, or none. They are released as by '
-'zk_xact_lock(text). All else is as with zk_lock(text[]).';
+'zk_xact_lock(). All else is as with zk_lock_set().';
 
-CREATE FUNCTION zk_try_lock(
+CREATE FUNCTION zk_try_lock_set(
 	names text[],
 	timeout interval DEFAULT '0',
 	modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
+COMMENT ON FUNCTION zk_try_lock_set(text[], interval, text[]) IS
 'Takes several locks of session scope if all of them are free, or become free within timeout. '
-'Returns true or false as zk_try_lock(text) does. The locks are those of zk_lock(text[]).';
+'Returns true or false as zk_try_lock() does. The locks are those of zk_lock_set().';
 
-CREATE FUNCTION zk_try_xact_lock(
+CREATE FUNCTION zk_try_xact_lock_set(
 	names text[],
 	timeout interval DEFAULT '0',
 	modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_try_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_try_xact_lock(text[], interval, text[]) IS
+COMMENT ON FUNCTION zk_try_xact_lock_set(text[], interval, text[]) IS
 'Takes several locks of transaction scope if all of them are free, or become free within timeout. '
-'Returns true or false as zk_try_lock(text) does. The locks are those of zk_xact_lock(text[]).';
+'Returns true or false as zk_try_lock() does. The locks are those of zk_xact_lock_set().';
 
-CREATE FUNCTION zk_unlock(names text[], modes text[] DEFAULT NULL)
+CREATE FUNCTION zk_unlock_set(names text[], modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
+COMMENT ON FUNCTION zk_unlock_set(text[], text[]) IS
 'Releases one acquisition of session scope of each lock. modes has exclusive or shared for each '
-'name, as in zk_lock(text[]). Returns true if all locks were held. Otherwise returns false, with '
+'name, as in zk_lock_set(). Returns true if all locks were held. Otherwise returns false, with '
 'a warning for each lock that was not held or had been lost; the other locks are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
@@ -247,7 +247,7 @@ CREATE FUNCTION zk_lock_path(
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN (zk_lock(
+RETURN (zk_lock_set(
 	_zk_path_names(zk_lock_path.name),
 	zk_lock_path.timeout,
 	_zk_path_modes(zk_lock_path.name, zk_lock_path.mode)))[1];
@@ -265,7 +265,7 @@ CREATE FUNCTION zk_xact_lock_path(
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN (zk_xact_lock(
+RETURN (zk_xact_lock_set(
 	_zk_path_names(zk_xact_lock_path.name),
 	zk_xact_lock_path.timeout,
 	_zk_path_modes(zk_xact_lock_path.name, zk_xact_lock_path.mode)))[1];
@@ -280,14 +280,14 @@ CREATE FUNCTION zk_try_lock_path(
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_try_lock(
+RETURN zk_try_lock_set(
 	_zk_path_names(zk_try_lock_path.name),
 	zk_try_lock_path.timeout,
 	_zk_path_modes(zk_try_lock_path.name, zk_try_lock_path.mode));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval, text) IS
 'Takes the locks of zk_lock_path() if all of them can be granted at once, or within timeout. '
-'Returns true or false as zk_try_lock(text) does.';
+'Returns true or false as zk_try_lock() does.';
 
 CREATE FUNCTION zk_try_xact_lock_path(
 	name text,
@@ -295,19 +295,19 @@ CREATE FUNCTION zk_try_xact_lock_path(
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_try_xact_lock(
+RETURN zk_try_xact_lock_set(
 	_zk_path_names(zk_try_xact_lock_path.name),
 	zk_try_xact_lock_path.timeout,
 	_zk_path_modes(zk_try_xact_lock_path.name, zk_try_xact_lock_path.mode));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
 'Takes the locks of zk_xact_lock_path() if all of them can be granted at once, or within timeout. '
-'Returns true or false as zk_try_lock(text) does.';
+'Returns true or false as zk_try_lock() does.';
 
 CREATE FUNCTION zk_unlock_path(name text, mode text DEFAULT 'exclusive')
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-RETURN zk_unlock(
+RETURN zk_unlock_set(
 	_zk_path_names(zk_unlock_path.name),
 	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
 

@@ -430,8 +430,8 @@ hint_of_list(const char *what, const char *name)
 	if (strcmp(what, "slot") == 0)
 		return "Give one slot in each call.";
 	if (name[0] == '[')
-		return "To take several locks, let the driver send an array, as \"{a,b}\", and cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
-	return "To take several locks, cast the parameter, as in \"zk_lock($1::text[])\". Functions without such a form take one name at a time.";
+		return "To take several locks, call zk_lock_set() or another function whose name ends in \"_set\", and let the driver send an array, as \"{a,b}\". All other functions take one name at a time.";
+	return "To take several locks, call zk_lock_set() or another function whose name ends in \"_set\". All other functions take one name at a time.";
 }
 
 static bool

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_set.c
- *	  Several locks as one call, all or nothing: zk_lock(names) and its kin.
+ *	  Several locks as one call, all or nothing: zk_lock_set() and its kin.
  *
  * The one rule: every call takes its locks in the order of the bytes of their
  * znodes' paths, whatever order they were named in.  So two calls that want
@@ -56,7 +56,7 @@ typedef struct Call
 	Wanted	   *wanted;			/* sorted before anything is taken */
 } Call;
 
-PG_FUNCTION_INFO_V1(zk_unlock_names);
+PG_FUNCTION_INFO_V1(zk_unlock_set);
 
 static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
 static Call read_names(FunctionCallInfo fcinfo, int modes_argument);
@@ -82,17 +82,17 @@ function(PG_FUNCTION_ARGS) \
 	return lock_names(fcinfo, scope, is_try); \
 }
 
-LOCK_FUNCTION(zk_lock_names, ZK_SCOPE_SESSION, false)
-LOCK_FUNCTION(zk_xact_lock_names, ZK_SCOPE_TRANSACTION, false)
-LOCK_FUNCTION(zk_try_lock_names, ZK_SCOPE_SESSION, true)
-LOCK_FUNCTION(zk_try_xact_lock_names, ZK_SCOPE_TRANSACTION, true)
+LOCK_FUNCTION(zk_lock_set, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_xact_lock_set, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_try_lock_set, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_xact_lock_set, ZK_SCOPE_TRANSACTION, true)
 
 /*
  * Let go of one session-scope hold of each, the last first.  false, with a
  * WARNING for each that is not held or was lost, unless all were good.
  */
 Datum
-zk_unlock_names(PG_FUNCTION_ARGS)
+zk_unlock_set(PG_FUNCTION_ARGS)
 {
 	Call		call = read_names(fcinfo, 1);
 	bool		all_good = true;

@@ -29,7 +29,7 @@ async function main() {
 		['cast', 'SELECT zk_try_lock($1, $2::interval) AS got', ['held', '100 ms']],
 		['free', 'SELECT zk_try_lock($1, $2) AS got', ['free', '10 s']],
 		['list', 'SELECT zk_try_lock($1) AS got', [names]],
-		['list with a cast', 'SELECT zk_try_lock($1::text[]) AS got', [names]],
+		['list of a set', 'SELECT zk_try_lock_set($1) AS got', [names]],
 	]) {
 		let said;
 		try {

@@ -30,18 +30,18 @@ subtest 'node-postgres sends timeouts without a type, and a list as a text' => s
 	my $said = said('node', "$here/drivers.js", 'node-postgres', $url);
 	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number cast);
 	is($said->{free}, 'true, free', 'a lock that is free is taken');
-	is($said->{list}, '42602, none', 'a list without a cast is refused');
-	is($said->{'list with a cast'}, 'true, acct-1 acct-2', 'a list with a cast is several locks');
+	is($said->{list}, '42602, none', 'zk_try_lock() refuses a list');
+	is($said->{'list of a set'}, 'true, acct-1 acct-2', 'zk_try_lock_set() takes several locks');
 	like($told->('using.md'), qr/^\| node-postgres \| no type \| `zk_lock\(\$1, \$2\)` \| a number of seconds \|$/m, 'as the page on timeouts says');
-	like($told->('recipes.md'), qr/^\| node-postgres \| text, `\{acct-1,acct-2\}` \| 42602 \| several locks \|$/m, 'as the page on lists says');
+	like($told->('recipes.md'), qr/^\| node-postgres \| text, `\{acct-1,acct-2\}` \| several locks \| 42602 \|$/m, 'as the page on lists says');
 };
 
-subtest 'postgres.js sends a list as the name of one lock without a cast' => sub {
+subtest 'postgres.js sends a list to zk_try_lock() as the name of one lock' => sub {
 	my $said = said('node', "$here/drivers.js", 'postgres.js', $url);
 	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number);
-	is($said->{list}, 'true, acct-1,acct-2', 'a list without a cast is one lock');
-	is($said->{'list with a cast'}, 'true, acct-1 acct-2', 'a list with a cast is several locks');
-	like($told->('recipes.md'), qr/^\| postgres\.js \| text, `acct-1,acct-2` \| \*\*one lock/m, 'as the page on lists says');
+	is($said->{list}, 'true, acct-1,acct-2', 'a list is one lock');
+	is($said->{'list of a set'}, 'true, acct-1 acct-2', 'zk_try_lock_set() takes several locks');
+	like($told->('recipes.md'), qr/^\| postgres\.js \| what the server wants; text, `acct-1,acct-2` \| several locks \| \*\*one lock/m, 'as the page on lists says');
 };
 
 foreach my $driver (qw(psycopg2 psycopg))
@@ -55,15 +55,15 @@ foreach my $driver (qw(psycopg2 psycopg))
 	};
 }
 
-subtest 'asyncpg wants a timedelta, or a cast for a string and for a list' => sub {
+subtest 'asyncpg wants a timedelta, or a cast for a string' => sub {
 	plan skip_all => 'not installed: python3-asyncpg' if !-d '/usr/lib/python3/dist-packages/asyncpg';
 	my $said = said('/usr/bin/python3', "$here/timeouts_asyncpg.py", $url);
 	is_deeply($said, {
 			'string' => 'an error', 'string with casts' => 'False', 'timedelta' => 'False', 'free' => 'True',
-			'list' => 'an error', 'list with a cast' => 'True', 'held' => 'acct-1 acct-2 free' },
+			'list' => 'an error', 'list of a set' => 'True', 'held' => 'acct-1 acct-2 free' },
 		'each call does what the pages say');
 	like($told->('using.md'), qr/^\| asyncpg \| an error: it wants a `timedelta` \| `zk_lock\(\$1, \$2::text::interval\)` \| a `timedelta` \|$/m, 'the page on timeouts');
-	like($told->('recipes.md'), qr/^\| asyncpg \| nothing: it raises an error \| an error of its own \| several locks \|$/m, 'the page on lists');
+	like($told->('recipes.md'), qr/^\| asyncpg \| what the server wants \| several locks \| an error of its own \|$/m, 'the page on lists');
 };
 
 subtest 'pgx sends timeouts as what the server wants' => sub {

@@ -18,7 +18,7 @@ async def main():
             ('timedelta', 'zk_try_lock($1, $2)', 'held', datetime.timedelta(milliseconds=100)),
             ('free', 'zk_try_lock($1, $2)', 'free', datetime.timedelta(seconds=10)),
             ('list', 'zk_try_lock($1)', ['acct-1', 'acct-2']),
-            ('list with a cast', 'zk_try_lock($1::text[])', ['acct-1', 'acct-2'])):
+            ('list of a set', 'zk_try_lock_set($1)', ['acct-1', 'acct-2'])):
         try:
             print('%s: %s' % (what, await connection.fetchval('SELECT ' + call, *parameters)))
         except asyncpg.exceptions.DataError:

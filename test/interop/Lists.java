@@ -3,8 +3,8 @@ import java.sql.*;
 class Lists {
     public static void main(String[] args) throws Exception {
         Connection connection = DriverManager.getConnection(args[0]);
-        for (String cast : new String[] {"", "::text[]"}) {
-            try (PreparedStatement lock = connection.prepareStatement("SELECT zk_try_lock(?" + cast + ")")) {
+        for (String function : new String[] {"zk_try_lock", "zk_try_lock_set"}) {
+            try (PreparedStatement lock = connection.prepareStatement("SELECT " + function + "(?)")) {
                 lock.setArray(1, connection.createArrayOf("text", new String[] {"acct-1", "acct-2"}));
                 ResultSet result = lock.executeQuery();
                 result.next();

@@ -15,9 +15,9 @@ func main() {
 		panic(err)
 	}
 	db.SetMaxOpenConns(1)
-	for _, cast := range []string{"", "::text[]"} {
+	for _, function := range []string{"zk_try_lock", "zk_try_lock_set"} {
 		var granted bool
-		err := db.QueryRow("SELECT zk_try_lock($1"+cast+")", pq.Array([]string{"acct-1", "acct-2"})).Scan(&granted)
+		err := db.QueryRow("SELECT "+function+"($1)", pq.Array([]string{"acct-1", "acct-2"})).Scan(&granted)
 		if refusal, is := err.(*pq.Error); is {
 			fmt.Println(refusal.Code)
 		} else if err == nil && granted {

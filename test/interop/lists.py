@@ -1,5 +1,5 @@
-# Sends a list of names as the parameter of zk_try_lock(), alone and with a cast, for t/508: prints
-# for each the outcome, and the locks that are held then.
+# Sends a list of names to zk_try_lock() and to zk_try_lock_set(), for t/508: prints for each the
+# outcome, and the locks that are held then.
 # Usage: python3 lists.py DRIVER CONNECT-STRING
 import importlib
 import sys
@@ -7,10 +7,10 @@ import sys
 driver = importlib.import_module(sys.argv[1])
 connection = driver.connect(sys.argv[2])
 connection.autocommit = True
-for cast in ('', '::text[]'):
+for function in ('zk_try_lock', 'zk_try_lock_set'):
     cursor = connection.cursor()
     try:
-        cursor.execute('SELECT zk_try_lock(%s' + cast + ')', (['acct-1', 'acct-2'],))
+        cursor.execute('SELECT ' + function + '(%s)', (['acct-1', 'acct-2'],))
         print('locked' if cursor.fetchone()[0] is True else '?')
     except driver.Error as error:
         print(getattr(error, 'pgcode', None) or error.sqlstate)

@@ -4,9 +4,9 @@ require 'pg'
 connection = PG.connect(ARGV[0])
 list = %w[acct-1 acct-2]
 list = PG::TextEncoder::Array.new.encode(list) if ARGV[1] != 'plain'
-['', '::text[]'].each do |cast|
+%w[zk_try_lock zk_try_lock_set].each do |function|
   begin
-    puts connection.exec_params("SELECT zk_try_lock($1#{cast})", [list]).getvalue(0, 0) == 't' ? 'locked' : '?'
+    puts connection.exec_params("SELECT #{function}($1)", [list]).getvalue(0, 0) == 't' ? 'locked' : '?'
   rescue PG::Error => error
     puts error.result.error_field(PG::PG_DIAG_SQLSTATE)
   end

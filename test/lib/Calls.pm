@@ -161,8 +161,8 @@ my @calls = (
 		'zk_xact_lock' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_xact_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
 		'zk_xact_lock_shared' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_xact_lock_shared('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
 		'zk_call_lock' => { kind => 'wait', token => 1, before => 'BEGIN', sql => q(SELECT zk_call_lock('N')), result => $number, left => 1, moments => [ 1, 5, 6 ] },
-		'zk_lock of names' => { kind => 'wait', %wait_of_several, names => $two, sql => q(SELECT zk_lock(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 5, 7, 11, 12 ] },
-		'zk_xact_lock of names' => { kind => 'wait', %wait_of_several, names => $two, before => 'BEGIN', sql => q(SELECT zk_xact_lock(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 6, 12 ] },
+		'zk_lock of names' => { kind => 'wait', %wait_of_several, names => $two, sql => q(SELECT zk_lock_set(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 5, 7, 11, 12 ] },
+		'zk_xact_lock of names' => { kind => 'wait', %wait_of_several, names => $two, before => 'BEGIN', sql => q(SELECT zk_xact_lock_set(ARRAY['N', 'N.2'])), result => qr/^\{\d+,\d+\}$/, left => 2, moments => [ 1, 6, 12 ] },
 		'zk_lock_path' => { kind => 'wait', %wait_of_several, names => $path, sql => q(SELECT zk_lock_path('N/2')), result => $number, left => 2, moments => [ 1, 6, 13 ] },
 		'zk_xact_lock_path' => { kind => 'wait', %wait_of_several, names => $path, before => 'BEGIN', sql => q(SELECT zk_xact_lock_path('N/2')), result => $number, left => 2, moments => [ 1, 6, 13 ] },
 		'zk_commit_and_lock' => { kind => 'wait', sql => q(CALL zk_commit_and_lock('N')), result => qr/^$/, left => 1, moments => [ 1, 5, 6 ] },
@@ -174,8 +174,8 @@ my @calls = (
 		'zk_try_xact_lock' => { kind => 'try', %one_try, before => 'BEGIN', sql => q(SELECT zk_try_xact_lock('N')), result => $true, left => 1, moments => [ 1, 6, 7 ] },
 		'zk_try_xact_lock_shared' => { kind => 'try', %one_try, before => 'BEGIN', sql => q(SELECT zk_try_xact_lock_shared('N')), result => $true, left => 1, moments => [ 1, 6, 7 ] },
 		'zk_try_call_lock' => { kind => 'try', %one_try, before => 'BEGIN', sql => q(SELECT zk_try_call_lock('N')), result => $true, left => 1, moments => [ 1, 6, 7 ] },
-		'zk_try_lock of names' => { kind => 'try', %try_of_several, names => $two, sql => q(SELECT zk_try_lock(ARRAY['N', 'N.2'])), result => $true, left => 2, moments => [ 1, 6, 8, 13, 14 ] },
-		'zk_try_xact_lock of names' => { kind => 'try', %try_of_several, names => $two, before => 'BEGIN', sql => q(SELECT zk_try_xact_lock(ARRAY['N', 'N.2'])), result => $true, left => 2, moments => [ 1, 7, 14 ] },
+		'zk_try_lock of names' => { kind => 'try', %try_of_several, names => $two, sql => q(SELECT zk_try_lock_set(ARRAY['N', 'N.2'])), result => $true, left => 2, moments => [ 1, 6, 8, 13, 14 ] },
+		'zk_try_xact_lock of names' => { kind => 'try', %try_of_several, names => $two, before => 'BEGIN', sql => q(SELECT zk_try_xact_lock_set(ARRAY['N', 'N.2'])), result => $true, left => 2, moments => [ 1, 7, 14 ] },
 		'zk_try_lock_path' => { kind => 'try', %try_of_several, names => $path, sql => q(SELECT zk_try_lock_path('N/2')), result => $true, left => 2, moments => [ 1, 7, 15 ] },
 		'zk_try_xact_lock_path' => { kind => 'try', %try_of_several, names => $path, before => 'BEGIN', sql => q(SELECT zk_try_xact_lock_path('N/2')), result => $true, left => 2, moments => [ 1, 7, 15 ] },
 		'zk_lock_queue' => { kind => 'look', ahead => $other, sql => q(SELECT count(*) FROM zk_lock_queue('N')), result => qr/^1$/, left => 1, else => [1] },
@@ -194,7 +194,7 @@ my @calls = (
 		'zk_unlock' => { kind => 'release', before => q(SELECT zk_lock('N')), sql => q(SELECT zk_unlock('N')), result => $true },
 		'zk_unlock of a lock held for long' => { kind => 'release', before => q(SELECT zk_lock('N'); SELECT pg_sleep(0.3)), sql => q(SELECT zk_unlock('N')), result => $true },
 		'zk_unlock_shared' => { kind => 'release', before => q(SELECT zk_lock_shared('N')), sql => q(SELECT zk_unlock_shared('N')), result => $true },
-		'zk_unlock of names' => { kind => 'release', %end_of_several, names => $two, before => q(SELECT zk_lock(ARRAY['N', 'N.2'])), sql => q(SELECT zk_unlock(ARRAY['N', 'N.2'])), result => $true },
+		'zk_unlock of names' => { kind => 'release', %end_of_several, names => $two, before => q(SELECT zk_lock_set(ARRAY['N', 'N.2'])), sql => q(SELECT zk_unlock_set(ARRAY['N', 'N.2'])), result => $true },
 		'zk_unlock_path' => { kind => 'release', %end_of_several, names => $path, before => q(SELECT zk_lock_path('N/2')), sql => q(SELECT zk_unlock_path('N/2')), result => $true },
 		'zk_unlock_all' => { kind => 'release', before => q(SELECT zk_lock('N')), sql => 'SELECT zk_unlock_all()', result => qr/^$/ },
 		'zk_disconnect' => { kind => 'release', before => q(SELECT zk_lock('N')), sql => 'SELECT zk_disconnect()', result => qr/^$/ },
@@ -618,7 +618,7 @@ sub look_what_goes_on (@cells)
 	$_->{state} eq '00000' || odd($_, 'it does not go on: ' . session($_)->error) foreach @cells;
 
 	my $names = join ', ', map { "'$_->{name}'" } @cells;
-	if ($observer->query_safe("SELECT zk_try_lock(ARRAY[$names], '${timeout}s'), zk_unlock_all()") !~ /^t/)
+	if ($observer->query_safe("SELECT zk_try_lock_set(ARRAY[$names], '${timeout}s'), zk_unlock_all()") !~ /^t/)
 	{
 		$observer->query_safe(of($_, q(SELECT zk_try_lock('N'), zk_unlock_all()))) =~ /^t/ || odd($_, 'others cannot take it') foreach @cells;
 	}

@@ -72,7 +72,7 @@ sub imitable ($self) { return grep { $_->[1] !~ /zk_role|zk_check_fact|cstring|i
 sub is_called ($self, $name)
 {
 	return $name =~ /^_?zk_(fence.*|(all_|session_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
-	  || $name =~ /^zk_(unlock|(try_)?(xact_)?lock)$/;
+	  || $name =~ /^zk_(unlock|(try_)?(xact_)?lock)_set$/;
 }
 
 =pod

@@ -363,7 +363,7 @@ sub choose_picture
 	my @besides = (
 		[ 'Several sessions read together', call("zk_lock_shared('a')"), call("zk_xact_lock_shared('a')") ],
 		[ 'N sessions at a time', call("zk_lock('a', permits => 4)"), call("zk_xact_lock('a', permits => 4)") ],
-		[ 'Several locks, all or none', call(q(zk_lock(ARRAY['a', 'b']))), call(q(zk_xact_lock(ARRAY['a', 'b']))) ],
+		[ 'Several locks, all or none', call(q(zk_lock_set(ARRAY['a', 'b']))), call(q(zk_xact_lock_set(ARRAY['a', 'b']))) ],
 		[ 'Do not wait, or not for long', call("zk_try_lock('a')"), call("zk_try_xact_lock('a', '5 s')") ],
 		[ 'Refuse the write of a late holder', call("zk_fence('a')"), 'in each transaction that writes' ]);
 

@@ -22,6 +22,34 @@ SELECT proname AS name, pg_get_function_arguments(oid) COLLATE "C" AS arguments,
 FROM pg_temp.functions WHERE proname !~ '^_zk_check_' AND proname NOT IN ('_zk_contenders', 'zk_all_locks', 'zk_check', 'zk_locks', 'zk_backends', 'zk_lock_queue', 'zk_session_locks', 'zk_runs', 'zk_session', 'zk_stat', 'zk_stat_roles', 'zk_waits', 'zk_who', '_zk_waits_in_postgres')
 ORDER BY name, arguments;
 
+-- Most drivers leave the types of parameters open. PostgreSQL finds the types, because no second
+-- function has the same name and takes as many.
+CREATE FUNCTION pg_temp.types_of_open_parameters(name name, count integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	types text;
+BEGIN
+	EXECUTE format('PREPARE driver AS SELECT %I(%s)', name,
+		(SELECT string_agg('$' || i, ', ') FROM generate_series(1, count) AS i));
+	SELECT parameter_types::text INTO types FROM pg_prepared_statements AS s WHERE s.name = 'driver';
+	DEALLOCATE driver;
+	RETURN types;
+EXCEPTION WHEN ambiguous_function THEN
+	RETURN SQLERRM;
+END $$;
+WITH found AS (
+	SELECT p.oid::regprocedure AS function, count,
+		(p.proargtypes::regtype[])[0:count - 1]::text AS wanted,
+		pg_temp.types_of_open_parameters(p.proname, count) AS types
+	FROM pg_temp.functions AS p, generate_series(p.pronargs::integer - p.pronargdefaults, p.pronargs) AS count
+	WHERE p.prokind = 'f' AND p.proname ~ '^zk_'
+)
+SELECT function::text COLLATE "C" AS function, count, wanted, types FROM found
+WHERE regexp_replace(wanted, '^.*=', '') IS DISTINCT FROM types
+UNION ALL
+SELECT NULL, count(*), NULL, 'more than eighty calls' FROM found HAVING count(*) > 80
+ORDER BY 1, 2;
+
 -- None may be moved to a parallel worker, evaluated ahead, or skipped for NULL.
 -- Those that write must not even run in a parallel query's leader.
 SELECT oid::regprocedure::text COLLATE "C" AS exception, provolatile, proparallel, proisstrict, prosecdef

@@ -202,7 +202,7 @@ WITH refusals AS (
 SELECT function, refusal FROM refusals
 WHERE refusal NOT LIKE '42602: invalid lock name "{acct-1,acct-2}"%'
 UNION ALL
-SELECT NULL, 'more than thirty say so' FROM refusals WHERE refusal LIKE '42602:%::text[]%' HAVING count(*) > 30
+SELECT NULL, 'more than thirty say so' FROM refusals WHERE refusal LIKE '42602:%zk_lock_set()%' HAVING count(*) > 30
 ORDER BY 1;
 
 \pset format unaligned

@@ -25,7 +25,7 @@ SELECT name, zk_try_xact_lock(name) FROM unnest('{pa,payment,pay-x,Pay,x/pay,oth
 SELECT zk_try_lock('pay_/');
 SELECT zk_try_lock('a//pay');
 -- Of a set each, and then nothing is taken
-SELECT zk_lock('{other,pay/x}'::text[], '0');
+SELECT zk_lock_set('{other,pay/x}'::text[], '0');
 SELECT count(*) FROM zk_session_locks;
 
 RESET SESSION AUTHORIZATION;

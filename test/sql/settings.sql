@@ -215,8 +215,8 @@ BEGIN
 			proname, CASE proargtypes[0] WHEN 'text'::regtype THEN 'a' ELSE '{a}' END,
 			proargtypes[0]::regtype)
 		FROM pg_proc JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e'
-		WHERE proname ~ '^zk_(try_|xact_|call_|commit_and_)*lock(_path)?(_shared)?$'
-		ORDER BY proname COLLATE "C", proargtypes[0]::regtype::text COLLATE "C"
+		WHERE proname ~ '^zk_(try_|xact_|call_|commit_and_)*lock(_path|_set|_shared)?$'
+		ORDER BY proname COLLATE "C"
 	LOOP
 		BEGIN
 			EXECUTE call;
@@ -230,7 +230,7 @@ END $$;
 SELECT * FROM zk_session_locks;
 -- What is held already can be released. One warning a statement will do.
 SET zklock.session_scope = 'warn';
-SELECT zk_lock(ARRAY['settings/one', 'settings/other']) IS NOT NULL AS granted;
+SELECT zk_lock_set(ARRAY['settings/one', 'settings/other']) IS NOT NULL AS granted;
 CALL zk_commit_and_lock('settings/one');
 SET zklock.session_scope = 'refuse';
 SELECT zk_try_lock('settings/one');

@@ -123,8 +123,8 @@ subtest 'log_lock_failures logs each call that does not get the lock, with the h
 	foreach my $try (
 		"zk_try_lock('busy')", "zk_try_xact_lock_shared('busy')",
 		"zk_try_lock('busy', '200ms')", "zk_lock('busy', '0')",
-		"zk_lock('busy', '200ms')", "zk_try_lock(ARRAY['a', 'busy', 'c'])",
-		"zk_try_lock(ARRAY['a', 'busy', 'c'], '200ms')", "zk_hold('busy', 'why', '0')")
+		"zk_lock('busy', '200ms')", "zk_try_lock_set(ARRAY['a', 'busy', 'c'])",
+		"zk_try_lock_set(ARRAY['a', 'busy', 'c'], '200ms')", "zk_hold('busy', 'why', '0')")
 	{
 		my $mode = $try =~ /shared/ ? 'ShareLock' : 'ExclusiveLock';
 		my $log;

@@ -137,7 +137,7 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 subtest 'a transaction that releases a lost lock is refused all the same' => sub {
 	my $session = background($node);
 	my %taken = (q{zk_unlock('released')} => 'zk_lock', q{zk_unlock_shared('released')} => 'zk_lock_shared',
-		q{zk_unlock(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock', 'zk_disconnect()' => 'zk_lock');
+		q{zk_unlock_set(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock', 'zk_disconnect()' => 'zk_lock');
 	foreach my $way (sort keys %taken)
 	{
 		$session->query_safe("SELECT $taken{$way}('released')");

@@ -230,11 +230,11 @@ subtest 'locks with long names are refused when their znodes would be too much f
 subtest 'two million names and names of 20 MB are refused with a short message' => sub {
 	my $session = background($node);
 	my $before = -s $node->logfile;
-	assert_query($session, "SELECT zk_lock(array_fill('a'::text, ARRAY[2000000]))", '54000', 'two million names');
+	assert_query($session, "SELECT zk_lock_set(array_fill('a'::text, ARRAY[2000000]))", '54000', 'two million names');
 	like($session->error, qr/too many lock names in one call\nDETAIL:  There are 2000000, and one call may have 20000/,
 		'the message says how many names there are');
-	foreach my $call ("zk_lock(repeat('x', 20000000))", "zk_lock(ARRAY[repeat('x', 20000000)])",
-		"zk_run_once('job', repeat('x', 20000000))", "zk_lock(ARRAY['a'], NULL, ARRAY[repeat('x', 20000000)])")
+	foreach my $call ("zk_lock(repeat('x', 20000000))", "zk_lock_set(ARRAY[repeat('x', 20000000)])",
+		"zk_run_once('job', repeat('x', 20000000))", "zk_lock_set(ARRAY['a'], NULL, ARRAY[repeat('x', 20000000)])")
 	{
 		$session->query("SELECT $call");
 		like($session->sqlstate, qr/^(42602|22023)$/, "$call is refused");

@@ -57,7 +57,7 @@ sub again ($seconds, $call)
 }
 
 # Whatever room there is, this takes more. Nothing of it stays.
-my $too_many = "SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 100) AS i))";
+my $too_many = "SELECT zk_lock_set(ARRAY(SELECT 'many/' || i FROM generate_series(1, 100) AS i))";
 
 sub ask_roles ($columns, $where) { return ask($node, "SELECT $columns FROM zk_stat_roles WHERE $where"); }
 
@@ -151,9 +151,9 @@ subtest 'zklock.max_creates counts each role and each database apart' => sub {
 	my $session = background($node, user => 'flood');
 	assert_query($session, $too_many, '53400', 'a role at its bound');
 	my $other = background($node, user => 'other');
-	is($other->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
+	is($other->query_safe("SELECT zk_try_lock_set(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
 	my $elsewhere = background($node, user => 'flood', database => 'second');
-	is($elsewhere->query_safe("SELECT zk_try_lock(ARRAY['d', 'e', 'f'])"), 't', 'the role is not at its bound in another database');
+	is($elsewhere->query_safe("SELECT zk_try_lock_set(ARRAY['d', 'e', 'f'])"), 't', 'the role is not at its bound in another database');
 	assert_query($session, $too_many, '53400', 'the role is still at its bound');
 	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
 	assert_query($session, "SELECT as_owner('many/' || i) FROM generate_series(1, 100) AS i", '53400', "also in a superuser's function");
@@ -164,7 +164,7 @@ subtest 'zklock.max_creates counts each role and each database apart' => sub {
 	cmp_ok(ask_roles('writes', "usename = 'postgres' OR usename = current_user"), '>', $before, 'counts as who has logged in');
 	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'every role sees the counts of both');
 	$admin->query_safe('SET zklock.max_creates = 0');
-	is($admin->query_safe("SELECT zk_try_lock(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'with zklock.max_creates = 0 there is no bound');
+	is($admin->query_safe("SELECT zk_try_lock_set(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'with zklock.max_creates = 0 there is no bound');
 	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'zk_stat_roles shows that there is no bound');
 	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
 	is(ask_roles('writes, refused_writes', $of_flood), '0|0', 'zk_stat_reset() begins anew');

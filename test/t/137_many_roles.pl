@@ -13,7 +13,7 @@ my $node = cluster('berlin', $zk, $build->settings);
 my @roles = qw(anna berta clara dora);
 $node->safe_psql('postgres', join ';', map { "CREATE ROLE $_ LOGIN; ALTER ROLE $_ SET zklock.max_creates = 1" } @roles);
 my %session = map { $_ => background($node, user => $_) } @roles;
-my $too_many = "SELECT zk_lock(ARRAY(SELECT current_user || '/' || i FROM generate_series(1, 100) AS i))";
+my $too_many = "SELECT zk_lock_set(ARRAY(SELECT current_user || '/' || i FROM generate_series(1, 100) AS i))";
 
 # Both have a bound of their own.
 foreach my $role (qw(anna berta))

@@ -44,10 +44,10 @@ subtest 'calls for the same locks in opposite orders make no deadlock' => sub {
 		LANGUAGE plpgsql AS $$
 		BEGIN
 			FOR i IN 1..rounds LOOP
-				PERFORM zk_lock(names, '1 minute');
+				PERFORM zk_lock_set(names, '1 minute');
 				ASSERT (SELECT bool_and(zk_is_held(n)) FROM unnest(names) n);
-				PERFORM zk_unlock(names);
-				PERFORM zk_xact_lock(names, '1 minute');
+				PERFORM zk_unlock_set(names);
+				PERFORM zk_xact_lock_set(names, '1 minute');
 				COMMIT;
 			END LOOP;
 		END $$}) foreach $berlin, $paris;
@@ -77,7 +77,7 @@ my %ends = (
 
 foreach my $what (sort keys %ends)
 {
-	foreach my $function (qw(zk_lock zk_xact_lock))
+	foreach my $function (qw(zk_lock_set zk_xact_lock_set))
 	{
 		subtest "$function() that is ended by $what leaves nothing behind" => sub { ends($what, $function); };
 	}
@@ -133,7 +133,7 @@ sub ends ($what, $function)
 
 subtest 'a call for several locks ended by pg_terminate_backend() leaves nothing behind' => sub {
 	my $session = background($berlin);
-	start_in_queue($session, 'SELECT zk_lock(' . names(qw(c b a)) . ')', $zk, lock_path('sev/b'), 2);
+	start_in_queue($session, 'SELECT zk_lock_set(' . names(qw(c b a)) . ')', $zk, lock_path('sev/b'), 2);
 	$session->terminate;
 	$session->wait_result;
 	nodes_are('b', 'nothing left in ZooKeeper');
@@ -141,7 +141,7 @@ subtest 'a call for several locks ended by pg_terminate_backend() leaves nothing
 
 subtest 'a failed try of several locks leaves counts and queues as they were' => sub {
 	my $session = background($berlin, first => "SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
-	foreach my $function (qw(zk_try_lock zk_try_xact_lock))
+	foreach my $function (qw(zk_try_lock_set zk_try_xact_lock_set))
 	{
 		foreach my $timeout ('', ", '1s'")
 		{
@@ -152,8 +152,8 @@ subtest 'a failed try of several locks leaves counts and queues as they were' =>
 	}
 	# In transaction scope a try that fails leaves no trace in the counts.
 	$session->query_safe('SAVEPOINT s');
-	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a a b)) . ')'), 'f', 'false');
-	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a aa)) . ')'), 't', 'true');
+	is($session->query_safe('SELECT zk_try_xact_lock_set(' . names(qw(a a b)) . ')'), 'f', 'false');
+	is($session->query_safe('SELECT zk_try_xact_lock_set(' . names(qw(a aa)) . ')'), 't', 'true');
 	assert_holds($session, 'a:1+2 aa:0+1', 'counted');
 	$session->query_safe('RELEASE s');
 	assert_holds($session, 'a:1+2 aa:0+1', 'counted outside');
@@ -174,7 +174,7 @@ subtest 'no lock of a set is lost or left behind when the connection breaks agai
 		CREATE PROCEDURE break(names text[], rounds int) LANGUAGE plpgsql AS $$
 		BEGIN
 			WHILE nextval('rounds') < rounds LOOP
-				PERFORM zk_xact_lock(names);
+				PERFORM zk_xact_lock_set(names);
 				ASSERT (SELECT bool_and(zk_is_held(n)) FROM unnest(names) n);
 				COMMIT;
 			END LOOP;
@@ -197,8 +197,8 @@ subtest 'no lock of a set is lost or left behind when the connection breaks agai
 subtest 'one timeout bounds the waits for all locks of a set' => sub {
 	my $session = background($berlin);
 	my $second = background($paris);
-	foreach my $bound ([ 'SELECT zk_lock(%s, \'6s\')', 'timeout' ],
-		[ 'SET lock_timeout = \'6s\'; SELECT zk_lock(%s)', 'lock_timeout' ])
+	foreach my $bound ([ 'SELECT zk_lock_set(%s, \'6s\')', 'timeout' ],
+		[ 'SET lock_timeout = \'6s\'; SELECT zk_lock_set(%s)', 'lock_timeout' ])
 	{
 		my ($sql, $what) = @$bound;
 		$second->query_safe("SELECT zk_lock('sev/b')");
@@ -298,7 +298,7 @@ sub goes_on ($session)
 	return nodes_are('b', 'nothing left in ZooKeeper');
 }
 
-foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
+foreach my $function (qw(zk_lock_set zk_xact_lock_set zk_try_lock_set))
 {
 	my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
 	subtest "a session lost during $sql fails the call" => sub {
@@ -314,7 +314,7 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 subtest 'a transaction that catches the loss of its session during a call can commit' => sub {
 	my $session = background($berlin, @short, first => 'BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
 	loses($session, q{DO $$ BEGIN
-			PERFORM zk_lock(} . names(qw(a b)) . q{);
+			PERFORM zk_lock_set(} . names(qw(a b)) . q{);
 		EXCEPTION WHEN serialization_failure THEN
 			INSERT INTO caught VALUES (SQLSTATE);
 		END $$}, '00000');
@@ -328,7 +328,7 @@ subtest 'a transaction that catches the loss of its session during a call can co
 subtest 'a lock held before stays lost after a session is lost during a call' => sub {
 	my $session = background($berlin, @short, holds => 'sev/d');
 	# It names one of them; the other one is to be released.
-	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')', '40001',
+	loses($session, 'SELECT zk_lock_set(' . names(qw(a b)) . ')', '40001',
 		qr/lock "sev\/[ad]" was lost/, qr/HINT:  Release it with zk_unlock\(\)/);
 	assert_holds($session, 'd:1+0', 'only the lock held before is listed');
 	is($session->query_safe("SELECT state FROM zk_session_locks"), 'lost', 'the lock held before is lost');

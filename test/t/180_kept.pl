@@ -164,7 +164,7 @@ subtest 'a try by another session is true for a kept lock and false for a held o
 	$keeper->query_safe("SELECT zk_unlock('$first')");
 	keep_one($keeper, $_) foreach @names;
 	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
-	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[1]', '$names[2]'])"), 't', 'a try of several kept locks is true');
+	is($rival->query_safe("SELECT zk_try_lock_set(ARRAY['$names[1]', '$names[2]'])"), 't', 'a try of several kept locks is true');
 	$rival->query_safe('SELECT zk_unlock_all()');
 
 	$keeper->query_safe("SELECT zk_lock('$names[3]')");
@@ -211,7 +211,7 @@ subtest 'a session can take its own kept lock in other modes' => sub {
 	$keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)");
 	is($keeper->query_safe("SELECT permits FROM zk_session_locks WHERE name = '$names[1]'"), 2, 'two permits');
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
-	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
+	ok($keeper->query_safe("SELECT zk_lock_set(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"), 'another style');
 	like(first_in_queue($zk, $names[4]), qr/__lock__/, 'the node has the name of that style');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
@@ -269,7 +269,7 @@ subtest 'kept locks count against zklock.max_locks and are given up first' => su
 	cycle($keeper, $names[3]);
 	assert_states($keeper, join(', ', map { "$_ kept" } @names[ 1 .. 3 ]), 'the oldest has gone');
 	assert_no_nodes($zk, lock_path($names[0]));
-	$keeper->query_safe("SELECT zk_lock(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
+	$keeper->query_safe("SELECT zk_lock_set(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
 	assert_states($keeper, join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
 	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'a further lock is refused when all are held');
 	$keeper->quit;

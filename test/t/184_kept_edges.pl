@@ -138,15 +138,15 @@ subtest 'a set of locks is not kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('set/d')");
 	my $names = join ',', map { "'set/$_'" } 'a' .. 'd';
-	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy');
+	is($rival->query_safe("SELECT zk_try_lock_set(ARRAY[$names])"), 'f', 'busy');
 	poll_until { $stranger->get(first_in_queue($zk, 'set/d')) =~ /"kept":false/ } 'it says so', 30;
 	wait_for_queue($zk, lock_path("set/$_"), 0) foreach 'a' .. 'c';
 	wait_for_queue($zk, lock_path('set/d'), 1);
-	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy') foreach 1 .. 3;
+	is($rival->query_safe("SELECT zk_try_lock_set(ARRAY[$names])"), 'f', 'busy') foreach 1 .. 3;
 	wait_for_queue($zk, lock_path("set/$_"), 0) foreach 'a' .. 'c';
 	$keeper->query_safe("SELECT zk_unlock('set/d')");
-	ok($keeper->query_safe("SELECT zk_lock(ARRAY[$names])"), 'a set is taken');
-	$keeper->query_safe("SELECT zk_unlock(ARRAY[$names])");
+	ok($keeper->query_safe("SELECT zk_lock_set(ARRAY[$names])"), 'a set is taken');
+	$keeper->query_safe("SELECT zk_unlock_set(ARRAY[$names])");
 	assert_states($keeper, '', 'no lock of the set is kept');
 };
 

@@ -22,7 +22,7 @@ $table->run('a try that has lost its connection raises, and one that was told wh
 	{ asker => background($berlin, is_connected => 1), rival => background($paris) },
 	[ rival => "zk_lock('middle')" ],
 	# A busy server may take longer.
-	[ 'asker becomes' => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
+	[ 'asker becomes' => "zk_try_lock_set(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
 	[ 'asker becomes' => "zk_try_lock('middle', '300ms')", 'f' ],
 	sub (%session) { is($session{asker}->error, '', 'the try that said false has told nothing else'); },
 	[ asker => "zk_lock('middle', '300ms')", '!55P03', \qr/ZooKeeper has not answered|connection to ZooKeeper/ ],

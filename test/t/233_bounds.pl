@@ -23,11 +23,11 @@ my %call = (
 	semaphore => [ "SELECT zk_xact_lock(NAME, TIMEOUT, 3)", '55P03' ],
 	zk_call_lock => [ "SELECT zk_call_lock(NAME, TIMEOUT)", '55P03' ],
 	zk_commit_and_lock => [ "CALL zk_commit_and_lock(NAME, TIMEOUT)", '55P03' ],
-	'several locks' => [ "SELECT zk_lock(ARRAY[NAME, NAME || '2'], TIMEOUT)", '55P03' ],
+	'several locks' => [ "SELECT zk_lock_set(ARRAY[NAME, NAME || '2'], TIMEOUT)", '55P03' ],
 	zk_lock_path => [ "SELECT zk_lock_path(NAME || '/below', TIMEOUT)", '55P03' ],
 	zk_hold => [ "SELECT zk_hold(NAME, 'why', TIMEOUT)", '55P03' ],
 	zk_try_lock => [ "SELECT zk_try_lock(NAME, TIMEOUT)", '08001' ],
-	'try of several' => [ "SELECT zk_try_lock(ARRAY[NAME, NAME || '2'], TIMEOUT)", '08001' ],
+	'try of several' => [ "SELECT zk_try_lock_set(ARRAY[NAME, NAME || '2'], TIMEOUT)", '08001' ],
 	zk_try_lease => [ "SELECT zk_try_lease(NAME, 'owner', '60s', TIMEOUT)", '08001' ],
 	# These have no timeout, and wait for nobody.
 	zk_run_once => [ "SELECT zk_run_once(NAME, 'slot')" ],

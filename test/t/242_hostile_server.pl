@@ -40,7 +40,7 @@ my @statements = (
 	"BEGIN; SELECT zk_xact_lock('c', '200ms'); COMMIT", 'ROLLBACK',
 	"SELECT zk_disconnect()",
 	"SELECT zk_lock('d', '200ms', 2)", "SELECT zk_try_lock('d', permits => 2)",
-	"SELECT zk_lock('{a,b,e/f}'::text[], '200ms')",
+	"SELECT zk_lock_set('{a,b,e/f}'::text[], '200ms')",
 	"SELECT zk_lock_path('e/f', '200ms')", "SELECT zk_unlock_path('e/f')",
 	"SELECT zk_fencing_token('a'), zk_release_requested('b')",
 	"SELECT zk_request_release('a', 'please'), zk_request_release('d')",

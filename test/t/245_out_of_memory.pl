@@ -40,7 +40,7 @@ my @script = (
 	"SELECT zk_xact_lock('m/d', permits => 2)", "ROLLBACK TO s", "INSERT INTO work VALUES (1)",
 	"COMMIT",
 	"BEGIN", "SELECT zk_xact_lock_path('m/x/y')", "INSERT INTO work VALUES (2)", "ROLLBACK",
-	"SELECT zk_lock(ARRAY['m/e', 'm/f'])",
+	"SELECT zk_lock_set(ARRAY['m/e', 'm/f'])",
 	"SELECT zk_try_lock('busy', '20ms')",
 	"SELECT zk_release_requested('m/e')",
 	"SELECT count(*) FROM zk_lock_queue('m/e')",

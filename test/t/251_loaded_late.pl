@@ -77,7 +77,7 @@ subtest 'zklock that is loaded by anything else than shared_preload_libraries re
 		my $session = background($node, user => $user);
 		foreach my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock('x')", "CALL zk_commit_and_lock('x')",
 			"SELECT zk_is_held('x')", 'SELECT * FROM zk_session', 'SELECT * FROM zk_session_locks', "SELECT zk_fence('x')",
-			"SELECT zk_lock(ARRAY['x', 'y'])", $user ? () : ('SELECT * FROM zk_check()', "LOAD 'zklock'"))
+			"SELECT zk_lock_set(ARRAY['x', 'y'])", $user ? () : ('SELECT * FROM zk_check()', "LOAD 'zklock'"))
 		{
 			foreach my $attempt (1, 2)
 			{

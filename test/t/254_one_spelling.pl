@@ -53,7 +53,7 @@ foreach my $encoding (sort keys %spellings)
 		is($super->query_safe("SELECT zk_fencing_token($as_own) = zk_fencing_token($as_other)"),
 			't', 'both spellings have one fencing token');
 		is($super->query_safe("SELECT zk_unlock($as_own)"), 't', 'the lock is released by the other spelling');
-		assert_query($super, "SELECT zk_lock(ARRAY[$as_own, $as_other])", '00000', 'both spellings in one list are granted');
+		assert_query($super, "SELECT zk_lock_set(ARRAY[$as_own, $as_other])", '00000', 'both spellings in one list are granted');
 		is($super->query_safe("SELECT session_acquisitions FROM zk_session_locks"), 2, 'the list of both is one lock, taken twice');
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
@@ -66,7 +66,7 @@ foreach my $encoding (sort keys %spellings)
 			foreach my $name ($as_own, $as_other, map { text($encoding, $_, '/below') } $own, $other)
 			{
 				assert_query($bob, "SELECT zk_try_lock($name)", '42501', "are asked for $name");
-				assert_query($bob, "SELECT zk_lock(ARRAY[$name])", '42501', 'the privilege is asked for a list, too');
+				assert_query($bob, "SELECT zk_lock_set(ARRAY[$name])", '42501', 'the privilege is asked for a list, too');
 				assert_query($bob, "SELECT zk_run_once($name, 'slot')", '42501', 'the privilege is asked for a job, too');
 			}
 			$super->query_safe("SELECT zk_grant('lock', $granted, 'bob')");

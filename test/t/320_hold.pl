@@ -160,7 +160,7 @@ subtest 'a hold outlives its maker and restarts of all servers' => sub {
 	my $waiter = background($node{berlin}, is_connected => 1, 'zklock.connect_timeout' => '1min');
 	start_in_queue($waiter, "SELECT zk_lock_shared('hold')", $zk, lock_path('hold'), 2);
 	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'the session that made the hold cannot take the lock');
-	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f', 'the session that made the hold cannot take several locks with it');
+	is($other->query_safe("SELECT zk_try_lock_set(ARRAY['a new one', 'hold'])"), 'f', 'the session that made the hold cannot take several locks with it');
 	$other->query_safe('SELECT zk_unlock_all()');
 	$other->query_safe('DISCARD ALL');
 	$other->query_safe('SELECT zk_disconnect()');

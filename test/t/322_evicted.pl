@@ -82,7 +82,7 @@ subtest 'a holder of several locks is told of each that was evicted' => sub {
 	my $tries = 0;
 	do
 	{
-		$holder->query_safe("SELECT zk_lock(ARRAY['one', 'two'])");
+		$holder->query_safe("SELECT zk_lock_set(ARRAY['one', 'two'])");
 		evict($_, 1) foreach qw(one two);
 		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the holder of two evicted locks cannot commit');
 		$holder->query_safe('SELECT zk_unlock_all()');
@@ -113,7 +113,7 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 	$node{berlin}->safe_psql('postgres', 'CREATE TABLE overlap (i int)');
 	my %way = (
 		zk_unlock => [ '', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
-		'zk_unlock of several' => [ '', 'zk_lock', "SELECT zk_unlock(ARRAY['evicted'])", 'f' ],
+		'zk_unlock of several' => [ '', 'zk_lock', "SELECT zk_unlock_set(ARRAY['evicted'])", 'f' ],
 		'zk_unlock in a transaction' => [ 'BEGIN', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
 		zk_unlock_all => [ '', 'zk_lock', 'SELECT zk_unlock_all()', '' ],
 		'zk_unlock_all in a transaction' => [ 'BEGIN', 'zk_lock', 'SELECT zk_unlock_all()', '' ],
@@ -162,7 +162,7 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 		logs_have($offset, $token, $queued);
 		if ($begin =~ /BEGIN$/ && $way !~ /end/)
 		{
-			$holder->query_safe("SELECT zk_lock(ARRAY['good', 'better']); SELECT zk_unlock('good'); SELECT zk_unlock_all()");
+			$holder->query_safe("SELECT zk_lock_set(ARRAY['good', 'better']); SELECT zk_unlock('good'); SELECT zk_unlock_all()");
 			assert_query($holder, 'COMMIT', '40001', "$way: the transaction is not committed");
 		}
 		no_words();

@@ -50,7 +50,7 @@ sub commit_waits ($session, $proxy)
 my $take = q{BEGIN; SELECT zk_lock('%s'); INSERT INTO work VALUES (1)};
 my %ways = (
 	'zk_unlock' => [ $take, q{SELECT zk_unlock('%s')} ],
-	'zk_unlock of several' => [ $take, q{SELECT zk_unlock(ARRAY['%s'])} ],
+	'zk_unlock of several' => [ $take, q{SELECT zk_unlock_set(ARRAY['%s'])} ],
 	'zk_unlock_shared' => [ q{BEGIN; SELECT zk_lock_shared('%s'); INSERT INTO work VALUES (1)}, q{SELECT zk_unlock_shared('%s')} ],
 	'zk_unlock_all' => [ $take, 'SELECT zk_unlock_all()' ],
 	'a lock of the transaction before' => [ q{SELECT zk_lock('%s'); BEGIN; INSERT INTO work VALUES (1)}, q{SELECT zk_unlock('%s')} ],

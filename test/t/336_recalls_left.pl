@@ -20,7 +20,7 @@ sub leave_requests (@locks)
 {
 	my $holder = background($node, user => 'mallory');
 	my $names = join ', ', map { "'$_'" } @locks;
-	$holder->query_safe("SELECT zk_lock(ARRAY[$names])");
+	$holder->query_safe("SELECT zk_lock_set(ARRAY[$names])");
 	is($asking->query_safe("SELECT sum(zk_request_release(name)) FROM unnest(ARRAY[$names]) AS name"),
 		scalar(@locks), 'asked: ' . @locks);
 	$holder->kill;

@@ -40,7 +40,7 @@ my %needs = (
 		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared)),
 	(map { ("$_(text,interval,text)" => 'lock') }
 		qw(zk_lock_path zk_xact_lock_path zk_try_lock_path zk_try_xact_lock_path)),
-	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
+	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock_set zk_xact_lock_set zk_try_lock_set zk_try_xact_lock_set)),
 	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs zk_leader)),
 	'zk_try_lease(text,text,interval,interval,text,boolean,boolean)' => 'lease',
 	'zk_renew_lease(text,bigint,interval)' => 'lease', 'zk_release_lease(text,bigint,interval)' => 'lease',
@@ -53,7 +53,7 @@ my %needs = (
 	# with what the own session holds, and no more
 	(map { ("$_(text)" => '') }
 		qw(zk_unlock zk_unlock_shared zk_fencing_token zk_is_held zk_fence zk_release_requested)),
-	'zk_unlock(text[],text[])' => '', 'zk_unlock_path(text,text)' => '',
+	'zk_unlock_set(text[],text[])' => '', 'zk_unlock_path(text,text)' => '',
 	'zk_escape(text)' => '',	# of no name's
 	# those who may call them at all may do so for each name
 	(map { ("$_(text,text,text)" => 'superuser') } qw(zk_grant zk_revoke)), 'zk_open(text)' => 'superuser');

@@ -50,7 +50,7 @@ $table->run('the CONTEXT of a wait comes first in PL/pgSQL, once, and ends with 
 		RAISE division_by_zero; END \$\$", '!22012', \qr/while waiting/ ]);
 
 $table->run('the error of a call for several locks names the one that is held', { session => connected() },
-	told(session => "SELECT zk_lock(ARRAY['words', 'words/a', 'words/b'], '1s')", qr/$one\n$context/),
+	told(session => "SELECT zk_lock_set(ARRAY['words', 'words/a', 'words/b'], '1s')", qr/$one\n$context/),
 	sub { my (%session) = @_; is($session{session}->sqlstate, '55P03', 'the call for several locks fails with 55P03'); });
 
 $table->run('the error of a wait names the holder, to members of pg_monitor',

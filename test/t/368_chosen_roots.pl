@@ -35,7 +35,7 @@ subtest 'a role that sets zklock.root needs the privileges of all names of the z
 		my ($root, $name) = @$way;
 		$session->query_safe("SET zklock.root = '$root'");
 		assert_denied($session, $name, "$name below $root");
-		assert_query($session, "SELECT zk_lock(ARRAY['$name', 'free'])", '42501', 'a list with that name is refused');
+		assert_query($session, "SELECT zk_lock_set(ARRAY['$name', 'free'])", '42501', 'a list with that name is refused');
 		assert_query($session, "SELECT zk_try_lease('$name', 'groot', '10s')", '42501', 'a lease of that name is refused');
 	}
 	$session->query_safe("SET zklock.root = '/prod'");

@@ -120,7 +120,7 @@ subtest 'zk_locks shows sixteen locks of a backend, and zk_backends counts all' 
 	# Rows are beside one another as backends begin, as a rule.
 	my ($holder, @neighbors) = (map { background($node) } 0 .. 8)[ 4, 0 .. 3, 5 .. 8 ];
 	$_->query_safe("SELECT zk_lock('beside/' || pg_backend_pid())") foreach @neighbors;
-	$holder->query_safe("SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 40) i))");
+	$holder->query_safe("SELECT zk_lock_set(ARRAY(SELECT 'many/' || i FROM generate_series(1, 40) i))");
 	is(backend($holder, 'lock_count'), 40, 'all are counted');
 	is_deeply([ grep { backend($_, 'state, lock_count') . locks($_, 'name') ne 'connected|1beside/' . $_->pid } @neighbors ], [],
 		'no other row is touched');

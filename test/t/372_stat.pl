@@ -52,7 +52,7 @@ subtest 'zk_stat counts grants at once' => sub {
 	counted('each of ten grants is counted', grants_at_once => 10, sessions => 1);
 	$first->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('a'); SELECT zk_unlock_all()");
 	counted('a lock that is held already is not counted again', grants_at_once => 1);
-	$first->query_safe("SELECT zk_lock(ARRAY['a', 'b', 'c']); SELECT zk_unlock_all()");
+	$first->query_safe("SELECT zk_lock_set(ARRAY['a', 'b', 'c']); SELECT zk_unlock_all()");
 	counted('each lock of a set is counted', grants_at_once => 3);
 	$first->query_safe("BEGIN; SELECT zk_xact_lock('a'), zk_try_xact_lock_shared('b'); ROLLBACK");
 	counted('grants of transaction scope are counted', grants_at_once => 2);
@@ -65,7 +65,7 @@ subtest 'zk_stat counts tries, timeouts and cancellations that were in vain' => 
 	counted('a session', grants_at_once => 1, sessions => 1);
 	$first->query_safe("SELECT zk_try_lock('a') FROM generate_series(1, 3)");
 	counted('tries', tries_in_vain => 3);
-	$first->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])");
+	$first->query_safe("SELECT zk_try_lock_set(ARRAY['a', 'b', 'c'])");
 	counted('a try of several', tries_in_vain => 1);
 	# Long enough to find its place in the queue, and to wait there.
 	$first->query_safe("SELECT zk_try_lock('a', '2 s')");

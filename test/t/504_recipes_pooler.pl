@@ -206,7 +206,7 @@ subtest 'zklock.session_scope = refuse refuses locks of session scope behind PgB
 	$pooler = Pooler->new(default_pool_size => 1);
 	($clerk, my $next) = map { session($pooler, user => 'clerk') } 1 .. 2;
 	foreach my $call (
-		"SELECT zk_lock('right')", "SELECT zk_lock(ARRAY['right'])",
+		"SELECT zk_lock('right')", "SELECT zk_lock_set(ARRAY['right'])",
 		"SELECT zk_try_lock_path('right', mode => 'shared')", "CALL zk_commit_and_lock('right')")
 	{
 		assert_query($clerk, $call, '0A000', "$call is refused");

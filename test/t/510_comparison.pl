@@ -52,7 +52,7 @@ my %steps = (
 	'Counting semaphore' => [ [ mine => "zk_lock('etl', permits => 4)", $number ],
 		[ rival => "zk_try_lock('etl', permits => 4)", 't' ] ],
 	# t/150
-	'Several locks at once' => [ [ mine => "zk_lock(ARRAY['b', 'a'])", qr/^\{\d+,\d+\}$/ ], $busy ],
+	'Several locks at once' => [ [ mine => "zk_lock_set(ARRAY['b', 'a'])", qr/^\{\d+,\d+\}$/ ], $busy ],
 	# t/122, sql/scopes
 	'A row with SELECT ... FOR UPDATE in a common database' => [ [ mine => 'BEGIN' ],
 		[ mine => "zk_xact_lock('a')", $number ], $busy, @evict, [ mine => 'COMMIT', '!40001' ] ],

@@ -209,7 +209,7 @@ sub expected_take ($function)
 subtest 'the reference has one table of what the functions take that take locks' => sub {
 	my ($table) = $page =~ /^## Which function takes what\n(.*?)^## /ms;
 	my @rows = map { s/^\| | \|$//gr } grep { /^\| zk_/ } split /\n/, plain_rows($table // '') =~ s/`//gr;
-	my @takers = grep { $_->{name} =~ /^zk_(?:try_|commit_and_)?(?:xact_|call_)?lock(?:_shared|_path)?$/ } @functions;
+	my @takers = grep { $_->{name} =~ /^zk_(?:try_|commit_and_)?(?:xact_|call_)?lock(?:_shared|_path|_set)?$/ } @functions;
 	cmp_ok(scalar @takers, '>', 15, 'there are such functions');
 	is_deeply([ sort @rows ], [ sort map { expected_take($_) } @takers ], 'the table says what they take');
 };

@@ -65,7 +65,7 @@ subtest 'a fault of a picture is found' => sub {
 	$svg->line([ [ 0, 16 ], [ 90, 16 ] ]);
 	like(join(', ', $svg->overlaps), qr/"first" and a line/, 'a line through a text');
 	ok(!eval { $svg->box(0, 0, 30, 30, ['too wide for this']); 1 }, 'a text wider than its box');
-	ok(eval { Pictures::call($_); 1 }, $_) foreach "zk_lock('a')", q(zk_lock(ARRAY['a'])), "zk_lock('a', permits => 4)";
+	ok(eval { Pictures::call($_); 1 }, $_) foreach "zk_lock('a')", q(zk_lock_set(ARRAY['a'])), "zk_lock('a', permits => 4)";
 	ok(!eval { Pictures::call($_); 1 }, "no such call: $_")
 	  foreach "zk_lease('a')", q(zk_hold(ARRAY['a'])), "zk_hold('a', permits => 4)", "zk_fence('a', timeout => '1 s')";
 	ok(!eval { Pictures::state_of_session('broken'); 1 }, 'no such state');

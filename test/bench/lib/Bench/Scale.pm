@@ -329,7 +329,7 @@ sub _names ($fleet, $names)
 	my $each = int($names / $fleet->{each} + 0.5);
 	my $begin = time();
 	my @taken = $fleet->ask_all('all',
-		"SELECT count(*) FROM (SELECT unnest(zk_lock(array_agg('name-#-' || i)))"
+		"SELECT count(*) FROM (SELECT unnest(zk_lock_set(array_agg('name-#-' || i)))"
 		  . " FROM generate_series(1, $each) AS i) AS t",
 		$patience, 'east');
 	my $took = time() - $begin;

@@ -394,9 +394,11 @@ sub _ask ($self, $name = undef)
 	my $is_try = $plan->{wait} =~ /^try/;
 	my $timeout = $self->timeout;
 	my $is_path = $plan->{function} eq 'path';
+	my $is_set = $plan->{function} eq 'names';
 	my $function = join '_', 'zk', $is_try ? 'try' : (),
 	  $plan->{scope} eq 'transaction' ? 'xact' : (), 'lock',
 	  $is_path ? 'path' : (),
+	  $is_set ? 'set' : (),
 	  $self->_is_shared && !$is_path ? 'shared' : ();
 	my ($arguments, @values) = ('?, ?', $name // $plan->{name}, $timeout);
 	if ($is_path)
@@ -404,7 +406,7 @@ sub _ask ($self, $name = undef)
 		$arguments = '?, ?, mode => ?';
 		push @values, $self->_is_shared ? 'shared' : 'exclusive';
 	}
-	elsif ($plan->{function} eq 'names')
+	elsif ($is_set)
 	{
 		$arguments = '?::text[], ?, modes => ?::text[]';
 		@values = ($plan->{names}, $timeout, $plan->{modes});
@@ -628,7 +630,7 @@ sub _release ($self)
 sub _unlock ($self)
 {
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
-	return $home->value('SELECT zk_unlock(?::text[], ?::text[])',
+	return $home->value('SELECT zk_unlock_set(?::text[], ?::text[])',
 		$plan->{names}, $plan->{modes})
 	  if $plan->{function} eq 'names' || $plan->{kind} eq 'free';
 	my $is_shared = $plan->{downgrade} || $self->_is_shared;
