@@ -1757,12 +1757,14 @@ COMMENT ON FUNCTION _zk_check_addresses(_zk_check_fact[]) IS
 CREATE FUNCTION _zk_check_counts(
 	facts _zk_check_fact[],
 	OUT named bigint,
+	OUT unheard bigint,
 	OUT reached bigint,
 	OUT serving bigint,
 	OUT without_quorum bigint,
 	OUT standalone bigint,
 	OUT leaders bigint,
-	OUT members bigint)
+	OUT members bigint,
+	OUT sessions bigint)
 RETURNS record
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -1772,19 +1774,24 @@ BEGIN ATOMIC
 		ORDER BY a.place, a.quality DESC, a.verdict DESC
 	)
 	SELECT count(*),
+		count(*) FILTER (WHERE s.verdict = 'unheard'),
 		count(*) FILTER (
 			WHERE s.verdict NOT IN ('unheard', 'unresolved', 'unreachable', 'no connection')),
 		count(*) FILTER (WHERE s.verdict = 'serving'),
 		count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')),
 		count(DISTINCT s.address) FILTER (WHERE s.mode = 'standalone'),
 		count(DISTINCT s.address) FILTER (WHERE s.mode = 'leader'),
-		count(DISTINCT s.address) FILTER (WHERE s.mode IN ('leader', 'follower', 'observer'))
+		count(DISTINCT s.address) FILTER (WHERE s.mode IN ('leader', 'follower', 'observer')),
+		-- without an answer to its own questions this session is no proof that a server serves
+		(SELECT f.number FROM _zk_check_last(facts, 'sessions') AS f
+			WHERE NOT EXISTS (
+				SELECT FROM _zk_check_last(facts, 'session') AS own WHERE own.fact = 'late'))
 	FROM server AS s;
 END;
 
 COMMENT ON FUNCTION _zk_check_counts(_zk_check_fact[]) IS
 'Helper of zk_check(). Counts the servers: those that are named, can be reached, and serve, and '
-'those of each kind.';
+'those of each kind. Counts the ZooKeeper sessions of this cluster that are connected.';
 
 CREATE FUNCTION _zk_check_conf_number(conf text, setting text)
 RETURNS bigint
@@ -1885,7 +1892,7 @@ BEGIN ATOMIC
 	FROM _zk_check_counts(facts) AS c
 		CROSS JOIN _zk_check_addresses(facts) AS a
 		CROSS JOIN LATERAL (SELECT
-			CASE WHEN c.serving = 0 THEN 'error' ELSE 'warning' END,
+			CASE WHEN c.serving > 0 OR c.sessions > 0 THEN 'warning' ELSE 'error' END,
 			format('%s is a %s, release %s, answers in %s ms', a.address,
 				CASE WHEN a.mode = 'standalone' THEN 'standalone server'
 					WHEN a.mode = 'read-only' THEN 'server that only reads'
@@ -2001,34 +2008,42 @@ BEGIN ATOMIC
 	SELECT 'ensemble', rule.state, rule.what, rule.remedy
 	FROM _zk_check_counts(facts) AS c
 		CROSS JOIN LATERAL (VALUES
-			(1, c.reached = 0, 'error',
+			(1, c.serving = 0 AND c.sessions > 0, 'warning',
+				format('none of the %s servers has answered zk_check(), but ZooKeeper sessions of '
+					'this cluster are connected: %s', c.named, c.sessions),
+				'Locks of these sessions are not affected. A new ZooKeeper session may be late, or '
+				'get no connection: see the rows of the servers.'),
+			(2, c.reached = 0 AND c.unheard > 0, 'error',
+				format('none of the %s servers has answered in time', c.named),
+				'See the rows of the servers. Run zk_check(true), which waits longer.'),
+			(3, c.reached = 0, 'error',
 				format('none of the %s servers can be reached', c.named),
 				'No lock can be taken until a server serves. See the rows of the servers.'),
-			(2, c.serving = 0 AND c.without_quorum > 0, 'error',
+			(4, c.serving = 0 AND c.without_quorum > 0, 'error',
 				format('none of the %s servers serves: no quorum', c.named),
 				'No lock can be taken until a server serves. See the rows of the servers.'),
-			(3, c.serving = 0, 'error',
+			(5, c.serving = 0, 'error',
 				format('none of the %s servers serves', c.named),
 				'No lock can be taken until a server serves. See the rows of the servers.'),
-			(4, c.standalone > 1 OR (c.standalone > 0 AND c.members > 0), 'error',
+			(6, c.standalone > 1 OR (c.standalone > 0 AND c.members > 0), 'error',
 				format('the servers are not of one ensemble: %s standalone, %s members',
 					c.standalone, c.members),
 				'Name the servers of one ensemble in zklock.servers: the same name is another lock '
 				'in each.'),
-			(5, c.leaders > 1, 'warning',
+			(7, c.leaders > 1, 'warning',
 				format('%s of the servers are leaders: an election may be under way', c.leaders),
 				'Try again. If it stays so, zklock.servers names several ensembles: the same name '
 				'is another lock in each.'),
-			(6, c.serving < c.named, 'warning',
+			(8, c.serving < c.named, 'warning',
 				format('only %s of %s servers serve', c.serving, c.named),
 				'See the rows of the other servers.'),
-			(7, c.standalone = 1, 'note',
+			(9, c.standalone = 1, 'note',
 				'a single server',
 				'Run three servers where locks must survive the loss of one.'),
-			(8, c.named = 1, 'ok',
+			(10, c.named = 1, 'ok',
 				'the one server named serves',
 				NULL),
-			(9, true, 'ok',
+			(11, true, 'ok',
 				format('all %s servers serve', c.named),
 				NULL))
 			AS rule(nr, applies, state, what, remedy)

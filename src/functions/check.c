@@ -21,6 +21,7 @@
 
 #include "args.h"
 #include "auth.h"
+#include "board.h"
 #include "check_private.h"
 #include "lock.h"
 #include "lock_proof.h"
@@ -36,6 +37,7 @@ typedef void (*CheckStep) (Check *check);
 static void run_step(Check *check, const char *item, CheckStep step);
 static char *describe_error(const ErrorData *error);
 static void check_credentials(Check *check);
+static void put_connected(const Check *check);
 
 Datum
 zk_check_facts(PG_FUNCTION_ARGS)
@@ -58,6 +60,7 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	if (!check_put_trouble(&check) && check.has_session && check.list.nservers > 0)
 		run_step(&check, "session", check_ask_session);
 	zklock_session_attend();	/* the steps have taken their time */
+	put_connected(&check);
 	if (zklock_has_locks() && zklock_session_live() != 0)
 		zklock_session_interrupt_on_loss(true);
 	return (Datum) 0;
@@ -134,4 +137,24 @@ check_credentials(Check *check)
 	else
 		check_put_fact(check, "credentials", "set", 0,
 					   zklock_text_quotable_own(scheme), NULL, 0);
+}
+
+/*
+ * How many sessions of this cluster, the own one included, are connected to
+ * servers of the same list?  A server that serves these may have no connection
+ * left for a question, or a name that is looked up too slowly for one.
+ */
+static void
+put_connected(const Check *check)
+{
+	uint32		servers = zklock_board_servers();
+	int64		nconnected = 0;
+	ZkBoardRow	row;
+
+	for (int i = 0; i < zklock_board_size(); i++)
+		if (zklock_board_read_live(i, &row) && row.session.is_open &&
+			row.session.state == ZK_CLIENT_CONNECTED &&
+			row.session.servers == servers)
+			nconnected++;
+	check_put_fact(check, "sessions", "connected", 0, NULL, NULL, nconnected);
 }

@@ -23,7 +23,8 @@ typedef struct Check
 	ServerList	list;
 	bool		is_heard[SERVERS_MAX];	/* what was said of that server came in
 										 * time */
-	int			nlistening;		/* addresses at which anything listens */
+	bool		may_serve;		/* something listens at an address, or a
+								 * server's address was not known in time */
 } Check;
 
 /* ---- check_fact.c ---- */

@@ -271,7 +271,7 @@ put_server(Check *check, int place, AskVerdict verdict, const char *address,
 								server->host, server->port);
 
 	check->is_heard[place] = true;
-	check->nlistening += verdict >= ASK_CLOSED;
+	check->may_serve |= verdict == ASK_PROGRAM || verdict >= ASK_CLOSED;
 	check_put_fact(check, item, psprintf("%d", verdict), place,
 				   zklock_text_printable(address), show_said(verdict, text),
 				   us);

@@ -95,7 +95,7 @@ check_ask_session(Check *check)
 	int64		start = protocol_now();
 	const ZkClientStatus *status;
 
-	if (!was_there && check->nlistening == 0)
+	if (!was_there && !check->may_serve)
 	{
 		check_put_fact(check, "session", "not tried", 0, NULL, NULL, 0);
 		return;

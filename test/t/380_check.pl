@@ -247,6 +247,18 @@ subtest 'zk_check() names a server that has too many connections' => sub {
 	my $address = $narrow->connect_string;
 	names("SET zklock.servers = '$address'", "server $address",
 		qr/^error: .* closes connections without an answer -> Raise its maxClientCnxns/, 'is said to close them');
+	# A session that has a connection knows better.
+	(shift @clients)->close;
+	my $holder = background($node, 'zklock.servers' => $address, holds => 'narrow');
+	foreach my $argument ('false', 'true')
+	{
+		my $rows = shows([ "SET zklock.connect_timeout = '3s'; SET zklock.servers = '$address'", $argument ],
+			"server $address" => [ qr/^warning: .* closes connections without an answer/, "where a session has a connection it is a warning, zk_check($argument)" ],
+			ensemble => [ qr/^warning: none of the 1 servers has answered .* are connected: 1 ->/, 'so is the ensemble' ]);
+		like($rows->{session}, qr/^error: /, 'no other session is granted') if $argument eq 'true';
+	}
+	assert_held($holder, 'narrow', 'the lock is held');
+	$holder->quit;
 	$_->close foreach @clients;
 	assert_soon { check("SET zklock.servers = '$address'", 'false')->{"server $address"} =~ /^(?:ok|note): .* is a standalone/ } 'the server is well again with fewer connections', 30;
 	$narrow->stop;
@@ -335,6 +347,26 @@ subtest 'zk_check() names servers whose names are not looked up in time' => sub 
 	poll_until { @askers = askers(session_programs($session->pid)) } 'the program to ask';
 	$slow->stop('immediate');
 	assert_soon { !askers(@askers) } 'the program that asks does not outlive its backend', 30;
+};
+
+# What a session knows counts, be it this one or another one of the cluster.
+subtest 'zk_check() does not say that no server serves where a look-up of a name takes four seconds' => sub {
+	my $library = Preload::library('moving_names') or plan skip_all => 'no C compiler';
+	my $names = $node->basedir . '/names';
+	append_to_file($names, 'zk.test ~4000 ' . $zk->address . "\n");
+	my $far = cluster('far', $zk, servers => 'zk.test:' . $zk->port,
+		environment => { LD_PRELOAD => $library, LD_TEST_NAMES => $names });
+	shows([ '', 'false', $far ],
+		ensemble => [ qr/^error: none of the 1 servers has answered in time -> .*zk_check\(true\)/, 'nothing is known without a session' ]);
+	my $session = background($far, 'zklock.connect_timeout' => '40s');
+	foreach my $call ([ '', 'true', $session ], [ '', 'false', $session ], [ '', 'false', $far ])
+	{
+		my $rows = shows($call,
+			"server zk.test:" . $zk->port => [ qr/^warning: there was no answer in time -> .*DNS/, 'the slow name is a warning' ],
+			ensemble => [ qr/^warning: none of the 1 servers has answered .* are connected: 1 ->/, 'so is the ensemble' ]);
+		like($rows->{session}, qr/^ok: connected to .* -> $/, 'the session is granted, and knows of a server') if $call->[1] eq 'true';
+	}
+	$far->stop;
 };
 
 subtest 'zk_check() has a row for each of 32 servers' => sub {
