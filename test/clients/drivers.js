@@ -1,11 +1,23 @@
 'use strict';
 // Calls zklock over one of two drivers, for drivers.pl:
 //
-//   node drivers.js node-postgres|postgres.js URL
+//   node drivers.js node-postgres|postgres.js URL [FILE]
 //
 // Another session holds the lock "held". Prints a line for each call: what it says or its
-// SQLSTATE, and the locks that it has taken.
-const [driver, url] = process.argv.slice(2);
+// SQLSTATE, and the locks that it has taken. With FILE it does what test/interop/calls.py does.
+const [driver, url, file] = process.argv.slice(2);
+
+const valueOf = { n: Number, b: (value) => value === 'true', l: (value) => value.split(',') };
+
+// The calls of the file, each with the SQL and the values of its parameters.
+function callsOfFile() {
+	return require('fs').readFileSync(file, 'utf8').trim().split('\n').map((line) => {
+		const [text, ...parameters] = line.split('\t');
+		let number = 0;
+		return [text.replace(/\?/g, () => `$${++number}`),
+			parameters.map((parameter) => (valueOf[parameter[0]] || String)(parameter.slice(2)))];
+	});
+}
 
 function connect() {
 	if (driver === 'postgres.js') {
@@ -20,8 +32,17 @@ function connect() {
 	};
 }
 
-async function main() {
-	const session = connect();
+const locks = "SELECT coalesce(string_agg(name, ' ' ORDER BY name), 'none') AS locks FROM zk_session_locks";
+
+async function sendFile(session) {
+	for (const [text, values] of callsOfFile()) {
+		const outcome = await session.query(text, values).then(() => 'done', (error) => error.code);
+		console.log(`${outcome}: ${(await session.query(locks, []))[0].locks}`);
+		await session.query('SELECT zk_unlock_all()', []);
+	}
+}
+
+async function sendTimeouts(session) {
 	const names = ['acct-1', 'acct-2'];
 	for (const [what, text, values] of [
 		['string', 'SELECT zk_try_lock($1, $2) AS got', ['held', '100 ms']],
@@ -37,11 +58,14 @@ async function main() {
 		} catch (error) {
 			said = error.code;
 		}
-		const [{ locks }] = await session.query(
-			"SELECT coalesce(string_agg(name, ' ' ORDER BY name), 'none') AS locks FROM zk_session_locks", []);
-		console.log(`${what}: ${said}, ${locks}`);
+		console.log(`${what}: ${said}, ${(await session.query(locks, []))[0].locks}`);
 		await session.query('SELECT zk_unlock_all()', []);
 	}
+}
+
+async function main() {
+	const session = connect();
+	await (file ? sendFile : sendTimeouts)(session);
 	await session.end();
 }
 

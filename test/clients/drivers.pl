@@ -1,9 +1,11 @@
 
 # Drivers of Node.js, Python and Go send timeouts and lists of names as docs/using.md and
-# docs/recipes.md say. Tested with node-postgres and postgres.js of npm's registry, psycopg2,
-# psycopg 3, asyncpg and pgx. "make check SUITE=clients" installs them.
+# docs/recipes.md say, and each function can be called by position. Tested with node-postgres and
+# postgres.js of npm's registry, psycopg2, psycopg 3, asyncpg and pgx. "make check SUITE=clients"
+# installs them.
 
 use Cwd qw(abs_path);
+use DriverCalls;
 use File::Basename qw(dirname);
 use Peer;
 use PostgreSQL::Test::Utils;
@@ -26,6 +28,14 @@ sub said (@command)
 	return \%said;
 }
 
+sub assert_positional (@command)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @calls = positional_calls($node);
+	cmp_ok(scalar @calls, '>', 60, 'there are calls');
+	return is(join("\n", misunderstood(\@calls, @command)), '', 'all functions are called by position');
+}
+
 subtest 'node-postgres sends timeouts without a type, and a list as a text' => sub {
 	my $said = said('node', "$here/drivers.js", 'node-postgres', $url);
 	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number cast);
@@ -34,6 +44,7 @@ subtest 'node-postgres sends timeouts without a type, and a list as a text' => s
 	is($said->{'list of a set'}, 'true, acct-1 acct-2', 'zk_try_lock_set() takes several locks');
 	like($told->('using.md'), qr/^\| node-postgres \| no type \| `zk_lock\(\$1, \$2\)` \| a number of seconds \|$/m, 'as the page on timeouts says');
 	like($told->('recipes.md'), qr/^\| node-postgres \| text, `\{acct-1,acct-2\}` \| several locks \| 42602 \|$/m, 'as the page on lists says');
+	assert_positional('node', "$here/drivers.js", 'node-postgres', $url);
 };
 
 subtest 'postgres.js sends a list to zk_try_lock() as the name of one lock' => sub {
@@ -42,6 +53,7 @@ subtest 'postgres.js sends a list to zk_try_lock() as the name of one lock' => s
 	is($said->{list}, 'true, acct-1,acct-2', 'a list is one lock');
 	is($said->{'list of a set'}, 'true, acct-1 acct-2', 'zk_try_lock_set() takes several locks');
 	like($told->('recipes.md'), qr/^\| postgres\.js \| what the server wants; text, `acct-1,acct-2` \| several locks \| \*\*one lock/m, 'as the page on lists says');
+	assert_positional('node', "$here/drivers.js", 'postgres.js', $url);
 };
 
 foreach my $driver (qw(psycopg2 psycopg))
@@ -64,6 +76,7 @@ subtest 'asyncpg wants a timedelta, or a cast for a string' => sub {
 		'each call does what the pages say');
 	like($told->('using.md'), qr/^\| asyncpg \| an error: it wants a `timedelta` \| `zk_lock\(\$1, \$2::text::interval\)` \| a `timedelta` \|$/m, 'the page on timeouts');
 	like($told->('recipes.md'), qr/^\| asyncpg \| what the server wants \| several locks \| an error of its own \|$/m, 'the page on lists');
+	assert_positional('/usr/bin/python3', "$here/timeouts_asyncpg.py", $url);
 };
 
 subtest 'pgx sends timeouts as what the server wants' => sub {
@@ -74,6 +87,7 @@ subtest 'pgx sends timeouts as what the server wants' => sub {
 	is(run_program('go', 'build', '-o', $program, "$here/timeouts.go"), 0, 'it compiles');
 	is_deeply(said($program, $url), { string => 'false', duration => 'false', free => 'true' }, 'each is taken for a timeout');
 	like($told->('using.md'), qr/^\| pgx \| what the server wants \| `zk_lock\(\$1, \$2\)` \| a `time\.Duration` \|$/m, 'as the page says');
+	assert_positional($program, $url);
 };
 
 assert_held($holder, 'held', 'the lock was held all the time');
