@@ -439,7 +439,7 @@ CREATE FUNCTION _zk_fence_compare(
 	newest bigint,
 	claimed_at timestamptz,
 	now timestamptz)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -479,11 +479,12 @@ BEGIN
 				'great would refuse all holders for ever. If the token is right all the same, '
 				'delete the lock''s row of zk_fences first, as a superuser.';
 	END IF;
+	RETURN newest < token;
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
 'Helper of zk_fence(). Raises 40001 if newest is greater than token, and 22023 for a token that '
-'the ensemble cannot have reached yet.';
+'the ensemble cannot have reached yet. Returns true if token is greater.';
 
 CREATE FUNCTION _zk_fence_own_lock(name text, OUT root text, OUT resource text, OUT token bigint)
 RETURNS record
@@ -494,20 +495,21 @@ COMMENT ON FUNCTION _zk_fence_own_lock(text) IS
 'it was taken. Raises 55000 if this session does not hold the lock exclusively, or if the lock is '
 'a semaphore.';
 
--- The first comparison keeps out a token that no ensemble can have come to. The
--- INSERT locks the row whether it changes it or not: until the end of the
--- transaction no other holder, older or newer, gets past it. The second comparison
--- sees what others have committed while the INSERT waited for that lock.
+-- The first INSERT makes the row, if there is none. The second one locks the row whether it
+-- changes it or not: until the end of the transaction no other holder, older or newer, gets past
+-- it. Each compares the tokens with the row locked. No statement reads the table by a snapshot.
+-- Under SERIALIZABLE the predicate lock of such a read covers other rows, too, and refused
+-- transactions that had nothing to do with each other.
 CREATE FUNCTION _zk_fence_claim(root text, name text, token bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
-							 clock_timestamp())
-		FROM (VALUES (true)) AS one
-			LEFT JOIN zk_fences AS f
-				ON f.root = _zk_fence_claim.root
-					AND f.name = _zk_fence_claim.name;
+	INSERT INTO zk_fences AS f (root, name, token, claimed_by, claimed_at)
+		VALUES (_zk_fence_claim.root, _zk_fence_claim.name, _zk_fence_claim.token, session_user,
+				clock_timestamp())
+		ON CONFLICT (root, name) DO NOTHING
+		RETURNING _zk_fence_compare(f.name, f.token, NULL::bigint, NULL::timestamptz,
+									f.claimed_at);
 	INSERT INTO zk_fences AS f (root, name, token, claimed_by, claimed_at)
 		VALUES (_zk_fence_claim.root, _zk_fence_claim.name, _zk_fence_claim.token, session_user,
 				clock_timestamp())
@@ -515,12 +517,8 @@ BEGIN ATOMIC
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
-			WHERE f.token < excluded.token;
-	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
-							 clock_timestamp())
-		FROM zk_fences AS f
-		WHERE f.root = _zk_fence_claim.root
-			AND f.name = _zk_fence_claim.name;
+			WHERE _zk_fence_compare(f.name, excluded.token, f.token, f.claimed_at,
+									excluded.claimed_at);
 	SELECT true;
 END;
 

@@ -45,7 +45,7 @@ CREATE FUNCTION zklock._zk_fence_compare(
 	newest bigint,
 	claimed_at timestamptz,
 	now timestamptz)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -84,20 +84,24 @@ BEGIN
 				'great would refuse all holders for ever. If the token is right all the same, '
 				'delete the lock''s row of zklock.zk_fences first, as its owner.';
 	END IF;
+	RETURN newest < token;
 END $$;
 
 COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
 'Helper of zk_fence(). Raises 40001 if newest is greater than token, and 22023 for a token that '
-'the ensemble cannot have reached yet.';
+'the ensemble cannot have reached yet. Returns true if token is greater.';
 
--- The function checks the token before it writes, so that an impossible token is never stored. The
--- INSERT locks the row, whether it changes the row or not. So no other holder, older or newer, gets
--- past the row until the transaction ends.
+-- The first INSERT makes the row, if there is none. The second one locks the row, whether it changes
+-- the row or not. So no other holder, older or newer, gets past the row until the transaction ends.
+-- Each compares the tokens with the row locked. No statement reads the table by a snapshot: under
+-- SERIALIZABLE such a read would make transactions fail that have nothing to do with each other.
 CREATE FUNCTION zklock.zk_fence(name text, token bigint, root text DEFAULT '/zklock')
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	is_newer boolean;	-- RETURNING wants a variable
 BEGIN
 	IF name IS NULL THEN
 		RAISE EXCEPTION USING
@@ -119,21 +123,19 @@ BEGIN
 	-- Some encodings (EUC_TW, EUC_JP) have a character twice. Both are the same name.
 	name := convert_from(convert_to(name, 'UTF8'), 'UTF8');
 	root := convert_from(convert_to(root, 'UTF8'), 'UTF8');
-	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-			clock_timestamp())
-		FROM (VALUES (true)) AS one
-			LEFT JOIN zklock.zk_fences AS f ON f.root = zk_fence.root AND f.name = zk_fence.name;
+	INSERT INTO zklock.zk_fences AS f (root, name, token, claimed_by, claimed_at)
+		VALUES (zk_fence.root, zk_fence.name, zk_fence.token, session_user, clock_timestamp())
+		ON CONFLICT ON CONSTRAINT zk_fences_pkey DO NOTHING
+		RETURNING zklock._zk_fence_compare(f.name, f.token, NULL::bigint, NULL::timestamptz,
+			f.claimed_at) INTO is_newer;
 	INSERT INTO zklock.zk_fences AS f (root, name, token, claimed_by, claimed_at)
 		VALUES (zk_fence.root, zk_fence.name, zk_fence.token, session_user, clock_timestamp())
 		ON CONFLICT ON CONSTRAINT zk_fences_pkey DO UPDATE
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
-			WHERE f.token < excluded.token;
-	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-			clock_timestamp())
-		FROM zklock.zk_fences AS f
-		WHERE f.root = zk_fence.root AND f.name = zk_fence.name;
+			WHERE zklock._zk_fence_compare(f.name, excluded.token, f.token, f.claimed_at,
+				excluded.claimed_at);
 END $$;
 
 COMMENT ON FUNCTION zklock.zk_fence(text, bigint, text) IS
