@@ -779,7 +779,8 @@ is_of_interest(const Request *request)
 /*
  * If it is a read of the backend's: a request that was made before, and that was
  * put off.  The read is to see what that one does: a create, or the delete of
- * what was released.
+ * what was released.  One that is with the library again has no answer yet, and
+ * answers come in the order of sending: so it was sent behind the read.
  */
 static const Request *
 find_ahead(const Request *request)
@@ -794,7 +795,7 @@ find_ahead(const Request *request)
 	for (const Request *other = session->traffic.all; other != NULL;
 		 other = other->next)
 		if (other->put_off.since != 0 && other->step != REQUEST_HELD &&
-			other->order < request->order && other->state != REQUEST_SENT)
+			other->order < request->order)
 			return other;
 	return NULL;
 }

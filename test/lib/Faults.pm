@@ -44,6 +44,7 @@ What happens to the request that meets it:
   request lost    the connection ends before it is executed
   reply lost      the connection ends when it has been executed
   refused -102    it is not executed, and that error is its reply
+  put off -127    the same, and no reply comes any more behind that
   expired         ZooKeeper ends the session instead
   signal INT      it is executed, and when the reply would come the process gets that signal and no
                   reply comes any more
@@ -137,7 +138,7 @@ sub _obey ($self, $command, $port = undef, @more)
 	{
 		my ($nth, $pid, @fault) = @more;
 		@$way{qw(nth pid fault argument)} = ($nth, $pid, join(' ', @fault), '');
-		@$way{qw(fault argument)} = ($1, $2) if $way->{fault} =~ /^(refused|signal|doom) (\S+)$/;
+		@$way{qw(fault argument)} = ($1, $2) if $way->{fault} =~ /^(refused|put off|signal|doom) (\S+)$/;
 		$way->{requests} = [];
 		@$way{qw(count is_met is_over)} = (0, $nth == 0 ? 1 : 0, 0);
 		return 'armed';
@@ -253,7 +254,7 @@ sub _request ($self, $way, $connection, $message)
 	elsif ($fault eq 'unheard') { _send($connection->{server}, $message); }
 	elsif ($fault eq 'request lost') { $self->_end($way, $connection); }
 	elsif ($fault eq 'doom') { kill $way->{argument}, $way->{pid}; }
-	elsif ($fault eq 'refused')
+	elsif ($fault =~ /^(?:refused|put off)$/)
 	{
 		# So that its reply comes in its turn.
 		$connection->{refused}{$xid} = $way->{argument};
@@ -290,6 +291,7 @@ sub _reply ($self, $way, $connection, $message)
 		}
 	}
 	my $error = $is_first ? undef : delete $connection->{refused}{$xid};
+	$way->{fault} = 'unheard' if defined $error && $way->{fault} eq 'put off';
 	$message = _framed(substr($message, 4, 12) . pack 'l>', $error) if defined $error;
 	return _send($connection->{client}, $message);
 }

@@ -3,6 +3,7 @@
 # longer; an unknown error is reported with its number. Tested with a proxy that refuses all
 # requests, and with a server that throttles. Single refusals are cells of test/lib/Calls.pm.
 
+use Faults;
 use Liar;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -64,6 +65,23 @@ subtest 'a call whose requests are throttled for a session timeout fails with 53
 	$liar->be_honest;
 	assert_query($session, "SELECT zk_lock('given up')", '00000', 'the next one is executed');
 	assert_leave_nothing($zk, lock_path('given up'), $session);
+};
+
+# The list of the queue was asked for behind the create that was not executed, so the session's
+# node is not in it. Its reply is late: it comes with that to the create that was sent again.
+subtest 'a list that is older than the create is not taken for the queue' => sub {
+	my $faults = Faults->new($zk->connect_string);
+	my $way = $faults->way;
+	my $session = background($node, 'zklock.servers' => "127.0.0.1:$way", is_connected => 1);
+	$zk->client->create_path(lock_path('late list'));
+	$faults->arm($way, "put off $throttled", 1);
+	start_in_queue($session, "SELECT zk_lock('late list')", $zk, lock_path('late list'), 1);
+	my ($program) = session_programs($session->pid);
+	kill STOP => $program;
+	$faults->heal($way);
+	kill CONT => $program;
+	like($session->wait_result, qr/^\d+$/, 'the lock is granted') || diag($session->error);
+	assert_leave_nothing($zk, lock_path('late list'), $session);
 };
 
 # It may have been done: it is undone.

@@ -1753,6 +1753,22 @@ test_put_off(void)
 		is_int(0, session->status.nput_off, "nothing is put off any more");
 	}
 
+	/* also if it is answered once the create is sent again, ahead of that */
+	start();
+	ask(create, 1, PREFIX);
+	ask((FrameRequest) {.kind = REQUEST_LIST}, 2, "/l");
+	answer(&calls[0], ZTHROTTLEDOP);
+	wait_for_retry();
+	is_str("create", calls[2].what, "the create is sent again while the read is under way");
+	answer_list(&calls[1], OTHER);
+	is_quiet("a list that was sent ahead of the repeated create is not told");
+	answer_with(&calls[2], ZOK, NODE, NULL, NULL);
+	is_reply(1, ZK_OK, "the repeated create is answered");
+	wait_for_retry();
+	answer_list(last_of("list"), OWN);
+	is_reply(2, ZK_OK, "the list that is told was sent behind the repeated create");
+	is_int(0, session->status.nput_off, "neither is put off any more");
+
 	/* and is not asked in vain before the create is */
 	start();
 	ask(create, 1, PREFIX);
