@@ -132,6 +132,9 @@ typedef struct LinkPace
 {
 	int64_t		pause_until;	/* without a connection: the library is not to
 								 * try again before */
+	int64_t		rest_at;		/* of a session that is to be closed: until when
+								 * it tries to connect for that; 0: no attempt
+								 * has reached a server */
 	int			nrounds;		/* how often the library has tried all servers
 								 * since the last answer */
 	unsigned	paused_behind;	/* Link.number when there was a pause of our
@@ -404,6 +407,9 @@ extern void session_tick(Session *session, int64_t now);
  * is to be closed.
  */
 extern bool session_is_ending(const Session *session);
+
+/* That was granted; before that, the one that was asked for. */
+extern int	session_timeout_ms(const Session *session);
 
 /*
  * Is there, as far as is known, a session in the ensemble that is to be

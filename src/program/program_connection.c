@@ -37,6 +37,16 @@
  */
 #define PAUSE_FACTOR_MAX 4
 
+/*
+ * For how many session timeouts a session that could not be closed is left
+ * alone.  The leader ends it one timeout after it last heard of it, rounded up
+ * to a tick; it hears of a session at another server half a tick late.  That is
+ * less than a timeout and two ticks.  A client does not know the tick, but no
+ * server grants less than two of them (minSessionTimeout), unless its
+ * configuration says so.
+ */
+#define REST_TIMEOUTS 2
+
 /* The numbers of requests of the library's own, as in its zookeeper.c. */
 #define PING_XID (-2)
 #define SET_WATCHES_XID (-8)
@@ -48,6 +58,7 @@
 #define CLOSE_MS 3000
 #define ANSWER_MS 1500
 
+static int64_t left_of_rest(Session *session, int64_t now);
 static int	pause_of_our_own(Session *session, int64_t now);
 static int	ask_library(Session *session, int64_t now, struct pollfd *polled);
 static int	bound_connection(Session *session, int64_t now, int library_ms);
@@ -68,8 +79,11 @@ int
 connection_prepare(Session *session, int64_t now, struct pollfd *polled)
 {
 	Link	   *link = &session->link;
+	int64_t		rest_ms = left_of_rest(session, now);
 	int64_t		names_ms;
 
+	if (rest_ms > 0 && link->fd < 0)
+		return (int) rest_ms;
 	if (now < link->pace.pause_until)
 		return (int) (link->pace.pause_until - now);
 	names_ms = session_names_ms(session, now);
@@ -81,6 +95,34 @@ connection_prepare(Session *session, int64_t now, struct pollfd *polled)
 	if (is_pause_due(session))
 		return pause_of_our_own(session, now);
 	return ask_library(session, now, polled);
+}
+
+/*
+ * A session that is to be closed, and has no connection for that: for how many
+ * milliseconds is it to have none?
+ *
+ * Each request to connect that reaches a server touches the session there, also
+ * if its answer is lost: the attempts to close the session would keep its nodes
+ * for ever.  So there are attempts for half a session timeout, from the first
+ * one that reached a server; then none for so long that the ensemble must have
+ * ended the session, if it was there; and so on.  Where no server is reached
+ * nothing is touched, and the attempts go on.
+ */
+static int64_t
+left_of_rest(Session *session, int64_t now)
+{
+	LinkPace   *pace = &session->link.pace;
+	int64_t		timeout = session_timeout_ms(session);
+
+	if (!session_is_ending(session) || session->link.is_up)
+		return 0;
+	if (pace->rest_at != 0 && now >= pace->rest_at + timeout * REST_TIMEOUTS)
+		pace->rest_at = 0;
+	if (pace->rest_at == 0 && zoo_state(session->zh) == ZOO_ASSOCIATING_STATE)
+		pace->rest_at = now + timeout / 2;
+	if (pace->rest_at == 0 || now < pace->rest_at)
+		return 0;
+	return pace->rest_at + timeout * REST_TIMEOUTS - now;
 }
 
 /* A pause that the library does not make by itself. */

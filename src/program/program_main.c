@@ -275,7 +275,8 @@ static int64_t
 end_deadline(const Session *session)
 {
 	int64_t		since = session->orphaned_at;
-	int64_t		patience_ms = session->status.session_timeout_ms;
+	int64_t		patience_ms = (int64_t) session_timeout_ms(session) *
+		ORPHAN_TIMEOUTS;
 
 	if (session->link.is_up)
 	{
@@ -287,9 +288,6 @@ end_deadline(const Session *session)
 	}
 	if (since == 0)
 		return INT64_MAX;
-	if (patience_ms <= 0)
-		patience_ms = session->open.session_timeout_ms;
-	patience_ms *= ORPHAN_TIMEOUTS;
 	if (patience_ms > ORPHAN_MAX_MS)
 		patience_ms = ORPHAN_MAX_MS;
 	return since + patience_ms;

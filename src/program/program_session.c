@@ -294,8 +294,7 @@ session_names_ms(const Session *session, int64_t now)
 static int64_t
 look_up_ms(const Session *session)
 {
-	int			timeout = session->status.session_timeout_ms != 0 ?
-		session->status.session_timeout_ms : session->open.session_timeout_ms;
+	int			timeout = session_timeout_ms(session);
 
 	return timeout / 10 < LOOK_UP_MS ? timeout / 10 : LOOK_UP_MS;
 }
@@ -391,6 +390,14 @@ session_is_ending(const Session *session)
 {
 	return session->orphaned_at != 0 ||
 		session->status.state == ZK_CLIENT_LOST;
+}
+
+int
+session_timeout_ms(const Session *session)
+{
+	if (session->status.session_timeout_ms != 0)
+		return session->status.session_timeout_ms;
+	return session->open.session_timeout_ms;
 }
 
 bool
@@ -948,6 +955,9 @@ session_cut_at(const Session *session)
 {
 	const Link *link = &session->link;
 
+	if (!link->is_up && link->pace.rest_at != 0 &&
+		link->pace.rest_at < link->attempt.until)
+		return link->pace.rest_at;
 	if (!link->is_up)
 		return link->attempt.until;
 	if (link->contact.unled_at == 0 || link->servers.naddresses == 1 ||

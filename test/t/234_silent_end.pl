@@ -1,8 +1,10 @@
 
 # An ensemble that answers nothing any more holds up no end of a backend, in no state of its
 # session, by no signal: what its program still tries to tell the ensemble, it does alone. Tested
-# with a real server that is paused, or behind a proxy that swallows everything.
+# with a real server that is paused, or behind a proxy that swallows everything. And where requests
+# arrive, and replies do not, a session that was given up is not kept alive by the attempts to end it.
 
+use Faults;
 use Preload;
 use Proxy;
 use ZkLockTest;
@@ -63,6 +65,30 @@ sub seconds_until_gone
 	poll_until { !grep { -d "/proc/$_" } @pids } 'backends to end', 60;
 	return time - $since;
 }
+
+# Each attempt to connect counts for the ensemble as a sign of life.
+subtest 'a session that was given up blocks its queue for no longer than docs/safety.md says' => sub {
+	my $timeout = 5;
+	my $faults = Faults->new($zk->connect_string);
+	my %way = map { $_ => $faults->way } qw(stays ends);
+	my %holder = map { $_ => background($node, 'zklock.servers' => "127.0.0.1:$way{$_}",
+		'zklock.session_timeout' => "${timeout}s", holds => $_) } keys %way;
+	my %waiter = map { $_ => background($node, 'zklock.servers' => $zk->connect_string) } keys %way;
+	start_in_queue($waiter{$_}, "SELECT zk_lock('$_', '8min')", $zk, lock_path($_), 2) foreach keys %way;
+
+	my $since = time;
+	$faults->arm($_, 'unheard', 0) foreach values %way;
+	# An idle backend does not learn of the loss.
+	wait_for_loss($holder{ends});
+	$holder{ends}->terminate;
+	poll_until { $waiter{ends}->is_done && $waiter{stays}->is_done } 'both locks to be granted', 10 * $timeout;
+	my $took = time - $since;
+	like($waiter{$_}->wait_result, qr/^\d+$/, "the backend $_: the waiter has the lock") foreach keys %way;
+	cmp_ok($took, '<', 3.5 * $timeout, 'the waiters have the locks in time');
+	note(sprintf '%.1f s', $took);
+	$faults->heal($_, 'reset') foreach values %way;
+	$_->quit foreach values %waiter, $holder{stays};
+};
 
 foreach my $how (sort keys %silence)
 {

@@ -1135,6 +1135,80 @@ test_end(void)
 	is_int(boot_ms + 5 * 60 * 1000, end_deadline(session), "the end of a session waits for five minutes at most");
 }
 
+/*
+ * A session that cannot be closed is left alone for so long that the ensemble ends
+ * it: each request to connect that reaches a server keeps it alive.
+ */
+static void
+test_rest(void)
+{
+	struct pollfd polled = {.fd = -1};
+	int			pair[2];
+	int64_t		tried;
+
+	/* no server is reached: nothing is touched, and the attempts go on */
+	open_and_connect(THREE);
+	disconnect_now(ZCONNECTIONLOSS);
+	session_lose(session, ZK_LOSS_SILENCE);
+	boot_ms += 100 * TIMEOUT_MS;
+	library.ninterests = 0;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(1, library.ninterests, "attempts that reach no server go on");
+
+	/* a server is reached */
+	socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+	tried = boot_ms += 1000;
+	library.fd = pair[0];
+	library.interest_ms = 9000;
+	library.state = ZOO_ASSOCIATING_STATE;
+	session->link.pace.pause_until = 0;
+	is_int(3000, connection_prepare(session, boot_ms, &polled), "an attempt to close the session has its time");
+	boot_ms = tried + TIMEOUT_MS / 2 - 1;
+	session_bound_attempt(session, boot_ms);
+	is_int(1, connection_prepare(session, boot_ms, &polled), "no attempt lasts longer than half a session timeout from then on");
+	ok(session->link.attempt.cut == LINK_NOT_CUT, "the last attempt is not given up before");
+	boot_ms++;
+	(void) connection_prepare(session, boot_ms, &polled);
+	ok(session->link.attempt.cut == LINK_CUT_FOR_SILENCE, "the last attempt is given up");
+
+	/* its socket is closed */
+	log_end(ZOPERATIONTIMEOUT, "Connection timed out");
+	library.state = 0;
+	library.fd = -1;
+	library.ninterests = 0;
+	is_int(2 * TIMEOUT_MS, connection_prepare(session, boot_ms, &polled), "there is no connection for two session timeouts");
+	session->link.pace.pause_until = 0; /* as behind another list of servers */
+	boot_ms += 2 * TIMEOUT_MS - 1;
+	is_int(1, connection_prepare(session, boot_ms, &polled), "nothing ends the rest before");
+	is_int(0, library.ninterests, "the library is left alone during the rest");
+	is_int(INT64_MAX, end_deadline(session), "the backend is there, and so is the program");
+	boot_ms++;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(1, library.ninterests, "attempts go on after the rest");
+	library.state = ZOO_ASSOCIATING_STATE;
+	session->link.pace.pause_until = 0;
+	tried = boot_ms += 1000;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(tried + TIMEOUT_MS / 2, session->link.pace.rest_at, "the next rest is measured anew");
+
+	/* one that is not over has none; nor has one that can be closed now */
+	open_and_connect(THREE);
+	disconnect_now(ZCONNECTIONLOSS);
+	library.state = ZOO_ASSOCIATING_STATE;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(0, session->link.pace.rest_at, "a session that is not over has no rest");
+	session->orphaned_at = boot_ms;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(boot_ms + TIMEOUT_MS / 2, session->link.pace.rest_at, "a session without a backend has one, too");
+	connect_now();
+	boot_ms += TIMEOUT_MS;
+	library.ninterests = 0;
+	(void) connection_prepare(session, boot_ms, &polled);
+	is_int(1, library.ninterests, "a connection is used to close the session");
+	close(pair[0]);
+	close(pair[1]);
+}
+
 /* A backend that does not read is given some time to. */
 static void
 test_hearing(void)
@@ -1561,6 +1635,7 @@ main(void)
 	test_unanswered();
 	test_standstill();
 	test_end();
+	test_rest();
 	test_hearing();
 	test_pauses();
 	test_pauses_of_our_own();
