@@ -171,6 +171,8 @@ zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased, bool *is_gone)
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;
 	*is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+	zklock_roundtrip_check_refusal(trip, reply->result, leased->path,
+								   leased->token, leased->version);
 	return true;
 }
 
@@ -207,7 +209,7 @@ zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 	else
 	{
 		zklock_expiry_debug(leased->path, leased->token,
-							"not deleted: it was renewed meanwhile, or ZooKeeper refused");
+							"not deleted: it was gone or renewed, or ZooKeeper refused");
 
 		/* in a term again, which may be forged */
 		*look_at = Min(*look_at,

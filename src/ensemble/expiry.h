@@ -82,8 +82,8 @@ extern void zklock_expiry_time(ZkLeased *leased);
 
 /*
  * Delete that lease if it has not been renewed since it was read.  *is_gone:
- * it is deleted, by this call or by another client.  false if the session is
- * lost, or at the deadline.
+ * it is deleted, by this call or by another client.  Raises 58000 if the server
+ * differs from its leader.  false if the session is lost, or at the deadline.
  */
 extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
 								 bool *is_gone);

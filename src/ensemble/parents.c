@@ -9,6 +9,7 @@
 
 #include "nodedata.h"
 #include "session.h"
+#include "text.h"
 
 static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
@@ -80,6 +81,18 @@ zklock_parents_create(ZkRoundTrip *trip, const char *path, int root_length,
 			reply = create(trip, ZK_WRITE_PAID, path, kind, data);
 	}
 	return reply;
+}
+
+void
+zklock_parents_raise_deleted(const char *path)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("could not create znode \"%s\"",
+					zklock_text_quotable(path)),
+			 errdetail("It was deleted %d times before this session could create its queue node in it.",
+					   PARENT_ATTEMPTS),
+			 errhint("Find out which program deletes znodes below the root, and stop it.")));
 }
 
 /*

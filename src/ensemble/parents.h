@@ -46,4 +46,7 @@ extern const ZkReply *zklock_parents_create(ZkRoundTrip *trip,
 											ZkNodeKind kind,
 											const char *data);
 
+/* Raise that this znode, which is above a queue node, has vanished too often. */
+pg_noreturn extern void zklock_parents_raise_deleted(const char *path);
+
 #endif							/* ZKLOCK_PARENTS_H */

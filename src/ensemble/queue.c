@@ -212,7 +212,12 @@ read_first_contender(ZkRoundTrip *trip, Reading *reading, const char *const *chi
 		if (!read_some(trip, reading, children + i, 1))
 			return READ_SESSION_LOST;
 		if (reading->nentries == 0)
+		{
+			zklock_roundtrip_note_doubt(trip, psprintf("%s/%s", reading->path,
+													   children[i]),
+										ZK_LISTED_ONLY);
 			return READ_AGAIN;
+		}
 		if (reading->entries->parsed.style != RECIPE_STYLE_NONE)
 			return READ_DONE;
 	}

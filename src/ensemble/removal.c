@@ -115,8 +115,14 @@ delete_removed(ZkRoundTrip *trip, ZkRemoval *removal, int guard_version)
 			removal->is_removed = true;
 			return REMOVAL_OVER;
 		case ZK_NO_NODE:
-		case ZK_BAD_VERSION:
 			removal->is_tried = was_tried;	/* this one was not done */
+			zklock_roundtrip_check_refusal(trip, ZK_NO_NODE, removal->path,
+										   removal->czxid, ZK_ANY_VERSION);
+			return REMOVAL_LOOK;
+		case ZK_BAD_VERSION:
+			removal->is_tried = was_tried;	/* likewise */
+			zklock_roundtrip_check_refusal(trip, ZK_BAD_VERSION,
+										   removal->guard, 0, guard_version);
 			return REMOVAL_LOOK;
 		case ZK_UNKNOWN_OUTCOME:
 			return REMOVAL_LOOK;

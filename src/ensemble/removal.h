@@ -26,8 +26,9 @@ typedef struct ZkRemoval
 
 /*
  * Delete a znode and await the confirmation, but never a later one at the
- * same path; with a guard as often as others are faster with theirs.  false if
- * the session was lost first: then again with the next one.
+ * same path; with a guard as often as others are faster with theirs.  Raises
+ * 58000 if the server differs from its leader.  false if the session was lost
+ * first: then again with the next one.
  */
 extern bool zklock_removal_do(ZkRoundTrip *trip, ZkRemoval *removal);
 

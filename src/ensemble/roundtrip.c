@@ -16,6 +16,12 @@
 #include "nodedata.h"
 #include "text.h"
 
+/*
+ * How often in a row answers about a znode may contradict each other: nobody
+ * changes it just then so often.
+ */
+#define DOUBTS_MAX 10
+
 /* One of many reads, palloc'ed. */
 typedef struct Look
 {
@@ -145,6 +151,42 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 		if (reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME)
 			return reply;
 	}
+}
+
+/*
+ * The leader decides on a write, and a server answers reads from its own copy
+ * of the data.  One read is proof: a session never reads what is older than the
+ * answer to its last write, also after it has moved to another server, which
+ * would not have taken it otherwise.  Copies that differed were seen in the
+ * field (ZOOKEEPER-2355, -3144, -4837): a follower kept an ephemeral znode.
+ */
+void
+zklock_roundtrip_check_refusal(ZkRoundTrip *trip, ZkResult refusal,
+							   const char *path, int64 czxid, int version)
+{
+	const ZkReply *reply;
+
+	if (refusal != ZK_NO_NODE && refusal != ZK_BAD_VERSION)
+		return;
+	reply = zklock_roundtrip_read(trip, ZK_GET, path);
+	if (reply == NULL || reply->result != ZK_OK ||
+		(czxid != 0 && reply->czxid != czxid))
+		return;
+	if (refusal == ZK_NO_NODE)
+		zklock_session_raise_difference(path, "the server shows it, and the leader does not have it");
+	if (reply->version == version)
+		zklock_session_raise_difference(path, "the server shows another version of it than the leader has");
+}
+
+void
+zklock_roundtrip_note_doubt(ZkRoundTrip *trip, const char *path,
+							const char *how)
+{
+	if (strncmp(trip->doubted, path, sizeof(trip->doubted) - 1) != 0)
+		trip->ndoubts = 0;
+	strlcpy(trip->doubted, path, sizeof(trip->doubted));
+	if (++trip->ndoubts > DOUBTS_MAX)
+		zklock_session_raise_difference(path, how);
 }
 
 const ZkReply *

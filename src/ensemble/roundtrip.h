@@ -13,6 +13,7 @@
 #include "bounds.h"
 #include "compat.h"
 #include "nodes/pg_list.h"
+#include "recipe.h"
 #include "session.h"
 #include "write.h"
 
@@ -28,6 +29,9 @@ typedef struct ZkRoundTrip
 								 * or NULL */
 	char	   *made;			/* path of the lowest container that was made,
 								 * palloc'ed; or NULL */
+	char		doubted[RECIPE_PATH_SIZE];	/* of zklock_roundtrip_note_doubt(),
+											 * as far as it fits; "": none */
+	int			ndoubts;		/* with doubted: how often in a row */
 	ZkWriteTerms terms;			/* of its creates and checks; 0 is BOUNDED */
 } ZkRoundTrip;
 
@@ -77,6 +81,28 @@ extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
 extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
 												   ZkRead read,
 												   const char *path);
+
+/*
+ * A write was refused with that result.  If it is ZK_NO_NODE or ZK_BAD_VERSION,
+ * read the znode by which the write was meant: its czxid (0: any), and the
+ * version that was its condition.  Raises 58000 if the server shows that very
+ * znode: it differs from its leader, and the write would be refused for ever.
+ */
+extern void zklock_roundtrip_check_refusal(ZkRoundTrip *trip, ZkResult refusal,
+										   const char *path, int64 czxid,
+										   int version);
+
+/*
+ * Two answers about that znode contradict each other, unless it was changed in
+ * between: the caller asks again.  Raises 58000 when that has happened many
+ * times in a row.  how: as zklock_session_raise_difference().
+ */
+extern void zklock_roundtrip_note_doubt(ZkRoundTrip *trip, const char *path,
+										const char *how);
+
+/* For it: in which way. */
+#define ZK_LISTED_ONLY "the server lists it, and a read does not find it"
+#define ZK_REFUSED_ONCE "the server refuses a read of it, and answers another one"
 
 /*
  * The reply to a read that may be one of many: NULL if it is not there yet,

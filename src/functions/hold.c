@@ -62,6 +62,9 @@
 #include "text.h"
 #include "write.h"
 
+/* How often a node may be found that cannot be read, and then can. */
+#define UNREAD_MAX 10
+
 /* How far a hold under way has come. */
 typedef enum HoldStage
 {
@@ -446,13 +449,18 @@ remove_contenders(const char *name, int64 token, RemovalOf which)
 	ZkBounds	bounds = zklock_bounds_of_task();
 
 	zklock_known_distrust(token);
-	for (;;)
+	for (int nrounds = 1;; nrounds++)
 	{
 		const ZkQueueEntry *unread = NULL;
 		RemovalEnd	end = remove_listed(name, token, which, &bounds, &unread);
 
 		if (end != REMOVAL_FOUND_NONE || unread == NULL)
 			return end;
+		if (nrounds > UNREAD_MAX)
+			zklock_session_raise_difference(psprintf("%s/%s",
+													 zklock_name_path(name, NULL),
+													 unread->node),
+											ZK_REFUSED_ONCE);
 		read_unread(name, unread, which, &bounds);
 	}
 }

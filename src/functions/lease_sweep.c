@@ -502,12 +502,16 @@ end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 	{
 		const ZkReply *reply = zklock_roundtrip_await(trip,
 													  lfirst(request_cell));
-		bool		is_gone;
 
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return false;
-		is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
-		zklock_expiry_note_end(lfirst(lease_cell), is_gone, &sweep->look_at);
+
+		/*
+		 * One that was gone already is not a reason to look at once: if the
+		 * server shows it for ever, the sessions behind it raise the error.
+		 */
+		zklock_expiry_note_end(lfirst(lease_cell), reply->result == ZK_OK,
+							   &sweep->look_at);
 	}
 	free_removals(slice);
 	return true;

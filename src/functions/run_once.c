@@ -132,7 +132,7 @@ static ClaimStep try_to_claim(ZkRoundTrip *trip, Claim *claim,
 							  const char *data);
 static bool has_our_guid(const ZkReply *record);
 static ClaimStep go_on_claiming(ZkRoundTrip *trip, const Claim *claim,
-								const ZkReply *made);
+								int version, const ZkReply *made);
 static bool read_guard(ZkRoundTrip *trip, Claim *claim, int *version);
 static void make_directory(ZkRoundTrip *trip, const Claim *claim);
 static char *begin_claim(const Claim *claim);
@@ -320,7 +320,7 @@ try_to_claim(ZkRoundTrip *trip, Claim *claim, const char *data)
 	if (record->result == ZK_OK ||	/* ours we could read */
 		(made->result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH))
 		return CLAIM_OVER;
-	return go_on_claiming(trip, claim, made);
+	return go_on_claiming(trip, claim, version, made);
 }
 
 static bool
@@ -331,17 +331,27 @@ has_our_guid(const ZkReply *record)
 			   RECIPE_GUID_LEN) != NULL;
 }
 
-/* The record is not known to be there: by the reply to its create. */
+/*
+ * The record is not known to be there: by the reply to its create, which went by
+ * that version of the guard.
+ */
 static ClaimStep
-go_on_claiming(ZkRoundTrip *trip, const Claim *claim, const ZkReply *made)
+go_on_claiming(ZkRoundTrip *trip, const Claim *claim, int version,
+			   const ZkReply *made)
 {
 	const char *path = claim->record.removal.path;
 
 	switch (made->result)
 	{
-		case ZK_OK:				/* its record could not be read yet */
 		case ZK_NODE_EXISTS:	/* deleted meanwhile */
+			zklock_roundtrip_note_doubt(trip, path, "the leader has it, and the server does not show it");
+			return CLAIM_AGAIN;
 		case ZK_BAD_VERSION:	/* another one was */
+			zklock_roundtrip_check_refusal(trip, ZK_BAD_VERSION,
+										   claim->record.removal.guard, 0,
+										   version);
+			return CLAIM_AGAIN;
+		case ZK_OK:				/* its record could not be read yet */
 		case ZK_UNKNOWN_OUTCOME:
 			return CLAIM_AGAIN;
 		case ZK_SESSION_LOST:
@@ -379,7 +389,11 @@ read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
 	if (directory != NULL && directory->result == ZK_OK)
 		claim->nrecords = directory->nbelow;
 	if (guard->result == ZK_NO_NODE)
+	{
+		zklock_roundtrip_note_doubt(trip, claim->record.removal.guard,
+									"it is made again and again, and the server does not show it");
 		make_directory(trip, claim);
+	}
 	else if (guard->result != ZK_OK)
 		zklock_session_raise(guard, "record a run", claim->record.removal.guard);
 	else if (guard->version == ZK_ANY_VERSION)

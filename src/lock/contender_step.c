@@ -216,13 +216,7 @@ static void
 make_parents(Contender *contender)
 {
 	if (++contender->node.nrounds > PARENT_ATTEMPTS)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not create znode \"%s\"",
-						zklock_text_quotable(contender->place->lock_path)),
-				 errdetail("It was deleted %d times before this session could create its queue node in it.",
-						   PARENT_ATTEMPTS),
-				 errhint("Find out which program deletes znodes below the root, and stop it.")));
+		zklock_parents_raise_deleted(contender->place->lock_path);
 	if (contender->node.nrounds >= CAREFUL_ROUND)
 		make_parents_carefully(contender);
 	else

@@ -400,9 +400,11 @@ set_watch(Contender *contender, ContenderState *next)
 	{
 		case ANSWER_FOUND:
 			contender->ahead.is_next_read = true;
+			contender->trip.ndoubts = 0;
 			*next = CONTENDER_WAITING;
 			return reply;
 		case ANSWER_NO_NODE:
+			zklock_roundtrip_note_doubt(&contender->trip, path, ZK_LISTED_ONLY);
 			*next = CONTENDER_LISTING;
 			return NULL;
 		case ANSWER_NONE:

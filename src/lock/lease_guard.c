@@ -72,7 +72,7 @@ static bool read_outdated(ZkRoundTrip *trip, const Proving *proving);
 static void note_read(ZkKnownLease *known, const ZkReply *reply);
 static bool renew_due(ZkRoundTrip *trip, Proving *proving);
 static void send_renewal(Renewal *renewal);
-static void note_renewal(Renewal *renewal, const ZkReply *reply);
+static void note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply);
 static void end_renewals(void *argument);
 pg_noreturn static void raise_silence(const Proving *proving,
 									  const ZkKnownLease *known);
@@ -378,7 +378,7 @@ renew_due(ZkRoundTrip *trip, Proving *proving)
 			raise_silence(proving, renewal->known);
 		if (reply->result == ZK_SESSION_LOST)
 			return false;
-		note_renewal(renewal, reply);
+		note_renewal(trip, renewal, reply);
 	}
 	return true;
 }
@@ -399,7 +399,7 @@ send_renewal(Renewal *renewal)
 }
 
 static void
-note_renewal(Renewal *renewal, const ZkReply *reply)
+note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply)
 {
 	ZkKnownLease *known = renewal->known;
 
@@ -423,6 +423,9 @@ note_renewal(Renewal *renewal, const ZkReply *reply)
 			zklock_expiry_debug(known->leased.path, known->token,
 								"not renewed by a commit, which reads it: its version is not %d any more, or the outcome is unknown",
 								known->leased.version);
+			zklock_roundtrip_check_refusal(trip, reply->result,
+										   known->leased.path, known->token,
+										   known->leased.version);
 			break;
 		default:
 			zklock_session_raise(reply, "use a lease", known->leased.path);

@@ -100,6 +100,7 @@ read_again(ZkRoundTrip *trip, ZkLeasing *leasing)
 	ZkLeaseView *view = &leasing->view;
 
 	view->look_at = ZK_LOOK_NOW;
+	zklock_roundtrip_note_doubt(trip, view->unread, ZK_REFUSED_ONCE);
 	return zklock_lease_check(leasing,
 							  zklock_roundtrip_read(trip, ZK_GET, view->unread));
 }
@@ -382,6 +383,8 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		zklock_expiry_debug(mine->path, mine->token,
 							"not renewed: its version is not %d any more, it is gone, or the outcome is unknown",
 							mine->version);
+		zklock_roundtrip_check_refusal(trip, reply->result, mine->path,
+									   mine->token, mine->version);
 		return ZK_LEASE_GO_ON;
 	}
 	mine->version = reply->version;

@@ -146,7 +146,13 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 		if (step != ZK_LEASE_GO_ON)
 			return step;
 		if (!is_released(releasing, reply))
+		{
+			zklock_roundtrip_check_refusal(trip, reply->result,
+										   leasing->mine->path,
+										   leasing->mine->token,
+										   leasing->mine->version);
 			continue;
+		}
 		leasing->end = ZK_LEASE_RELEASED;
 		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 							"given up, for its token; the lock is free in " INT64_FORMAT " ms",

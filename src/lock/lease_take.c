@@ -407,7 +407,7 @@ static ZkLeaseStep
 make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
-	bool		has_parent = leasing->view.has_parent;
+	bool		has_parent = leasing->view.has_parent && taking->nparentless == 0;
 	ZkLockName	name = zklock_lease_names_of(leasing->order.name);
 	int			nparents = 0;
 	int64		named_at = protocol_now();
@@ -451,6 +451,8 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (step != ZK_LEASE_GO_ON)
 		return step;
 	Assert(reply != NULL);
+	if (reply->result == ZK_NO_NODE && ++taking->nparentless > PARENT_ATTEMPTS)
+		zklock_parents_raise_deleted(leasing->view.lock_path);
 	if (reply->result != ZK_OK)
 		return step;
 	leasing->renewed = reply->czxid;

@@ -20,6 +20,9 @@ typedef struct ZkLeaseTaking
 								 * stays in the queue */
 	bool		is_bound;		/* to this role and cluster */
 
+	int			nparentless;	/* how often its node could not be made because
+								 * the lock's znode was not there */
+
 	/*
 	 * The node that this call has made, as long as the call is to delete it if
 	 * the wait is in vain.

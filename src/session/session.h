@@ -283,6 +283,14 @@ pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
 											 const char *path);
 
 /*
+ * Raise 58000: the server to which this session is connected shows data of that
+ * znode that its leader does not have, or the other way round.  how: in which
+ * way, the end of a sentence about the znode.
+ */
+pg_noreturn extern void zklock_session_raise_difference(const char *path,
+														const char *how);
+
+/*
  * Raise 08001 for a try of that lock whose time is over before the ensemble
  * has answered; NULL: for a call that waits for no other session.
  */

@@ -134,6 +134,7 @@ pg_noreturn static void raise_denied(const char *doing, const char *znode,
 pg_noreturn static void raise_session_lost(const char *doing);
 static const char *current_error(void);
 static const char *silence_text(void);
+static const char *current_server(void);
 static int	connection_hint(const char *error);
 
 void
@@ -359,6 +360,27 @@ raise_denied(const char *doing, const char *znode, const char *code)
 					   znode, code),
 			 errhint("Set \"%s\" to credentials that the ACL names. \"getAcl\" in zkCli.sh shows the ACL.",
 					 "zklock.auth")));
+}
+
+void
+zklock_session_raise_difference(const char *path, const char *how)
+{
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 errmsg("ZooKeeper server \"%s\" differs from its leader",
+					current_server()),
+			 errdetail("Znode \"%s\": %s.", zklock_text_quotable(path), how),
+			 errhint("Stop that server, delete its data (the directories \"version-2\"), and start it: it copies the data of the leader.")));
+}
+
+/* The address of the server that has answered last, "" without a session. */
+static const char *
+current_server(void)
+{
+	const ZkClientStatus *status = zklock_session_status();
+
+	return status != NULL ? zklock_text_printable(status->server) : "";
 }
 
 /* Inside ereport(): the errhint() for the program's last words, or for none. */

@@ -135,6 +135,11 @@ The request with that number from now on, counted from 1, is not passed on, and
 answered with that error. With an operation only those are counted. Pings and what else the client library says on its own are
 not counted.
 
+=head2 deny($part, $error, $operation, ...)
+
+From now on each request of those operations that has this part of a path is not passed on, and
+answered with that error; with 'close' the connection is ended. deny() alone ends that.
+
 =head2 lose($number)
 
 That one is passed on, and the connection ends instead of its reply.
@@ -182,6 +187,7 @@ sub lie { return $_[0]->_command("lie $_[1]"); }
 sub answer_pings_only { return $_[0]->_command('pings'); }
 sub answer_all_with { return $_[0]->_command("all $_[1]"); }
 sub refuse { return $_[0]->_command(join ' ', 'refuse', @_[ 1 .. $#_ ]); }
+sub deny { return $_[0]->_command(join ' ', 'deny', @_[ 1 .. $#_ ]); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
 sub disown { return $_[0]->_command('refuse 1 disown 15'); }
@@ -241,8 +247,14 @@ sub _serve ($class, $server, $listener, $commands, %option)
 	}
 }
 
-sub _obey ($self, $command, $argument = undef, $error = undef, $operation = undef)
+sub _obey ($self, $command, $argument = undef, $error = undef, $operation = undef, @others)
 {
+	if ($command eq 'deny')
+	{
+		$self->{denied} = defined $argument ?
+		  { part => $argument, error => $error, operations => { map { $_ => 1 } $operation, @others } } : undef;
+		return 'done';
+	}
 	if ($command =~ /^(?:refuse|come)$/)
 	{
 		my $has_come = !$self->{awaited};
@@ -338,24 +350,39 @@ sub _pass_requests ($self, $connection)
 		{
 			my ($xid, $operation) = unpack 'x4 l> l>', $message;
 			$connection->{operation}{$xid} = $operation;
-			$message = $self->_refused($connection, $xid, $operation) // $message unless $is_its_own{$operation};
+			my $is_denied = $self->_is_denied($operation, $message);
+			return 0 if $is_denied && $self->{denied}{error} eq 'close';
+			$message = $self->_denied($connection, $xid, $self->{denied}{error}) if $is_denied;
+			$message = $self->_refused($connection, $xid, $operation) // $message unless $is_its_own{$operation} || $is_denied;
 		}
 		_send($connection->{server}, $message) or return 0;
 	}
 	return 1;
 }
 
-# If this request is the one to be refused: what is sent in its place, so that its answer
-# comes in its turn. It asks whether the root exists.
+sub _is_denied ($self, $operation, $message)
+{
+	my $denied = $self->{denied} or return 0;
+	return $denied->{operations}{$operation} && index($message, $denied->{part}) >= 0;
+}
+
+# What is sent in its place, so that its answer comes in its turn: whether the root exists.
+sub _denied ($self, $connection, $xid, $error)
+{
+	$connection->{refused}{$xid} = $error;
+	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
+}
+
+# If this request is the one to be refused: what is sent in its place.
 sub _refused ($self, $connection, $xid, $operation)
 {
 	my $awaited = $self->{awaited} or return;
 	return if ($awaited->{operation} // $operation) != $operation;
 	return if --$awaited->{number} > 0;
 	$self->{awaited} = undef;
+	return $self->_denied($connection, $xid, $awaited->{error}) unless $awaited->{error} =~ /^(?:lose|misnumber|disown|unnumber|wrap)$/;
 	$connection->{refused}{$xid} = $awaited->{error};
-	return if $awaited->{error} =~ /^(?:lose|misnumber|disown|unnumber|wrap)$/;
-	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
+	return;
 }
 
 sub _pass_replies ($self, $connection)
