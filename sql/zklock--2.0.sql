@@ -2111,7 +2111,7 @@ BEGIN ATOMIC
 	FROM _zk_check_counts(facts) AS c
 		CROSS JOIN taken AS t
 		CROSS JOIN LATERAL (VALUES
-			(1, t.too_short IS NOT NULL, 'warning',
+			(1, t.too_short IS NOT NULL, 'error',
 				format('it is less than twice zklock.max_lock_bytes: %s takes no request of %s '
 					'bytes, but one of %s', t.too_short, t.wanted, t.shortest),
 				format('Set zklock.max_lock_bytes to %skB or less wherever this ensemble is used, '

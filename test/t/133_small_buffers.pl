@@ -39,8 +39,8 @@ sub end_and_stop ($session)
 
 subtest 'zk_check() tells which zklock.max_lock_bytes the servers bear' => sub {
 	foreach my $case (
-		[ '512kB', qr/^warning\|it is less than twice zklock\.max_lock_bytes: 127\.0\.0\.1:\d+ takes no request of 1048575 bytes, but one of 65535\|Set zklock\.max_lock_bytes to 32kB or less/ ],
-		[ '33kB', qr/^warning\|.* takes no request of 67583 bytes, but one of 33791\|Set zklock\.max_lock_bytes to 16kB or less/ ],
+		[ '512kB', qr/^error\|it is less than twice zklock\.max_lock_bytes: 127\.0\.0\.1:\d+ takes no request of 1048575 bytes, but one of 65535\|Set zklock\.max_lock_bytes to 32kB or less/ ],
+		[ '33kB', qr/^error\|.* takes no request of 67583 bytes, but one of 33791\|Set zklock\.max_lock_bytes to 16kB or less/ ],
 		[ '32kB', qr/^ok\|all servers take requests of 65535 bytes: twice zklock\.max_lock_bytes\|$/ ])
 	{
 		my ($setting, $pattern) = @$case;
