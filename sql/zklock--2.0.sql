@@ -2565,7 +2565,11 @@ BEGIN ATOMIC
 					'znodes: no lock can be taken',
 					'Set localSessionsUpgradingEnabled to true on all its servers, or '
 					'localSessionsEnabled to false.'),
-				('writing', 6, true, 'error',
+				('writing', 6, f.fact = 'no containers', 'error',
+					format('the server has no container znodes: no lock can be taken (it was asked '
+						'to create one in "%s", and %s)', f.subject, f.value),
+					'Use servers of Apache ZooKeeper: docs/interop.md, Other servers.'),
+				('writing', 7, true, 'error',
 					format('no znode could be made in "%s": %s', f.subject, f.value),
 					'Try again; see the servers'' logs.'))
 				AS r(item, nr, applies, state, what, remedy)

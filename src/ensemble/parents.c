@@ -11,7 +11,13 @@
 #include "session.h"
 #include "text.h"
 
-static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
+/*
+ * So often a server has to refuse a container before it is believed to have
+ * none: a connection may break for another reason.
+ */
+#define CONTAINER_ATTEMPTS 3
+
+static const char *describe_refusal(const ZkReply *reply);
 static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
 							 const char *path, ZkNodeKind kind,
 							 const char *data);
@@ -38,12 +44,15 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 		char	   *parent = pnstrdup(path, end - path);
 		bool		is_root = end - path <= root_length;
 		const ZkReply *reply;
+		const char *refusal = NULL;
 
 		if (is_root)
 			reply = create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
 						   zklock_nodedata_build(0, (char *) NULL));
 		else
-			reply = make_container(trip, parent);
+			reply = zklock_parents_try_container(trip, parent, &refusal);
+		if (refusal != NULL)
+			zklock_session_raise_no_containers(parent, refusal);
 		if (reply == NULL)
 			return NULL;
 		switch (reply->result)
@@ -96,19 +105,50 @@ zklock_parents_raise_deleted(const char *path)
 }
 
 /*
- * Create a container, which the server removes when it is empty; where it
- * knows none, a znode that stays.
+ * Servers of other kinds that have no containers close the connection, or
+ * answer with an error that can mean something else.  So the server is asked
+ * in between whether it has a znode of that path: if it answers that there is
+ * none, the connection was good, and so is the path.
  */
-static const ZkReply *
-make_container(ZkRoundTrip *trip, const char *path)
+const ZkReply *
+zklock_parents_try_container(ZkRoundTrip *trip, const char *path,
+							 const char **refusal)
 {
-	const char *data = zklock_nodedata_of_parent(path);
-	const ZkReply *reply = create(trip, ZK_WRITE_PAID, path, ZK_CONTAINER,
-								  data);
+	for (int attempt = 1;; attempt++)
+	{
+		const ZkReply *reply = create(trip, ZK_WRITE_PAID, path, ZK_CONTAINER,
+									  zklock_nodedata_of_parent(path));
+		const char *how = describe_refusal(reply);
 
-	if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
-		reply = create(trip, ZK_WRITE_COUNTED, path, ZK_PERSISTENT, data);
-	return reply;
+		*refusal = NULL;
+		if (how == NULL)
+			return reply;
+		reply = zklock_roundtrip_read(trip, ZK_CHECK, path);
+		if (reply == NULL || reply->result != ZK_NO_NODE)
+			return reply;
+		*refusal = how;
+		if (attempt == CONTAINER_ATTEMPTS)
+			return reply;
+	}
+}
+
+/* In which way a server without containers may have refused one; else NULL. */
+static const char *
+describe_refusal(const ZkReply *reply)
+{
+	if (reply == NULL)
+		return NULL;
+	switch (reply->result)
+	{
+		case ZK_UNIMPLEMENTED:
+			return "it answered \"unimplemented\"";
+		case ZK_BAD_ARGUMENTS:
+			return "it answered \"bad arguments\"";
+		case ZK_UNKNOWN_OUTCOME:
+			return "it closed the connection";
+		default:
+			return NULL;
+	}
 }
 
 static const ZkReply *

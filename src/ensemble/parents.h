@@ -28,7 +28,8 @@ extern int	zklock_parents_count(const char *path);
  * containers, of which the server removes those that are empty.  The reply to
  * one that is refused, else NULL: whether all are there the next create tells.
  * All of them, whether they are there or not, and what is to be made in them,
- * which is ZK_WRITE_PAID then, count on the trip's terms.
+ * which is ZK_WRITE_PAID then, count on the trip's terms.  Raises 0A000 if the
+ * server has no containers.
  */
 extern const ZkReply *zklock_parents_make(ZkRoundTrip *trip,
 										  const char *path,
@@ -45,6 +46,15 @@ extern const ZkReply *zklock_parents_create(ZkRoundTrip *trip,
 											int root_length,
 											ZkNodeKind kind,
 											const char *data);
+
+/*
+ * Create a container, and find out whether the server has any.  Sets *refusal to
+ * NULL, or to how it refuses containers: words for a DETAIL.  Result: the reply
+ * to the create, or to a check of that path behind it.
+ */
+extern const ZkReply *zklock_parents_try_container(ZkRoundTrip *trip,
+												   const char *path,
+												   const char **refusal);
 
 /* Raise that this znode, which is above a queue node, has vanished too often. */
 pg_noreturn extern void zklock_parents_raise_deleted(const char *path);

@@ -17,6 +17,7 @@
 #include "name.h"
 #include "nested.h"
 #include "nodedata.h"
+#include "parents.h"
 #include "recipe.h"
 #include "roundtrip.h"
 #include "sample.h"
@@ -52,6 +53,8 @@ static AskEnd put_root(ZkRoundTrip *trip, Questions *questions,
 					   const char *root);
 static AskEnd try_to_make(ZkRoundTrip *trip, Questions *questions,
 						  const char *root);
+static AskEnd try_container(ZkRoundTrip *trip, const Check *check,
+							const char *root, const char *path);
 static void put_siblings(ZkRoundTrip *trip, const Check *check,
 						 const char *root);
 static void put_unused(ZkRoundTrip *trip, const Check *check, const char *root);
@@ -212,6 +215,7 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
 	TimestampTz before = GetCurrentTimestamp();
 	const ZkReply *reply;
 	AskEnd		end;
+	bool		is_made;
 	char	   *path;
 
 	zklock_nodedata_make_guid(guid);
@@ -224,13 +228,40 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
 	if (end != ASKED_ALL)
 		return end;
 	put_reply(check, "writing", root, reply);
-	if (reply->result == ZK_OK)
+	is_made = reply->result == ZK_OK;
+	if (is_made)
 		put_clock(check, zklock_nodedata_date(reply->ctime_ms), before,
 				  GetCurrentTimestamp());
 	withdraw_tried(questions);
 
 	/* at the deadline it is undone later */
 	(void) zklock_session_await_undone(trip->deadline);
+	if (is_made)
+		return try_container(trip, check, root, path);
+	return ASKED_ALL;
+}
+
+/* The same with a container at that path, which is free again. */
+static AskEnd
+try_container(ZkRoundTrip *trip, const Check *check, const char *root,
+			  const char *path)
+{
+	const char *refusal;
+	const ZkReply *reply;
+	AskEnd		end;
+
+	zklock_write_claim(1);
+	trip->made = pstrdup(path); /* also if this raises it is to go */
+	reply = zklock_parents_try_container(trip, path, &refusal);
+	end = end_of(reply);
+	if (end != ASKED_ALL)
+		return end;
+	if (refusal != NULL)
+		check_put_fact(check, "writing", "no containers", 0,
+					   zklock_text_quotable(root), refusal, 0);
+	else if (reply->result != ZK_OK)
+		put_reply(check, "writing", root, reply);
+	zklock_roundtrip_unmake(trip);
 	return ASKED_ALL;
 }
 

@@ -291,6 +291,13 @@ pg_noreturn extern void zklock_session_raise_difference(const char *path,
 														const char *how);
 
 /*
+ * Raise 0A000: the server has refused container znodes, as that one.  how: in
+ * which way, the end of a sentence about the server.
+ */
+pg_noreturn extern void zklock_session_raise_no_containers(const char *path,
+														   const char *how);
+
+/*
  * Raise 08001 for a try of that lock whose time is over before the ensemble
  * has answered; NULL: for a call that waits for no other session.
  */

@@ -374,6 +374,18 @@ zklock_session_raise_difference(const char *path, const char *how)
 			 errhint("Stop that server, delete its data (the directories \"version-2\"), and start it: it copies the data of the leader.")));
 }
 
+void
+zklock_session_raise_no_containers(const char *path, const char *how)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("ZooKeeper server \"%s\" has no container znodes",
+					current_server()),
+			 errdetail("It was asked several times to create container znode \"%s\", and %s.",
+					   zklock_text_quotable(path), how),
+			 errhint("Use servers of Apache ZooKeeper: docs/interop.md, Other servers.")));
+}
+
 /* The address of the server that has answered last, "" without a session. */
 static const char *
 current_server(void)
