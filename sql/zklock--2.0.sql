@@ -1016,7 +1016,9 @@ CREATE FUNCTION zk_stat(
 	OUT timeouts bigint,
 	OUT cancels bigint,
 	OUT deadlocks bigint,
+	OUT unanswered_calls bigint,
 	OUT losses bigint,
+	OUT deleted_nodes bigint,
 	OUT refused_commits bigint,
 	OUT evictions bigint,
 	OUT leases_taken bigint,
@@ -1067,9 +1069,14 @@ COMMENT ON COLUMN zk_stat.cancels IS
 'lock, and terminations of the backend, are not counted.';
 COMMENT ON COLUMN zk_stat.deadlocks IS
 'Lock requests that ended in a deadlock (40P01).';
+COMMENT ON COLUMN zk_stat.unanswered_calls IS
+'Calls that ended without an answer of ZooKeeper: with an SQLSTATE of class 08, or earlier, by a '
+'timeout or a cancellation. Those of the lease worker are in the row whose datname is NULL.';
 COMMENT ON COLUMN zk_stat.losses IS
-'ZooKeeper sessions that were lost, with or without locks. A lock that was lost because its queue '
-'node was deleted is not counted here.';
+'ZooKeeper sessions that were lost, with or without locks.';
+COMMENT ON COLUMN zk_stat.deleted_nodes IS
+'Locks that were lost because their queue node was deleted, by zk_evict() or another client of '
+'ZooKeeper. An idle session counts the loss with its next statement.';
 COMMENT ON COLUMN zk_stat.refused_commits IS
 'Commits that were refused with 40001.';
 COMMENT ON COLUMN zk_stat.evictions IS

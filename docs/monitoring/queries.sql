@@ -10,8 +10,9 @@
 -- query: exporter/zk_stat
 SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
        grants_at_once, grants_handed_over, grants_told, grants_listed, grants_kept, keeps_given_up,
-       tries_in_vain, timeouts, cancels, deadlocks, losses, refused_commits, evictions,
-       leases_taken, leases_ended, refused_writes, sessions, reconnects, requests, waits,
+       tries_in_vain, timeouts, cancels, deadlocks, unanswered_calls, losses, deleted_nodes,
+       refused_commits, evictions, leases_taken, leases_ended, refused_writes, sessions, reconnects,
+       requests, waits,
        extract(epoch FROM stats_reset) AS reset_time_seconds
 FROM zklock.zk_stat;
 
@@ -38,10 +39,24 @@ SELECT b.datname::pg_catalog.text, b.state,
            AS blocked,
        coalesce(extract(epoch FROM
            pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since)), 0)
-           AS longest_wait_seconds
+           AS longest_wait_seconds,
+       coalesce(extract(epoch FROM
+           pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) a.query_start)
+               FILTER (WHERE b.waiting_for IS NULL
+                   AND a.wait_event_type OPERATOR(pg_catalog.=) 'Extension')), 0)
+           AS longest_request_seconds
 FROM zklock.zk_backends AS b
     LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
 GROUP BY b.datname, b.state;
+
+-- At most every half minute: it asks the ZooKeeper servers, and takes one second at most.
+-- query: exporter/zk_check
+SELECT c.item,
+       pg_catalog.max(pg_catalog.array_position(
+           '{ok,note,warning,error}'::pg_catalog.text[], c.state)) OPERATOR(pg_catalog.-) 1
+           AS severity
+FROM zklock.zk_check(false) AS c
+GROUP BY c.item;
 
 -- query: alert/now
 WITH backend AS (

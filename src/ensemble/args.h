@@ -21,7 +21,7 @@
 #include "terms.h"
 
 /* Most columns of a function's result. */
-#define ZK_COLUMNS_MAX 24
+#define ZK_COLUMNS_MAX 26
 
 /*
  * The name of a lock or job, argument 0, in its one spelling (name.h), with

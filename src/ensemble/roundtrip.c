@@ -14,6 +14,7 @@
 #include "storage/ipc.h"
 
 #include "nodedata.h"
+#include "stat.h"
 #include "text.h"
 
 /*
@@ -104,10 +105,13 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 												ZK_WAITING_FOR_REPLY);
 
 	if (reply == NULL && trip->by == ZK_BY_LOCK_TIMEOUT)
+	{
+		zklock_stat_count(ZK_STAT_UNANSWERED);
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("canceling statement due to lock timeout"),
 				 zklock_session_explain_silence()));
+	}
 	if (reply == NULL && trip->by == ZK_BY_CONNECT_TIMEOUT)
 		zklock_session_raise_silence(NULL);
 	return reply;

@@ -175,7 +175,7 @@ zklock_lease_raise_unproved(bool is_answered)
 {
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("could not prove that the leases of this transaction are held"),
 			 is_answered ?
 			 errdetail("ZooKeeper answers, but too late to rely on its answers.") :

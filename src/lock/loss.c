@@ -15,6 +15,7 @@
 
 #include "name.h"
 #include "session.h"
+#include "stat.h"
 #include "text.h"
 
 /*
@@ -172,6 +173,7 @@ zklock_loss_warn(const ZkLossOf *of)
 void
 zklock_loss_log_deletion(const char *name, const char *node, int64 token)
 {
+	zklock_stat_count(ZK_STAT_DELETION);
 	ereport(LOG,
 			(errmsg("queue node of process %d for ZooKeeper lock \"%s\" was deleted",
 					MyProcPid, zklock_text_quotable_own(name)),

@@ -77,8 +77,8 @@ pg_noreturn extern void zklock_loss_raise_of(const ZkLossOf *of);
 extern void zklock_loss_warn(const ZkLossOf *of);
 
 /*
- * Tell the log that a queue node of ours was deleted by somebody else; node is
- * its name.  If zk_evict() did it, the log of its cluster has the same token.
+ * Tell the log that a queue node of ours was deleted by somebody else, and count
+ * it; node is its name.  If zk_evict() did it, the log of its cluster has the same token.
  * Looks for interrupts unless they are held; needs a transaction.
  */
 extern void zklock_loss_log_deletion(const char *name, const char *node,

@@ -96,6 +96,7 @@ zklock_order_raise_silence(const ZkOrder *order)
 	if (order->is_try)
 		zklock_session_raise_silence(order->name);
 	zklock_stat_count(ZK_STAT_TIMEOUT);
+	zklock_stat_count(ZK_STAT_UNANSWERED);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 timeout_message(order, false),

@@ -36,6 +36,7 @@
 #include "handover.h"
 #include "nodedata.h"
 #include "recall.h"
+#include "stat.h"
 #include "text.h"
 #include "write.h"
 
@@ -354,7 +355,7 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
 
 	if (attempt == ZK_PROOF_ATTEMPTS)
 		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
+				(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("could not prove that the ZooKeeper locks of this session are held"),
 				 errdetail("ZooKeeper answers, but too late to rely on its answers."),
 				 errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\". Then run the transaction again.",

@@ -294,7 +294,7 @@ pace_sessions(bool is_retry)
 	if (!is_retry || nshort == 0 || protocol_now() < deadline)
 		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("ZooKeeper sessions are lost as soon as they are granted"),
 			 errdetail("%d in a row were lost. The last one: %s",
 					   nshort, session_loss_text()),

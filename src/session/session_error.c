@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 
 #include "answer.h"
+#include "stat.h"
 #include "text.h"
 
 /* What is raised for a loss before there is a session. */
@@ -187,7 +188,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			break;
 	}
 	ereport(ERROR,
-			(errcode(sqlstate_of(reply->result)),
+			(zklock_stat_errcode(sqlstate_of(reply->result)),
 			 errmsg("could not %s: %s", doing, problem),
 			 errdetail("ZooKeeper said of znode \"%s\": %s.", znode, code),
 			 errhint("%s", hint)));
@@ -229,7 +230,7 @@ raise_session_lost(const char *doing)
 						  zklock_client_last_error(MySession.client));
 	}
 	ereport(ERROR,
-			(errcode(sqlstate_of(ZK_SESSION_LOST)),
+			(zklock_stat_errcode(sqlstate_of(ZK_SESSION_LOST)),
 			 errmsg("could not %s: the ZooKeeper session was lost", doing),
 			 errdetail("%s", session_loss_text()),
 			 errhint("Run the statement again: it uses a new session. Run zk_check() to find what is wrong with the ensemble.")));
@@ -250,7 +251,7 @@ session_raise_over(void)
 	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
 		start = start_errors[loss];
 	ereport(ERROR,
-			(errcode(start.sqlstate),
+			(zklock_stat_errcode(start.sqlstate),
 			 errmsg("%s", start.message),
 			 loss != ZK_LOSS_AUTH ?
 			 errdetail("%s.", zklock_client_last_error(MySession.client)) : 0,
@@ -264,7 +265,7 @@ session_raise_not_connected(void)
 
 	session_give_up();
 	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			(zklock_stat_errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not connect to ZooKeeper within %d ms",
 					session_settings.connect_timeout),
 			 error[0] != '\0' ? errdetail("%s.", error) :
@@ -286,7 +287,7 @@ zklock_session_raise_silence(const char *name)
 	if (name != NULL)
 		what = " It is not known whether another contender holds the lock.";
 	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			(zklock_stat_errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 name != NULL ?
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
 					name) :

@@ -18,12 +18,14 @@
 #include "utils/snapmgr.h"
 
 #include "handover.h"
+#include "stat.h"
 
 /* What a request on a lost session brought. */
 static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
+static void count_cancel(const ZkSession *session);
 static void sleep_until(int64 wake_at, ZkWaitReason reason);
 static bool is_undone(void);
 static bool has_watch_news(void);
@@ -123,6 +125,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		if ((request != NULL && zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over()))
 			return ZK_WAIT_OVER;
+		count_cancel(session);
 		CHECK_FOR_INTERRUPTS();
 		if (session_state_is_over(session))
 		{
@@ -137,6 +140,19 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			session_raise_not_connected();
 		sleep_until(session_state_wake_at(session, deadline), reason);
 	}
+}
+
+/*
+ * A cancellation, also by statement_timeout, is about to end a call that has no
+ * answer for want of a connection.  Those of a loss are losses.
+ */
+static void
+count_cancel(const ZkSession *session)
+{
+	if (QueryCancelPending && INTERRUPTS_CAN_BE_PROCESSED() &&
+		!session_state_is_connected(session) &&
+		!zklock_session_has_interrupted())
+		zklock_stat_count(ZK_STAT_UNANSWERED);
 }
 
 /* Sleep until then, or until there is news or something else to look at. */

@@ -56,6 +56,14 @@ zklock_stat_add(ZkStat which, uint64 count)
 	pg_atomic_fetch_add_u64(&database_entry()->counts[which], count);
 }
 
+int
+zklock_stat_errcode(int sqlstate)
+{
+	if (strncmp(unpack_sql_state(sqlstate), "08", 2) == 0)
+		zklock_stat_count(ZK_STAT_UNANSWERED);
+	return errcode(sqlstate);
+}
+
 void
 zklock_stat_wait(uint64 microseconds)
 {

@@ -26,7 +26,11 @@ typedef enum ZkStat
 	ZK_STAT_TIMEOUT,			/* 55P03 */
 	ZK_STAT_CANCEL,				/* of a session in a queue, or on its way there */
 	ZK_STAT_DEADLOCK,			/* 40P01 */
+	ZK_STAT_UNANSWERED,			/* a call: class 08, or out of time or
+								 * canceled without an answer */
 	ZK_STAT_LOSS,				/* of a session */
+	ZK_STAT_DELETION,			/* of the queue node of a held lock, by
+								 * somebody else */
 	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */
 	ZK_STAT_EVICTION,			/* by zk_evict() */
 	ZK_STAT_LEASE,				/* that was taken, or a place for one */
@@ -62,6 +66,12 @@ extern void zklock_stat_make_memory(void);
 /* Count for this database.  Never raises, never waits, takes no lock. */
 extern void zklock_stat_add(ZkStat which, uint64 count);
 #define zklock_stat_count(which) zklock_stat_add((which), 1)
+
+/*
+ * Inside ereport(): errcode() of that SQLSTATE.  One of class 08 is counted: a
+ * call ends without an answer of the ensemble.
+ */
+extern int	zklock_stat_errcode(int sqlstate);
 
 /* A wait is over, however it ended. */
 extern void zklock_stat_wait(uint64 microseconds);

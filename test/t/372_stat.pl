@@ -18,7 +18,7 @@ my ($first, $second) = map { background($node) } 1 .. 2;
 my $abroad = background($paris);
 
 my @counters = qw(grants_at_once grants_handed_over grants_told grants_listed grants_kept keeps_given_up
-	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions leases_taken
+	tries_in_vain timeouts cancels deadlocks unanswered_calls losses deleted_nodes refused_commits evictions leases_taken
 	leases_ended refused_writes sessions
 	reconnects waits);
 
@@ -136,7 +136,7 @@ subtest 'zk_stat counts evictions, refused commits, losses and reconnects' => su
 	is($second->query_safe("SELECT zk_evict('evicted', 1)"), 'f', 'nobody is there');
 	counted('an eviction of no holder is not counted');
 	assert_query($first, 'INSERT INTO work VALUES (1)', '40001', 'its commit is refused');
-	counted('the refused commit is counted once', refused_commits => 1);
+	counted('the refused commit is counted once, and the loss of its lock', refused_commits => 1, deleted_nodes => 1);
 	assert_query($first, "INSERT INTO work SELECT zk_lock('more')", '40001', 'no lock is granted');
 	counted('a refused lock is not counted as a refused commit');
 	$first->query("SELECT zk_unlock_all(); RESET zklock.commit_guard");
@@ -223,10 +223,61 @@ subtest 'zk_stat counts a loss that interrupts a statement as a loss and no canc
 	$loser->query("SET lock_timeout = '200 ms'; SELECT count(*) FROM zk_lock_queue('ended')");
 	is($loser->sqlstate, '55P03', 'a question that is not answered');
 	$own->heal;
-	counted('a question without an answer is not counted');
+	counted('a question without an answer is counted', unanswered_calls => 1);
 	$loser->quit;
 	$own->stop;
 	$first->query_safe("SELECT zk_unlock('ended')");
+};
+
+# However it is noticed: by a statement that runs, by a commit, by the release.
+subtest 'zk_stat counts each lock that was lost because its queue node was deleted' => sub {
+	my %way = (
+		'a statement that runs' => sub ($session) { assert_ends($session, '40001', 'the statement is canceled') },
+		'a release' => sub ($session) { is($session->query_safe("SELECT zk_unlock('deleted')"), 'f', 'the release finds that the lock was lost') },
+		'a commit' => sub ($session) { assert_query($session, 'SET LOCAL zklock.commit_guard = quorum; COMMIT', '40001', 'the commit is refused') });
+	foreach my $what (sort keys %way)
+	{
+		my $take = $what =~ /commit/ ? 'BEGIN; SELECT zk_xact_lock' : 'SELECT zk_lock';
+		$second->query_safe("$take('deleted')");
+		if ($what =~ /runs/)
+		{
+			$second->start_query('SELECT pg_sleep(600)');
+			wait_for_sleep($node, $second->pid);
+		}
+		$monitor->query_safe("SELECT zk_evict('deleted', token) FROM zk_lock_queue('deleted')");
+		$way{$what}->($second);
+		$second->query('SELECT zk_unlock_all()');
+		my $now = numbers();
+		is($now->{deleted_nodes} - $last{deleted_nodes}, 1, "$what: the lock is counted once");
+		%last = %$now;
+	}
+};
+
+# By whatever error: class 08, 55P03 and 57014.
+subtest 'zk_stat counts each call that ended without an answer' => sub {
+	my $own = Proxy->new($zk->connect_string);
+	my $caller = background($node, first => "SET zklock.servers = '" . $own->address . "'; SET zklock.connect_timeout = '1s'");
+	$own->go_away;
+	assert_query($caller, "SELECT zk_lock('far')", '08001', 'there is no session');
+	counted('a call without a session is counted', unanswered_calls => 1);
+	assert_query($caller, "SELECT zk_try_lock('far')", '08001', 'a try fails');
+	counted('a try is counted', unanswered_calls => 1);
+	assert_query($caller, "SELECT zk_lock('far', '100 ms')", '55P03', 'its time is over first');
+	counted('a timeout is counted in both', unanswered_calls => 1, timeouts => 1);
+	assert_query($caller, "SET statement_timeout = '100 ms'; SELECT zk_lock('far')", '57014', 'the statement is canceled first');
+	counted('a cancellation is counted in both', unanswered_calls => 1, cancels => 1);
+	assert_query($caller, 'SELECT zk_lock_queue(\'far\')', '57014', 'a question is canceled');
+	counted('a question is counted', unanswered_calls => 1);
+	is($caller->query_safe("SET statement_timeout = 0; DO \$\$ BEGIN PERFORM zk_lock('far'); EXCEPTION WHEN OTHERS THEN NULL; END \$\$"), '', 'a handler catches the error');
+	counted('a call whose error is caught is counted', unanswered_calls => 1);
+	$own->heal;
+	$caller->query_safe("SELECT zk_lock('far')");
+	counted('an answer is none', grants_at_once => 1, sessions => 1);
+	$caller->query_safe("SET statement_timeout = '100 ms'");
+	assert_query($caller, 'SELECT zk_lock(\'ended\', NULL, 2), pg_sleep(600)', '57014', 'a statement that does not wait for ZooKeeper is canceled');
+	counted('a cancellation in between is not counted', grants_at_once => 1);
+	$caller->quit;
+	$own->stop;
 };
 
 subtest 'zk_stat counts the requests that were sent' => sub {

@@ -37,7 +37,7 @@ sub metrics ($name)
 {
 	my $sql = $query{"exporter/$name"} or die "there is no query $name";
 	$sql =~ s/;\s*$//;
-	my %is_label = map { $_ => 1 } qw(datname usename state le);
+	my %is_label = map { $_ => 1 } qw(datname usename state le item);
 	return map { "${name}_$_" } grep { !$is_label{$_} } split /\n/,
 	  $exporter->query_safe("SELECT DISTINCT k FROM ($sql) AS q, json_object_keys(row_to_json(q)) AS k");
 }
@@ -51,9 +51,9 @@ poll_until
 'it to wait', 30;
 
 subtest "the alert rules use metrics that the exporter's queries have" => sub {
-	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_stat_roles zk_wait_seconds zk_backends);
+	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_stat_roles zk_wait_seconds zk_backends zk_check);
 	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
-	$rules =~ s/#.*//g;
+	$rules =~ s/#.*|^      (?:summary|runbook_url): .*//mg;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;
 	cmp_ok(scalar @used, '>=', 8, 'there are rules');
 	is_deeply([ grep { !$metric{$_} } @used ], [], 'the rules use metrics of the queries');
@@ -80,6 +80,8 @@ subtest 'the queries of the exporter show numbers of the database' => sub {
 	is(scalar @stat, 1, 'a row for the database');
 	is("@{$stat[0]}[0, 1]", 'postgres 2', 'the row has the database and its number of grants');
 	is(join(' ', map { "@$_[0, 3, 4]" } run('exporter/zk_stat_roles')), 'postgres 0 5000', 'what its role may write');
+	my %severity = map { $_->[0] => $_->[1] } run('exporter/zk_check');
+	is("$severity{ensemble} $severity{'not looked at'}", '1 1', 'a single server is a note, and the rows that need a session are');
 	my $sql = $query{'exporter/zk_backends'};
 	my @backends = run('exporter/zk_backends');
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');

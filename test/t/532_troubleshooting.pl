@@ -86,7 +86,7 @@ sub messages_of_source
 	foreach my $call (calls($text, 'ereport'))
 	{
 		my ($levels, $rest) = $call =~ /^(.*?),(.*)/s;
-		my ($name) = $rest =~ /\berrcode\((?:sqlstate_of\()?((?:ERRCODE|ZK)_\w+)\)/;
+		my ($name) = $rest =~ /(?:\b|_stat_)errcode\((?:sqlstate_of\()?((?:ERRCODE|ZK)_\w+)\)/;
 		my @codes =
 			$name ? $sqlstate{$name} // $sqlstate_of_result{$name}
 		  : $rest =~ /errcode_for_file_access/ ? qw(58P01 42501 58030)
