@@ -66,9 +66,9 @@ sub last_output { return $programs[-1]->output; }
 What it has said until now, with its errors; the same once it is like that, or what the
 pattern has in parentheses. Something for its standard input.
 
-=head2 finish, kill
+=head2 finish, signal($name), kill
 
-Its exit status, once it has ended, or 128 and the signal. It is ended at once.
+Its exit status, once it has ended, or 128 and the signal. It gets that signal. It is ended at once.
 
 =cut
 
@@ -96,6 +96,12 @@ sub finish ($self)
 	note($self->{out}) if $self->{out} ne '';
 	my $status = $self->{run}->full_result(0);
 	return $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
+sub signal ($self, $name)
+{
+	$self->{run}->signal($name);
+	return;
 }
 
 sub kill ($self)

@@ -65,6 +65,14 @@ subtest 'each recipe of the document has a test, and its blocks are found' => su
 	}
 };
 
+subtest 'the recipe reason shows waiters in another cluster why a lock is held' => sub {
+	my ($holder, $other) = map { background($_, database => 'app') } $berlin, $paris;
+	$holder->query_safe($recipes->code('reason'));
+	like($other->query_safe($recipes->code('reason-who')), qr/^held\|rebuild of the index, ticket 4711\|/, 'the queue has the reason');
+	is($holder->query_safe($recipes->code('reason-over')), 't', 'the lock is released');
+	$_->quit foreach $holder, $other;
+};
+
 subtest 'the recipe rebuild is done by one caller at a time' => sub {
 	$recipes->install('rebuild', $berlin, $paris);
 	my ($first, $second, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
@@ -363,7 +371,7 @@ subtest 'all SQL of the document, pasted block by block, runs in a database that
 	$berlin->safe_psql('postgres', 'CREATE DATABASE bare; CREATE ROLE jobs; CREATE ROLE reporter');
 	install_as_documented($berlin, 'bare');
 	$berlin->safe_psql('postgres', 'ALTER DATABASE bare SET search_path = public, zklock');
-	my %needs_pg_cron = map { $_ => 1 } 'cron/schedule', 'cron/leader-schedule';
+	my %needs_pg_cron = map { $_ => 1 } 'cron/schedule', 'cron/leader-schedule', 'cron/longest';
 	my $session = background($berlin, database => 'bare');
 	my $paste = sub ($name, $sql) {
 		my $is_for_monitors = $sql =~ /^SET search_path/;

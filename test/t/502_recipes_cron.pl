@@ -155,6 +155,17 @@ subtest 'the recipe run-once runs a program from a crontab once' => sub {
 	ok(!-e 'never', 'the program was not run');
 };
 
+subtest 'the recipe longest evicts a holder of this cluster that is late' => sub {
+	my ($job) = $recipes->code('longest') =~ /\$\$(.*)\$\$/s;
+	my $holder = background($berlin, database => 'app', holds => 'rebuild');
+	is($berlin->safe_psql('app', $job), '', 'a holder is not evicted within the time');
+	is($paris->safe_psql('app', $job =~ s/'2 hours'/'0'/r), '', 'another cluster does not evict the holder');
+	is($berlin->safe_psql('app', $job =~ s/'2 hours'/'0'/r), 't', 'the holder is evicted when it is late');
+	assert_query($holder, "INSERT INTO work_done VALUES ('late')", '40001', 'the transaction of the evicted holder does not commit');
+	$holder->quit;
+	is($berlin->safe_psql('app', $recipes->code('longest') . "SELECT cron.unschedule('longest-rebuild')") =~ s/^\d+\n//r, 't', 'pg_cron takes the job') if $has_pg_cron;
+};
+
 SKIP:
 {
 	skip 'there is no pg_cron for this PostgreSQL', 2 unless $has_pg_cron;

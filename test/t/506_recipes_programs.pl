@@ -120,6 +120,102 @@ subtest 'the recipe migrate changes each shard once, also after failures and los
 	$by_hand->quit;
 };
 
+# The numbers of the processes whose command line is like that.
+sub processes ($pattern)
+{
+	return map { m{(\d+)} } grep { my $line = eval { slurp_file($_) } // ''; $line =~ $pattern } glob '/proc/[0-9]*/cmdline';
+}
+
+subtest 'the recipe with-lock runs a command while it holds a lock, and ends it when the lock is lost' => sub {
+	local @ENV{qw(PGHOST PGPORT PGDATABASE PGOPTIONS)} = ('127.0.0.1', $berlin->port, 'app', '-c zklock.session_timeout=4s');
+	my $with_lock = $recipes->save('with-lock');
+	my $path = '/zklock/report';
+	my $is_free = sub ($what) {
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		wait_for_queue($zk, $path, 0);
+		return pass("$what: the lock is free");
+	};
+	my $begin = sub ($shell, @option) {
+		my $run = start_program($with_lock, @option, 'report', 'sh', '-c', $shell);
+		$run->wait_output(qr/(begun)/);
+		return $run;
+	};
+
+	is(run_program('sh', '-c', q(printf 'a\nb' | "$0" report sh -c 'cat; echo "$1" >&2; exit 7' - "two  words" 2>"$0.err"), $with_lock), 7,
+		'the exit status is that of the command');
+	is(last_output(), "a\nb", 'standard input and output are the own ones');
+	is(slurp_file("$with_lock.err"), "two  words\n", 'arguments and standard error, too');
+	$is_free->('the command has ended');
+	is(run_program($with_lock, 'report', 'sh', '-c', 'kill -9 $$'), 137, 'the status has the signal that ended the command');
+	is(run_program($with_lock, 'report', '/nowhere'), 127, 'there is no such command');
+	is(run_program($with_lock, 'report'), 64, 'there is no command');
+
+	my $run = $begin->('echo begun $TOKEN; read line; exit 3');
+	is($control->query_safe("SELECT zk_try_lock('report')"), 'f', 'the lock is held while the command runs');
+	like($run->output, qr/^begun @{[ $control->query_safe("SELECT token FROM zk_lock_queue('report')") ]}$/m, 'TOKEN is the fencing token');
+	foreach my $bound ('0s', '300ms')
+	{
+		is(run_program($with_lock, '-w', $bound, 'report', 'touch', "$with_lock.ran"), 75, "-w $bound: the lock is not granted");
+	}
+	my $waiter = start_program($with_lock, 'report', 'touch', "$with_lock.ran");
+	wait_for_queue($zk, $path, 2);
+	$waiter->signal('INT');
+	is($waiter->finish, 130, 'a ^C ends the wait for the lock');
+	wait_for_queue($zk, $path, 1);
+	ok(!-e "$with_lock.ran", 'no command runs without the lock');
+	$run->type("\n");
+	is($run->finish, 3, 'the holder ends as it wants to');
+	$is_free->('a line of input');
+	{
+		local $ENV{PGPORT} = ZooKeeper::free_port();
+		is(run_program($with_lock, 'report', 'true'), 75, 'there is no database');
+	}
+
+	# All that is between two quotes of SQL or of the shell.
+	my $odd = q{it's "odd" \\' $(touch x) `touch x`; %s :name --};
+	$run = start_program($with_lock, $odd, 'sh', '-c', 'echo begun; read line');
+	$run->wait_output(qr/(begun)/);
+	is($control->query_safe("SELECT count(*) FROM zk_lock_queue(\$odd\$$odd\$odd\$)"), 1, 'a name of odd characters is the name of the lock');
+	$run->type("\n");
+	is($run->finish, 0, 'the command ends well');
+
+	my $stays = q(trap "echo stubborn" TERM; echo begun; while :; do sleep 0.1; done);
+	$run = $begin->('echo begun; exec sleep 600');
+	Recipes::evict($paris, 'report');
+	is($run->finish, 76, 'a lost lock ends the command');
+	like($run->output, qr/the lock was lost/, 'with-lock says that the lock was lost');
+	$run = $begin->("$stays & wait");
+	Recipes::evict($paris, 'report');
+	is($run->finish, 76, 'a lost lock ends a command that ignores TERM, and its children');
+	like($run->output, qr/stubborn/, 'TERM came first');
+	ok(!processes(qr/stubborn/), 'no process of the command is left');
+	$run = $begin->('echo begun; exec sleep 600');
+	my ($psql) = processes(qr/^psql\0.*name=report\0/);
+	kill 'KILL', $psql;
+	is($run->finish, 76, 'a psql that was killed ends the command');
+	$is_free->('a psql that was killed');
+	$run = $begin->('echo begun; exec sleep 600');
+	$zk->stop;
+	is($run->finish, 76, 'an outage of ZooKeeper ends the command');
+	$zk->start;
+	$is_free->('an outage of ZooKeeper');
+
+	foreach my $signal (qw(INT TERM HUP))
+	{
+		$run = $begin->(qq(trap "echo caught; exit 9" $signal; echo begun; while :; do sleep 0.1; done));
+		$run->signal($signal);
+		is($run->finish, 9, "the command gets SIG$signal");
+		like($run->output, qr/caught/, "the command can handle SIG$signal");
+	}
+	$is_free->('a signal');
+	$run = $begin->('echo begun; read line; echo over');
+	$run->signal('KILL');
+	is($control->query_safe("SELECT zk_try_lock('report')"), 'f', 'the lock is held while the command runs on');
+	$run->type("\n");
+	$run->wait_output(qr/(over)/);
+	$is_free->('the command of a with-lock that was killed');
+};
+
 SKIP:
 {
 	if ($no_curator)

@@ -150,7 +150,7 @@ is(join("\n", map { broken_links($_, \%pages) } @pages), '', 'links lead somewhe
 is(join("\n", map { missed_sections($_, \%pages) } @pages), '', 'labels that are headings lead to their sections');
 is(join("\n", map { broken_tables($_) } @pages), '', 'tables are tables');
 my @shipped = map { my $name = $_; { name => $name, text => Pages::slurp("$top/$name") } }
-  map { s{^\Q$top\E/}{}r } glob "$top/docs/*/*.{sql,yaml,json,py,go,java} $top/docs/recipes/{migrate,run-once} $top/compose.yaml";
+  map { s{^\Q$top\E/}{}r } glob "$top/docs/*/*.{sql,yaml,json,py,go,java} $top/docs/recipes/{migrate,run-once,with-lock} $top/compose.yaml";
 cmp_ok(scalar @shipped, '>', 10, 'there are files beside the pages');
 is(join("\n", map { open_paths($_) } @pages, @shipped), '', 'no search_path has zklock beside a schema in which others may create');
 is(join("\n", map { long_lines($_) } @pages), '', "no line of prose has more than $width columns");
