@@ -1,8 +1,9 @@
 'use strict';
 // Calls zklock over one of two drivers, for drivers.pl:
 //
-//   node drivers.js node-postgres|postgres.js URL [FILE]
+//   node drivers.js node-postgres|postgres.js|timeout URL [FILE]
 //
+// timeout: node-postgres with query_timeout, which waits for a line of input before it goes on.
 // Another session holds the lock "held". Prints a line for each call: what it says or its
 // SQLSTATE, and the locks that it has taken. With FILE it does what test/interop/calls.py does.
 const [driver, url, file] = process.argv.slice(2);
@@ -42,6 +43,26 @@ async function sendFile(session) {
 	}
 }
 
+// A call is given up, and its connection goes back to the pool.
+async function timeOut() {
+	const pool = new (require('pg').Pool)({ connectionString: url, max: 1, query_timeout: 300 });
+	const client = await pool.connect();
+	try {
+		await client.query("SELECT zk_lock('held')");
+	} catch (error) {
+		console.log(`query_timeout: ${error.message}`);
+	} finally {
+		client.release();
+	}
+	console.log('given up');
+	process.stdin.once('data', async () => {
+		const { rows: [{ locks }] } = await pool.query(
+			"SELECT coalesce(string_agg(name, ' '), 'none') AS locks FROM zk_session_locks");
+		console.log(`then: ${locks}`);
+		await pool.end();
+	});
+}
+
 async function sendTimeouts(session) {
 	const names = ['acct-1', 'acct-2'];
 	for (const [what, text, values] of [
@@ -64,6 +85,9 @@ async function sendTimeouts(session) {
 }
 
 async function main() {
+	if (driver === 'timeout') {
+		return timeOut();
+	}
 	const session = connect();
 	await (file ? sendFile : sendTimeouts)(session);
 	await session.end();

@@ -47,6 +47,18 @@ subtest 'node-postgres sends timeouts without a type, and a list as a text' => s
 	assert_positional('node', "$here/drivers.js", 'node-postgres', $url);
 };
 
+subtest 'query_timeout of node-postgres leaves a call that gets the lock later' => sub {
+	my $run = start_program('node', "$here/drivers.js", 'timeout', $url);
+	like($run->wait_output(qr/(query_timeout: .*)\ngiven up/), qr/timeout/, 'the call is given up');
+	wait_for_queue($zk, lock_path('held'), 2);
+	$holder->query_safe("SELECT zk_unlock('held')");
+	assert_soon { first_in_queue($zk, lock_path('held')) && $node->safe_psql('postgres', "SELECT count(*) FROM zk_locks WHERE name = 'held'") == 1 } 'the connection in the pool gets the lock', 30;
+	$run->type("\n");
+	is($run->finish, 0, 'the program ends well');
+	like($run->output, qr/^then: held$/m, 'the next user of the connection has the lock');
+	$holder->query_safe("SELECT zk_lock('held')");
+};
+
 subtest 'postgres.js sends a list to zk_try_lock() as the name of one lock' => sub {
 	my $said = said('node', "$here/drivers.js", 'postgres.js', $url);
 	is($said->{$_}, 'false, none', "a $_ as the timeout is taken for one") foreach qw(string number);
@@ -72,9 +84,11 @@ subtest 'asyncpg wants a timedelta, or a cast for a string' => sub {
 	my $said = said('/usr/bin/python3', "$here/timeouts_asyncpg.py", $url);
 	is_deeply($said, {
 			'string' => 'an error', 'string with casts' => 'False', 'timedelta' => 'False', 'free' => 'True',
-			'list' => 'an error', 'list of a set' => 'True', 'held' => 'acct-1 acct-2 free' },
+			'list' => 'an error', 'list of a set' => 'True', 'held' => 'acct-1 acct-2 free',
+			'reset' => 'pooled', 'reset with the line' => 'none' },
 		'each call does what the pages say');
 	like($told->('using.md'), qr/^\| asyncpg \| an error: it wants a `timedelta` \| `zk_lock\(\$1, \$2::text::interval\)` \| a `timedelta` \|$/m, 'the page on timeouts');
+	like($told->('using.md'), qr/^\| asyncpg \| `SELECT pg_advisory_unlock_all\(\); .*` \| \*\*stay\*\* \|/m, 'the page on pools');
 	like($told->('recipes.md'), qr/^\| asyncpg \| what the server wants \| several locks \| an error of its own \|$/m, 'the page on lists');
 	assert_positional('/usr/bin/python3', "$here/timeouts_asyncpg.py", $url);
 };

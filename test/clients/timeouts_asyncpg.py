@@ -53,5 +53,15 @@ async def main():
         await send_timeouts(connection)
     await connection.close()
 
+    class Connection(asyncpg.Connection):
+        def get_reset_query(self):
+            return super().get_reset_query() + '; SELECT zk_unlock_all()'
+
+    for what, connection_class in ('reset', asyncpg.Connection), ('reset with the line', Connection):
+        pool = await asyncpg.create_pool(sys.argv[1], min_size=1, max_size=1, connection_class=connection_class)
+        await pool.execute("SELECT zk_lock('pooled')")
+        print('%s: %s' % (what, await pool.fetchval("SELECT coalesce(string_agg(name, ' '), 'none') FROM zk_session_locks")))
+        await pool.close()
+
 
 asyncio.run(main())

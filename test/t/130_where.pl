@@ -160,8 +160,61 @@ subtest 'an apply worker of logical replication can take a lock' => sub {
 	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
 };
 
+subtest 'a loss during CREATE INDEX CONCURRENTLY leaves an invalid index, which IF NOT EXISTS skips' => sub {
+	my ($builder, $writer, $other) = map { background($primary) } 1 .. 3;
+	$builder->query_safe("CREATE TABLE indexed (i int); SELECT zk_lock('index')");
+	$writer->query_safe('BEGIN; INSERT INTO indexed VALUES (1)');
+	my $create = 'CREATE INDEX CONCURRENTLY IF NOT EXISTS by_i ON indexed (i)';
+	$builder->start_query($create);
+	$primary->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted') or die 'it does not wait';
+	$other->query_safe("SELECT zk_evict('index', token) FROM zk_lock_queue('index')");
+	assert_ends($builder, '40001', 'the loss cancels the command');
+	$writer->query_safe('COMMIT');
+	$builder->query_safe("SELECT zk_unlock_all(), zk_lock('index')");
+	my $is_valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_i'::regclass";
+	assert_query($builder, $create, '00000', 'the second attempt does nothing');
+	is($builder->query_safe($is_valid), 'f', 'the index stays invalid');
+	$builder->query_safe('DROP INDEX CONCURRENTLY by_i');
+	$builder->query_safe($create);
+	is($builder->query_safe($is_valid), 't', 'without the index of before the command makes a valid one');
+	$builder->query_safe('DROP TABLE indexed');
+	$_->quit foreach $builder, $writer, $other;
+};
+
+my $standby = standby_of($primary);
+
+# Splitters of reads and writes do that, and it looks as if it worked.
+subtest 'a lock taken over the connection of a standby does not guard what is written to the primary' => sub {
+	my ($reader, $writer, $evictor) = map { background($_) } $standby, $primary, $primary;
+	$writer->query_safe('CREATE TABLE split (i int)');
+	$reader->query_safe("SET zklock.commit_guard = quorum; SELECT zk_lock('split')");
+	$writer->query_safe('SET zklock.commit_guard = quorum; BEGIN; INSERT INTO split VALUES (1)');
+	$evictor->query_safe("SELECT zk_evict('split', token) FROM zk_lock_queue('split')");
+	assert_query($writer, 'COMMIT', '00000', 'the transaction commits without the lock');
+	$reader->query('SELECT zk_unlock_all()');
+	$writer->query_safe('DROP TABLE split');
+	$_->quit foreach $reader, $writer, $evictor;
+};
+
+subtest 'recovery cancels a wait on a standby that has a snapshot, and no CALL zk_commit_and_lock()' => sub {
+	reconfigure($standby, max_standby_streaming_delay => '200ms');
+	my $holder = background($primary, holds => 'recovery');
+	$holder->query_safe('CREATE TABLE gone AS SELECT generate_series(1, 100) AS i');
+	$primary->wait_for_catchup($standby);
+	my ($waiter, $caller) = map { background($standby) } 1 .. 2;
+	start_in_queue($waiter, "SELECT zk_lock('recovery') FROM gone", $zk, lock_path('recovery'), 2);
+	start_in_queue($caller, "CALL zk_commit_and_lock('recovery')", $zk, lock_path('recovery'), 3);
+	$holder->query_safe('DELETE FROM gone');
+	$holder->query_safe('VACUUM gone');
+	assert_ends($waiter, '40001', 'the wait with a snapshot is canceled');
+	like($waiter->error, qr/canceling statement due to conflict with recovery/, 'PostgreSQL says why');
+	$holder->query_safe("SELECT zk_unlock('recovery')");
+	assert_ends($caller, '00000', 'the call without a snapshot waits on, and gets the lock');
+	$holder->query_safe('DROP TABLE gone');
+	$_->quit foreach $holder, $waiter, $caller;
+};
+
 subtest 'a lock taken on a hot standby stays held across its promotion' => sub {
-	my $standby = standby_of($primary);
 	my $here = background($standby);
 	my $there = background($primary);
 

@@ -77,6 +77,8 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 
 sub session ($pooler, @option) { return background($pooler, database => 'app', @option); }
 
+sub held ($session) { return $session->query_safe("SELECT coalesce(string_agg(name || ' ' || state, ' '), '') FROM zk_session_locks"); }
+
 sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
 
 # What of the page's table the other subtests know to work; a row that is new has to say so here.
@@ -192,6 +194,37 @@ subtest 'locks of session scope work behind PgBouncer in session mode' => sub {
 	assert_no_nodes($zk, lock_path('mine'), 'the lock ends with its client');
 	my $second = session($pooler);
 	is(pid($second), $pid, 'the server connection is the same');
+};
+
+subtest 'the resets of the table of poolers release locks of session scope or leave them, as it says' => sub {
+	my ($table) = Pages::slurp(dirname(__FILE__) . '/../../docs/using.md') =~ /^\| pooler, or pool of a driver \|.*?\n\|[-|]+\n(.*?)\n\n/ms;
+	my @rows = map { [ /^\| (.*?) \| (.*?) \| (.*?) \| (.*) \|$/ ] } split /\n/, $table // '';
+	is(scalar @rows, 7, 'there are rows');
+	my $client = background($berlin, database => 'app');
+	foreach my $row (@rows)
+	{
+		my ($pool, $sent, $verdict, $add) = @$row;
+		my @statements = $sent =~ /^`(.*)`$/ ? split /; /, $1 : ();
+		$client->query_safe("SELECT zk_lock('pooled')");
+		$client->query_safe($_) foreach @statements;
+		is(held($client), $verdict eq 'are released' ? '' : 'pooled held', "$pool: locks $verdict");
+		next if $add eq 'nothing';
+		my ($line) = $add =~ /(SELECT zklock\.zk_unlock_all\(\))/ ? $1 : 'SELECT zklock.zk_unlock_all()';
+		$client->query_safe($_) foreach @statements, $line;
+		is(held($client), '', "$pool: with the line locks are released");
+	}
+	my $pooler = Pooler->new(pool_mode => 'session', default_pool_size => 1, server_reset_query => 'SELECT pg_advisory_unlock_all()');
+	my $first = session($pooler, holds => 'pooled');
+	$first->quit;
+	my $second = session($pooler);
+	is($second->query_safe("SELECT zk_try_lock('pooled')"), 't', 'the next client of PgBouncer has the lock of the former one');
+	$second->quit;
+	$pooler->stop;
+	assert_no_nodes($zk, lock_path('pooled'), 'the lock ends with the server connection');
+	$pooler = Pooler->new(pool_mode => 'session', default_pool_size => 1,
+		server_reset_query => 'SELECT pg_advisory_unlock_all(); SELECT zklock.zk_unlock_all()');
+	session($pooler, holds => 'pooled')->quit;
+	assert_no_nodes($zk, lock_path('pooled'), 'with the line PgBouncer releases the lock');
 };
 
 subtest 'zklock.session_scope = refuse refuses locks of session scope behind PgBouncer' => sub {
