@@ -27,6 +27,12 @@
 /* From this round on, parents are created one by one, with their errors. */
 #define CAREFUL_ROUND 2
 
+/*
+ * How often a call sends a create whose reply was lost with its connection.  Each
+ * time there was a new connection: a server ends it because of the create.
+ */
+#define CREATES_MAX 10
+
 static void send_create(Contender *contender, ZkWriteTerms terms);
 static RecipeMark mark_for(const Contender *contender);
 static void make_parents(Contender *contender);
@@ -161,6 +167,9 @@ contender_take_node(Contender *contender)
 			send_create(contender, ZK_WRITE_PAID);	/* with its parents */
 			return false;
 		case ZK_UNKNOWN_OUTCOME:
+			if (node->ncreates > CREATES_MAX)
+				zklock_session_raise(reply, "join a lock's queue",
+									 place->lock_path);
 
 			/*
 			 * It may be there.  Ahead of the next one it would look like

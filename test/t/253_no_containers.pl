@@ -9,7 +9,7 @@ use Liar;
 use ZkLockTest;
 
 # Operations and errors, from ZooKeeper's protocol.
-my ($create_container, $multi, @others) = (19, 14, 1 .. 9, 12, 15);
+my ($create_container, $multi, $create2, @others) = (19, 14, 15, 1 .. 9, 12);
 my %refusal = (
 	'close' => 'it closed the connection',
 	-6 => 'it answered "unimplemented"',
@@ -49,13 +49,23 @@ subtest 'a connection that breaks, or a path that is refused, is told as such' =
 	$liar->refuse(1, 'lose', $create_container);
 	assert_query($session, q{SELECT zk_lock('broken/once')}, '00000', 'one break changes nothing');
 	ok($liar->has_come, 'it broke');
-	$liar->deny('/', 'close', $create_container, $multi, @others);
+	$liar->deny('/', 'close', $create_container, $multi, $create2, @others);
 	$session->query(q{SET lock_timeout = '3s'; SELECT zk_lock('broken')});
 	like($session->sqlstate, qr/^(?:55P03|08...)$/, 'a server that closes every connection is not blamed for containers');
 	$liar->deny('/', -8, $create_container, $multi);
 	assert_query($session, q{RESET lock_timeout; SELECT zk_lock('refused')}, '22023', 'a path that the server refuses');
 	like($session->error, qr/ZooKeeper refused the path/, 'and it says so');
 	$liar->deny;
+};
+
+# As an older server of another kind, which does not know this way to create a znode.
+subtest 'a connection that ends with each create of a queue node is not made for ever' => sub {
+	$other->query_safe("SELECT zk_lock('ended'), zk_unlock('ended')");
+	$liar->deny('/', 'close', $create2);
+	assert_query($session, q{SELECT zk_lock('ended')}, '08006', 'the call ends');
+	like($session->error, qr/could not join a lock's queue: the connection to ZooKeeper was lost/, 'it says so');
+	$liar->deny;
+	assert_query($session, q{SELECT zk_lock('ended')}, '00000', 'a server that creates the node takes it');
 };
 
 subtest 'zk_check() leaves no container' => sub {
