@@ -1488,7 +1488,8 @@ BEGIN ATOMIC
 			('9', 9, 'serving'),
 			('10', NULL, 'settings'),
 			('11', NULL, 'encrypted'),
-			('12', NULL, 'requests'))
+			('12', NULL, 'requests'),
+			('13', NULL, 'fsync'))
 			AS w(number, quality, fact) ON w.number = f.fact AND starts_with(f.item, 'server ');
 END;
 
@@ -1896,15 +1897,27 @@ BEGIN ATOMIC
 	SELECT a.item, rule.state, rule.what, rule.remedy
 	FROM _zk_check_counts(facts) AS c
 		CROSS JOIN _zk_check_addresses(facts) AS a
+		LEFT JOIN LATERAL (
+			-- the average and the longest, in the words of "mntr", tabs shown as question marks
+			SELECT regexp_match(f.value, concat('^zk_avg_fsynctime.([0-9]{1,9}[.][0-9]{1,9})\n',
+				'zk_min_fsynctime.[0-9]+\nzk_max_fsynctime.([0-9]{1,12})\n'))
+			FROM unnest(facts) AS f
+			WHERE f.fact = 'fsync' AND f.place = a.place AND f.subject = a.address
+				AND f.value !~ '(?n)^zk_cnt_fsynctime.0$'
+			LIMIT 1) AS flushes(ms) ON true
 		CROSS JOIN LATERAL (SELECT
 			CASE WHEN c.serving > 0 OR c.sessions > 0 THEN 'warning' ELSE 'error' END,
-			format('%s is a %s, release %s, answers in %s ms', a.address,
+			format('%s is a %s, release %s, answers in %s ms%s%s', a.address,
 				CASE WHEN a.mode = 'standalone' THEN 'standalone server'
 					WHEN a.mode = 'read-only' THEN 'server that only reads'
 					WHEN a.mode IN ('leader', 'follower', 'observer') THEN a.mode
 					ELSE 'server of an unknown kind' END,
-				a.release, a.answer_ms))
-			AS one(missing, described)
+				a.release, a.answer_ms,
+				', outstanding requests: ' || substring(a.reply, '(?n)^Outstanding: ([0-9]{1,9})$'),
+				', fsync since its start: ' || round(flushes.ms[1]::numeric, 1)::text
+					|| ' ms on average, ' || flushes.ms[2] || ' ms at most'),
+			flushes.ms[1]::numeric > 100)
+			AS one(missing, described, is_slow)
 		CROSS JOIN LATERAL (
 			SELECT r.*
 			FROM (VALUES
@@ -1923,15 +1936,18 @@ BEGIN ATOMIC
 					'Correct the name in zklock.servers, or the DNS.'),
 				(4, a.verdict = 'unreachable', one.missing,
 					format('%s cannot be reached: %s', a.address, a.reply),
-					'Start the server, or correct its port in zklock.servers.'),
+					'Find out why the server does not run: see its log, and whether its disk is '
+					'full (df on dataDir and dataLogDir). Start it, or correct its port in '
+					'zklock.servers.'),
 				(5, a.verdict = 'no connection', one.missing,
 					a.address || ' does not answer: no connection in time',
 					'Check that the machine is up, and that no firewall is in between.'),
 				(6, a.verdict = 'closed', one.missing,
 					a.address || ' closes connections without an answer',
 					'Raise its maxClientCnxns (connections from one address) or maxCnxns (all '
-					'connections) if they are reached. If it wants TLS, set zklock.ssl. If it is '
-					'no ZooKeeper server, correct zklock.servers.'),
+					'connections) if they are reached. If its disk is full (df on dataDir and '
+					'dataLogDir), free space. If it wants TLS, set zklock.ssl. If it is no '
+					'ZooKeeper server, correct zklock.servers.'),
 				(7, a.verdict = 'untrusted', one.missing,
 					'no TLS: ' || a.reply,
 					_zk_check_tls_remedy(a.reply)),
@@ -1944,15 +1960,19 @@ BEGIN ATOMIC
 					'Correct the port in zklock.servers.'),
 				(10, a.verdict = 'idle', one.missing,
 					a.address || ' is a ZooKeeper server that serves no clients',
-					'It has no quorum, or has just been started. Start the other servers, and see '
-					'its log.'),
+					'It has no quorum, or has just been started, or its disk is full (df on '
+					'dataDir and dataLogDir). Start the other servers, and see its log.'),
 				(11, a.verdict = 'reading', one.missing,
 					one.described,
 					'It has no quorum: start the other servers.'),
-				(12, a.answer_ms > 100, 'note',
+				(12, one.is_slow, 'warning',
+					one.described,
+					'Its disk is slow, and each lock waits for it. Give dataLogDir a disk of its '
+					'own, and find out what else writes to this disk.'),
+				(13, a.answer_ms > 100, 'note',
 					one.described,
 					'Check the network and the load of the server.'),
-				(13, true, 'ok',
+				(14, true, 'ok',
 					one.described,
 					NULL))
 				AS r(nr, applies, state, what, remedy)
@@ -2294,11 +2314,13 @@ BEGIN ATOMIC
 			(4, f.fact = 'not granted', 'error',
 				'no session was granted in zklock.connect_timeout, '
 					|| current_setting('zklock.connect_timeout'),
-				'See the rows of the servers, and check the network and the load of the ensemble.'),
+				'See the rows of the servers. Check the network, the load of the ensemble, and its '
+				'disks: how long fsync takes.'),
 			(5, f.fact = 'late', 'error',
 				'the ensemble has not answered all in zklock.connect_timeout, '
 					|| current_setting('zklock.connect_timeout'),
-				'See the rows of the servers, and check the network and the load of the ensemble.'),
+				'See the rows of the servers. Check the network, the load of the ensemble, and its '
+				'disks: how long fsync takes.'),
 			(6, f.fact = 'lost', 'error',
 				f.value,
 				f.subject),
@@ -2490,10 +2512,11 @@ BEGIN ATOMIC
 		CROSS JOIN LATERAL _zk_check_last(facts, looked_at.item) AS f
 		CROSS JOIN LATERAL (SELECT
 			_zk_check_has_credentials(facts),
+			(SELECT c.place / 1000 FROM _zk_check_last(facts, 'clock') AS c),
 			CASE WHEN f.number BETWEEN 1 AND 9999999999999
 				THEN to_timestamp(f.number / 1000)::text
 				ELSE 'an impossible date' END)
-			AS one(has_credentials, made)
+			AS one(has_credentials, write_ms, made)
 		CROSS JOIN LATERAL (
 			SELECT r.*
 			FROM (VALUES
@@ -2505,13 +2528,14 @@ BEGIN ATOMIC
 				('chroot', 2, f.fact = 'no node', 'warning',
 					format('znode "%s" does not exist', f.subject),
 					'Check the spelling in zklock.servers: locks below another chroot are other '
-					'locks. If it is right, create the znode, or leave that to the first lock.'),
+					'locks. If it is right, create the znode, or leave that to the first lock: the '
+					'row "writing" tells whether it can.'),
 				('chroot', 3, f.fact = 'done' AND f.place = 0
 						AND current_setting('zklock.root') <> '/', 'warning',
 					format('znode "%s" is empty: nobody has had a lock there', f.subject),
 					'Check the spelling in zklock.servers: locks below another chroot are other '
-					'locks. If it is right, there is nothing to do: the first lock makes the '
-					'rest.'),
+					'locks. If it is right, leave the rest to the first lock: the row "writing" '
+					'tells whether it can make it.'),
 				('chroot', 4, f.fact = 'done', 'ok',
 					format('znode "%s" is there since %s', f.subject, one.made),
 					NULL),
@@ -2525,8 +2549,9 @@ BEGIN ATOMIC
 					'Another program has made it. End that program, or set another zklock.root.'),
 				('root', 2, f.fact = 'no node', 'note',
 					format('znode "%s" does not exist yet', f.subject),
-					'The first lock makes it. If there should be locks already, check the '
-					'spelling of zklock.root: locks below another root are other locks.'),
+					'Leave that to the first lock: the row "writing" tells whether it can. If '
+					'there should be locks already, check the spelling of zklock.root: locks below '
+					'another root are other locks.'),
 				('root', 3, f.fact = 'done', 'ok',
 					format('znode "%s" is there since %s, with %s znodes in it',
 						f.subject, one.made, f.place),
@@ -2551,32 +2576,39 @@ BEGIN ATOMIC
 					format('the ACL of znode "%s" cannot be read: %s', f.subject, f.value),
 					NULL),
 
-				('writing', 1, f.fact = 'done', 'ok',
-					format('a znode was made in "%s", and taken away', f.subject),
+				('writing', 1, f.fact = 'done' AND one.write_ms > 1000, 'warning',
+					format('a znode was made in "%s", but only in %s ms: each lock takes longer '
+						'than that', f.subject, one.write_ms),
+					'Find out how long fsync takes on the servers: see their rows, mntr, and '
+					'"fsync-ing the write ahead log" in their logs. Give dataLogDir a disk of its '
+					'own. If the disks are fast, check the network and the load of the ensemble.'),
+				('writing', 2, f.fact = 'done', 'ok',
+					format('a znode was made in "%s", in %s ms, and taken away',
+						f.subject, one.write_ms),
 					NULL),
-				('writing', 2, f.fact = 'denied' AND one.has_credentials, 'error',
+				('writing', 3, f.fact = 'denied' AND one.has_credentials, 'error',
 					format('this session may not create znodes in "%s": no lock can be taken',
 						f.subject),
 					'Its ACL is for other credentials than those of zklock.auth (getAcl in '
 					'zkCli.sh): all databases and clients of a lock need the same.'),
-				('writing', 3, f.fact = 'denied', 'error',
+				('writing', 4, f.fact = 'denied', 'error',
 					format('this session may not create znodes in "%s": no lock can be taken',
 						f.subject),
 					'Its ACL demands credentials: set zklock.auth to them.'),
-				('writing', 4, f.fact = 'quota', 'error',
+				('writing', 5, f.fact = 'quota', 'error',
 					format('a quota of ZooKeeper for "%s" is exceeded: no lock can be taken',
 						f.subject),
 					'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
-				('writing', 5, f.fact = 'local', 'error',
+				('writing', 6, f.fact = 'local', 'error',
 					'sessions of this ensemble are local to a server, and may not have ephemeral '
 					'znodes: no lock can be taken',
 					'Set localSessionsUpgradingEnabled to true on all its servers, or '
 					'localSessionsEnabled to false.'),
-				('writing', 6, f.fact = 'no containers', 'error',
+				('writing', 7, f.fact = 'no containers', 'error',
 					format('the server has no container znodes: no lock can be taken (it was asked '
 						'to create one in "%s", and %s)', f.subject, f.value),
 					'Use servers of Apache ZooKeeper: docs/interop.md, Other servers.'),
-				('writing', 7, true, 'error',
+				('writing', 8, true, 'error',
 					format('no znode could be made in "%s": %s', f.subject, f.value),
 					'Try again; see the servers'' logs.'))
 				AS r(item, nr, applies, state, what, remedy)
@@ -2589,7 +2621,8 @@ END;
 COMMENT ON FUNCTION _zk_check_znodes(_zk_check_fact[]) IS
 'Helper of zk_check(). Checks the chroot and the root, and what this session may do there.';
 
--- number is by how many milliseconds the ensemble's clock is ahead, at least.
+-- number is by how many milliseconds the ensemble's clock is ahead, at least; place is how
+-- many microseconds the write took that has told it.
 CREATE FUNCTION _zk_check_clock(facts _zk_check_fact[])
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED

@@ -46,8 +46,10 @@ typedef enum AskVerdict
 	ASK_SERVING,				/* (its reply to "srvr") */
 	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
 	ASK_ENCRYPTED,				/* over TLS (tls_describe()) */
-	ASK_REQUESTS				/* of one that serves: how long a request it
+	ASK_REQUESTS,				/* of one that serves: how long a request it
 								 * takes (bytes) */
+	ASK_FSYNC					/* of one that serves: how long fsync() has
+								 * taken (what "mntr" says of it) */
 } AskVerdict;
 
 #endif							/* ZKLOCK_ASK_H */

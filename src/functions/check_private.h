@@ -55,7 +55,7 @@ extern bool check_put_trouble(const Check *check);
 /*
  * Ask what only a session can tell.  It is the backend's own, which stays.
  * Whether locks can be taken is tried: an ephemeral znode is made in the root,
- * and taken away at once.
+ * or in the nearest znode above, and taken away at once.
  */
 extern void check_ask_session(Check *check);
 

@@ -37,8 +37,8 @@
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* Most answers: one of the program, four of each address. */
-#define ANSWERS_MAX (1 + 4 * ASK_ALL_MAX)
+/* Most answers: one of the program, five of each address. */
+#define ANSWERS_MAX (1 + 5 * ASK_ALL_MAX)
 
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160
@@ -247,7 +247,7 @@ put_answer(Check *check, const FrameTaken *taken, bool is_first)
 
 	if (taken->frame.kind != FRAME_ANSWER || answer->server < 0 ||
 		answer->server >= check->list.nservers || answer->verdict < 0 ||
-		answer->verdict > ASK_REQUESTS ||
+		answer->verdict > ASK_FSYNC ||
 		is_first != (answer->verdict == ASK_PROGRAM))
 		return false;
 	if (is_first)

@@ -52,9 +52,9 @@ static AskEnd put_node(ZkRoundTrip *trip, Check *check, const char *item,
 static AskEnd put_root(ZkRoundTrip *trip, Questions *questions,
 					   const char *root);
 static AskEnd try_to_make(ZkRoundTrip *trip, Questions *questions,
-						  const char *root);
+						  const char *parent);
 static AskEnd try_container(ZkRoundTrip *trip, const Check *check,
-							const char *root, const char *path);
+							const char *parent, const char *path);
 static void put_siblings(ZkRoundTrip *trip, const Check *check,
 						 const char *root);
 static void put_unused(ZkRoundTrip *trip, const Check *check, const char *root);
@@ -183,31 +183,46 @@ put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path,
 	return ASKED_ALL;
 }
 
-/* The same of the root; and unless there is none, what can be done there. */
+/*
+ * The same of the root, and what can be done there.  If there is none, that is
+ * tried in the nearest znode above, where the first lock makes it.
+ */
 static AskEnd
 put_root(ZkRoundTrip *trip, Questions *questions, const char *root)
 {
+	char	   *path = pstrdup(root);
 	bool		is_there;
 	AskEnd		end = put_node(trip, questions->check, "root", root,
 							   &is_there);
 	const ZkReply *reply;
 
-	if (end != ASKED_ALL || !is_there)
-		return end;
-	reply = zklock_roundtrip_read(trip, ZK_GET_ACL, root);
-	end = end_of(reply);
+	if (end == ASKED_ALL && is_there)
+	{
+		reply = zklock_roundtrip_read(trip, ZK_GET_ACL, root);
+		end = end_of(reply);
+		if (end == ASKED_ALL)
+			put_reply(questions->check, "acl", root, reply);
+	}
+	while (end == ASKED_ALL && !is_there && strcmp(path, "/") != 0)
+	{
+		char	   *slash = strrchr(path, '/');
+
+		slash[slash == path ? 1 : 0] = '\0';
+		reply = zklock_roundtrip_read(trip, ZK_GET, path);
+		end = end_of(reply);
+		is_there = end == ASKED_ALL && reply->result != ZK_NO_NODE;
+	}
 	if (end != ASKED_ALL)
 		return end;
-	put_reply(questions->check, "acl", root, reply);
-	return try_to_make(trip, questions, root);
+	return try_to_make(trip, questions, path);
 }
 
 /*
- * Make a znode in the root, and take it away.  Its name ends as those of
+ * Make a znode in that one, and take it away.  Its name ends as those of
  * requests to release a lock do: no lock has such a one.
  */
 static AskEnd
-try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
+try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 {
 	Check	   *check = questions->check;
 	char		guid[RECIPE_GUID_LEN + 1];
@@ -220,14 +235,14 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
 
 	zklock_nodedata_make_guid(guid);
 	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
-					strcmp(root, "/") == 0 ? "" : root, guid);
+					strcmp(parent, "/") == 0 ? "" : parent, guid);
 	questions->making = zklock_write_create(ZK_WRITE_BOUNDED, path,
 											ZK_EPHEMERAL, data);
 	reply = zklock_roundtrip_await(trip, questions->making);
 	end = end_of(reply);
 	if (end != ASKED_ALL)
 		return end;
-	put_reply(check, "writing", root, reply);
+	put_reply(check, "writing", parent, reply);
 	is_made = reply->result == ZK_OK;
 	if (is_made)
 		put_clock(check, zklock_nodedata_date(reply->ctime_ms), before,
@@ -237,13 +252,13 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *root)
 	/* at the deadline it is undone later */
 	(void) zklock_session_await_undone(trip->deadline);
 	if (is_made)
-		return try_container(trip, check, root, path);
+		return try_container(trip, check, parent, path);
 	return ASKED_ALL;
 }
 
 /* The same with a container at that path, which is free again. */
 static AskEnd
-try_container(ZkRoundTrip *trip, const Check *check, const char *root,
+try_container(ZkRoundTrip *trip, const Check *check, const char *parent,
 			  const char *path)
 {
 	const char *refusal;
@@ -258,9 +273,9 @@ try_container(ZkRoundTrip *trip, const Check *check, const char *root,
 		return end;
 	if (refusal != NULL)
 		check_put_fact(check, "writing", "no containers", 0,
-					   zklock_text_quotable(root), refusal, 0);
+					   zklock_text_quotable(parent), refusal, 0);
 	else if (reply->result != ZK_OK)
-		put_reply(check, "writing", root, reply);
+		put_reply(check, "writing", parent, reply);
 	zklock_roundtrip_unmake(trip);
 	return ASKED_ALL;
 }

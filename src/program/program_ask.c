@@ -4,9 +4,9 @@
  *	  The program in its other mode: it asks servers how they are, and ends.
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
- * "srvr", which no server can be forbidden to answer, and "conf", which they
- * answer if their configuration allows it.  It opens no session, and does not
- * use the ZooKeeper library.
+ * "srvr", which no server can be forbidden to answer, and "conf" and "mntr",
+ * which they answer if their configuration allows it.  It opens no session, and
+ * does not use the ZooKeeper library.
  *
  * No word tells jute.maxbuffer, the longest request that a server takes.  So
  * it is tried, if that is asked: with a request to go on with a session that
@@ -44,7 +44,7 @@ static const struct
 	const char *text;
 	AskVerdict	verdict;
 }			words[] = {
-	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS},
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"mntr", ASK_FSYNC},
 	{NULL, ASK_REQUESTS}		/* no word, but a long request */
 };
 #define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
@@ -408,6 +408,12 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 			verdict = strstr(one->reply, "not currently serving requests") != NULL ?
 				ASK_IDLE : ASK_STRANGER;
 		text = one->reply;
+
+		/* of some hundred lines */
+		if (verdict == ASK_FSYNC)
+			text = strstr(text, "zk_avg_fsynctime");
+		if (text == NULL)
+			verdict = ASK_PROGRAM;
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */

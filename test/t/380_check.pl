@@ -56,7 +56,7 @@ sub had_no_time ($rows, %pattern)
 	foreach my $item (sort keys %$rows)
 	{
 		next if $pattern{$item} && $rows->{$item} =~ $pattern{$item};
-		return 1 if $rows->{$item} =~ /\bin time\b|accepts connections, but does not answer|could not be found out|zklock\.connect_timeout, /;
+		return 1 if $rows->{$item} =~ /\bin time\b|accepts connections, but does not answer|but only in \d+ ms|could not be found out|zklock\.connect_timeout, /;
 	}
 	my ($ms) = ($rows->{session} // '') =~ /^ok: .* it took (\d+) ms /;
 	return defined $ms && $ms >= $rows->{had};
@@ -118,13 +118,14 @@ subtest 'zk_check() finds nothing wrong where all is well, and leaves nothing be
 	foreach my $argument ('', 'false', 'NULL')
 	{
 		my $rows = rows_like([ '', $argument ],
-			"server $server" => qr/^(?:ok|note): /, session => qr/^ok: /, connections => qr/^ok: /);
+			"server $server" => qr/^(?:ok|note): /, session => qr/^ok: /, connections => qr/^ok: /,
+			$argument ? () : (writing => qr/^ok: /));
 		# Another installation, of the system's, may be of another version.
 		my %bad = map { $_ => $rows->{$_} } grep { $rows->{$_} =~ /^(?:error|warning)/m } keys %$rows;
 		delete $bad{'extension files'};
 		delete $bad{data} if ($bad{data} // '') =~ $is_kept;
 		is(join('', values %bad), '', "no errors, no warnings, zk_check($argument)");
-		like($rows->{"server $server"}, qr/^(?:ok|note): .* is a standalone server, release \d/, 'the server');
+		like($rows->{"server $server"}, qr/^(?:ok|note): .* is a standalone server, release \d.*, answers in \S+ ms, outstanding requests: \d+/, 'the server');
 		like($rows->{'zklock.servers'}, qr/^ok: \Q$server\E, source: configuration file .*conf:\d+/,
 			'a setting and where it is from');
 		like($rows->{program}, qr/^ok: .*zklock-session" runs, protocol [1-9]\d*, .* library 3\.\d/, 'the program');
@@ -397,9 +398,11 @@ subtest 'a cancellation ends zk_check()' => sub {
 subtest 'zk_check() names a chroot and a root that do not exist' => sub {
 	shows([ "SET zklock.servers = '$server/mistyped'", 'true' ],
 		chroot => [ qr/^warning: znode "\/mistyped" does not exist -> Check the spelling in zklock\.servers/, 'the chroot' ],
-		root => [ qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root' ]);
+		root => [ qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root' ],
+		writing => [ qr/^ok: a znode was made in "\/",/, 'they can be made' ]);
 	my $client = $zk->client;
 	ok(!$client->exists('/mistyped'), 'the missing chroot was not made');
+	is(join(' ', grep { /release$/ } $client->children('/')), '', 'nothing is left beside it');
 	$client->create('/there', '');
 	$client->close;
 	shows([ "SET zklock.servers = '$server/there'", 'true' ],
@@ -429,10 +432,33 @@ subtest 'zk_check() names clusters with another root in the same ensemble' => su
 	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'the own root is not named');
 };
 
+subtest 'zk_check() names a slow disk of a server, and a full one' => sub {
+	my $library = Preload::library('slow_disk') or plan skip_all => 'no C compiler';
+	my $disk = $node->basedir . '/disk';
+	my $behaves = sub ($how) { append_to_file("$disk.new", $how); rename "$disk.new", $disk or die "could not write $disk: $!" };
+	my $slow = ZooKeeper->new(force_sync => 1, environment => { 1 => { LD_PRELOAD => $library, LD_TEST_DISK => $disk } })->start;
+	my $address = $slow->connect_string;
+	my $set = "SET zklock.servers = '$address'; SET zklock.connect_timeout = '1min'";
+	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm')");
+	shows([ $set, 'true' ],
+		"server $address" => [ qr/^(?:ok|note): .*, fsync since its start: [\d.]+ ms on average, \d+ ms at most/, 'the times of fsync are told' ],
+		writing => [ qr/^ok: a znode was made in .*, in \d{1,3} ms/, 'so is the time of a write' ]);
+	$behaves->('1500');
+	shows([ $set, 'true' ],
+		writing => [ qr/^warning: a znode was made in "[^"]+", but only in [1-9]\d{3} ms: .* -> .*fsync/, 'a slow write is a warning' ]);
+	shows([ $set, 'false' ],
+		"server $address" => [ qr/^warning: .*, fsync since its start: \d{3,4}\.\d+ ms on average, 1[5-9]\d\d ms at most -> Its disk is slow/, 'a server with a slow disk is a warning' ]);
+	$behaves->('full');
+	check("SET zklock.connect_timeout = '1s'; SET zklock.servers = '$address'", 'true');
+	assert_soon { !$slow->mode(1, 1) } 'the server ends when its disk is full';
+	shows([ $set, 'false' ],
+		"server $address" => [ qr/^error: .* cannot be reached: .* -> Find out why .* its log, and whether its disk is full \(df/, 'the remedy names the full disk' ]);
+};
+
 subtest 'zk_check() says when the ensemble has lost its data or may lose it' => sub {
 	my $reset = ZooKeeper->new->start;
 	my $set = "SET zklock.servers = '" . $reset->connect_string . "'";
-	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm'); SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
+	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm' || n) FROM generate_series(1, 40) AS n; SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
 	like(check($set, 'false')->{data}, $is_kept, 'the data are there');
 	$reset->stop;
 	my $new = ZooKeeper->new->start;
@@ -470,6 +496,15 @@ subtest 'zk_check() says what the credentials may do' => sub {
 	my $rows = shows([ "$root; SET zklock.auth = 'digest:alice:wrong'", 'true' ],
 		writing => [ qr/^error: .* other credentials/, 'with others' ]);
 	unlike(join('', values %$rows), qr/wrong/, 'the credentials are not shown');
+	# Where there is no root yet, it has to be made: below the chroot, or another znode.
+	foreach my $none ("SET zklock.servers = '$server/alice'", "SET zklock.servers = '$server/alice/a/b'", "SET zklock.root = '/alice/a/b'")
+	{
+		shows([ $none, 'true' ],
+			root => [ qr{^note: znode "/alice/.*" does not exist yet}, 'no root yet' ],
+			writing => [ qr{^error: this session may not create znodes in "/alice": no lock can be taken}, 'a root that cannot be made is an error' ]);
+		shows([ "$none; SET zklock.auth = 'digest:alice:secret'", 'true' ],
+			writing => [ qr{^ok: a znode was made in "/alice",}, 'with the credentials it can be made' ]);
+	}
 	shows([ "$root; SET zklock.auth = 'digest:alice:secret'", 'true' ],
 		writing => [ qr/^ok: /, 'with these' ],
 		acl => [ qr/^ok: not everybody/, 'its ACL' ],
