@@ -22,12 +22,16 @@
  *	- It does not know it: the servers are another ensemble's.  All stays as it
  *	  was, and the backend says so in the log.
  *	- It closes the connection, as a server does that has not seen what the
- *	  session has seen: one that lags, one of an ensemble that was restored from
- *	  a copy and may know the session, or one of a younger ensemble.  It is
- *	  asked once more, without saying what was seen: it may not know the
- *	  session, which is told as above; that it does is no proof then.
+ *	  session has seen: one that lags, a single server that was restored from a
+ *	  copy and may know the session, or one of a younger ensemble.  It is asked
+ *	  once more, without saying what was seen: it may not know the session, which
+ *	  is told as above; that it does is no proof then.
  *	- No answer: it is asked again, or another one, with growing pauses.  All
  *	  stays as it was until then.
+ * An ensemble that was restored from a copy, and has elected a leader since,
+ * knows the session and has a greater zxid than the session has seen: nothing
+ * tells it from the original, which has to be stopped before it is named
+ * (docs/backup.md).
  * No proof is needed if there is no session yet; nor if the server that we are
  * connected to, or while we are not any that the session has used so far, is
  * behind the new list: then it can do no more harm than it could before.  TLS
