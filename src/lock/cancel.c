@@ -57,9 +57,8 @@
 #include "lock_proof.h"
 #include "session.h"
 
-/* What PostgreSQL says, to whatever interrupt, and to one by SIGINT. */
-#define CANCELED "canceling statement due to "
-#define CANCELED_BY_SIGINT CANCELED "user request"
+/* What PostgreSQL says to an interrupt by SIGINT. */
+#define CANCELED_BY_SIGINT "canceling statement due to user request"
 
 /* The next in each chain of hooks, which of errors may be NULL. */
 static ExecutorRun_hook_type next_ExecutorRun;
@@ -89,7 +88,7 @@ static void end_statement(void *arg);
 static void at_raise(void *arg);
 static void at_report(void);
 static void at_log(ErrorData *error);
-static void name_loss(void);
+static bool name_loss(const ErrorData *error);
 static bool is_of_loss(const ErrorData *error);
 static ErrorData *copy_error(void);
 
@@ -195,13 +194,22 @@ end_statement(void *arg)
  * ---------------------------------------------------------------------
  */
 
-/* Called for whatever is raised, also for notices. */
+/*
+ * Called for whatever is raised, also for notices.  Where PostgreSQL finds a
+ * timeout, say, together with the interrupt it raises the error of the timeout
+ * alone: a handler that catches it must not go on without the lock.
+ */
 static void
 at_raise(void *arg)
 {
-	if (zklock_session_interrupt() != 0 &&
-		geterrcode() == ERRCODE_QUERY_CANCELED)
-		name_loss();
+	ErrorData  *error;
+
+	if (zklock_session_interrupt() == 0)
+		return;
+	error = copy_error();
+	if (error->elevel == ERROR && !name_loss(error))
+		zklock_session_keep_interrupt();
+	FreeErrorData(error);
 }
 
 /* In place of comm_reset(): an error is about to be reported. */
@@ -216,10 +224,10 @@ at_report(void)
 		return;
 	if (geterrcode() != ERRCODE_QUERY_CANCELED)
 		return;
-	if (zklock_session_interrupt() != 0)
-		name_loss();
 	error = copy_error();
-	if (is_of_loss(error))
+	if (is_of_loss(error) ||
+		(zklock_session_interrupt() != 0 && name_loss(error) &&
+		 Statement.is_named))
 		errcode(ERRCODE_T_R_SERIALIZATION_FAILURE);
 	FreeErrorData(error);
 }
@@ -235,35 +243,27 @@ at_log(ErrorData *error)
 }
 
 /*
- * Put the words of the loss into the current error, if that is a cancellation by
- * SIGINT.  If the user has sent one, too, the error tells of the loss: both are
- * true, and the loss matters more.  A cancellation by a timeout has words of its
- * own, and keeps them; nothing comes of the interrupt then.
+ * If the current error is a cancellation by SIGINT, put the words of the loss into
+ * it, if there is one, and return true.  If the user has sent one, too, the error tells of the
+ * loss: both are true, and the loss matters more.  A cancellation by a timeout has
+ * words of its own, and keeps them.
  */
-static void
-name_loss(void)
+static bool
+name_loss(const ErrorData *error)
 {
-	ErrorData  *error = copy_error();
-	bool		is_cancellation = error->elevel == ERROR &&
-		error->message_id != NULL &&
-		strncmp(error->message_id, CANCELED, strlen(CANCELED)) == 0;
-	bool		is_by_sigint = is_cancellation &&
-		strcmp(error->message_id, CANCELED_BY_SIGINT) == 0;
-
-	FreeErrorData(error);
-	if (!is_cancellation)
-		return;
-	if (is_by_sigint)
-	{
-		zklock_session_read();
-		Statement.is_named = zklock_explain_cancellation(&Statement.named);
-	}
+	if (error->message_id == NULL ||
+		error->sqlerrcode != ERRCODE_QUERY_CANCELED ||
+		strcmp(error->message_id, CANCELED_BY_SIGINT) != 0)
+		return false;
+	zklock_session_read();
+	Statement.is_named = zklock_explain_cancellation(&Statement.named);
 	zklock_session_end_interrupt();
-	if (!is_by_sigint || !Statement.is_named)
-		return;
+	if (!Statement.is_named)
+		return true;
 	errmsg_internal("%s", Statement.named.message);
 	errdetail_internal("%s", Statement.named.detail);
 	errhint("%s", Statement.named.hint);
+	return true;
 }
 
 /*

@@ -452,6 +452,7 @@ static void
 prove_locks(void)
 {
 	bool		always_ask = zklock_hooks_asks_quorum();
+	int64		took_ms = 0;
 
 	Assert(IsTransactionState() && Transaction.stage != TRANSACTION_OVER);
 	Transaction.stage = TRANSACTION_GUARDED;
@@ -459,16 +460,19 @@ prove_locks(void)
 	zklock_session_read();
 	for (int attempts = 0; attempts < ZK_PROOF_ATTEMPTS; attempts++)
 	{
+		int64		asked_at = protocol_now();
+
 		zklock_prove_locks(always_ask);
 		zklock_lease_prove(always_ask);
 		Transaction.guarded_at = protocol_now();
+		took_ms = Transaction.guarded_at - asked_at;
 		zklock_attend_locks();
 		if (!zklock_lease_is_used() ||
 			(zklock_are_proved() && zklock_lease_is_proved()))
 			return;
 		always_ask = false;
 	}
-	zklock_lease_raise_unproved(true);
+	zklock_lease_raise_unproved(took_ms);
 }
 
 /*

@@ -27,6 +27,8 @@
  */
 #define FRESH_TENTHS 6
 
+#define UNPROVED "could not prove that the leases of this transaction are held"
+
 /* How far a lease is at a commit. */
 typedef enum RenewalState
 {
@@ -50,6 +52,7 @@ typedef struct Proving
 {
 	bool		always_ask;		/* also for leases with a fresh proof */
 	int			attempts;		/* how often renewals were sent */
+	int64		took_ms;		/* how long the last attempt took */
 	int64		begun_at;		/* protocol_now() */
 	int			nrenewals;		/* one for each lease that is used */
 	Renewal    *renewals;		/* palloc'ed */
@@ -63,6 +66,7 @@ typedef struct Proving
 static dlist_head used = DLIST_STATIC_INIT(used);
 
 static bool is_fresh(const ZkKnownLease *known);
+static int64 usable_ms(int64 ttl_ms);
 static bool prove_leases(ZkRoundTrip *trip, void *argument);
 static void begin_proving(Proving *proving);
 static int64 proving_deadline(int64 begun_at);
@@ -74,8 +78,7 @@ static bool renew_due(ZkRoundTrip *trip, Proving *proving);
 static void send_renewal(Renewal *renewal);
 static void note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply);
 static void end_renewals(void *argument);
-pg_noreturn static void raise_silence(const Proving *proving,
-									  const ZkKnownLease *known);
+pg_noreturn static void raise_silence(const Proving *proving);
 pg_noreturn static void refuse_commit(const ZkKnownLease *known,
 									  const char *why);
 
@@ -171,17 +174,14 @@ zklock_lease_raise_lost(const char *name, int64 token)
 }
 
 void
-zklock_lease_raise_unproved(bool is_answered)
+zklock_lease_raise_unproved(int64 took_ms)
 {
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
-			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("could not prove that the leases of this transaction are held"),
-			 is_answered ?
-			 errdetail("ZooKeeper answers, but too late to rely on its answers.") :
-			 errdetail("ZooKeeper did not answer within twice the session timeout."),
-			 errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\" and the ttl of the leases. Then run the transaction again.",
-					 "zklock.session_timeout")));
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg(UNPROVED),
+			 zklock_session_explain_late_proof(took_ms,
+											   usable_ms(zklock_lease_shortest_ttl()))));
 }
 
 /*
@@ -193,12 +193,18 @@ static bool
 is_fresh(const ZkKnownLease *known)
 {
 	Moment		since = protocol_moment();
-	int64		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
-								zklock_session_timeout_ms() / 3);
+	int64		most_ms = usable_ms(known->leased.ttl_ms);
 
-	since.boot_ms -= usable_ms;
-	since.wall_ms -= usable_ms;
+	since.boot_ms -= most_ms;
+	since.wall_ms -= most_ms;
 	return contact_is_after(known->proof, since);
+}
+
+/* For how long a commit may rely on a renewal of a lease of that term. */
+static int64
+usable_ms(int64 ttl_ms)
+{
+	return Min(ttl_ms * FRESH_TENTHS / 10, zklock_session_timeout_ms() / 3);
 }
 
 /* ---------------------------------------------------------------------
@@ -221,11 +227,14 @@ prove_leases(ZkRoundTrip *trip, void *argument)
 	trip->by = ZK_BY_CALLER;
 	while (choose_due(proving))
 	{
+		int64		asked_at = protocol_now();
+
 		if (proving->attempts++ == ZK_PROOF_ATTEMPTS)
-			zklock_lease_raise_unproved(true);
+			zklock_lease_raise_unproved(proving->took_ms);
 		if (!read_outdated(trip, proving) || !renew_due(trip, proving))
 			refuse_commit(first_due(proving)->known,
 						  "the session was lost before an answer");
+		proving->took_ms = protocol_now() - asked_at;
 	}
 	return true;
 }
@@ -266,8 +275,10 @@ proving_deadline(int64 begun_at)
 }
 
 /*
- * Find those that are to be renewed now; false: none.  Whether one was asked is
- * not decided by time: a renewal of the same millisecond came before the commit.
+ * Find those that are to be renewed now; false: none.  Once one is, all are
+ * that this commit has not renewed: then none of these becomes too old while
+ * others are renewed.  Whether one was asked is not decided by time: a renewal of
+ * the same millisecond came before the commit.
  */
 static bool
 choose_due(Proving *proving)
@@ -277,12 +288,18 @@ choose_due(Proving *proving)
 	end_renewals(proving);
 	for (int i = 0; i < proving->nrenewals; i++)
 	{
-		Renewal    *renewal = &proving->renewals[i];
+		const Renewal *renewal = &proving->renewals[i];
 		bool		must_ask = proving->always_ask &&
 			renewal->state != RENEWAL_DONE;
 
-		renewal->is_due = must_ask || !is_fresh(renewal->known);
-		is_any_due |= renewal->is_due;
+		is_any_due |= must_ask || !is_fresh(renewal->known);
+	}
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		Renewal    *renewal = &proving->renewals[i];
+
+		renewal->is_due = is_any_due &&
+			(renewal->state != RENEWAL_DONE || !is_fresh(renewal->known));
 	}
 	return is_any_due;
 }
@@ -314,7 +331,7 @@ read_outdated(ZkRoundTrip *trip, const Proving *proving)
 	if (!zklock_roundtrip_await_looks(trip))
 	{
 		if (zklock_session_live() != 0)
-			raise_silence(proving, NULL);
+			raise_silence(proving);
 		return false;
 	}
 	for (int i = 0; i < proving->nrenewals; i++)
@@ -375,7 +392,7 @@ renew_due(ZkRoundTrip *trip, Proving *proving)
 			continue;
 		reply = zklock_roundtrip_await(trip, renewal->request);
 		if (reply == NULL)
-			raise_silence(proving, renewal->known);
+			raise_silence(proving);
 		if (reply->result == ZK_SESSION_LOST)
 			return false;
 		note_renewal(trip, renewal, reply);
@@ -450,12 +467,24 @@ end_renewals(void *argument)
  * for the answer.
  */
 static void
-raise_silence(const Proving *proving, const ZkKnownLease *known)
+raise_silence(const Proving *proving)
 {
-	if (known != NULL &&
-		protocol_now() >= proving->begun_at + known->leased.ttl_ms)
-		refuse_commit(known, "its term was over before ZooKeeper answered");
-	zklock_lease_raise_unproved(false);
+	int64		waited_ms = protocol_now() - proving->begun_at;
+
+	for (int i = 0; i < proving->nrenewals; i++)
+	{
+		const ZkKnownLease *known = proving->renewals[i].known;
+
+		if (waited_ms >= known->leased.ttl_ms)
+			refuse_commit(known, "its term was over before ZooKeeper answered");
+	}
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg(UNPROVED),
+			 errdetail("ZooKeeper did not answer within " INT64_FORMAT " ms.",
+					   waited_ms),
+			 errhint("Run zk_check() to find out why. Then run the transaction again.")));
 }
 
 static void

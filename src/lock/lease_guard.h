@@ -45,9 +45,9 @@ extern void zklock_lease_end_use(SubTransactionId mine,
 pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
 
 /*
- * Raise 08006 for a commit: there is no proof, though the ensemble has
- * answered, or because it has not.
+ * Raise 08006 for a commit: the proofs were too old again and again.  The last
+ * ones had taken so long.
  */
-pg_noreturn extern void zklock_lease_raise_unproved(bool is_answered);
+pg_noreturn extern void zklock_lease_raise_unproved(int64 took_ms);
 
 #endif							/* ZKLOCK_LEASE_GUARD_H */

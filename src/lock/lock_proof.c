@@ -225,6 +225,7 @@ zklock_refuse_if_lost(void)
 	 */
 	zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
+	zklock_session_end_interrupt();
 	zklock_loss_raise(&loss);
 }
 
@@ -352,6 +353,16 @@ await_downgrades(void)
  * Ask for proofs of that lock, or with NULL of all locks that are held, until
  * each has a fresh one, or one is lost: true.  false at the deadline.
  * always_ask: as zklock_prove_locks().
+ *
+ * Each round asks for all of them, also for those whose proof is still fresh:
+ * then all proofs are of one age, and none becomes stale while others are
+ * renewed.  A transaction that has taken hundreds of locks, one after the
+ * other, has proofs of every age.
+ *
+ * A reply need not be a fresh proof.  In the first round this process may have
+ * been stopped between question and reply; so it asks again.  After a second
+ * one the session must have paused before the requests; so the next ones wait
+ * until there are replies that can date a proof.
  */
 static bool
 prove(const Lock *only, bool always_ask, int64 deadline)
@@ -359,8 +370,7 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 	Moment		fresh_since = ZK_NO_PROOF;
 	ZkPlace   **places = palloc(zklock_lock_count_entries() *
 								sizeof(*places));
-	int			nplaces;
-	int			attempt = 0;
+	int64		took_ms = 0;	/* how long the last round took */
 	bool		is_answered = true;
 
 	if (!always_ask)
@@ -368,15 +378,30 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 	settle_places();
 	if (always_ask && find_lost(only) == NULL)
 	{
-		nplaces = find_unproved(only, places, ZK_NO_PROOF);
+		int			nplaces = find_unproved(only, places, ZK_NO_PROOF);
+
 		for (int i = 0; i < nplaces; i++)
 			confirm_grant(places[i], deadline);
 		settle_places();
 	}
-	while (is_answered && find_lost(only) == NULL &&
-		   (nplaces = find_unproved(only, places, fresh_since)) > 0)
+	for (int round = 0; is_answered && find_lost(only) == NULL &&
+		 find_unproved(only, NULL, fresh_since) > 0; round++)
 	{
-		is_answered = zklock_place_prove(places, nplaces, attempt++, deadline);
+		int64		asked_at;
+		int			nplaces;
+
+		if (round == ZK_PROOF_ATTEMPTS)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not prove that the ZooKeeper locks of this session are held"),
+					 zklock_session_explain_late_proof(took_ms,
+													   zklock_session_timeout_ms() / 3)));
+		if (round >= 2)
+			zklock_session_await_contact(deadline);
+		asked_at = protocol_now();
+		nplaces = find_unproved(only, places, ZK_NO_PROOF);
+		is_answered = zklock_place_prove(places, nplaces, deadline);
+		took_ms = protocol_now() - asked_at;
 		settle_places();
 		fresh_since = zklock_session_fresh_since();
 	}

@@ -340,28 +340,11 @@ zklock_place_read_recall(ZkPlace *place)
 							  &place->told.of_recall);
 }
 
-/*
- * A reply need not be a fresh proof.  Before attempt 1 this process may have been
- * stopped between question and reply; so it asks again.  Before attempt 2 and
- * later ones the session must have paused before the request; so the next
- * request waits until there are replies that can date a proof.
- */
 bool
-zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt,
-				   int64 deadline)
+zklock_place_prove(ZkPlace *const *places, int nplaces, int64 deadline)
 {
 	ZkRequest **requests = palloc0(nplaces * sizeof(*requests));
 	volatile bool is_answered = true;
-
-	if (attempt == ZK_PROOF_ATTEMPTS)
-		ereport(ERROR,
-				(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("could not prove that the ZooKeeper locks of this session are held"),
-				 errdetail("ZooKeeper answers, but too late to rely on its answers."),
-				 errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\". Then run the transaction again.",
-						 "zklock.session_timeout")));
-	if (attempt >= 2)
-		zklock_session_await_contact(deadline);
 
 	for (int i = 0; i < nplaces; i++)
 		if (!zklock_place_await_downgrade(places[i], deadline))

@@ -222,12 +222,11 @@ extern bool zklock_place_read_recall(ZkPlace *place);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those
- * whose node is gone.  attempt counts from 0 on: see place.c.  Waits; false at
- * the deadline.  Raises on interrupts and when ZooKeeper refuses to answer,
- * 08006 when its answers come too late.
+ * whose node is gone.  Waits; false at the deadline.  Raises on interrupts and
+ * when ZooKeeper refuses to answer.
  */
 extern bool zklock_place_prove(ZkPlace *const *places, int nplaces,
-							   int attempt, int64 deadline);
+							   int64 deadline);
 
 /*
  * Wait until a downgrade is over: before that it is not known which node the

@@ -183,6 +183,12 @@ extern int64 zklock_session_interrupt(void);
 extern void zklock_session_end_interrupt(void);
 
 /*
+ * Something is raised that is not the error of the interrupt.  If PostgreSQL has
+ * taken the interrupt for it, the interrupt is pending again.  Never raises.
+ */
+extern void zklock_session_keep_interrupt(void);
+
+/*
  * Has the loss of a session interrupted the running statement, or is about to?
  * Never raises.
  */
@@ -308,5 +314,12 @@ pg_noreturn extern void zklock_session_raise_silence(const char *name);
  * and if there is no connection the errhint().
  */
 extern int	zklock_session_explain_silence(void);
+
+/*
+ * Inside ereport(): the errdetail() and errhint() of a commit whose proofs were
+ * too old again and again.  The last ones had taken so long, and are of use
+ * within most_ms.
+ */
+extern int	zklock_session_explain_late_proof(int64 took_ms, int64 most_ms);
 
 #endif							/* ZKLOCK_SESSION_H */

@@ -28,6 +28,7 @@ static struct
 	uint64		canceled;		/* which statement a loss canceled last */
 }			Interrupts;
 
+static bool was_dropped(void);
 static int64 count_sent(void);
 
 void
@@ -48,22 +49,43 @@ session_interrupt_note_close(void)
 	Interrupts.nclosed = Interrupts.nsent;
 }
 
-/*
- * While a backend is idle PostgreSQL ignores SIGINT.  The signal has come by
- * the end of any system call, if it was sent.
- */
+/* While a backend is idle PostgreSQL ignores SIGINT. */
 void
 session_interrupt_begin_statement(void)
 {
 	Interrupts.nsent = count_sent();
 	Assert(Interrupts.nover <= Interrupts.nsent);
+	if (was_dropped())
+		Interrupts.nover = Interrupts.nsent;
+}
+
+/*
+ * All that cancels a statement, lock_timeout and recovery on a standby for example,
+ * has one flag, and PostgreSQL raises one error for all that it finds.
+ */
+void
+zklock_session_keep_interrupt(void)
+{
+	Interrupts.nsent = count_sent();
+	if (!was_dropped())
+		return;
+	QueryCancelPending = true;
+	InterruptPending = true;
+}
+
+/*
+ * Has PostgreSQL taken an interrupt of which no error has come?  The signal has
+ * come by the end of any system call, if it was sent.
+ */
+static bool
+was_dropped(void)
+{
 	if (Interrupts.nover == Interrupts.nsent ||
 		(MySession.client != NULL &&
 		 zklock_client_is_interrupt_under_way(MySession.client)))
-		return;
+		return false;
 	getppid();
-	if (!QueryCancelPending)
-		Interrupts.nover = Interrupts.nsent;
+	return !QueryCancelPending;
 }
 
 int64

@@ -137,6 +137,10 @@ It refuses new connections and resets those that there are; it resets what there
 
 How many connections are open.
 
+=head2 delay($seconds)
+
+From now on what either side sends arrives so much later.
+
 =head2 stop
 
 A proxy stops with the last reference to it, too.
@@ -168,6 +172,7 @@ sub come_back ($self)
 }
 
 sub connections { return $_[0]->_command('connections'); }
+sub delay ($self, $seconds) { return $self->_command("delay $seconds"); }
 
 sub stop ($self)
 {
@@ -328,6 +333,10 @@ sub _obey ($state, $command, $argument = undef, @more)
 		$state->{pair} = {};
 		$state->{$_} = {} foreach qw(from_client reading greeted);
 		$state->{$_} = [] foreach qw(waiting late);
+	}
+	elsif ($command eq 'delay')
+	{
+		$state->{delay} = $argument;
 	}
 	elsif ($command eq 'connections')
 	{

@@ -204,6 +204,34 @@ subtest 'a loss is reported with 40001 whatever catches or delays its error' => 
 	is(ask($node, 'SELECT count(*) FROM sleepy'), 0, 'nothing is written');
 };
 
+# The backend is stopped until the time of its wait is over, too. PostgreSQL has one flag for all
+# that cancels a statement, and raises the error of the timeout.
+subtest 'a handler that catches a timeout does not go on without the lock that was lost meanwhile' => sub {
+	my $other = background($node);
+	$node->safe_psql('postgres', 'CREATE TABLE busy (i int)');
+	$other->query_safe('BEGIN; LOCK TABLE busy');
+	foreach my $case ([ 'lock_timeout', 'OTHERS' ], [ 'statement_timeout', 'query_canceled' ])
+	{
+		my ($timeout, $caught) = @$case;
+		my $session = background($node, is_connected => 1);
+		my ($program) = session_programs($session->pid);
+		$session->query_safe("SELECT zk_lock('lost'); SET $timeout = '3s'");
+		$session->start_query("DO \$\$ BEGIN
+			BEGIN LOCK TABLE busy; EXCEPTION WHEN $caught THEN RAISE LOG 'caught'; END;
+			PERFORM pg_sleep(1);
+		END \$\$");
+		wait_for_lock($node, $session->pid);
+		kill STOP => $session->pid;
+		kill KILL => $program;
+		my $stopped = time;
+		poll_until { time > $stopped + 3.5 } 'the time of the wait to be over';
+		kill CONT => $session->pid;
+		assert_ends($session, '40001', "a loss beside a $timeout");
+		like($session->error, qr/lock "lost" was lost.* at RAISE/s, 'the error names the lock, behind the handler of the timeout');
+		assert_leave_nothing($zk, lock_path('lost'), $session);
+	}
+};
+
 subtest 'a loss is reported with 40001 in the extended protocol' => sub {
 	append_to_file(my $script = $node->basedir . '/lost.sql', "SELECT zk_lock('lost'), pg_sleep(60);\n");
 	foreach my $mode (qw(extended prepared))
@@ -230,14 +258,14 @@ subtest 'a loss is reported with 40001 in the extended protocol' => sub {
 subtest 'a cancellation after a loss that was dealt with keeps its own message' => sub {
 	my $catch = "DO \$\$ BEGIN
 		%s
-		LOOP
-			BEGIN
+		BEGIN
+			LOOP
 				PERFORM pg_sleep(0.01), zk_fencing_token('lost');
 				%s
-			EXCEPTION WHEN query_canceled OR serialization_failure THEN
-				EXIT;
-			END;
-		END LOOP;
+			END LOOP;
+		EXCEPTION WHEN query_canceled OR serialization_failure THEN
+			NULL;
+		END;
 		PERFORM zk_unlock_all();
 		%s
 	END \$\$";

@@ -205,6 +205,20 @@ subtest 'a COMMIT ends with the lease or the session when its server hangs' => s
 		cmp_ok(time - $since, '<', 15, 'the COMMIT ends with the lease or the session');
 		$proxy->heal;
 	}
+
+	# The connection breaks behind the renewal, whose outcome is unknown; so the commit reads the
+	# lease of two, and the term of the other one is over first.
+	my $session = background($berlin, is_connected => 1);
+	my ($short, $long) = (lease($there, 'short', 'app', q('3s')), lease($there, 'long', 'app'));
+	$session->query_safe("BEGIN; SELECT zk_require_lease('short', $short), zk_require_lease('long', $long);
+		SET LOCAL zklock.commit_guard = quorum; INSERT INTO work VALUES ('hang')");
+	$proxy->trap(5, 1, 'replies');    # setData
+	$session->start_query('COMMIT');
+	poll_until { $proxy->is_sprung } 'the commit to renew a lease', 30;
+	$proxy->go_away;
+	assert_ends($session, '40001', 'COMMIT without a connection when the shortest term is over');
+	like($session->error, qr/the lease of lock "short"/, 'the error names the lease whose term is over');
+	$proxy->come_back;
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'hang'"), 0, 'nothing was committed');
 };
 
@@ -297,7 +311,7 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 subtest 'leases of a long queue are read many at a time, but not all at once' => sub {
 	my $name = node_of('set too') =~ s/.{10}$//r;
 	$stranger->create_path(lock_path('long'));
-	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"60000"})) foreach 1 .. 600;
+	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"86400000"})) foreach 1 .. 600;
 	my $received = $zk->packets_received;
 	$proxy->trap(4, 1, 'replies');    # getData
 	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s', place => true)");

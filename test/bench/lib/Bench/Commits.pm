@@ -36,6 +36,29 @@ sub commit_of_a_write { return commit(@_, $insert); }
 
 =pod
 
+=head2 commit_spread($backends, $locks, $count)
+
+COMMIT alone, in transactions that inserted a row and have taken so many locks, evenly over a
+session timeout of four seconds: some proofs are fresh, and the others are not.
+
+=cut
+
+sub commit_spread ($backends, $locks, $count)
+{
+	my $timeout = 4;
+	my $pause = $timeout / $locks;
+	$backends->query(0, "SELECT zk_disconnect(); SET zklock.session_timeout = '${timeout}s'");
+	my $begin = "BEGIN; DO \$\$ BEGIN FOR i IN 1 .. $locks LOOP
+		PERFORM zk_xact_lock('bench-spread-' || i);
+		PERFORM pg_sleep(extract(epoch FROM now()) + i * $pause - extract(epoch FROM clock_timestamp()));
+		END LOOP; END \$\$; $insert";
+	my %seen = wait_times($backends->time_query(0, $count, $begin, 'COMMIT', ''));
+	$backends->query(0, 'SELECT zk_disconnect(); RESET zklock.session_timeout');
+	return \%seen;
+}
+
+=pod
+
 =head2 guard($backends, $level, $count)
 
 An INSERT that is a transaction of its own, while a lock is held and guarded at

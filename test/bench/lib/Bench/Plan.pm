@@ -28,7 +28,7 @@ use Bench::Stage;
 # another so closely that the contestants stay warm come those that need a quiet
 # server. "depth" leaves a thousand sessions behind.
 my @warm = qw(uncontended contenders locks kept depth);
-my @quiet = qw(fresh try release commit guard lease memory);
+my @quiet = qw(fresh try release commit spread guard lease memory);
 my @workloads = (@warm, @quiet);
 # What a quick run and the lesser variants are content with.
 my @main = qw(uncontended contenders);
@@ -53,12 +53,13 @@ my %rounds = (
 	try => [ 5, 2 ],
 	release => [ 3, 1 ],
 	commit => [ 7, 2 ],
+	spread => [ 3, 1 ],
 	guard => [ 7, 2 ],
 	lease => [ 7, 2 ],
 	memory => [ 5, 2 ]);
 
 # Measurements in a round.
-my %count = (fresh => 20, try => 200, commit => 30, guard => 200, lease => 200);
+my %count = (fresh => 20, try => 200, commit => 30, spread => 3, guard => 200, lease => 200);
 
 # The shortest that ZooKeeper grants with its usual tick, so that the deaths of
 # holders do not take the whole day.
@@ -367,6 +368,11 @@ sub _commit ($self)
 	return {
 		read => $self->_ours('commit', 'commit', \&Bench::Commits::commit, 1, 10, 100),
 		write => $self->_ours('commit', 'commit, 1 row', \&Bench::Commits::commit_of_a_write, 1, 10, 100) };
+}
+
+sub _spread ($self)
+{
+	return { 1 => $self->_ours('spread', 'commit, locks of every age', \&Bench::Commits::commit_spread, 100, 1000) };
 }
 
 sub _guard ($self)

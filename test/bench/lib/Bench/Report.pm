@@ -234,6 +234,7 @@ my @sections = (
 	[ 'release', 'The holder is killed (session timeout TIMEOUT s): next waiter holds after', 'kill', \@release ],
 	[ 'commit', 'COMMIT of a transaction that wrote nothing, by locks held', 'read', \@commit, [ 1, 10, 100 ] ],
 	[ 'commit', 'COMMIT of a transaction that inserted a row, by locks held', 'write', \@commit, [ 1, 10, 100 ] ],
+	[ 'spread', 'COMMIT of a transaction that inserted a row, with locks taken one after the other over a session timeout', 1, \@percentiles, [ 100, 1000 ] ],
 	[ 'guard', 'One-row INSERT under a held lock, by commit guard', 1, \@guard, \@kinds_of_guard ],
 	[ 'lease', 'Leases: a renewal, a new one, and a one-row INSERT that rests on one, or on a lock', 1, \@lease, \@leased ],
 	[ 'memory', 'Private memory of a backend', 1, \@memory ]);
