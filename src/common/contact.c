@@ -84,6 +84,13 @@ contact_delay_ms(int timeout_ms)
 	return (int) ((int64_t) timeout_ms * 3 / 10);
 }
 
+/* Twice this, contact_delay_ms() and SPACING are less than the 2/3 of a proof. */
+int
+contact_answer_ms(int timeout_ms)
+{
+	return timeout_ms / 6;
+}
+
 int
 contact_heartbeat_ms(int timeout_ms)
 {

@@ -101,6 +101,13 @@ extern bool contact_is_after(Moment date, Moment since);
 /* How old an answer must be before its request can date a proof. */
 extern int	contact_delay_ms(int timeout_ms);
 
+/*
+ * Of answers that take less time, each as much, a fresh proof comes in any
+ * case: it is as old as the answer before, the delay, and its own answer.
+ * Answers that take a third of T give none.
+ */
+extern int	contact_answer_ms(int timeout_ms);
+
 /* How long after the last request to the leader a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
 

@@ -66,7 +66,6 @@ typedef struct Proving
 static dlist_head used = DLIST_STATIC_INIT(used);
 
 static bool is_fresh(const ZkKnownLease *known);
-static int64 usable_ms(int64 ttl_ms);
 static bool prove_leases(ZkRoundTrip *trip, void *argument);
 static void begin_proving(Proving *proving);
 static int64 proving_deadline(int64 begun_at);
@@ -178,10 +177,9 @@ zklock_lease_raise_unproved(int64 took_ms)
 {
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg(UNPROVED),
-			 zklock_session_explain_late_proof(took_ms,
-											   usable_ms(zklock_lease_shortest_ttl()))));
+			 zklock_session_explain_late_proof(took_ms)));
 }
 
 /*
@@ -193,18 +191,12 @@ static bool
 is_fresh(const ZkKnownLease *known)
 {
 	Moment		since = protocol_moment();
-	int64		most_ms = usable_ms(known->leased.ttl_ms);
+	int64		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
+								zklock_session_timeout_ms() / 3);
 
-	since.boot_ms -= most_ms;
-	since.wall_ms -= most_ms;
+	since.boot_ms -= usable_ms;
+	since.wall_ms -= usable_ms;
 	return contact_is_after(known->proof, since);
-}
-
-/* For how long a commit may rely on a renewal of a lease of that term. */
-static int64
-usable_ms(int64 ttl_ms)
-{
-	return Min(ttl_ms * FRESH_TENTHS / 10, zklock_session_timeout_ms() / 3);
 }
 
 /* ---------------------------------------------------------------------
@@ -480,11 +472,11 @@ raise_silence(const Proving *proving)
 	}
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
+			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg(UNPROVED),
-			 errdetail("ZooKeeper did not answer within " INT64_FORMAT " ms.",
+			 errdetail("The commit has waited for answers of ZooKeeper for " INT64_FORMAT " ms.",
 					   waited_ms),
-			 errhint("Run zk_check() to find out why. Then run the transaction again.")));
+			 errhint("Run zk_check() to find what slows the ensemble down. Then run the transaction again.")));
 }
 
 static void

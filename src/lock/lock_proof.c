@@ -16,6 +16,7 @@
 #include "keep.h"
 #include "name.h"
 #include "nodedata.h"
+#include "stat.h"
 #include "text.h"
 
 /*
@@ -392,10 +393,9 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 
 		if (round == ZK_PROOF_ATTEMPTS)
 			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
+					(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
 					 errmsg("could not prove that the ZooKeeper locks of this session are held"),
-					 zklock_session_explain_late_proof(took_ms,
-													   zklock_session_timeout_ms() / 3)));
+					 zklock_session_explain_late_proof(took_ms)));
 		if (round >= 2)
 			zklock_session_await_contact(deadline);
 		asked_at = protocol_now();

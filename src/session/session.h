@@ -317,9 +317,8 @@ extern int	zklock_session_explain_silence(void);
 
 /*
  * Inside ereport(): the errdetail() and errhint() of a commit whose proofs were
- * too old again and again.  The last ones had taken so long, and are of use
- * within most_ms.
+ * too old again and again.  The last ones had taken so long.
  */
-extern int	zklock_session_explain_late_proof(int64 took_ms, int64 most_ms);
+extern int	zklock_session_explain_late_proof(int64 took_ms);
 
 #endif							/* ZKLOCK_SESSION_H */

@@ -25,7 +25,7 @@ my @options = qw(-std=gnu11 -D_GNU_SOURCE -fsyntax-only -Werror=unused-result);
 push @options, '-fdouble-square-bracket-attributes' if qx($cc --version) =~ /clang/;
 
 # What they return is for ereport() alone, as of PostgreSQL's errdetail().
-my $of_reports = qr/int\s+(?:errdetail_\w+|zklock_session_explain_silence|zklock_stat_errcode|connection_hint|timeout_message)\b/;
+my $of_reports = qr/int\s+(?:errdetail_\w+|zklock_session_explain_\w+|zklock_stat_errcode|connection_hint|timeout_message)\b/;
 
 # The prototype of a function with a result, from the beginning of its line.
 my $prototype = qr/^(?:extern|static) (?!void [^*]|inline|$of_reports)(?=[^;={}()]*\w\([^;{}]*;)/m;

@@ -27,7 +27,7 @@ foreach my $guard (qw(lease quorum))
 		'another one', 30;
 	}
 	is($session->sqlstate, '08006', "$guard: refused");
-	like($session->error, qr/could not prove.*DETAIL:  ZooKeeper answered after \d{3,} ms, and a commit can rely on answers within 333 ms\.\nHINT:  Run zk_check\(\) to find what slows the ensemble down/s, 'the error says that the proof was not possible, and what to do');
+	like($session->error, qr/could not prove.*DETAIL:  ZooKeeper answered after \d{3,} ms\. A commit can rely on answers within 166 ms\.\nHINT:  Run zk_check\(\) to find what slows the ensemble down/s, 'the error says that the proof was not possible, and what to do');
 	is($session->query_safe("SELECT state FROM zk_session_locks"), 'held', 'the lock is not lost');
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');

@@ -209,15 +209,15 @@ subtest 'a COMMIT ends with the lease or the session when its server hangs' => s
 	# The connection breaks behind the renewal, whose outcome is unknown; so the commit reads the
 	# lease of two, and the term of the other one is over first.
 	my $session = background($berlin, is_connected => 1);
-	my ($short, $long) = (lease($there, 'short', 'app', q('3s')), lease($there, 'long', 'app'));
-	$session->query_safe("BEGIN; SELECT zk_require_lease('short', $short), zk_require_lease('long', $long);
+	my ($short, $long) = (lease($there, 'over', 'app', q('3s')), lease($there, 'on', 'app'));
+	$session->query_safe("BEGIN; SELECT zk_require_lease('over', $short), zk_require_lease('on', $long);
 		SET LOCAL zklock.commit_guard = quorum; INSERT INTO work VALUES ('hang')");
 	$proxy->trap(5, 1, 'replies');    # setData
 	$session->start_query('COMMIT');
 	poll_until { $proxy->is_sprung } 'the commit to renew a lease', 30;
 	$proxy->go_away;
 	assert_ends($session, '40001', 'COMMIT without a connection when the shortest term is over');
-	like($session->error, qr/the lease of lock "short"/, 'the error names the lease whose term is over');
+	like($session->error, qr/the lease of lock "over"/, 'the error names the lease whose term is over');
 	$proxy->come_back;
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'hang'"), 0, 'nothing was committed');
 };

@@ -184,6 +184,23 @@ test_fresh(void)
 		   "%s", cases[i].what);
 }
 
+/* Each answer takes so long, and an earlier entry has just kept the last one out. */
+static bool
+is_fresh_after(int answer_ms)
+{
+	const int	first = 20000;
+	const int	last = first + TIMEOUT_MS / 32 - 1;
+	const int	asked = last + answer_ms + contact_delay_ms(TIMEOUT_MS) + 1;
+	ContactLog	contact = {0};
+
+	contact_begin(&contact, at(10000));
+	contact_note(&contact, at(first), at(first + answer_ms), TIMEOUT_MS);
+	contact_note(&contact, at(last), at(last + answer_ms), TIMEOUT_MS);
+	return contact_is_after(contact_date(&contact, at(asked), TIMEOUT_MS),
+							contact_fresh_since(at(asked + answer_ms),
+												TIMEOUT_MS));
+}
+
 int
 main(void)
 {
@@ -195,6 +212,9 @@ main(void)
 	test_fresh();
 	is_int(644245094, contact_delay_ms(INT32_MAX), "the longest timeout has its delay");
 	is_int(1431655764, -contact_fresh_since((Moment) {0, 0}, INT32_MAX).boot_ms, "the longest timeout has its lease");
+	is_int(2000, contact_answer_ms(TIMEOUT_MS), "a proof comes of answers within a sixth of the timeout");
+	ok(is_fresh_after(contact_answer_ms(TIMEOUT_MS)), "a proof of such answers is fresh");
+	ok(!is_fresh_after(TIMEOUT_MS / 3), "a proof of answers within a third of the timeout is not");
 	is_int(2000, contact_heartbeat_ms(TIMEOUT_MS), "a heartbeat each sixth of the timeout");
 	is_int(3000, contact_pulse_ms(TIMEOUT_MS), "a pulse each quarter");
 	ok(contact_pulse_ms(TIMEOUT_MS) + contact_delay_ms(TIMEOUT_MS) < TIMEOUT_MS * 2 / 3,
