@@ -54,8 +54,9 @@ async def main():
     await connection.close()
 
     class Connection(asyncpg.Connection):
-        def get_reset_query(self):
-            return super().get_reset_query() + '; SELECT zk_unlock_all()'
+        async def reset(self, *, timeout=None):
+            await super().reset(timeout=timeout)
+            await self.execute('SELECT zk_unlock_all()')
 
     for what, connection_class in ('reset', asyncpg.Connection), ('reset with the line', Connection):
         pool = await asyncpg.create_pool(sys.argv[1], min_size=1, max_size=1, connection_class=connection_class)
