@@ -39,7 +39,7 @@ CREATE FUNCTION zk_lock(
 	timeout interval DEFAULT NULL,
 	permits integer DEFAULT 1)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
 'Takes an exclusive lock of session scope. Waiters get it first come, first served. Returns the '
@@ -49,7 +49,7 @@ COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
 'Takes a shared lock of session scope: several sessions can hold it together, all in shared mode. '
@@ -62,7 +62,7 @@ CREATE FUNCTION zk_xact_lock(
 	timeout interval DEFAULT NULL,
 	permits integer DEFAULT 1)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
 'Takes an exclusive lock of transaction scope. It is released when the commit is durable and '
@@ -71,7 +71,7 @@ COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
 'Takes a shared lock of transaction scope. It is released as by zk_xact_lock(). All else is as '
@@ -82,7 +82,7 @@ CREATE FUNCTION zk_try_lock(
 	timeout interval DEFAULT '0',
 	permits integer DEFAULT 1)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
 'Takes an exclusive lock of session scope if the lock is free, or becomes free within timeout. '
@@ -91,7 +91,7 @@ COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 'Takes a shared lock of session scope if it can be granted at once, or within timeout. Returns '
@@ -102,7 +102,7 @@ CREATE FUNCTION zk_try_xact_lock(
 	timeout interval DEFAULT '0',
 	permits integer DEFAULT 1)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
 'Takes an exclusive lock of transaction scope if the lock is free, or becomes free within '
@@ -110,7 +110,7 @@ COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
 
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 'Takes a shared lock of transaction scope if it can be granted at once, or within timeout. '
@@ -121,7 +121,7 @@ CREATE FUNCTION zk_call_lock(
 	timeout interval DEFAULT NULL,
 	permits integer DEFAULT 1)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
 'Takes an exclusive lock of call scope. It is released when the client''s query ends, for example '
@@ -134,7 +134,7 @@ CREATE FUNCTION zk_try_call_lock(
 	timeout interval DEFAULT '0',
 	permits integer DEFAULT 1)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
 'Takes an exclusive lock of call scope if the lock is free, or becomes free within timeout. '
@@ -147,7 +147,7 @@ CREATE FUNCTION zk_lock_set(
 	timeout interval DEFAULT NULL,
 	modes text[] DEFAULT NULL)
 RETURNS bigint[]
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_set(text[], interval, text[]) IS
 'Takes several locks of session scope: all of them, or none. It takes them in the byte order of '
@@ -160,7 +160,7 @@ CREATE FUNCTION zk_xact_lock_set(
 	timeout interval DEFAULT NULL,
 	modes text[] DEFAULT NULL)
 RETURNS bigint[]
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_set(text[], interval, text[]) IS
 'Takes several locks of transaction scope: all of them, or none. They are released as by '
@@ -171,7 +171,7 @@ CREATE FUNCTION zk_try_lock_set(
 	timeout interval DEFAULT '0',
 	modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_set(text[], interval, text[]) IS
 'Takes several locks of session scope if all of them are free, or become free within timeout. '
@@ -182,7 +182,7 @@ CREATE FUNCTION zk_try_xact_lock_set(
 	timeout interval DEFAULT '0',
 	modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_set(text[], interval, text[]) IS
 'Takes several locks of transaction scope if all of them are free, or become free within timeout. '
@@ -190,7 +190,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_set(text[], interval, text[]) IS
 
 CREATE FUNCTION zk_unlock_set(names text[], modes text[] DEFAULT NULL)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_set(text[], text[]) IS
 'Releases one acquisition of session scope of each lock. modes has exclusive or shared for each '
@@ -216,7 +216,7 @@ COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
 -- where it has too many components.
 CREATE FUNCTION _zk_path_names(name text)
 RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
 	SELECT array_cat(ARRAY[_zk_path_names.name], ARRAY(
 		SELECT array_to_string(p.parts[1:g.i], '/')
@@ -230,7 +230,7 @@ COMMENT ON FUNCTION _zk_path_names(text) IS
 
 CREATE FUNCTION _zk_path_modes(name text, mode text)
 RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
 	SELECT array_cat(ARRAY[_zk_path_modes.mode], array_fill(
 		'shared'::text,
@@ -246,7 +246,7 @@ CREATE FUNCTION zk_lock_path(
 	timeout interval DEFAULT NULL,
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 RETURN (zk_lock_set(
 	_zk_path_names(zk_lock_path.name),
 	zk_lock_path.timeout,
@@ -264,7 +264,7 @@ CREATE FUNCTION zk_xact_lock_path(
 	timeout interval DEFAULT NULL,
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 RETURN (zk_xact_lock_set(
 	_zk_path_names(zk_xact_lock_path.name),
 	zk_xact_lock_path.timeout,
@@ -279,7 +279,7 @@ CREATE FUNCTION zk_try_lock_path(
 	timeout interval DEFAULT '0',
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 RETURN zk_try_lock_set(
 	_zk_path_names(zk_try_lock_path.name),
 	zk_try_lock_path.timeout,
@@ -294,7 +294,7 @@ CREATE FUNCTION zk_try_xact_lock_path(
 	timeout interval DEFAULT '0',
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 RETURN zk_try_xact_lock_set(
 	_zk_path_names(zk_try_xact_lock_path.name),
 	zk_try_xact_lock_path.timeout,
@@ -306,7 +306,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
 
 CREATE FUNCTION zk_unlock_path(name text, mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 RETURN zk_unlock_set(
 	_zk_path_names(zk_unlock_path.name),
 	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
@@ -318,7 +318,7 @@ COMMENT ON FUNCTION zk_unlock_path(text, text) IS
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
 'Releases one exclusive acquisition of session scope. Returns true. Returns false, with a '
@@ -326,21 +326,21 @@ COMMENT ON FUNCTION zk_unlock(text) IS
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
 'Releases one shared acquisition of session scope. Returns true or false as zk_unlock() does.';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
 'Releases all acquisitions of session scope, also those of lost locks.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_disconnect() IS
 'Releases all acquisitions of session scope, and closes the ZooKeeper session. The next call that '
@@ -359,7 +359,7 @@ COMMENT ON FUNCTION zk_fencing_token(text) IS
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
 'Asks ZooKeeper whether this session still holds the lock. If it returns true, the ZooKeeper '
@@ -570,7 +570,7 @@ CREATE FUNCTION zk_lock_queue(
 	OUT lease_owner text,
 	OUT lease_expires_at timestamptz)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
@@ -596,7 +596,7 @@ CREATE FUNCTION zk_who(
 	OUT location text,
 	OUT since timestamptz)
 RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 10
 BEGIN ATOMIC
 	SELECT q."position", q.state, left(shown.who, 20), left(shown.location, 24),
 		date_trunc('second', q.since)
@@ -629,7 +629,7 @@ CREATE FUNCTION zk_all_locks(
 	OUT holder_count integer,
 	OUT waiter_count integer)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
@@ -643,7 +643,7 @@ CREATE FUNCTION _zk_waits_in_postgres(
 	OUT session_id text,
 	OUT blocked_by_session_id text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000
 ROWS 10;
 
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
@@ -668,7 +668,7 @@ CREATE FUNCTION _zk_contenders(
 	OUT pid integer,
 	OUT host text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_contenders' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'zk_contenders' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000
 ROWS 100;
 
 COMMENT ON FUNCTION _zk_contenders() IS
@@ -693,7 +693,7 @@ CREATE FUNCTION zk_waits(
 	OUT blocked_by_session_id text,
 	OUT blocked_by_client text)
 RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 100
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 100
 BEGIN ATOMIC
 	WITH contender AS MATERIALIZED (
 		SELECT * FROM _zk_contenders()
@@ -734,7 +734,7 @@ COMMENT ON FUNCTION zk_waits() IS
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
 	SELECT string_agg(CASE WHEN strpos(E'"#<>&`*\\', c.letter) > 0
 			THEN concat('#', ascii(c.letter), ';')
@@ -747,7 +747,7 @@ COMMENT ON FUNCTION _zk_mermaid(text) IS
 
 CREATE FUNCTION zk_wait_graph()
 RETURNS text
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
 BEGIN ATOMIC
 	-- A node of the picture has the number of its session, or that of a lock's name.
 	WITH wait AS MATERIALIZED (
@@ -1438,7 +1438,7 @@ CREATE FUNCTION _zk_check_facts(
 	OUT value text,
 	OUT number bigint)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE COST 1000
 ROWS 30;
 
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
@@ -1801,7 +1801,7 @@ COMMENT ON FUNCTION _zk_check_counts(_zk_check_fact[]) IS
 
 CREATE FUNCTION _zk_check_conf_number(conf text, setting text)
 RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(conf, format('(?n)^%s=([0-9]{1,9})(?![0-9])', setting))::bigint;
 
 COMMENT ON FUNCTION _zk_check_conf_number(text, text) IS
@@ -1816,7 +1816,7 @@ CREATE FUNCTION _zk_check_conf(
 	OUT connections bigint,
 	OUT volatile_directory text)
 RETURNS SETOF record
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
 	SELECT f.subject,
 		_zk_check_conf_number(f.value, 'minSessionTimeout'),
@@ -2871,7 +2871,7 @@ CREATE FUNCTION zk_check(
 	OUT what text,
 	OUT remedy text)
 RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 30
+LANGUAGE sql VOLATILE PARALLEL UNSAFE COST 1000 ROWS 30
 BEGIN ATOMIC
 	WITH asked AS (
 		SELECT COALESCE(zk_check.with_session, false) AS session
@@ -2952,7 +2952,7 @@ COMMENT ON FUNCTION zk_check(boolean) IS
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
 'Claims a slot of a job: returns true for exactly one caller for each name and slot, in all '
@@ -2962,7 +2962,7 @@ COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
 'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that '
@@ -2981,7 +2981,7 @@ CREATE FUNCTION zk_runs(
 	OUT host text,
 	OUT data text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
@@ -2991,7 +2991,7 @@ COMMENT ON FUNCTION zk_runs(text) IS
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
 RETURNS integer
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
 'Asks all holders of the lock, except this session, to release it: their zk_release_requested() '
@@ -3001,7 +3001,7 @@ COMMENT ON FUNCTION zk_request_release(text, text) IS
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
 'Returns true if this session holds the lock and another session has asked for it with '
@@ -3011,7 +3011,7 @@ COMMENT ON FUNCTION zk_release_requested(text) IS
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
 'Removes the holder or waiter with that fencing token from the queue, whatever client it is, and '
@@ -3021,7 +3021,7 @@ COMMENT ON FUNCTION zk_evict(text, bigint) IS
 -- Permanent holds, which outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
 'Makes a permanent hold: takes an exclusive lock that stays in ZooKeeper until zk_release_hold(). '
@@ -3031,7 +3031,7 @@ COMMENT ON FUNCTION zk_hold(text, text, interval) IS
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'Releases the permanent hold with that token, from any session of any cluster, and waits until '
@@ -3042,7 +3042,7 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
 	data text DEFAULT NULL, place boolean DEFAULT false, bound boolean DEFAULT false)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
 'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
@@ -3053,7 +3053,7 @@ COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, 
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
 'Renews the lease with that token, from now on for ttl, or for its longest earlier ttl if that is '
@@ -3061,7 +3061,7 @@ COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
 'Gives up the lease with that token. The lock is free at once, or after the delay, in which '
@@ -3070,7 +3070,7 @@ COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_require_lease(text, bigint) IS
 'Renews the lease with that token, and lets this transaction commit only while the lease is held. '
@@ -3087,7 +3087,7 @@ CREATE FUNCTION zk_leader(
 	OUT is_overdue boolean,
 	OUT bound_to text)
 RETURNS record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_leader(text) IS
 'Returns who holds the lock at the time of the call, or NULL if it is free. For a lease these '

@@ -112,7 +112,11 @@ zklock_grant_run_as_owner(Relation table, const char *text)
 const char *
 zklock_grant_quoted_schema(Oid schema)
 {
-	return quote_identifier(get_namespace_name(schema));
+	const char *name = get_namespace_name(schema);
+
+	if (name == NULL)
+		elog(ERROR, "cache lookup failed for namespace %u", schema);
+	return quote_identifier(name);
 }
 
 /* ---------------------------------------------------------------------

@@ -358,7 +358,8 @@ is_depended_on(Relation table, Oid role)
 	bool		is_found = false;
 	Datum		list;
 
-	Assert(HeapTupleIsValid(tuple));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type \"%s\"", DEPENDENCY_TYPE);
 	list = SysCacheGetAttr(TYPENAMENSP, tuple, Anum_pg_type_typacl, &is_null);
 	if (!is_null)
 	{

@@ -300,12 +300,15 @@ Datum
 zk_fence_claim(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
-	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
 	int64		token = zklock_args_token(fcinfo, 1);
+	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
+	char	   *schema = get_namespace_name(namespace);
 
+	if (schema == NULL)
+		elog(ERROR, "cache lookup failed for namespace %u", namespace);
 	(void) zklock_tell_token(name, NULL);	/* the caller has one already */
-	return OidFunctionCall3Coll(LookupFuncName(list_make2(makeString(get_namespace_name(schema)),
+	return OidFunctionCall3Coll(LookupFuncName(list_make2(makeString(schema),
 														  makeString("_zk_fence_claim")),
 											   lengthof(types), types, false),
 								DEFAULT_COLLATION_OID,

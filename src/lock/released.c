@@ -221,7 +221,11 @@ zklock_released_tell(int64 token)
 	return is_found;
 }
 
-/* In the log and by a WARNING, which would both look for interrupts. */
+/*
+ * In the log and by a WARNING.  Both look for interrupts: a client that does not
+ * read must not keep its backend from being terminated.  What ends it here is
+ * told once more.
+ */
 static void
 tell_released(Released *released)
 {
@@ -231,11 +235,9 @@ tell_released(Released *released)
 		.token = released->token
 	};
 
-	released->state = RELEASED_TOLD;
-	HOLD_INTERRUPTS();
 	zklock_loss_log_deletion(released->name, released->node, released->token);
 	zklock_loss_warn(&of);
-	RESUME_INTERRUPTS();
+	released->state = RELEASED_TOLD;
 }
 
 void

@@ -273,7 +273,8 @@ sub read_table
 
 =head2 complete
 
-Tests: each call of the extension has a row, or asks nobody; each row has a verdict for each fault.
+Tests: each call of the extension has a row, or asks nobody, and has a cost that says so; each row has
+a verdict for each fault.
 
 =cut
 
@@ -286,6 +287,11 @@ sub complete
 		 WHERE classid = 'pg_proc'::regclass AND proname LIKE 'zk\\_%' ORDER BY 1");
 	my %has_row = map { /^(zk_\w+)/ ? ($1 => 1) : () } keys %call;
 	is_deeply([ grep { !$has_row{$_} && !$asks_nobody{$_} } @functions ], [], 'each function has a row of calls, or asks nobody');
+	my $cheap = $berlin->safe_psql('postgres',
+		"SELECT string_agg(p.oid::regprocedure::text, ' ') FROM pg_proc AS p JOIN pg_depend ON objid = p.oid AND deptype = 'e'
+		 WHERE classid = 'pg_proc'::regclass AND prokind = 'f' AND procost < 1000
+			AND proname IN (" . join(', ', map { "'$_'" } grep { $has_row{$_} } @functions) . ')');
+	is($cheap, '', 'each function that asks ZooKeeper has a cost of 1000 or more');
 	is_deeply([ sort keys %promise ], [ sort @fault_names ], 'each fault has a line of the table');
 	is_deeply([ grep { my $name = $_; grep { !defined said($_, $name) } values %call } @fault_names ], [], 'each call has a verdict for each fault');
 

@@ -57,6 +57,23 @@ FROM pg_temp.functions
 WHERE provolatile <> 'v' OR proparallel <> 'r' OR proisstrict OR prosecdef
 ORDER BY exception;
 
+-- No body calls what may be moved, or run by fewer, than the function itself.
+SELECT p.oid::regprocedure::text COLLATE "C" AS function, f.oid::regprocedure AS calls,
+	f.provolatile, f.proparallel
+FROM pg_temp.functions AS p,
+	LATERAL (SELECT DISTINCT m[1]::oid AS oid
+		FROM regexp_matches(p.prosqlbody::text, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') AS m) AS called
+	JOIN pg_proc AS f USING (oid)
+WHERE strpos('isv', f.provolatile::text) > strpos('isv', p.provolatile::text)
+	OR strpos('sru', f.proparallel::text) > strpos('sru', p.proparallel::text)
+ORDER BY 1, 2;
+
+-- What asks ZooKeeper costs more than other conditions, which then are checked first.
+SELECT count(*) FROM (SELECT concat('k', i) AS k FROM generate_series(1, 9) AS i) AS job
+WHERE zk_try_lock('cost/' || k) AND k = 'k5';
+SELECT string_agg(name, ' ') FROM zk_session_locks;
+SELECT zk_unlock_all();
+
 -- Each explains itself.
 SELECT oid::regprocedure AS uncommented FROM pg_temp.functions
 WHERE obj_description(oid, 'pg_proc') IS NULL;

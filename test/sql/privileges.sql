@@ -294,6 +294,11 @@ SET ROLE regress_zklock_tenant;
 SELECT zk_try_xact_lock('pay');
 RESET ROLE;
 
+-- The owner of the extension may rename what it needs.
+ALTER DOMAIN zk_privileges_by_name RENAME TO renamed;
+SELECT zk_grant('lock', 'renamed', 'regress_zklock_payroll');
+ALTER DOMAIN renamed RENAME TO zk_privileges_by_name;
+
 REVOKE EXECUTE ON FUNCTION zk_grant FROM regress_zklock_stranger;
 DROP FUNCTION pay_now, pay_holder;
 DROP PROCEDURE deny(), only_row(text, text, text);
