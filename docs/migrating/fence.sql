@@ -94,8 +94,8 @@ COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, 
 -- The first INSERT makes the row, if there is none. The second one locks the row, whether it
 -- changes the row or not. So no other holder, older or newer, gets past the row until the
 -- transaction ends. Each compares the tokens with the row locked. No statement reads the table by
--- a snapshot: under
--- SERIALIZABLE such a read would make transactions fail that have nothing to do with each other.
+-- a snapshot: under SERIALIZABLE such a read would make transactions fail that have nothing to do
+-- with each other.
 CREATE FUNCTION zklock.zk_fence(name text, token bigint, root text DEFAULT '/zklock')
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER

@@ -92,3 +92,15 @@ SELECT zk_lock('tries/1') = zk_lock_shared('tries/1') AS same_token;
 SELECT zk_try_lock('tries/2');
 RESET zklock.max_locks;
 SELECT zk_unlock_all();
+
+-- A try right behind an unlock of the same session sees the unlock, whatever the mode: the delete
+-- is ahead of the list that the try reads.
+DO $$
+BEGIN
+	FOR i IN 1 .. 50 LOOP
+		ASSERT zk_try_lock('tries/own'), 'a free lock';
+		ASSERT zk_unlock('tries/own'), 'held';
+		ASSERT zk_try_lock_shared('tries/own'), 'a free lock';
+		ASSERT zk_unlock_shared('tries/own'), 'held in shared mode';
+	END LOOP;
+END $$;
