@@ -1194,9 +1194,10 @@ sub query_safe ($self, $sql)
 
 =pod
 
-=head2 quit, kill
+=head2 quit, kill, signal($name)
 
-End psql: in order, or by SIGKILL, as a client that vanishes. A session that nobody refers to
+End psql: in order, or by SIGKILL, as a client that vanishes. Send it a signal: after STOP it does not
+read what its backend sends. A session that nobody refers to
 any more quits, but for one whose query is under way, as after a failure: that is killed.
 
 =cut
@@ -1214,6 +1215,12 @@ sub quit ($self)
 sub kill ($self)
 {
 	$self->{psql}->kill_kill(grace => 0);
+	return;
+}
+
+sub signal ($self, $name)
+{
+	$self->{psql}->signal($name);
 	return;
 }
 

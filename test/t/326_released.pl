@@ -124,6 +124,31 @@ subtest 'a lock deleted before its release lets nothing commit' => sub {
 };
 
 # It waits for the answer for no longer than two seconds, so on a busy machine that is tried again.
+# The warnings are more than the socket to the client takes.
+subtest 'a backend whose client does not read the warnings of lost locks can be terminated' => sub {
+	my ($session, $proxy, $name) = holder('lease');
+	my ($key, $count, $long) = (326, 800, 'n' x 200);
+	my $blocker = background($node, first => "SELECT pg_advisory_lock($key)");
+	$session->query_safe("SELECT count(zk_lock('$name/$long' || i)) FROM generate_series(1, $count) AS i");
+	hold_back($proxy);
+	$session->query_safe('BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock_all()');
+	delete_node("$name/$long$_") foreach 1 .. $count;
+	$session->start_query("DO \$\$ BEGIN
+		PERFORM pg_advisory_lock($key);
+		LOOP PERFORM zk_unlock_all(), pg_sleep(0.01); END LOOP;
+	END \$\$");
+	wait_for_lock($node, $session->pid);
+	$proxy->heal;
+	$session->signal('STOP');
+	$blocker->query_safe("SELECT pg_advisory_unlock($key)");
+	my $activity = 'FROM pg_stat_activity WHERE pid = ' . $session->pid;
+	poll_until { $blocker->query_safe("SELECT wait_event $activity") eq 'ClientWrite' } 'the backend to wait for its client', 60;
+	$session->terminate;
+	assert_soon { $blocker->query_safe("SELECT count(*) $activity") eq '0' } 'the backend ends', 20;
+	$session->signal('CONT');
+	$session->wait_result;
+};
+
 subtest 'zk_disconnect() tells of a loss, and nothing commits in the next session' => sub {
 	my ($session, $proxy, $name);
 	foreach (1 .. 10)
