@@ -1899,8 +1899,8 @@ BEGIN ATOMIC
 		CROSS JOIN _zk_check_addresses(facts) AS a
 		LEFT JOIN LATERAL (
 			-- the average and the longest, in the words of "mntr", tabs shown as question marks
-			SELECT regexp_match(f.value, concat('^zk_avg_fsynctime.([0-9]{1,9}[.][0-9]{1,9})\n',
-				'zk_min_fsynctime.[0-9]+\nzk_max_fsynctime.([0-9]{1,12})\n'))
+			SELECT regexp_match(f.value, concat(E'^zk_avg_fsynctime.([0-9]{1,9}[.][0-9]{1,9})\n',
+				E'zk_min_fsynctime.[0-9]+\nzk_max_fsynctime.([0-9]{1,12})\n'))
 			FROM unnest(facts) AS f
 			WHERE f.fact = 'fsync' AND f.place = a.place AND f.subject = a.address
 				AND f.value !~ '(?n)^zk_cnt_fsynctime.0$'
