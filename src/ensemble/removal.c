@@ -120,6 +120,8 @@ delete_removed(ZkRoundTrip *trip, ZkRemoval *removal, int guard_version)
 										   removal->czxid, ZK_ANY_VERSION);
 			return REMOVAL_LOOK;
 		case ZK_BAD_VERSION:
+			if (removal->guard == NULL) /* no version was the condition */
+				zklock_session_raise(reply, removal->doing, removal->path);
 			removal->is_tried = was_tried;	/* likewise */
 			zklock_roundtrip_check_refusal(trip, ZK_BAD_VERSION,
 										   removal->guard, 0, guard_version);

@@ -269,15 +269,15 @@ try_container(ZkRoundTrip *trip, const Check *check, const char *parent,
 	trip->made = pstrdup(path); /* also if this raises it is to go */
 	reply = zklock_parents_try_container(trip, path, &refusal);
 	end = end_of(reply);
-	if (end != ASKED_ALL)
-		return end;
-	if (refusal != NULL)
+	if (end == ASKED_ALL && refusal != NULL)
 		check_put_fact(check, "writing", "no containers", 0,
 					   zklock_text_quotable(parent), refusal, 0);
-	else if (reply->result != ZK_OK)
+	else if (end == ASKED_ALL && reply->result != ZK_OK)
 		put_reply(check, "writing", parent, reply);
+
+	/* also without an answer: the server does not remove an unused container */
 	zklock_roundtrip_unmake(trip);
-	return ASKED_ALL;
+	return end;
 }
 
 /*

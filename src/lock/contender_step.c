@@ -28,8 +28,8 @@
 #define CAREFUL_ROUND 2
 
 /*
- * How often a call sends a create whose reply was lost with its connection.  Each
- * time there was a new connection: a server ends it because of the create.
+ * How many creates a call sends before the loss of another reply ends it.  If each
+ * reply is lost with its connection, a server ends that because of the create.
  */
 #define CREATES_MAX 10
 

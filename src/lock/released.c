@@ -222,9 +222,10 @@ zklock_released_tell(int64 token)
 }
 
 /*
- * In the log and by a WARNING.  Both look for interrupts: a client that does not
- * read must not keep its backend from being terminated.  What ends it here is
- * told once more.
+ * In the log and by a WARNING.  Both look for interrupts, for a client that does
+ * not read must not keep its backend from being terminated.  So it is noted
+ * first: what ends it in between has an error of its own, and the log has the
+ * loss once.
  */
 static void
 tell_released(Released *released)
@@ -235,9 +236,9 @@ tell_released(Released *released)
 		.token = released->token
 	};
 
+	released->state = RELEASED_TOLD;
 	zklock_loss_log_deletion(released->name, released->node, released->token);
 	zklock_loss_warn(&of);
-	released->state = RELEASED_TOLD;
 }
 
 void

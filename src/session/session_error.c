@@ -329,23 +329,13 @@ zklock_session_explain_silence(void)
 	return connection_hint(error);
 }
 
-/*
- * With answers in time a proof is too old only if the backend or its program
- * was paused between a question and its answer.
- */
+/* By the backend's clock: a pause of its processes takes as long as a slow answer. */
 int
 zklock_session_explain_late_proof(int64 took_ms)
 {
-	int			most_ms = contact_answer_ms(zklock_session_timeout_ms());
-
-	if (took_ms < most_ms)
-	{
-		errdetail("ZooKeeper answered in time, but each time this backend or its process zklock-session was paused.");
-		return errhint("Find out what pauses processes of this machine, for example a lack of processor time or memory. Then run the transaction again.");
-	}
-	errdetail("ZooKeeper answered after " INT64_FORMAT " ms. A commit can rely on answers within %d ms.",
-			  took_ms, most_ms);
-	return errhint("Run zk_check() to find what slows the ensemble down, or increase \"%s\", and the ttl of leases if the transaction requires any. Then run the transaction again.",
+	errdetail("The last answer of ZooKeeper reached this commit after " INT64_FORMAT " ms. A commit can rely on answers within %d ms if this machine does not pause its processes.",
+			  took_ms, contact_answer_ms(zklock_session_timeout_ms()));
+	return errhint("Run zk_check() to find out whether the ensemble is slow, and look for pauses of this machine. Otherwise increase \"%s\", and the ttl of leases if the transaction requires any. Then run the transaction again.",
 				   "zklock.session_timeout");
 }
 

@@ -25,7 +25,7 @@ static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
-static void count_cancel(const ZkSession *session);
+static void count_cancel(const ZkSession *session, bool is_asking);
 static void sleep_until(int64 wake_at, ZkWaitReason reason);
 static bool is_undone(void);
 static bool has_watch_news(void);
@@ -125,7 +125,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		if ((request != NULL && zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over()))
 			return ZK_WAIT_OVER;
-		count_cancel(session);
+		count_cancel(session, request != NULL);
 		CHECK_FOR_INTERRUPTS();
 		if (session_state_is_over(session))
 		{
@@ -143,14 +143,14 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 }
 
 /*
- * A cancellation, also by statement_timeout, is about to end a call that has no
- * answer for want of a connection.  Those of a loss are losses.
+ * A cancellation, also by statement_timeout, is about to end a call that waits
+ * for an answer, or has no connection.  Those of a loss are losses.
  */
 static void
-count_cancel(const ZkSession *session)
+count_cancel(const ZkSession *session, bool is_asking)
 {
 	if (QueryCancelPending && INTERRUPTS_CAN_BE_PROCESSED() &&
-		!session_state_is_connected(session) &&
+		(is_asking || !session_state_is_connected(session)) &&
 		!zklock_session_has_interrupted())
 		zklock_stat_count(ZK_STAT_UNANSWERED);
 }

@@ -6,6 +6,7 @@
 # that refuses containers.
 
 use Liar;
+use Proxy;
 use ZkLockTest;
 
 # Operations and errors, from ZooKeeper's protocol.
@@ -73,6 +74,16 @@ subtest 'zk_check() leaves no container' => sub {
 	my @before = sort $zk->client->children($root);
 	like($session->query_safe("SELECT state FROM zk_check(true) WHERE item = 'writing'"), qr/^ok/, 'all is well');
 	assert_becomes { join ' ', sort $zk->client->children($root) } "@before", 'the root is as before';
+
+	my $proxy = Proxy->new($zk->connect_string);
+	my $unanswered = background($node, 'zklock.servers' => $proxy->address, is_connected => 1);
+	$proxy->trap($create_container, 1, 'replies');
+	like($unanswered->query_safe("SET zklock.connect_timeout = '2s'; SELECT what FROM zk_check(true) WHERE item = 'session'"),
+		qr/has not answered all/, 'its container is not answered');
+	cmp_ok(scalar($zk->client->children($root)), '>', scalar(@before), 'the container is there');
+	$proxy->heal;
+	assert_becomes { join ' ', sort $zk->client->children($root) } "@before", 'the root is as before without an answer, too';
+	$unanswered->quit;
 };
 
 $_->quit foreach $session, $other;

@@ -273,6 +273,11 @@ subtest 'zk_stat counts each call that ended without an answer' => sub {
 	$own->heal;
 	$caller->query_safe("SELECT zk_lock('far')");
 	counted('an answer is none', grants_at_once => 1, sessions => 1);
+	$caller->query_safe("SET statement_timeout = '300 ms'");
+	$own->cut;
+	assert_query($caller, 'SELECT count(*) FROM zk_lock_queue(\'far\')', '57014', 'a question to a server that hangs is canceled');
+	$own->heal;
+	counted('a question to a server that hangs is counted', unanswered_calls => 1);
 	$caller->query_safe("SET statement_timeout = '100 ms'");
 	assert_query($caller, 'SELECT zk_lock(\'ended\', NULL, 2), pg_sleep(600)', '57014', 'a statement that does not wait for ZooKeeper is canceled');
 	counted('a cancellation in between is not counted', grants_at_once => 1);
