@@ -309,7 +309,8 @@ give_back(Call *call, ZkScope scope)
  * The call has failed.  If the reason is that one of its locks was lost,
  * nothing shows that any more once the locks are given back (see hooks.c), and
  * the hint to release the lock would be wrong.  So the loss is described
- * before, and raised here.
+ * before, and raised here; but not for a timeout that came ahead of the
+ * interrupt of the loss, which is still to come then.
  */
 static void
 give_back_and_rethrow(Call *call, ZkScope scope)
@@ -323,7 +324,8 @@ give_back_and_rethrow(Call *call, ZkScope scope)
 	zklock_attend_locks();
 	is_by_loss = zklock_describe_loss(&loss) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		 (code == ERRCODE_QUERY_CANCELED && zklock_session_has_interrupted()));
+		 (code == ERRCODE_QUERY_CANCELED && zklock_session_interrupt() == 0 &&
+		  zklock_session_has_interrupted()));
 	give_back(call, scope);
 	is_by_loss &= !zklock_describe_loss(&others);
 	RESUME_INTERRUPTS();

@@ -221,9 +221,12 @@ zklock_refuse_if_lost(void)
 
 	/*
 	 * The interrupt for the loss may be on its way: the session's program
-	 * writes the loss down first.  A handler that catches this error and goes
-	 * on must not be interrupted for it again.
+	 * writes the loss down first, and its end is seen before the signal of its
+	 * death comes.  Handlers cannot catch that interrupt, so it is sent now.  A
+	 * handler that catches this error and goes on must not be interrupted for it
+	 * again.
 	 */
+	zklock_session_interrupt_if_lost();
 	zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
 	zklock_session_end_interrupt();

@@ -71,8 +71,10 @@ static ZkRequest *remove_node(const ZkPlace *place, LeaveNews news,
 static void name_next_node(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
-static bool await_proof(ZkPlace *place, ZkRequest **request,
-						int64 deadline);
+static bool is_outcome_unknown(const ZkRequest *request);
+static bool await_proof(ZkPlace *place, ZkRequest *request, int64 deadline);
+static void check_again(ZkPlace *const *places, ZkRequest **requests,
+						int nplaces);
 static void free_text(char **text);
 
 /* ---------------------------------------------------------------------
@@ -355,7 +357,9 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int64 deadline)
 		for (int i = 0; i < nplaces; i++)
 			requests[i] = check_node(places[i]);
 		for (int i = 0; i < nplaces && is_answered; i++)
-			is_answered = await_proof(places[i], &requests[i], deadline);
+			while ((is_answered = await_proof(places[i], requests[i], deadline)) &&
+				   is_outcome_unknown(requests[i]))
+				check_again(places + i, requests + i, nplaces - i);
 	}
 	PG_FINALLY();
 	{
@@ -522,37 +526,60 @@ check_node(const ZkPlace *place)
 	return zklock_write_check(place->node, place->czxid);
 }
 
+/* Was the answer lost with the connection?  NULL: there was no memory to ask. */
+static bool
+is_outcome_unknown(const ZkRequest *request)
+{
+	const ZkReply *reply = NULL;
+
+	if (request != NULL)
+		reply = zklock_client_reply(request);
+	return reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME;
+}
+
 /*
- * Read the answer for the node of one place.  If it was lost with the
- * connection, ask again: either the session comes back or it is lost.  false
- * at the deadline.
+ * Read the answer for the node of one place.  false at the deadline.  If it
+ * was lost with the connection, the caller asks again: either the session comes
+ * back or it is lost.
  */
 static bool
-await_proof(ZkPlace *place, ZkRequest **request, int64 deadline)
+await_proof(ZkPlace *place, ZkRequest *request, int64 deadline)
 {
-	for (;;)
-	{
-		const ZkReply *reply = zklock_session_await(*request, deadline,
-													ZK_WAITING_TO_COMMIT);
+	const ZkReply *reply = zklock_session_await(request, deadline,
+												ZK_WAITING_TO_COMMIT);
 
-		if (reply == NULL)
-			return false;
-		switch (reply->result)
-		{
-			case ZK_OK:
-				place->proof = reply->proof;
-				return true;
-			case ZK_NO_NODE:
-				lose(place, ZK_LOST_DELETED, "the quorum has no such node");
-				return true;
-			case ZK_UNKNOWN_OUTCOME:
-				zklock_client_free(*request);
-				*request = check_node(place);
-				break;
-			case ZK_SESSION_LOST:
-				return true;	/* zklock_place_is_lost() sees it */
-			default:
-				zklock_session_raise(reply, "check a lock", place->node);
-		}
+	if (reply == NULL)
+		return false;
+	switch (reply->result)
+	{
+		case ZK_OK:
+			place->proof = reply->proof;
+			break;
+		case ZK_NO_NODE:
+			lose(place, ZK_LOST_DELETED, "the quorum has no such node");
+			break;
+		case ZK_UNKNOWN_OUTCOME:
+		case ZK_SESSION_LOST:	/* zklock_place_is_lost() sees it */
+			break;
+		default:
+			zklock_session_raise(reply, "check a lock", place->node);
+	}
+	return true;
+}
+
+/*
+ * Ask again, in one flush, for those whose answers were lost as well: a
+ * connection that breaks takes the answers to all requests with it.
+ */
+static void
+check_again(ZkPlace *const *places, ZkRequest **requests, int nplaces)
+{
+	for (int i = 0; i < nplaces; i++)
+	{
+		if (!is_outcome_unknown(requests[i]))
+			continue;
+		zklock_client_free(requests[i]);
+		requests[i] = NULL;		/* freed, also if the next one raises */
+		requests[i] = check_node(places[i]);
 	}
 }

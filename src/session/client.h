@@ -132,8 +132,8 @@ extern const char *zklock_client_said_of_move(const ZkClient *client);
 extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
 
 /*
- * Ahead of the close of a session that is lost, as far as is known: send the
- * interrupt now if it is wanted and was not sent.
+ * If the session is lost, as far as is known: send the interrupt now if it is
+ * wanted and was not sent.
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
 

@@ -77,6 +77,9 @@ extern void zklock_session_open(void);
  */
 extern void zklock_session_interrupt_on_loss(bool is_wanted);
 
+/* If the session is lost, and an interrupt is wanted and was not sent: send it. */
+extern void zklock_session_interrupt_if_lost(void);
+
 /*
  * Before the ensemble is asked: close a session that is over, and one that
  * was opened with other settings unless it is in use.  is_again: the session

@@ -43,6 +43,13 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 }
 
 void
+zklock_session_interrupt_if_lost(void)
+{
+	if (MySession.client != NULL)
+		zklock_client_interrupt_if_lost(MySession.client);
+}
+
+void
 session_interrupt_note_close(void)
 {
 	Interrupts.nsent = count_sent();
