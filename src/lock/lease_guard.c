@@ -27,8 +27,6 @@
  */
 #define FRESH_TENTHS 6
 
-#define UNPROVED "could not prove that the leases of this transaction are held"
-
 /* How far a lease is at a commit. */
 typedef enum RenewalState
 {
@@ -178,7 +176,7 @@ zklock_lease_raise_unproved(int64 took_ms)
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg(UNPROVED),
+			 errmsg("could not prove that the leases of this transaction are held"),
 			 zklock_session_explain_late_proof(took_ms)));
 }
 
@@ -473,7 +471,7 @@ raise_silence(const Proving *proving)
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg(UNPROVED),
+			 errmsg("could not prove that the leases of this transaction are held"),
 			 errdetail("The commit has waited for answers of ZooKeeper for " INT64_FORMAT " ms.",
 					   waited_ms),
 			 errhint("Run zk_check() to find what slows the ensemble down. Then run the transaction again.")));

@@ -119,7 +119,7 @@ subtest '300 waits that are canceled leak nothing' => sub {
 };
 
 subtest 'waits for 300 locks that are held leak nothing' => sub {
-	$holder->query_safe("SELECT zk_lock(array_agg('many/' || i)) FROM generate_series(1, 300) i");
+	$holder->query_safe("SELECT zk_lock_set(array_agg('many/' || i)) FROM generate_series(1, 300) i");
 	$session->query_safe("DO \$\$ BEGIN FOR i IN 1..300 LOOP
 		BEGIN PERFORM zk_try_lock('many/' || i, '2 ms');
 		EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection
