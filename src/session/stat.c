@@ -59,7 +59,7 @@ zklock_stat_add(ZkStat which, uint64 count)
 int
 zklock_stat_errcode(int sqlstate)
 {
-	if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_CONNECTION_EXCEPTION)
+	if (strncmp(unpack_sql_state(sqlstate), "08", 2) == 0)
 		zklock_stat_count(ZK_STAT_UNANSWERED);
 	return errcode(sqlstate);
 }

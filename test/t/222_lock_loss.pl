@@ -209,9 +209,9 @@ subtest 'a loss is reported with 40001 whatever catches or delays its error' => 
 subtest 'a handler does not go on without the lock whose loss a call has found' => sub {
 	my @sessions = map { background($node, is_connected => 1) } 1 .. 12;
 	$_->start_query("DO \$\$
-		DECLARE ends_at timestamptz := clock_timestamp() + interval '8 s';
+		DECLARE ends_at timestamptz := clock_timestamp() + interval '2 min';
 		BEGIN
-			PERFORM zk_lock('lost/' || pg_backend_pid());
+			PERFORM zk_lock('found/' || pg_backend_pid());
 			WHILE clock_timestamp() < ends_at LOOP
 				BEGIN
 					PERFORM zk_xact_lock('inner/' || pg_backend_pid());
@@ -221,10 +221,10 @@ subtest 'a handler does not go on without the lock whose loss a call has found' 
 				END;
 			END LOOP;
 		END \$\$") foreach @sessions;
-	wait_for_queue($zk, lock_path('lost/' . $_->pid), 1) foreach @sessions;
+	wait_for_queue($zk, lock_path('found/' . $_->pid), 1) foreach @sessions;
 	kill KILL => session_programs($_->pid) foreach @sessions;
 	assert_ends($_, '40001', 'the loop ends') foreach @sessions;
-	assert_leave_nothing($zk, lock_path('lost/' . $_->pid), $_) foreach @sessions;
+	assert_leave_nothing($zk, lock_path('found/' . $_->pid), $_) foreach @sessions;
 };
 
 # The backend is stopped until the time of its wait is over, too. PostgreSQL has one flag for all

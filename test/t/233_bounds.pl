@@ -120,7 +120,7 @@ $zk->resume;
 # Far away: a call succeeds, or ends like the others. Some are in vain, for there is no such lease.
 $_->quit foreach values %session;
 make_sessions($slow->address);
-ask_all('slow servers', 'slow', all => '00000|40001');
+ask_all('slow servers', 'slow', all => '00000|40001', 'at once' => '08001');
 
 # A lock that is held is taken again without a question, as long as there is a fresh proof of
 # it: for two thirds of the session timeout. Behind that the question has the bounds of the call.
