@@ -188,7 +188,7 @@ sub _start_again ($history)
 sub _be_silent ($history)
 {
 	$history->{silences} = [ [ 1.3, 1.5, 'berlin' ] ];
-	$history->{log}[4]{time} = 3.5;
+	$history->{log}[4]{time} = 5.6;
 	return;
 }
 

@@ -41,13 +41,10 @@ my $lease_share = 0.6;
 # Between a request and its answer, in seconds.
 my $losing = 0.5;
 
-# So long, in seconds, it may take until a session that was lost is closed.
-my $closing = 1.5;
-
-# And on a busy machine, where its program does not get to that, until the ensemble ends
-# it: at its return that gives each session its whole timeout again, and nobody may say
-# then that this one is alive.
-my $expiring = 4;
+# So long, in seconds, it may take until a session that was lost ends. Its program closes it, or
+# does not come near it so that the ensemble ends it: at its return that gives each session its
+# whole timeout again, and nobody may say then that this one is alive.
+my $ending = 4;
 
 =pod
 
@@ -571,7 +568,7 @@ sub check_lost_sessions ($self, @silences)
 		foreach my $next (sort { $a->[0] <=> $b->[0] } @silences)
 		{
 			$to = max $to, $next->[1]
-			  if $next->[2] eq $cluster && $next->[0] >= $from && $next->[0] < $to + $expiring;
+			  if $next->[2] eq $cluster && $next->[0] >= $from && $next->[0] < $to + $ending;
 		}
 		foreach my $node (values %{ $self->{by_token} })
 		{
@@ -581,11 +578,10 @@ sub check_lost_sessions ($self, @silences)
 			next
 			  if ($cycle->{cluster} || '') ne $cluster
 			  || $cycle->{granted} >= $from
-			  || $node->{end} <=
-			  $to + ($node->{how} eq 'expired' ? $expiring : $closing);
+			  || $node->{end} <= $to + $ending;
 			next
-			  if $self->{excuses}->stood_still($pid, $from, $to + $closing)
-			  || $self->{excuses}->program_stood_still($pid, $from, $to + $closing);
+			  if $self->{excuses}->stood_still($pid, $from, $to + $ending)
+			  || $self->{excuses}->program_stood_still($pid, $from, $to + $ending);
 			push @violations,
 			  $self->_violation('lost session goes on', 0,
 				sprintf('%s: token %d stayed %.1f s after a silence of %.1f s',
