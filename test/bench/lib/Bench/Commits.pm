@@ -48,10 +48,10 @@ sub commit_spread ($backends, $locks, $count)
 	my $timeout = 4;
 	my $pause = $timeout / $locks;
 	$backends->query(0, "SELECT zk_disconnect(); SET zklock.session_timeout = '${timeout}s'");
-	my $begin = "BEGIN; DO \$\$ BEGIN FOR i IN 1 .. $locks LOOP
-		PERFORM zk_xact_lock('bench-spread-' || i);
-		PERFORM pg_sleep(extract(epoch FROM now()) + i * $pause - extract(epoch FROM clock_timestamp()));
-		END LOOP; END \$\$; $insert";
+	my $begin = join ' ', "BEGIN; DO \$\$ BEGIN FOR i IN 1 .. $locks LOOP",
+	  "PERFORM zk_xact_lock('bench-spread-' || i);",
+	  "PERFORM pg_sleep(extract(epoch FROM now()) + i * $pause - extract(epoch FROM clock_timestamp()));",
+	  "END LOOP; END \$\$; $insert";
 	my %seen = wait_times($backends->time_query(0, $count, $begin, 'COMMIT', ''));
 	$backends->query(0, 'SELECT zk_disconnect(); RESET zklock.session_timeout');
 	return \%seen;
