@@ -197,28 +197,30 @@ SKIP:
 		poll_until { count_work('mailer_work', $node{$first}) >= 2 } 'rounds of work', $next_minutes;
 		is(count_work('mailer_work', $node{$second}), 0, 'one works, the other stands by');
 
-		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
-			FROM work_done WHERE what = \'mailer_work\' ORDER BY ctid DESC LIMIT 1');
+		# First its job: with the next minute it would come again, and lead before the other one
+		# if that one had to begin anew, too. pg_cron leaves the running call alone.
+		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
+		$node{$first}->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE query ~ '^CALL lead_mailer'");
 		assert_soon { count_work('mailer_work', $node{$second}) >= 2 } 'when the first has gone the other leads',
 		  $next_minutes;
-		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 
 		# Another one, without pg_cron.
 		my $loop = start_shell($node{$first}, $recipes->code('leader-loop'));
-		poll_until { leaders() >= 2 } 'another one', $next_minutes;
+		my $token = sub ($state) {
+			return $berlin->safe_psql('app', "SELECT max(token) FROM zk_lock_queue('mailer')
+				WHERE application_name = 'psql' AND state = '$state'") || 0;
+		};
+		poll_until { $token->('waiting') } 'another one', $next_minutes;
 		my $before = count_work('mailer_work', $node{$first});
 
 		$node{$second}->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')");
 		assert_soon { count_work('mailer_work', $node{$first}) >= $before + 2 } 'a leader whose work fails steps down',
 		  $next_minutes;
 
-		my $token = sub {
-			return $berlin->safe_psql('app',
-				"SELECT max(token) FROM zk_lock_queue('mailer') WHERE application_name = 'psql'");
-		};
-		my $old = $token->();
+		my $old = $token->('held');
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
-		poll_until { ($token->() || 0) > $old } 'it to come again', $next_minutes;
+		poll_until { $token->('held') > $old } 'it to come again', $next_minutes;
 		poll_until { $loop->output =~ /was lost/ } 'its words', $next_minutes;
 		like($loop->output, qr/lock "mailer" was lost/, 'a leader that lost its lock steps down');
 
