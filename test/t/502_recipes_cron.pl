@@ -82,6 +82,14 @@ sub leaders
 		"SELECT cluster FROM zk_lock_queue('mailer') ORDER BY position");
 }
 
+# Whether pg_cron begins that job; a call that runs goes on.
+sub set_nightly ($is_active)
+{
+	$_->safe_psql('app', "SELECT cron.alter_job(jobid, active => $is_active) FROM cron.job
+		WHERE jobname = 'nightly'") foreach $berlin, $paris;
+	return;
+}
+
 sub nightly_runs ($node)
 {
 	return $node->safe_psql('app', "SELECT count(*) FROM pg_stat_activity
@@ -133,12 +141,10 @@ if ($has_pg_cron)
 	}
 	# The jobs may have met a real minute before. One that runs meanwhile would leave its record
 	# without its work.
-	$_->safe_psql('app', "SELECT cron.alter_job(jobid, active => false) FROM cron.job
-		WHERE jobname = 'nightly'") foreach $berlin, $paris;
+	set_nightly('false');
 	poll_until { !grep { nightly_runs($_) } $berlin, $paris } 'no job to run';
 	forget_nightly();
-	$_->safe_psql('app', "SELECT cron.alter_job(jobid, active => true) FROM cron.job
-		WHERE jobname = 'nightly'") foreach $berlin, $paris;
+	set_nightly('true');
 }
 
 subtest 'the recipe run-once runs a program from a crontab once' => sub {
@@ -210,7 +216,7 @@ SKIP:
 		is(count_work('mailer_work', $node{$second}), 0, 'one works, the other stands by');
 
 		# First its job: with the next minute it would come again, and lead before the other one
-		# if that one had to begin anew, too. pg_cron leaves the running call alone.
+		# if that one had to begin anew, too. The call that runs goes on.
 		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 		$node{$first}->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE query ~ '^CALL lead_mailer'");
@@ -230,7 +236,8 @@ SKIP:
 		assert_soon { count_work('mailer_work', $node{$first}) >= $before + 2 } 'a leader whose work fails steps down',
 		  $next_minutes;
 
-		my $old = $token->('held');
+		my $old;
+		poll_until { $old = $token->('held') } 'the loop to hold the lock', $next_minutes;
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
 		poll_until { $token->('held') > $old } 'it to come again', $next_minutes;
 		poll_until { $loop->output =~ /was lost/ } 'its words', $next_minutes;

@@ -1126,7 +1126,7 @@ use_client(const char *program, int number)
 	zklock_client_leave(client, "/a", "a", 1, number % 2);
 	zklock_client_interrupt_on_loss(client, number % 2);
 	zklock_client_flush(client);
-	/* one in fifty says nothing and does not end */
+	/* a program without a frame to send may only pause, so the wait has a bound */
 	poll(&(struct pollfd) {zklock_client_fd(client), POLLIN, 0}, 1, 2000);
 	until = protocol_now() + 100;
 	do
