@@ -385,7 +385,8 @@ COMMENT ON TABLE zk_fences IS
 'Part of a dump. Only zk_fence() changes it.';
 
 COMMENT ON COLUMN zk_fences.root IS
-'Chroot of zklock.servers, followed by zklock.root. Characters that are not ASCII are escaped. '
+'Chroot of zklock.servers, followed by zklock.root. Characters that are not ASCII are escaped, '
+'and so is "<". '
 'The same name below another root is another resource.';
 COMMENT ON COLUMN zk_fences.name IS
 'Name of the resource, which is the name of the lock.';

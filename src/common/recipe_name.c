@@ -110,7 +110,7 @@ check_components(const char *path, size_t start, size_t *offset)
 		size_t		size = strcspn(path + start, "/");
 		RecipeNameError error = check_component(path + start, size, offset);
 
-		if (error == RECIPE_NAME_OK && depth > 1 &&
+		if (error == RECIPE_NAME_OK && (depth > 1 || !is_root) &&
 			is_like_queue_node(path + start, size, is_root))
 			error = RECIPE_NAME_LIKE_QUEUE_NODE;
 		if (error == RECIPE_NAME_OK && depth > RECIPE_DEPTH_MAX)
@@ -143,17 +143,18 @@ check_component(const char *component, size_t size, size_t *offset)
 }
 
 /*
- * Must this component, not the first, not be called so, because its znode would
- * be taken for a contender?
+ * Must this component not be called so, because its znode would be taken for a
+ * contender?
  *
- * The znode of each component but the first is a child of another name's
- * znode.  That name may be a lock, too; then its children are its contenders,
- * and a child that ends in a sequence number looks like one.  zklock reads
- * such a child, and the znode tells (nested.c).  So a name may end in any
- * number: 'orders/' || id.  Other clients go by the name alone.  What bears the
- * mark of one of them is refused, whatever its number, lest it be refused for
- * great ones only.  The znode of the first component is a child of the root,
- * which is no lock.
+ * The znode of each component of a name is a child of the root or of another
+ * name's znode.  That name may be a lock, too; so may the root, for whoever has
+ * a shorter one: where a role may set its root, it may choose the znode of
+ * another root's lock.  The children of a lock are its contenders, and a child
+ * that ends in a sequence number looks like one.  (The first component of a root
+ * is a child of "/", which is no lock.)  zklock reads such a child, and the znode
+ * tells (nested.c).  So a name may end in any number: 'orders/' || id.  Other
+ * clients go by the name alone.  What bears the mark of one of them is refused,
+ * whatever its number, lest it be refused for great ones only.
  *
  * Such names are not escaped.  For all clients the path of a lock's znode is
  * the root and the name.  A client in Java would not meet us if we wrote the

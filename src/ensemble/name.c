@@ -180,7 +180,7 @@ zklock_name_root_of(const char *path, int root_length)
 		char		escape[FOREIGN_ESCAPE_SIZE];
 
 		nbytes = foreign_take(path, left, &number);
-		if (number < 0x80)
+		if (number < 0x80 && number != '<')
 			appendStringInfoChar(&root, *path);
 		else
 		{
@@ -309,8 +309,8 @@ refuse_reserved(const char *name)
 }
 
 /*
- * The slot in UTF-8, checked like the first component of a name: it may have
- * the marks of other clients, too, since there is a suffix behind it.
+ * The slot in UTF-8, checked like a component of a name.  It may look like a
+ * queue node, since there is a suffix behind it.
  */
 static char *
 slot_to_utf8(const char *slot)
@@ -343,6 +343,8 @@ name_to_utf8(const char *what, const char *name)
 	if (utf8 == NULL)
 		zklock_name_raise_no_utf8(what);
 	error = recipe_check_name(utf8, &offset);
+	if (error == RECIPE_NAME_LIKE_QUEUE_NODE && strcmp(what, "slot") == 0)
+		error = RECIPE_NAME_OK;
 	if (error != RECIPE_NAME_OK)
 		raise_bad_name(what, name, utf8, error, offset);
 	return utf8;
@@ -404,9 +406,13 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 							  offset + 1);
 			break;
 		case RECIPE_NAME_LIKE_QUEUE_NODE:
-			detail = psprintf("The component \"%s\" has the form of a queue node of another ZooKeeper client, which would take it for a contender in the queue of \"%s\".",
-							  to_server(pnstrdup(part, strcspn(part, "/"))),
-							  to_server(pnstrdup(utf8, offset - 1)));
+			part = pnstrdup(part, strcspn(part, "/"));
+			if (offset == 0)
+				detail = psprintf("The component \"%s\" has the form of a queue node of another ZooKeeper client, which would take it for a contender if the znode above it were a lock.",
+								  to_server(part));
+			else
+				detail = psprintf("The component \"%s\" has the form of a queue node of another ZooKeeper client, which would take it for a contender in the queue of \"%s\".",
+								  to_server(part), to_server(pnstrdup(utf8, offset - 1)));
 			hint = "Choose a name in which no component begins with \"_c_\", or has \"__lock__\", \"__rlock__\", \"__READ__\", \"__WRIT__\" or Hive's \"LOCK-...-\" before a number at its end.";
 			break;
 	}

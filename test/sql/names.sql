@@ -62,6 +62,8 @@ FROM (VALUES
 	(17, 'team/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-1234567890'), (18, 'a/b__lock__1'),
 	(19, 'team/x__rlock__0000000001/part'), (20, '1234567890/LOCK-EXCLUSIVE-12345678901'),
 	(21, 'é/__READ__5'), (22, U&'a/b-__WRIT__1/\+01F600'),
+	-- or in the root, which may be the znode of a lock below another root
+	(33, '_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000001'), (34, 'x__lock__7/part'),
 	-- length: in bytes
 	(23, repeat('x', 513)), (24, 'x' || repeat('é', 257)),
 	(25, repeat('x', 10000)),

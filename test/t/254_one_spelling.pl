@@ -201,6 +201,15 @@ subtest 'fences below a root with such a character are the same for every client
 	is($super->query_safe("SELECT root, token FROM zk_fences WHERE name = 'root'"), '/root<U+0416>|3', 'zk_fences shows the root with an escape');
 };
 
+subtest 'a root that is spelled like an escape has fences of its own' => sub {
+	my $super = background($node, database => 'utf8');
+	$super->query_safe("SELECT set_config('zklock.root', convert_from('/zkl\\303\\266ck', 'UTF8'), false), zk_fence('two roots', 3)");
+	$super->query_safe("SELECT set_config('zklock.root', '/zkl<U+00F6>ck', false)");
+	assert_query($super, "SELECT zk_fence('two roots', 2)", '00000', 'a token of the other root does not count');
+	is($super->query_safe("SELECT string_agg(root || ' ' || token, ', ' ORDER BY token) FROM zk_fences WHERE name = 'two roots'"),
+		'/zkl<U+003C>U+00F6>ck 2, /zkl<U+00F6>ck 3', 'zk_fences tells them apart');
+};
+
 subtest 'a database without an encoding names the same znode by the same bytes' => sub {
 	my $super = background($node, database => 'sql_ascii');
 	is($super->query_safe('SELECT zk_try_lock(' . named_in('sql_ascii', 'letter') . ')'), 'f',

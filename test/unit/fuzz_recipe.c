@@ -187,6 +187,7 @@ has_good_components(const char *path)
 	for (int depth = 1; depth <= RECIPE_DEPTH_MAX; depth++)
 	{
 		size_t		size = strcspn(path, "/");
+		RecipeNameError error;
 
 		memcpy(component, path, size);
 		component[size] = '\0';
@@ -195,7 +196,8 @@ has_good_components(const char *path)
 			return false;
 		if (component[0] == '{' || component[0] == '[')
 			component[0] = 'a';
-		if (recipe_check_name(component, &offset) != RECIPE_NAME_OK)
+		error = recipe_check_name(component, &offset);
+		if (error != RECIPE_NAME_OK && error != RECIPE_NAME_LIKE_QUEUE_NODE)
 			return false;
 		if (path[size] == '\0')
 			return true;

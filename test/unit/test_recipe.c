@@ -329,7 +329,8 @@ test_names(void)
 
 		{RECIPE_NAME_OK, 0, "1234567890", "ten digits, first in the root"},
 		{RECIPE_NAME_OK, 0, "job-1700000000/part", "likewise, with something below"},
-		{RECIPE_NAME_OK, 0, "_c_" G1 "-lock-0000000001", "like a contender, first in the root"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, "_c_" G1 "-lock-0000000001", "Curator's mark, first in the root"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, "x__lock__1/b", "Kazoo's, likewise, with something below"},
 		{RECIPE_NAME_OK, 0, "a/1234567890", "ten digits below a lock"},
 		{RECIPE_NAME_OK, 0, "a/0000000001/b", "likewise, in the middle"},
 		{RECIPE_NAME_OK, 0, "a/x--000000005", "a negative number below a lock"},
