@@ -158,13 +158,13 @@ OBJS = \
 	src/ensemble/expiry.o \
 	src/ensemble/lease_roots.o \
 	src/ensemble/nested.o \
+	src/ensemble/take_rate.o \
 	src/ensemble/parents.o \
 	src/ensemble/ephemeral.o \
 	src/ensemble/sample.o \
 	src/ensemble/removal.o \
 	src/ensemble/roundtrip.o \
 	src/ensemble/bounds.o \
-	src/ensemble/write.o \
 	src/ensemble/args.o \
 	src/ensemble/privilege.o \
 	src/ensemble/role.o \
@@ -182,7 +182,6 @@ OBJS = \
 	src/session/session_state.o \
 	src/session/handover.o \
 	src/session/board.o \
-	src/session/write_bound.o \
 	src/session/stat.o \
 	src/session/auth.o \
 	src/session/origin.o \

@@ -953,8 +953,7 @@ COMMENT ON COLUMN zk_backends.root IS
 COMMENT ON COLUMN zk_backends.max_locks IS
 'Value of zklock.max_locks when the ZooKeeper session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
-'Value of zklock.max_creates when the ZooKeeper session was opened. 0 means no bound. '
-'zk_stat_roles shows how much of it the role has used.';
+'Value of zklock.max_creates when the ZooKeeper session was opened. 0 means no bound.';
 
 CREATE FUNCTION zk_locks(
 	OUT pid integer,
@@ -1088,7 +1087,7 @@ COMMENT ON COLUMN zk_stat.leases_ended IS
 'Leases that were given up, or removed after their term. Those that the lease worker removed are '
 'in the row whose datname is NULL.';
 COMMENT ON COLUMN zk_stat.refused_writes IS
-'Calls of all roles that were refused because of zklock.max_creates (53400).';
+'Calls that were refused because of zklock.max_creates (53400).';
 COMMENT ON COLUMN zk_stat.sessions IS
 'ZooKeeper sessions that were opened.';
 COMMENT ON COLUMN zk_stat.reconnects IS
@@ -1105,54 +1104,13 @@ COMMENT ON COLUMN zk_stat.wait_histogram IS
 COMMENT ON COLUMN zk_stat.stats_reset IS
 'Start of the cluster, or the last zk_stat_reset().';
 
-CREATE FUNCTION zk_stat_roles(
-	OUT datname name,
-	OUT usename name,
-	OUT writes bigint,
-	OUT refused_writes bigint,
-	OUT max_creates integer,
-	OUT last_writes integer,
-	OUT stats_reset timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
-ROWS 10;
-
-COMMENT ON FUNCTION zk_stat_roles() IS
-'Returns the rows of the view zk_stat_roles: what each role of this cluster has written to '
-'ZooKeeper.';
-
-CREATE VIEW zk_stat_roles AS SELECT * FROM zk_stat_roles();
-
-COMMENT ON VIEW zk_stat_roles IS
-'Number of writes to ZooKeeper of each role in each database, since the start of the cluster or '
-'zk_stat_reset(), and how near the role is to its bound (zklock.max_creates). The role is the one '
-'that logged in. Does not ask ZooKeeper.';
-
-COMMENT ON COLUMN zk_stat_roles.datname IS
-'Name of the database. NULL for the lease worker, which has none. NULL also, if usename is NULL '
-'too, for all pairs that have no row of their own.';
-COMMENT ON COLUMN zk_stat_roles.usename IS
-'Name of the role. NULL for the 1001st pair of database and role and all later ones, which share '
-'this row and its bound.';
-COMMENT ON COLUMN zk_stat_roles.writes IS
-'Writes that were counted. A request that only deletes a znode is not counted.';
-COMMENT ON COLUMN zk_stat_roles.refused_writes IS
-'Calls that were refused because of zklock.max_creates (53400).';
-COMMENT ON COLUMN zk_stat_roles.max_creates IS
-'Value of zklock.max_creates in the session that wrote last. 0 means no bound.';
-COMMENT ON COLUMN zk_stat_roles.last_writes IS
-'Writes of about the last second, as the bound counts them. A call is refused if they would '
-'exceed max_creates, or 20 where max_creates is less. NULL without a bound.';
-COMMENT ON COLUMN zk_stat_roles.stats_reset IS
-'Start of the cluster, or the last zk_stat_reset() in this database.';
-
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat and zk_stat_roles to 0. If the database has no row '
-'of its own in zk_stat, sets those of the shared row to 0.';
+'Sets the counters of this database in zk_stat to 0. If the database has no row of its own, sets '
+'those of the shared row to 0.';
 
 -- Privileges by name. The type is a role's name for people, dumps and subscribers, and
 -- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
@@ -3264,7 +3222,7 @@ TO pg_monitor;
 GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
 GRANT SELECT ON
-	zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat, zk_stat_roles
+	zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat
 TO PUBLIC;
 
 -- All is moved to the schema that the extension is created in. Types go last, for

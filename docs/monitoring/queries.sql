@@ -24,12 +24,6 @@ FROM zklock.zk_stat AS s,
      pg_catalog.unnest(ARRAY[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, NULL])
          WITH ORDINALITY AS b(le, i);
 
--- query: exporter/zk_stat_roles
-SELECT coalesce(datname::pg_catalog.text, 'others') AS datname,
-       coalesce(usename::pg_catalog.text, 'others') AS usename,
-       writes, refused_writes, max_creates
-FROM zklock.zk_stat_roles;
-
 -- query: exporter/zk_backends
 SELECT b.datname::pg_catalog.text, b.state,
        pg_catalog.count(*) AS backends,

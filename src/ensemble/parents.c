@@ -18,19 +18,8 @@
 #define CONTAINER_ATTEMPTS 3
 
 static const char *describe_refusal(const ZkReply *reply);
-static const ZkReply *create(ZkRoundTrip *trip, ZkWriteTerms terms,
-							 const char *path, ZkNodeKind kind,
-							 const char *data);
-
-int
-zklock_parents_count(const char *path)
-{
-	int			count = 0;
-
-	while ((path = strchr(path + 1, '/')) != NULL)
-		count++;
-	return count;
-}
+static const ZkReply *create(ZkRoundTrip *trip, const char *path,
+							 ZkNodeKind kind, const char *data);
 
 const ZkReply *
 zklock_parents_make(ZkRoundTrip *trip, const char *path,
@@ -38,7 +27,6 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 {
 	const char *end = path;
 
-	zklock_write_note(trip->terms, zklock_parents_count(path) + 1);
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
@@ -47,7 +35,7 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 		const char *refusal = NULL;
 
 		if (is_root)
-			reply = create(trip, ZK_WRITE_PAID, parent, ZK_PERSISTENT,
+			reply = create(trip, parent, ZK_PERSISTENT,
 						   zklock_nodedata_build(0, (char *) NULL));
 		else
 			reply = zklock_parents_try_container(trip, parent, &refusal);
@@ -80,14 +68,14 @@ const ZkReply *
 zklock_parents_create(ZkRoundTrip *trip, const char *path, int root_length,
 					  ZkNodeKind kind, const char *data)
 {
-	const ZkReply *reply = create(trip, trip->terms, path, kind, data);
+	const ZkReply *reply = create(trip, path, kind, data);
 
 	for (int attempts = 0; reply != NULL && reply->result == ZK_NO_NODE &&
 		 attempts < PARENT_ATTEMPTS; attempts++)
 	{
 		reply = zklock_parents_make(trip, path, root_length);
 		if (reply == NULL)
-			reply = create(trip, ZK_WRITE_PAID, path, kind, data);
+			reply = create(trip, path, kind, data);
 	}
 	return reply;
 }
@@ -116,7 +104,7 @@ zklock_parents_try_container(ZkRoundTrip *trip, const char *path,
 {
 	for (int attempt = 1;; attempt++)
 	{
-		const ZkReply *reply = create(trip, ZK_WRITE_PAID, path, ZK_CONTAINER,
+		const ZkReply *reply = create(trip, path, ZK_CONTAINER,
 									  zklock_nodedata_of_parent(path));
 		const char *how = describe_refusal(reply);
 
@@ -152,9 +140,10 @@ describe_refusal(const ZkReply *reply)
 }
 
 static const ZkReply *
-create(ZkRoundTrip *trip, ZkWriteTerms terms, const char *path,
-	   ZkNodeKind kind, const char *data)
+create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind,
+	   const char *data)
 {
 	return zklock_roundtrip_ask(trip,
-								zklock_write_create(terms, path, kind, data));
+								zklock_client_create(zklock_session_client(),
+													 path, kind, data));
 }

@@ -19,17 +19,12 @@
  */
 #define PARENT_ATTEMPTS 10
 
-/* How many znodes are above the one of that path. */
-extern int	zklock_parents_count(const char *path);
-
 /*
  * Create what is above the znode of that path: its first root_length bytes
  * for good, with our name as data (see zk_check_facts()), the rest as
  * containers, of which the server removes those that are empty.  The reply to
  * one that is refused, else NULL: whether all are there the next create tells.
- * All of them, whether they are there or not, and what is to be made in them,
- * which is ZK_WRITE_PAID then, count on the trip's terms.  Raises 0A000 if the
- * server has no containers.
+ * Raises 0A000 if the server has no containers.
  */
 extern const ZkReply *zklock_parents_make(ZkRoundTrip *trip,
 										  const char *path,

@@ -137,10 +137,6 @@ read_entries(ZkRoundTrip *trip, void *argument)
 
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
-
-	/* all of the newest queue is read in order to remove a node of it */
-	if (reading->part != READ_FIRST)
-		trip->terms = ZK_WRITE_COUNTED;
 	do
 		end = read_once(trip, reading);
 	while (end == READ_AGAIN);

@@ -8,7 +8,6 @@
 #include "removal.h"
 
 #include "session.h"
-#include "write.h"
 
 /* What is to be done about a removal next? */
 typedef enum RemovalStep
@@ -32,7 +31,6 @@ zklock_removal_do(ZkRoundTrip *trip, ZkRemoval *removal)
 	RemovalStep step = REMOVAL_LOOK;
 	int			guard_version = ZK_ANY_VERSION;
 
-	trip->terms = ZK_WRITE_COUNTED; /* no bound keeps anybody from removing */
 	while (step == REMOVAL_LOOK || step == REMOVAL_DELETE)
 	{
 		if (step == REMOVAL_LOOK)
@@ -101,9 +99,10 @@ delete_removed(ZkRoundTrip *trip, ZkRemoval *removal, int guard_version)
 	const ZkReply *reply;
 
 	if (removal->guard != NULL)
-		request = zklock_write_remove_guarded(removal->guard, guard_version,
-											  &removal->path, 1,
-											  ZK_ANY_VERSION);
+		request = zklock_client_remove_guarded(zklock_session_client(),
+											   removal->guard, guard_version,
+											   &removal->path, 1,
+											   ZK_ANY_VERSION);
 	else
 		request = zklock_client_remove(zklock_session_client(), removal->path,
 									   ZK_ANY_VERSION);
@@ -138,6 +137,6 @@ delete_removed(ZkRoundTrip *trip, ZkRemoval *removal, int guard_version)
 void
 zklock_removal_advance(const char *guard)
 {
-	zklock_client_free(zklock_write_set(ZK_WRITE_COUNTED, guard, "",
-										ZK_ANY_VERSION));
+	zklock_client_free(zklock_client_set(zklock_session_client(), guard, "",
+										 ZK_ANY_VERSION));
 }

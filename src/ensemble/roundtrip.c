@@ -71,7 +71,6 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		/* whatever an attempt before has made of it */
 		trip->deadline = bounds->deadline;
 		trip->by = bounds->by;
-		trip->terms = ZK_WRITE_BOUNDED;
 		zklock_session_renew(is_again);
 		zklock_session_open();
 
@@ -124,8 +123,6 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 
 	do
 	{
-		if (read == ZK_CHECK)
-			zklock_write_note(trip->terms, 1);
 		reply = zklock_roundtrip_ask(trip,
 									 zklock_client_read(zklock_session_client(),
 														read, path));

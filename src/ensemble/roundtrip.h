@@ -15,7 +15,6 @@
 #include "nodes/pg_list.h"
 #include "recipe.h"
 #include "session.h"
-#include "write.h"
 
 /* Questions under way; all zeros but the deadline before the first. */
 typedef struct ZkRoundTrip
@@ -32,7 +31,6 @@ typedef struct ZkRoundTrip
 	char		doubted[RECIPE_PATH_SIZE];	/* of zklock_roundtrip_note_doubt(),
 											 * as far as it fits; "": none */
 	int			ndoubts;		/* with doubted: how often in a row */
-	ZkWriteTerms terms;			/* of its creates and checks; 0 is BOUNDED */
 } ZkRoundTrip;
 
 /*

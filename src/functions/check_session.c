@@ -23,7 +23,6 @@
 #include "sample.h"
 #include "session.h"
 #include "text.h"
-#include "write.h"
 
 /* Below how many znodes in the root it is looked for unused ones, too. */
 #define UNUSED_PARENTS 4
@@ -236,8 +235,8 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 	zklock_nodedata_make_guid(guid);
 	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
 					strcmp(parent, "/") == 0 ? "" : parent, guid);
-	questions->making = zklock_write_create(ZK_WRITE_BOUNDED, path,
-											ZK_EPHEMERAL, data);
+	questions->making = zklock_client_create(zklock_session_client(), path,
+											 ZK_EPHEMERAL, data);
 	reply = zklock_roundtrip_await(trip, questions->making);
 	end = end_of(reply);
 	if (end != ASKED_ALL)
@@ -265,7 +264,6 @@ try_container(ZkRoundTrip *trip, const Check *check, const char *parent,
 	const ZkReply *reply;
 	AskEnd		end;
 
-	zklock_write_claim(1);
 	trip->made = pstrdup(path); /* also if this raises it is to go */
 	reply = zklock_parents_try_container(trip, path, &refusal);
 	end = end_of(reply);

@@ -59,8 +59,8 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
+#include "take_rate.h"
 #include "text.h"
-#include "write.h"
 
 /* How often a node may be found that cannot be read, and then can. */
 #define UNREAD_MAX 10
@@ -231,6 +231,7 @@ make(Holding *holding)
 							holding->order.name),
 					 errdetail("A permanent hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
+		zklock_take_rate_count(1);
 		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
 									NULL, holding);
 
@@ -310,12 +311,11 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	data = zklock_nodedata_build(twin->token, "reason",
 								 zklock_text_to_utf8(holding->reason), NULL);
 
-	zklock_write_claim(1);
 	holding->stage = HOLD_SENT;
 	do
 	{
-		ZkRequest  *move = zklock_write_move(ZK_WRITE_PAID, twin->node,
-											 holding->hold, data);
+		ZkRequest  *move = zklock_client_move(zklock_session_client(),
+											  twin->node, holding->hold, data);
 
 		result = check(holding, holding->hold,
 					   zklock_roundtrip_ask(trip, move));

@@ -29,6 +29,7 @@
 #include "name.h"
 #include "name_spelling.h"
 #include "session.h"
+#include "take_rate.h"
 
 /*
  * Most names of a call: as many as zklock.max_locks may be, in both modes.  The
@@ -64,6 +65,7 @@ static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
 static RecipeMode read_mode(Datum argument);
 static int	compare_wanted(const void *a, const void *b);
+static int	count_new(const Call *call);
 static bool take_all(Call *call, const ZkOrder *set);
 static void give_back(Call *call, ZkScope scope);
 pg_noreturn static void give_back_and_rethrow(Call *call, ZkScope scope);
@@ -126,6 +128,8 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 	for (int i = 0; i < call.nwanted; i++)
 		zklock_privilege_check(fcinfo, call.wanted[i].name,
 							   ZK_MAY_TAKE(call.wanted[i].mode));
+	zklock_attend_locks();
+	zklock_take_rate_count(count_new(&call));
 	all_taken = take_all(&call, &set);
 	if (is_try)
 		PG_RETURN_BOOL(all_taken);
@@ -250,6 +254,25 @@ compare_wanted(const void *a, const void *b)
  * All or nothing
  * ---------------------------------------------------------------------
  */
+
+/* How many locks the call takes that this session does not have at hand. */
+static int
+count_new(const Call *call)
+{
+	int			count = 0;
+
+	for (int i = 0; i < call->nwanted; i++)
+	{
+		const Wanted *wanted = &call->wanted[i];
+
+		/* of one lock in two modes both stand on one queue node */
+		if (i > 0 && strcmp(wanted->path, call->wanted[i - 1].path) == 0)
+			continue;
+		if (!zklock_has_at_hand(wanted->name))
+			count++;
+	}
+	return count;
+}
 
 /*
  * Take all locks of the call, by orders of that set: true.  false if a try

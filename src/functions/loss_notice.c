@@ -236,7 +236,6 @@ find_node(ZkRoundTrip *trip, void *argument)
 	List	   *nodes = NIL;
 
 	trip->by = ZK_BY_CALLER;
-	trip->terms = ZK_WRITE_COUNTED;
 	trip->deadline = zklock_worker_deadline();
 	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))

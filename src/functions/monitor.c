@@ -25,13 +25,11 @@
 #include "protocol.h"
 #include "stat.h"
 #include "text.h"
-#include "write_bound.h"
 
 PG_FUNCTION_INFO_V1(zk_backends);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
-PG_FUNCTION_INFO_V1(zk_stat_roles);
 
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
@@ -110,39 +108,7 @@ Datum
 zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_stat_reset();
-	zklock_write_bound_reset();
 	PG_RETURN_VOID();
-}
-
-Datum
-zk_stat_roles(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-
-	for (int number = 0; number < zklock_write_bound_size(); number++)
-	{
-		ZkWriteRow	row;
-		const char *database;
-		const char *role;
-		ZkRow		columns = {0};
-
-		if (!zklock_write_bound_read(number, &row))
-			continue;
-		database = get_database_name(row.database);
-		role = row.role != InvalidOid ? GetUserNameFromId(row.role, true) : NULL;
-		if ((database == NULL && row.database != InvalidOid) ||
-			(role == NULL && row.role != InvalidOid))
-			continue;			/* it was dropped */
-		add_name(&columns, database);
-		add_name(&columns, role);
-		zklock_row_add(&columns, true, Int64GetDatum(row.nwrites));
-		zklock_row_add(&columns, true, Int64GetDatum(row.nrefused));
-		zklock_row_add(&columns, true, Int32GetDatum(row.max_creates));
-		zklock_row_add(&columns, row.max_creates > 0, Int32GetDatum(row.level));
-		zklock_row_add(&columns, true, TimestampTzGetDatum(row.since));
-		zklock_row_put(result, &columns);
-	}
-	return (Datum) 0;
 }
 
 /* By the rules of pg_stat_activity. */

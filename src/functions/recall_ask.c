@@ -39,8 +39,8 @@
 #include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
+#include "take_rate.h"
 #include "text.h"
-#include "write.h"
 
 /*
  * Most requests of one root.  Clients in Java can read a list of that length.
@@ -100,6 +100,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	asking.data = build_request(fcinfo, asking.name);
 	pfree(zklock_name_path(asking.name, NULL)); /* a bad name needs no
 												 * connection */
+	zklock_take_rate_count(1);
 	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
 	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,
 								&nentries);
@@ -193,7 +194,6 @@ count_requests(ZkRoundTrip *trip, void *argument)
 
 	root[root_length] = '\0';
 	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
-	zklock_write_need(zklock_parents_count(parent) + 4);
 	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
@@ -233,16 +233,15 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 						   asking->nrequests,
 						   zklock_text_quotable(pnstrdup(path, strrchr(path, '/') - path))),
 				 errhint("Ask again. Requests to holders that have gone are deleted when the next request is made.")));
-	zklock_write_need(zklock_parents_count(path) + 2);
 	do
 	{
 		reply = zklock_parents_create(trip, path, root_length,
 									  ZK_PERSISTENT, asking->data);
 		if (reply->result == ZK_NODE_EXISTS)
 			reply = zklock_roundtrip_ask(trip,
-										 zklock_write_set(ZK_WRITE_BOUNDED,
-														  path, asking->data,
-														  ZK_ANY_VERSION));
+										 zklock_client_set(zklock_session_client(),
+														   path, asking->data,
+														   ZK_ANY_VERSION));
 	} while (reply->result == ZK_UNKNOWN_OUTCOME);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)

@@ -70,8 +70,8 @@
 #include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
+#include "take_rate.h"
 #include "text.h"
-#include "write.h"
 
 /* Most records of one name. */
 #define RECORDS_MAX 100000
@@ -170,6 +170,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
 	name_record(&claim->record);	/* a bad argument needs no connection */
 	claim->caller = zklock_nodedata_caller();
+	zklock_take_rate_count(1);
 
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
@@ -279,7 +280,6 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	char	   *data;
 
 	name_record(&claim->record);
-	zklock_write_need(zklock_parents_count(claim->record.removal.path) + 3);
 	data = begin_claim(claim);
 	claim->attempts = 0;
 	do
@@ -302,12 +302,12 @@ try_to_claim(ZkRoundTrip *trip, Claim *claim, const char *data)
 		return CLAIM_SESSION_LOST;
 	if (version == ZK_ANY_VERSION)
 		return CLAIM_AGAIN;
-	zklock_write_claim(1);
 	claim->may_be_there = true;
 	zklock_roundtrip_ask_ahead(trip,
-							   zklock_write_create_guarded(ZK_WRITE_PAID, path,
-														   claim->record.removal.guard,
-														   version, data));
+							   zklock_client_create_guarded(zklock_session_client(),
+															path,
+															claim->record.removal.guard,
+															version, data));
 	record = zklock_roundtrip_ask(trip,
 								  zklock_client_read(zklock_session_client(),
 													 ZK_GET, path));
@@ -498,10 +498,10 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	if (reply->version == ZK_ANY_VERSION)
 		zklock_removal_advance(claim->record.removal.guard);
 	else
-		zklock_client_free(zklock_write_remove_guarded(claim->record.removal.guard,
-													   reply->version,
-													   old, nold,
-													   ZK_ANY_VERSION));
+		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
+														claim->record.removal.guard,
+														reply->version, old,
+														nold, ZK_ANY_VERSION));
 }
 
 /*

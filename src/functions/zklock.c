@@ -41,7 +41,7 @@
 #include "nodedata.h"
 #include "session.h"
 #include "stat.h"
-#include "write_bound.h"
+#include "take_rate.h"
 
 PG_MODULE_MAGIC;
 
@@ -84,7 +84,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		refuse_late_load();
 	zklock_session_init();
-	zklock_write_bound_init();
+	zklock_take_rate_init();
 	zklock_auth_init();
 	zklock_name_init();
 	zklock_nodedata_init();
@@ -127,7 +127,6 @@ request_memory(void)
 	zklock_handover_request_memory();
 	zklock_board_request_memory();
 	zklock_stat_request_memory();
-	zklock_write_bound_request_memory();
 	zklock_lease_roots_request_memory();
 }
 
@@ -140,7 +139,6 @@ make_memory(void)
 	zklock_handover_make_memory();
 	zklock_board_make_memory();
 	zklock_stat_make_memory();
-	zklock_write_bound_make_memory();
 	zklock_lease_roots_make_memory();
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -252,11 +250,7 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
-
-	/* each question is as much work for the ensemble as a write */
-	zklock_write_need(1);
-	PG_RETURN_BOOL(zklock_confirm_held(name));
+	PG_RETURN_BOOL(zklock_confirm_held(zklock_args_name(fcinfo, ZK_OWN)));
 }
 
 Datum

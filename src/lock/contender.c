@@ -36,7 +36,6 @@
 #include "keep.h"
 #include "nodedata.h"
 #include "text.h"
-#include "write.h"
 
 static void begin(Contender *contender);
 static void go_through_queue(Contender *contender);
@@ -384,8 +383,8 @@ announce_permit(const Contender *contender)
 	const ZkPlace *place = contender->place;
 
 	if (place->permits > 1 && is_anybody_behind(contender) &&
-		!zklock_write_announce(ZK_WRITE_COUNTED, place->node,
-							   contender->node.data))
+		!zklock_client_announce(zklock_session_client(), place->node,
+								contender->node.data))
 		zklock_session_raise_memory();
 }
 
@@ -484,7 +483,9 @@ confirm_queued(Contender *contender)
 	if (contact_is_after(place->proof, zklock_session_fresh_since()))
 		return true;
 	reply = zklock_roundtrip_ask(&contender->trip,
-								 zklock_write_check(place->node, place->token));
+								 zklock_client_check(zklock_session_client(),
+													 place->node,
+													 place->token));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
 		reply->result == ZK_SESSION_LOST)
 		return false;

@@ -22,7 +22,6 @@
 #include "nodedata.h"
 #include "parents.h"
 #include "text.h"
-#include "write.h"
 
 /* From this round on, parents are created one by one, with their errors. */
 #define CAREFUL_ROUND 2
@@ -33,7 +32,7 @@
  */
 #define CREATES_MAX 10
 
-static void send_create(Contender *contender, ZkWriteTerms terms);
+static void send_create(Contender *contender);
 static RecipeMark mark_for(const Contender *contender);
 static void make_parents(Contender *contender);
 static void make_parents_carefully(Contender *contender);
@@ -84,7 +83,7 @@ const ZkReply *
 contender_join(Contender *contender)
 {
 	if (contender->node.state == OWN_NODE_NONE)
-		send_create(contender, ZK_WRITE_BOUNDED);
+		send_create(contender);
 	contender->ahead.is_next_read = false;
 	return zklock_roundtrip_read(&contender->trip,
 								 contender->watch.is_of_queue ?
@@ -94,7 +93,7 @@ contender_join(Contender *contender)
 
 /* Send the create of our node. */
 static void
-send_create(Contender *contender, ZkWriteTerms terms)
+send_create(Contender *contender)
 {
 	OwnNode    *node = &contender->node;
 	ZkPlace    *place = contender->place;
@@ -104,8 +103,6 @@ send_create(Contender *contender, ZkWriteTerms terms)
 	Assert(node->state == OWN_NODE_NONE && node->create == NULL);
 	if (node->ncreates++ == 0)
 	{
-		/* its parents, and once more the node, if they are not there */
-		zklock_write_need(zklock_parents_count(place->lock_path) + 3);
 		node->data = zklock_nodedata_build(0, NULL);
 		node->mark = mark_for(contender);
 	}
@@ -115,8 +112,8 @@ send_create(Contender *contender, ZkWriteTerms terms)
 	recipe_node_prefix(prefix, contender->order->style, place->mode,
 					   place->permits, guid);
 	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s", place->lock_path, prefix);
-	node->create = zklock_write_create(terms, place->node,
-									   ZK_EPHEMERAL_SEQUENTIAL, node->data);
+	node->create = zklock_client_create(zklock_session_client(), place->node,
+										ZK_EPHEMERAL_SEQUENTIAL, node->data);
 	if (node->create == NULL)
 		zklock_session_raise_memory();
 	node->state = OWN_NODE_ASKED;
@@ -164,7 +161,7 @@ contender_take_node(Contender *contender)
 		case ZK_NO_NODE:
 			contender_withdraw(contender);
 			make_parents(contender);
-			send_create(contender, ZK_WRITE_PAID);	/* with its parents */
+			send_create(contender);
 			return false;
 		case ZK_UNKNOWN_OUTCOME:
 			if (node->ncreates > CREATES_MAX)
@@ -218,8 +215,7 @@ contender_withdraw(Contender *contender)
  * Create the parents of our node: the root for good, the rest as containers,
  * which the server removes when they are empty.  At first nobody waits for
  * the replies: the next create of our node is behind them and shows whether
- * they worked.  Raises past zklock.max_creates; the next create of our node is
- * counted with them.
+ * they worked.
  */
 static void
 make_parents(Contender *contender)
@@ -257,7 +253,6 @@ send_parents(Contender *contender)
 	const char *end = place->node;
 	char		parent[RECIPE_PATH_SIZE];
 
-	zklock_write_claim(zklock_parents_count(place->node) + 1);
 	zklock_client_begin_many(client);
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
@@ -267,12 +262,14 @@ send_parents(Contender *contender)
 		if (end - place->node <= place->root_length)
 		{
 			/* with the data of our node: they say who made the root */
-			zklock_client_free(zklock_write_create(ZK_WRITE_PAID, parent,
-												   ZK_PERSISTENT, node->data));
+			zklock_client_free(zklock_client_create(zklock_session_client(),
+													parent, ZK_PERSISTENT,
+													node->data));
 			continue;
 		}
-		request = zklock_write_create(ZK_WRITE_PAID, parent, ZK_CONTAINER,
-									  zklock_nodedata_of_parent(parent));
+		request = zklock_client_create(zklock_session_client(), parent,
+									   ZK_CONTAINER,
+									   zklock_nodedata_of_parent(parent));
 		if (node->nparents < (int) lengthof(node->parents))
 			node->parents[node->nparents++] = request;
 		else

@@ -72,7 +72,6 @@
 #include "parents.h"
 #include "stat.h"
 #include "text.h"
-#include "write.h"
 
 /*
  * How long a wait is not said.  Most are over by then.
@@ -191,7 +190,6 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
-	detector->trip.terms = ZK_WRITE_COUNTED;	/* the wait goes on */
 	waiters = deadlock_local_waiters();
 	reason = speak(detector, place, waiters);
 	if (reason != SEARCH_NOT &&

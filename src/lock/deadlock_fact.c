@@ -34,7 +34,6 @@
 #include "name.h"
 #include "parents.h"
 #include "text.h"
-#include "write.h"
 
 /* At the end of a fact: the deadlock_timeout of the session is over. */
 #define LOOKED "\nlooked"
@@ -109,7 +108,7 @@ deadlock_say_looked(ZkDetector *detector)
 	fact->data = data;
 
 	/* without memory for it: who completes a cycle looks at its own time */
-	(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path, data);
+	(void) zklock_client_announce(zklock_session_client(), fact->path, data);
 }
 
 bool
@@ -135,8 +134,8 @@ deadlock_repeat(const ZkDetector *detector)
 			continue;
 
 		/* without memory the one before stands there */
-		(void) zklock_write_announce(ZK_WRITE_COUNTED, fact->path,
-									 fact->data);
+		(void) zklock_client_announce(zklock_session_client(), fact->path,
+									  fact->data);
 	}
 }
 

@@ -19,7 +19,6 @@
 #include "place.h"
 #include "session.h"
 #include "stat.h"
-#include "write.h"
 
 /*
  * A commit may rest on a renewal for that many tenths of the term.  The rest is
@@ -360,16 +359,10 @@ note_read(ZkKnownLease *known, const ZkReply *reply)
 
 /*
  * Send the renewals together, and await all.  Result as read_outdated().
- * Raises past zklock.max_creates, before any is sent.
  */
 static bool
 renew_due(ZkRoundTrip *trip, Proving *proving)
 {
-	int			ndue = 0;
-
-	for (int i = 0; i < proving->nrenewals; i++)
-		ndue += proving->renewals[i].is_due;
-	zklock_write_claim(ndue);
 	for (int i = 0; i < proving->nrenewals; i++)
 		if (proving->renewals[i].is_due)
 			send_renewal(&proving->renewals[i]);
@@ -401,8 +394,8 @@ send_renewal(Renewal *renewal)
 	known->state = ZK_KNOWN_OUTDATED;	/* until there is an answer */
 	renewal->state = RENEWAL_SENT;
 	renewal->sent = protocol_moment();
-	renewal->request = zklock_write_set(ZK_WRITE_PAID, leased->path, data,
-										leased->version);
+	renewal->request = zklock_client_set(zklock_session_client(), leased->path,
+										 data, leased->version);
 }
 
 static void

@@ -31,7 +31,6 @@
 #include "removal.h"
 #include "session.h"
 #include "text.h"
-#include "write.h"
 
 /*
  * How long a name stays that nobody sets and that has no leases, once it was
@@ -76,13 +75,13 @@ zklock_lease_names_of(const char *name)
 }
 
 const ZkReply *
-zklock_lease_names_note(ZkRoundTrip *trip, const ZkLockName *name,
-						ZkWriteTerms terms)
+zklock_lease_names_note(ZkRoundTrip *trip, const ZkLockName *name)
 {
 	const char *pointer = name->pointer;
 	const ZkReply *reply =
-		zklock_roundtrip_ask(trip, zklock_write_set(terms, pointer, name->name,
-													ZK_ANY_VERSION));
+		zklock_roundtrip_ask(trip, zklock_client_set(zklock_session_client(),
+													 pointer, name->name,
+													 ZK_ANY_VERSION));
 
 	if (reply != NULL && reply->result == ZK_NO_NODE)
 	{
@@ -149,8 +148,9 @@ drop_name(const char *guard, int version, const char *path,
 		ereport(DEBUG1,
 				(errmsg_internal("zklock: the lock's name \"%s\" is being deleted: no lease was there for %d ms",
 								 zklock_text_quotable(path), IDLE_NAME_MS)));
-	zklock_client_free(zklock_write_remove_guarded(guard, version, &path, 1,
-												   name->version));
+	zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
+													guard, version, &path, 1,
+													name->version));
 }
 
 /* Has it had no leases for long enough, and can its version be a condition? */

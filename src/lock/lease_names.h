@@ -36,8 +36,7 @@ extern ZkLockName zklock_lease_names_of(const char *name);
  * did not come in time.  Raises 55000 if an ephemeral znode is in the way.
  */
 extern const ZkReply *zklock_lease_names_note(ZkRoundTrip *trip,
-											  const ZkLockName *name,
-											  ZkWriteTerms terms);
+											  const ZkLockName *name);
 
 /*
  * For the worker: these locks (children of .leases below that root) have no

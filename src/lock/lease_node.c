@@ -29,7 +29,6 @@
 #include "nested.h"
 #include "recipe.h"
 #include "session.h"
-#include "write.h"
 
 static ZkLeaseStep look_once(ZkRoundTrip *trip, ZkLeasing *leasing,
 							 bool times_all);
@@ -371,9 +370,9 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	ZkLeaseStep step;
 
 	Assert(mine->token != 0);
-	reply = zklock_roundtrip_ask(trip, zklock_write_set(ZK_WRITE_BOUNDED,
-														mine->path, data,
-														mine->version));
+	reply = zklock_roundtrip_ask(trip, zklock_client_set(zklock_session_client(),
+														 mine->path, data,
+														 mine->version));
 	leasing->renewed = 0;
 	step = zklock_lease_check(leasing, reply);
 	if (step != ZK_LEASE_GO_ON)

@@ -12,7 +12,6 @@
 #include "lease_known.h"
 #include "name.h"
 #include "session.h"
-#include "write.h"
 
 static ZkLeaseStep renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing);
 static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
@@ -35,7 +34,6 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 	ZkLeaseStep step;
 
 	Assert(leasing->token != 0);
-	zklock_write_need(2);		/* a proof that the list is new, and the set */
 	step = renew_lease(trip, leasing);
 	Assert(step != ZK_LEASE_TIME_OVER); /* it waits for nobody */
 	return step == ZK_LEASE_GO_ON;
@@ -104,7 +102,6 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 	ZkLeaseReleasing *releasing = argument;
 
 	Assert(releasing->leasing.token != 0);
-	trip->terms = ZK_WRITE_COUNTED; /* no bound keeps anybody from releasing */
 	return release_lease(trip, releasing) == ZK_LEASE_GO_ON;
 }
 
@@ -170,10 +167,10 @@ send_release(const ZkLeaseReleasing *releasing)
 	if (releasing->delay_ms == 0)
 		return zklock_client_remove(zklock_session_client(), mine->path,
 									mine->version);
-	return zklock_write_set(ZK_WRITE_PAID, mine->path,
-							zklock_lease_build_data(NULL, NULL,
-													releasing->delay_ms),
-							mine->version);
+	return zklock_client_set(zklock_session_client(), mine->path,
+							 zklock_lease_build_data(NULL, NULL,
+													 releasing->delay_ms),
+							 mine->version);
 }
 
 static bool

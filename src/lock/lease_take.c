@@ -23,7 +23,7 @@
 #include "recipe.h"
 #include "session.h"
 #include "stat.h"
-#include "write.h"
+#include "take_rate.h"
 
 /*
  * How long a call whose wait was in vain waits to hear that its node is gone; a
@@ -401,7 +401,7 @@ time_ahead(ZkLeasing *leasing, const char *node, const ZkReply *reply)
  * have been dropped before the node was there (lease_names.h).  If the reply
  * is lost the next look finds what there is.
  *
- * Past zklock.max_creates all of it is refused, before anything is made.
+ * Raises past zklock.max_creates, before anything is made.
  */
 static ZkLeaseStep
 make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
@@ -409,7 +409,6 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	ZkLeasing  *leasing = &taking->leasing;
 	bool		has_parent = leasing->view.has_parent && taking->nparentless == 0;
 	ZkLockName	name = zklock_lease_names_of(leasing->order.name);
-	int			nparents = 0;
 	int64		named_at = protocol_now();
 	char	   *data;
 	char	   *path;
@@ -417,12 +416,9 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	Moment		sent;
 	ZkLeaseStep step;
 
-	/* the name, twice if its parents are not there; the node */
-	if (!has_parent)
-		nparents = zklock_parents_count(leasing->view.lock_path) + 1;
-	zklock_write_need(nparents + zklock_parents_count(name.pointer) +
-					  4);
-	zklock_write_claim(has_parent ? 2 : 1);
+	if (!taking->is_counted)
+		zklock_take_rate_count(1);
+	taking->is_counted = true;
 	data = new_data(taking);
 	path = node_path(taking);
 	if (!has_parent)
@@ -431,7 +427,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 		if (reply != NULL)
 			return zklock_lease_check(leasing, reply);
 	}
-	reply = zklock_lease_names_note(trip, &name, ZK_WRITE_PAID);
+	reply = zklock_lease_names_note(trip, &name);
 	step = zklock_lease_check(leasing, reply);
 	if (step != ZK_LEASE_GO_ON)
 		return step;
@@ -442,8 +438,8 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	/* one whose reply was lost may be made yet */
 	zklock_client_withdraw(taking->create);
 	sent = protocol_moment();
-	taking->create = zklock_write_create(ZK_WRITE_PAID, path,
-										 ZK_PERSISTENT_SEQUENTIAL, data);
+	taking->create = zklock_client_create(zklock_session_client(), path,
+										  ZK_PERSISTENT_SEQUENTIAL, data);
 	reply = zklock_roundtrip_await(trip, taking->create);
 	if (reply != NULL && reply->result != ZK_OK)
 		zklock_roundtrip_unmake(trip);
@@ -463,8 +459,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
 		return step;
 	return zklock_lease_check(leasing,
-							  zklock_lease_names_note(trip, &name,
-													  ZK_WRITE_COUNTED));
+							  zklock_lease_names_note(trip, &name));
 }
 
 /* The path of the node to be made, with a GUID of its own; palloc'ed. */

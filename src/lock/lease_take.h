@@ -19,6 +19,7 @@ typedef struct ZkLeaseTaking
 	bool		stays_queued;	/* where others have the lock, the owner's node
 								 * stays in the queue */
 	bool		is_bound;		/* to this role and cluster */
+	bool		is_counted;		/* by zklock_take_rate_count(), once a call */
 
 	int			nparentless;	/* how often its node could not be made because
 								 * the lock's znode was not there */

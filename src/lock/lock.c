@@ -26,6 +26,7 @@
 #include "lock_table.h"
 #include "loss.h"
 #include "name.h"
+#include "take_rate.h"
 
 /* zklock.max_locks: how many locks one backend may hold. */
 static int	max_locks_setting;
@@ -227,6 +228,8 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 			zklock_keep_take(&lock->place))
 			return grant(order, lock, taken);
 		make_room(lock);
+		if (!order->is_of_set && !is_again)
+			zklock_take_rate_count(1);
 		end = win_place(order, lock);
 		if (end == ZK_WAIT_OVER)
 			return grant(order, lock, taken);
@@ -239,6 +242,15 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		 * the end of the queue.
 		 */
 	}
+}
+
+bool
+zklock_has_at_hand(const char *name)
+{
+	Lock	   *lock = zklock_lock_find(name);
+
+	return lock != NULL &&
+		(zklock_lock_is_held(lock) || zklock_keep_is_kept(&lock->place));
 }
 
 void

@@ -49,6 +49,12 @@ extern void zklock_check_scope(ZkScope scope, const char *name);
 extern int64 zklock_acquire(const ZkOrder *order, struct Lock **taken);
 
 /*
+ * Does this session hold the lock of that name, or keep it after its release?
+ * Raises 42602 for a bad name.
+ */
+extern bool zklock_has_at_hand(const char *name);
+
+/*
  * Leave the place of that lock if it is kept after its release.  Raises 42602
  * for a bad name.
  */

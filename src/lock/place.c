@@ -38,7 +38,6 @@
 #include "recall.h"
 #include "stat.h"
 #include "text.h"
-#include "write.h"
 
 /* If the node turns out to have been deleted before: is somebody to hear it? */
 typedef enum LeaveNews
@@ -277,9 +276,10 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 
 	/* sent at the end of that, for the transaction may go on for long */
 	zklock_client_begin_many(zklock_session_client());
-	downgrade->request = zklock_write_replace(place->node, place->czxid,
-											  downgrade->node,
-											  downgrade->data);
+	downgrade->request = zklock_client_replace(zklock_session_client(),
+											   place->node, place->czxid,
+											   downgrade->node,
+											   downgrade->data);
 	zklock_client_end_many(zklock_session_client());
 
 	/* without memory for the request the exclusive node stays */
@@ -450,7 +450,8 @@ remove_node(const ZkPlace *place, LeaveNews news, bool is_awaited)
 	if (place->grant.can_hand_over && !is_lost && !is_neighbor_next)
 	{
 		/* without memory the one behind looks at the queue, when we are gone */
-		(void) zklock_write_announce(ZK_WRITE_PAID, place->node, NULL);
+		(void) zklock_client_announce(zklock_session_client(), place->node,
+									  NULL);
 	}
 	switch (news)
 	{
@@ -523,7 +524,8 @@ remove_recall(ZkPlace *place)
 static ZkRequest *
 check_node(const ZkPlace *place)
 {
-	return zklock_write_check(place->node, place->czxid);
+	return zklock_client_check(zklock_session_client(), place->node,
+							   place->czxid);
 }
 
 /* Was the answer lost with the connection?  NULL: there was no memory to ask. */

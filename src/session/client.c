@@ -151,6 +151,7 @@ static bool start_silent(ZkClient *client, const FrameRequest *what,
 static bool put_request(ZkClient *client, uint64_t id,
 						const FrameRequest *what, const char *path,
 						const char *other_path, const char *data, int length);
+static int	length_of(const char *data);
 
 /* ---------------------------------------------------------------------
  * Public functions: session
@@ -838,11 +839,11 @@ set_error(ZkClient *client, const char *format,...)
 
 ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
-					 const char *data, int length)
+					 const char *data)
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_CREATE, .node_kind = kind
-	}, path, NULL, data, length);
+	}, path, NULL, data, length_of(data));
 }
 
 ZkRequest *
@@ -893,16 +894,16 @@ zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
-	}, to, from, data, (int) strlen(data));
+	}, to, from, data, length_of(data));
 }
 
 ZkRequest *
 zklock_client_move(ZkClient *client, const char *from, const char *to,
-				   const char *data, int length)
+				   const char *data)
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
-	}, to, from, data, length);
+	}, to, from, data, length_of(data));
 }
 
 ZkRequest *
@@ -940,22 +941,21 @@ zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
 
 ZkRequest *
 zklock_client_create_guarded(ZkClient *client, const char *path,
-							 const char *guard, int version, const char *data,
-							 int length)
+							 const char *guard, int version, const char *data)
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_CREATE_GUARDED, .node_kind = ZK_PERSISTENT_OWN,
 		.version = version
-	}, path, guard, data, length);
+	}, path, guard, data, length_of(data));
 }
 
 ZkRequest *
 zklock_client_set(ZkClient *client, const char *path, const char *data,
-				  int length, int version)
+				  int version)
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_SET, .version = version
-	}, path, NULL, data, length);
+	}, path, NULL, data, length_of(data));
 }
 
 const ZkReply *
@@ -1065,11 +1065,11 @@ zklock_client_end_many(ZkClient *client)
 
 bool
 zklock_client_announce(ZkClient *client, const char *path,
-					   const char *data, int length)
+					   const char *data)
 {
 	return start_silent(client, &(FrameRequest) {
 		.kind = REQUEST_SET, .version = ZK_ANY_VERSION
-	}, path, NULL, data, length);
+	}, path, NULL, data, length_of(data));
 }
 
 KeptLock *
@@ -1227,6 +1227,13 @@ start_silent(ZkClient *client, const FrameRequest *what, const char *path,
 		return false;
 	flush_unless_many(client);
 	return true;
+}
+
+/* Of data that is text; NULL is none. */
+static int
+length_of(const char *data)
+{
+	return data != NULL ? (int) strlen(data) : 0;
 }
 
 /* What is asked of a session that is over is dropped, and not counted. */

@@ -39,7 +39,7 @@ typedef struct ZkRequest ZkRequest;
  */
 extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 									   ZkNodeKind kind,
-									   const char *data, int length);
+									   const char *data);
 
 /*
  * Prove through the quorum that the node exists (a single-op transaction),
@@ -79,7 +79,7 @@ extern void zklock_client_unwatch(ZkClient *client);
  * false, and nothing is sent, without memory.
  */
 extern bool zklock_client_announce(ZkClient *client, const char *path,
-								   const char *data, int length);
+								   const char *data);
 
 /*
  * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
@@ -98,8 +98,7 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
  * ZK_NO_NODE.  ZK_NO_NODE too if from was gone before.
  */
 extern ZkRequest *zklock_client_move(ZkClient *client, const char *from,
-									 const char *to, const char *data,
-									 int length);
+									 const char *to, const char *data);
 
 /*
  * Delete a node of any client, or set its data, in one attempt whose outcome
@@ -111,7 +110,7 @@ extern ZkRequest *zklock_client_move(ZkClient *client, const char *from,
 extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
 									   int version);
 extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
-									const char *data, int length, int version);
+									const char *data, int version);
 
 /*
  * Delete nodes, all or none, if the data of the guard, another node, has been
@@ -135,7 +134,7 @@ extern ZkRequest *zklock_client_remove_guarded(ZkClient *client,
 extern ZkRequest *zklock_client_create_guarded(ZkClient *client,
 											   const char *path,
 											   const char *guard, int version,
-											   const char *data, int length);
+											   const char *data);
 
 /* The reply, or NULL if there was none at the last look. */
 extern const ZkReply *zklock_client_reply(const ZkRequest *request);

@@ -25,7 +25,6 @@
 #include "board.h"
 #include "channel.h"
 #include "stat.h"
-#include "write_bound.h"
 
 /* The session's program, which is installed beside this library. */
 #define PROGRAM_NAME "zklock-session"
@@ -110,7 +109,6 @@ zklock_session_open(void)
 	do
 	{
 		zklock_session_close(0);	/* it was ended as idle */
-		zklock_write_claim(1);
 		start_session();
 	} while (!zklock_client_begin_use(MySession.client));
 	Assert(session_state_live(&MySession.known) != 0);

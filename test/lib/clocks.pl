@@ -84,8 +84,6 @@ session_loss.c session_loss_note when it was lost, in a message
 session_news.c state_since since when, in a view
 stat.c make_entry since when, in a view
 stat.c zklock_stat_reset since when, in a view
-write_bound.c zklock_write_bound_make_memory since when, in a view
-write_bound.c zklock_write_bound_reset since when, in a view
 
 # members that are handed on
 expiry.c zklock_expiry_take the date of the last renewal, for a view

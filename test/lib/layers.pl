@@ -11,7 +11,6 @@
 # - a private header is its family's alone;
 # - no circle of includes; no two files of one name;
 # - which session it is, the family session* decides: only it and client.c know client.h;
-# - what ZooKeeper must log is sent by write.c alone, which counts it. Deletes are not.
 # Usage: layers.pl SOURCE-TREE
 
 use v5.36;
@@ -44,10 +43,6 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 	  if $file =~ /\.c$/ && $map !~ /`\Q$file\E`/;
 	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
 	check_includes($file, $module);
-	push @findings, "$file calls $1, which is for write.c"
-	  if $module !~ /^(?:client|write)$/
-	  && $text =~ /\b(zklock_client_(?:create|create_guarded|set|move|replace|announce|check|remove_guarded))\(/
-	  && $file =~ /\.c$/;
 }
 check_for_circle($_) foreach sort keys %includes;
 # Where a change goes.

@@ -1,7 +1,8 @@
 
-# zklock.max_creates bounds what a role may write to ZooKeeper in one second, over all its
-# backends and all kinds of calls, also if it connects anew. The judge is the transaction log of
-# a real server; the bound is by the time that has passed, so a slow machine only has more room.
+# zklock.max_creates bounds what a session takes in one second: locks, permanent holds, leases,
+# runs and requests to release. What is refused has written nothing, and nothing else is refused.
+# The judge is the transaction log of a real server; the bound is by the time that has passed, so
+# a slow machine only has more room.
 
 use FindBin;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
@@ -12,31 +13,27 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
-$node->safe_psql('postgres', "CREATE ROLE flood LOGIN; CREATE ROLE other LOGIN; CREATE TABLE work (i int);
-	ALTER ROLE flood SET zklock.max_creates = 50; ALTER ROLE flood SET zklock.commit_guard = quorum;
-	GRANT zklock_operator TO flood; GRANT INSERT, SELECT ON work TO flood; CREATE DATABASE second");
-$node->safe_psql('second', 'CREATE EXTENSION zklock');
+$node->safe_psql('postgres', 'CREATE ROLE flood LOGIN; CREATE TABLE work (i int);
+	ALTER ROLE flood SET zklock.commit_guard = quorum;
+	GRANT zklock_operator TO flood; GRANT INSERT, SELECT ON work TO flood');
 my $admin = background($node, holds => 'asked');
 my $token = $admin->query_safe("SELECT zk_try_lease('held', 'app', '10min')");
 
 sub last_zxid { return hex($zk->four_letter_word('srvr') =~ /^Zxid: 0x([0-9a-f]+)/m ? $1 : die 'no zxid'); }
 
-# What the ensemble has logged in between, but for what ends a znode or a session.
-sub writes_between ($first, $last)
+# How many changes of that kind the ensemble has logged in between, below that znode.
+sub changes_between ($first, $last, $kind, $below)
 {
-	my %count;
+	my $sum = 0;
 	foreach my $path (glob $zk->data_dir . '/version-2/log.*')
 	{
 		Torture::TransactionLog::read_file(
 			$path,
 			sub ($transaction) {
 				return if $transaction->{zxid} <= $first || $transaction->{zxid} > $last;
-				$count{ join ' ', sort map { $_->{kind} } @{ $transaction->{changes} } }++;
+				$sum += grep { $_->{kind} =~ $kind && ($_->{path} // '') =~ m{^\Q$below\E} } @{ $transaction->{changes} };
 			});
 	}
-	note(join ', ', map { "$count{$_} $_" } sort keys %count);
-	my $sum = 0;
-	$sum += $count{$_} foreach grep { !/^(?:delete|close)$/ } keys %count;
 	return $sum;
 }
 
@@ -56,121 +53,132 @@ sub again ($seconds, $call)
 		END \$do\$";
 }
 
-# Whatever room there is, this takes more. Nothing of it stays.
-my $too_many = "SELECT zk_lock_set(ARRAY(SELECT 'many/' || i FROM generate_series(1, 100) AS i))";
+sub refused { return ask($node, "SELECT refused_writes FROM zk_stat WHERE datname = 'postgres'"); }
 
-sub ask_roles ($columns, $where) { return ask($node, "SELECT $columns FROM zk_stat_roles WHERE $where"); }
+# A session whose bound is one a second, and which has taken one.
+sub at_its_bound
+{
+	my $session = background($node, user => 'flood');
+	$session->query_safe('SET zklock.max_creates = 1');
+	assert_query($session, "SELECT zk_try_lock('use/' || i) FROM generate_series(1, 50) AS i", '53400', 'a session at its bound');
+	return $session;
+}
 
-my $of_flood = "usename = 'flood' AND datname = 'postgres'";
+$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.max_creates TO flood');
 
-subtest 'zklock.max_creates bounds all calls and all backends of a role together' => sub {
+subtest 'zklock.max_creates bounds what a session takes, whatever it is' => sub {
 	my %call = (
-		'locks' => "PERFORM zk_lock('locks'); PERFORM zk_unlock('locks')",
-		'containers' => "PERFORM zk_try_lock('new/' || i || '/a/b/c'); PERFORM zk_unlock('new/' || i || '/a/b/c')",
-		'leases' => "PERFORM zk_try_lease('lease/' || i, 'app', '60s')",
-		'places in line' => "PERFORM zk_try_lease('held', 'app' || i, '60s', place => true)",
-		'renewals' => "PERFORM zk_renew_lease('held', $token, '10min')",
-		'what is not there' => "PERFORM zk_renew_lease('held', 1, '10min')",
-		'leaders' => "PERFORM zk_leader('held')",
-		'runs' => "PERFORM zk_run_once('job', i::text)",
-		'requests' => "PERFORM zk_request_release('asked')",
-		'holds' => "PERFORM zk_hold('hold/' || i, 'flood', '1s')",
-		'proofs' => "PERFORM zk_try_lock('mine'), zk_is_held('mine')",
-		'sessions' => "PERFORM zk_disconnect(); PERFORM count(*) FROM zk_lock_queue('held')");
-	my ($begun, $first) = (clock_gettime(CLOCK_MONOTONIC), last_zxid());
-	my %session = map { $_ => background($node, user => 'flood') } sort keys %call;
-	$session{$_}->start_query(again(4, $call{$_})) foreach sort keys %call;
-	for my $i (1 .. 8)
+		'locks' => [ "PERFORM zk_lock('locks'); PERFORM zk_unlock('locks')", lock_path('locks/') ],
+		'new locks' => [ "PERFORM zk_try_lock('new/' || i || '/a'); PERFORM zk_unlock('new/' || i || '/a')", lock_path('new/') ],
+		'several' => [ "PERFORM zk_lock_set(ARRAY['two/a', 'two/b']); PERFORM zk_unlock_all()", lock_path('two/') ],
+		'leases' => [ "PERFORM zk_try_lease('lease/' || i, 'app', '60s')", lock_path('lease/') ],
+		'places in line' => [ "PERFORM zk_try_lease('held', 'app' || i, '60s', place => true)", lock_path('held/') ],
+		'runs' => [ "PERFORM zk_run_once('job', i::text)", lock_path('.once/') ],
+		'requests' => [ "PERFORM zk_request_release('asked')", lock_path('.release/') ],
+		'holds' => [ "PERFORM zk_hold('hold/' || i, 'flood', '1s')", lock_path('hold/') ]);
+	my $first = last_zxid();
+	my $before = refused();
+	my (%session, %begun);
+	foreach my $what (sort keys %call)
 	{
-		my $session = background($node, user => 'flood');
-		$session->query("SELECT zk_lock('again/$i')");
-		$session->quit;
+		$session{$what} = background($node, user => 'flood');
+		$session{$what}->query_safe('SET zklock.max_creates = 20');
+		$begun{$what} = clock_gettime(CLOCK_MONOTONIC);
+		$session{$what}->start_query(again(3, $call{$what}[0]));
 	}
 	foreach my $what (sort keys %session)
 	{
 		$session{$what}->wait_result;
+		my $may = 20 + 20 * (clock_gettime(CLOCK_MONOTONIC) - $begun{$what});
 		is($session{$what}->sqlstate, '00000', $what) or diag($session{$what}->error);
+
+		# A lock's znode, its queue node, and of a permanent hold another one.
+		my $made = changes_between($first, last_zxid(), qr/^(?:create|set)/, $call{$what}[1]);
+		cmp_ok($made, '<=', 4 * $may, "$what: as many as the bound lets");
+		cmp_ok($made, '>=', 10, "$what: the session does write");
 	}
-	my $elapsed = clock_gettime(CLOCK_MONOTONIC) - $begun;
-	my $writes = writes_between($first, last_zxid());
-	cmp_ok($writes, '<=', 50 + 50 * $elapsed, sprintf 'as many as it may write in %.1f s', $elapsed);
-	cmp_ok($writes, '>=', 25, 'the role does write');
-	cmp_ok($writes, '<=', ask_roles('writes', $of_flood), 'zk_stat_roles counts all writes');
-	is(ask_roles('refused_writes > 0, max_creates, last_writes BETWEEN 0 AND 100', $of_flood), 't|50|t', 'zk_stat_roles counts the refusals');
-	is(ask($node, "SELECT s.refused_writes = sum(r.refused_writes) FROM zk_stat AS s JOIN zk_stat_roles AS r USING (datname)
-			WHERE datname = 'postgres' GROUP BY s.refused_writes"),
-		't', 'zk_stat has the same number of refusals');
-	is(ask($node, "SELECT DISTINCT max_locks, max_creates FROM zk_backends WHERE usename = 'flood'"), '1000|50', 'zk_backends shows the bounds of each backend');
+	cmp_ok(refused(), '>', $before, 'zk_stat counts the refused calls');
+	is(ask($node, "SELECT DISTINCT max_locks FROM zk_backends WHERE usename = 'flood'"), '1000', 'zk_backends shows the bounds of each backend');
 	$_->quit foreach values %session;
 };
 
-subtest 'a refused write names the role and the bound, and leaves no znode' => sub {
-	# So many may be written at once, also with a smaller bound: 20.
-	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 5');
+subtest 'a refused call names the bound, and has written nothing' => sub {
 	my $session = background($node, user => 'flood');
-	assert_query($session, $too_many, '53400', 'a call with too many writes is refused');
-	like($session->error,
-		qr/too many writes to ZooKeeper in one second\nDETAIL:  All sessions of role "flood" in database "postgres" may make 5 a second together\.\nHINT:  .*zklock\.max_creates/,
-		'the message names the role, the database and the bound');
-	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'leaves no lock');
-	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'no znode is left of the refused call';
-	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role itself cannot raise its bound');
+	$session->query_safe('SET zklock.max_creates = 5');
+	my $first = last_zxid();
+	my $twenty = "SELECT zk_lock_set(ARRAY(SELECT 'many/' || i FROM generate_series(1, 20) AS i))";
+	assert_query($session, $twenty, '53400', 'a call with more locks than the bound is refused');
+	like($session->error, qr/too many locks in one call\nDETAIL:  The call takes 20, and this session may take 5 in a second\.\nHINT:  Take fewer/, 'the message has both numbers');
+	is(changes_between($first, last_zxid(), qr/^create/, lock_path('many')), 0, 'it has created nothing');
+	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'it leaves no lock');
+	is($session->query_safe("SELECT zk_try_lock_set(ARRAY['a', 'b', 'c', 'd', 'e'])"), 't', 'nor has it taken any of the room');
 
-	$session->query(again(1, "PERFORM zk_renew_lease('held', $token, '10min')"));
-	is($admin->query_safe("SELECT owner, token FROM zk_leader('held')"), "app|$token", 'a lease whose renewal is refused is held');
+	$session = at_its_bound();
+	foreach my $call ("zk_lock('no')", "zk_try_xact_lock('no')", "zk_hold('no', 'why', '1s')", "zk_run_once('no', 'slot')",
+		"zk_request_release('no')", "zk_try_lease('no', 'app', '60s')", "zk_lock_path('no/a')")
+	{
+		$session->query_safe('RESET zklock.max_creates');
+		$session->query_safe('SET zklock.max_creates = 1');
+		$first = last_zxid();
+		assert_query($session, "SELECT zk_try_lock('use/more'), $call", '53400', "$call is refused");
+		is(changes_between($first, last_zxid(), qr/^create/, lock_path('no')), 0, 'and creates nothing');
+		$session->query('SELECT zk_unlock_all()');
+	}
+	$session->query_safe('SET zklock.max_creates = 1');
+	assert_query($session, "SELECT zk_try_lock('x/' || i) FROM generate_series(1, 50) AS i", '53400', 'one more');
+	like($session->error,
+		qr/too many locks, leases, runs or requests in one second\nDETAIL:  This session may take 1 in a second\.\nHINT:  Run the call again after a second.*zklock\.max_creates/,
+		'the message names the bound');
 	$session->quit;
+
+	my $other = background($node, user => 'flood');
+	is($other->query_safe("SELECT zk_try_lock_set(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'another session has a bound of its own');
+	$other->query_safe('SET zklock.max_creates = 0');
+	is($other->query_safe("SELECT zk_try_lock_set(ARRAY(SELECT 'freer/' || i FROM generate_series(1, 200) AS i))"), 't', 'with zklock.max_creates = 0 there is no bound');
+	$other->quit;
+	$node->safe_psql('postgres', 'CREATE ROLE bound LOGIN');
+	$other = background($node, user => 'bound');
+	assert_query($other, 'SET zklock.max_creates = 0', '42501', 'a role itself cannot raise its bound');
+	$other->quit;
 };
 
-subtest 'zklock.max_creates refuses neither releases nor proofs of commits' => sub {
-	$node->safe_psql('postgres', 'GRANT SET ON PARAMETER zklock.max_creates TO flood');
-	my ($session, $fellow) = map { background($node, user => 'flood') } 1 .. 2;
-	$_->query_safe('SET zklock.max_creates = 0') foreach $session, $fellow;
+subtest 'zklock.max_creates refuses neither releases, renewals nor proofs, nor what the session has' => sub {
+	my $session = background($node, user => 'flood');
 	my $lease = $session->query_safe("SELECT zk_try_lease('own', 'app', '10min')");
 	$session->query_safe("SELECT zk_lock('own lock')");
-	$fellow->query_safe("SELECT zk_lock('of fellow')");
-	$session->query_safe("BEGIN; SELECT zk_require_lease('own', $lease); INSERT INTO work VALUES (1)");
-
-	# Proofs of commits are counted, and not refused, so there is no room for twenty seconds.
-	$_->query_safe('SET zklock.max_creates = 1') foreach $session, $fellow;
-	$fellow->query_safe('INSERT INTO work VALUES (2)') for 1 .. 60;
-	is(ask_roles('last_writes > 30', $of_flood), 't', 'proofs of commits are counted, and not refused');
-	assert_query($session, 'COMMIT', '53400', 'a commit that would renew a lease is refused');
-	is($session->query_safe('SELECT count(*) FROM work WHERE i = 1'), 0, 'the refused commit writes nothing');
+	$session->query_safe('SET zklock.keep = 60000');
+	$session->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
+	my $is_kept = "SELECT count(*) FROM zk_session_locks WHERE name = 'kept' AND state = 'kept'";
 	$session->query_safe('SET zklock.max_creates = 1');
-	assert_query($session, "SELECT zk_try_lease('left', 'app', '60s')", '53400', 'a new lease is refused');
-	assert_no_nodes($zk, lock_path('left'));
-	is($session->query_safe("SELECT zk_unlock('own lock')"), 't', 'a lock is released');
-	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease, which was still held, is released');
-	is($fellow->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks are released');
-	assert_soon { !$zk->ephemerals(lock_path('own lock')) && !$zk->ephemerals(lock_path('of fellow')) } 'the nodes of both are gone';
-	$_->quit foreach $session, $fellow;
-};
+	assert_query($session, "SELECT zk_try_lock('use/' || i) FROM generate_series(1, 50) AS i", '53400', 'a session at its bound');
 
-subtest 'zklock.max_creates counts each role and each database apart' => sub {
-	$node->safe_psql('postgres', 'ALTER ROLE flood SET zklock.max_creates = 1');
-	my $session = background($node, user => 'flood');
-	assert_query($session, $too_many, '53400', 'a role at its bound');
-	my $other = background($node, user => 'other');
-	is($other->query_safe("SELECT zk_try_lock_set(ARRAY['a', 'b', 'c'])"), 't', 'another role is not');
-	my $elsewhere = background($node, user => 'flood', database => 'second');
-	is($elsewhere->query_safe("SELECT zk_try_lock_set(ARRAY['d', 'e', 'f'])"), 't', 'the role is not at its bound in another database');
-	assert_query($session, $too_many, '53400', 'the role is still at its bound');
-	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
-	assert_query($session, "SELECT as_owner('many/' || i) FROM generate_series(1, 100) AS i", '53400', "also in a superuser's function");
-	my $before = ask_roles('writes', "usename = 'postgres' OR usename = current_user");
-	$admin->query_safe('SET SESSION AUTHORIZATION flood');
-	is($admin->query_safe("SELECT zk_try_lock('by whom')"), 't', 'a superuser who acts as the role may write');
-	$admin->query_safe('RESET SESSION AUTHORIZATION');
-	cmp_ok(ask_roles('writes', "usename = 'postgres' OR usename = current_user"), '>', $before, 'counts as who has logged in');
-	is($other->query_safe("SELECT count(*) FROM zk_stat_roles WHERE usename IN ('flood', 'other')"), 3, 'every role sees the counts of both');
-	$admin->query_safe('SET zklock.max_creates = 0');
-	is($admin->query_safe("SELECT zk_try_lock_set(ARRAY(SELECT 'free/' || i FROM generate_series(1, 100) AS i))"), 't', 'with zklock.max_creates = 0 there is no bound');
-	is(ask_roles('max_creates, last_writes IS NULL', "usename = current_user"), '0|t', 'zk_stat_roles shows that there is no bound');
-	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
-	is(ask_roles('writes, refused_writes', $of_flood), '0|0', 'zk_stat_reset() begins anew');
-	is(ask_roles('writes > 0', "usename = 'flood' AND datname = 'second'"), 't', 'zk_stat_reset() leaves the counts of another database');
-	assert_query($session, $too_many, '53400', 'zk_stat_reset() does not reset the bound');
-	$_->quit foreach $session, $other, $elsewhere;
+	# No call of these counts, so that none of them is refused, however many there are in a second.
+	my $before = refused();
+	my %call = (
+		'a lock that is held' => "zk_lock('own lock')",
+		'a set of locks that are held' => "zk_lock_set(ARRAY['own lock', 'own lock'])",
+		'a proof' => "zk_is_held('own lock')",
+		'a renewal' => "zk_renew_lease('own', $lease, '10min')",
+		'a renewal of a lease that the owner has' => "zk_try_lease('own', 'app', '10min')",
+		'a question' => "zk_leader('held')",
+		'a new session' => "zk_leader('own')");
+	foreach my $what (sort keys %call)
+	{
+		is($session->query("SELECT count($call{$what}) FROM generate_series(1, 20)"), 20, $what) or diag($session->error);
+	}
+	if ($session->query_safe($is_kept))
+	{
+		is($session->query("SELECT zk_lock('kept') IS NOT NULL, zk_unlock('kept')"), 't|t', 'a kept lock is taken back');
+	}
+	$session->query_safe('INSERT INTO work VALUES (2)') for 1 .. 20;
+	pass('commits, which prove the lock');
+	$session->query_safe("BEGIN; SELECT zk_require_lease('own', $lease); INSERT INTO work VALUES (1); COMMIT");
+	pass('a commit that rests on a lease');
+	is($session->query_safe("SELECT zk_release_lease('own', $lease)"), 't', 'a lease is released');
+	is($session->query_safe('SELECT zk_unlock_all() IS NOT NULL'), 't', 'all locks are released');
+	is(refused(), $before, 'no call was refused');
+	assert_soon { !$zk->ephemerals(lock_path('own lock')) } 'the nodes are gone';
+	$session->quit;
 };
 
 $admin->quit;

@@ -51,7 +51,7 @@ poll_until
 'it to wait', 30;
 
 subtest "the alert rules use metrics that the exporter's queries have" => sub {
-	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_stat_roles zk_wait_seconds zk_backends zk_check);
+	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends zk_check);
 	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
 	$rules =~ s/#.*|^      (?:summary|runbook_url): .*//mg;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;
@@ -79,7 +79,6 @@ subtest 'the queries of the exporter show numbers of the database' => sub {
 	my @stat = run('exporter/zk_stat');
 	is(scalar @stat, 1, 'a row for the database');
 	is("@{$stat[0]}[0, 1]", 'postgres 2', 'the row has the database and its number of grants');
-	is(join(' ', map { "@$_[0, 3, 4]" } run('exporter/zk_stat_roles')), 'postgres 0 5000', 'what its role may write');
 	my %severity = map { $_->[0] => $_->[1] } run('exporter/zk_check');
 	is("$severity{ensemble} $severity{'not looked at'}", '1 1', 'a single server is a note, and the rows that need a session are');
 	my $sql = $query{'exporter/zk_backends'};
