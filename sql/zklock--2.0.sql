@@ -753,7 +753,8 @@ BEGIN ATOMIC
 	-- A node of the picture has the number of its session, or that of a lock's name.
 	WITH wait AS MATERIALIZED (
 		SELECT w.*, concat('s', w.session_id) AS waiter,
-			concat('s', COALESCE(w.blocked_by_session_id, md5(w.name))) AS blocker
+			concat('s', COALESCE(w.blocked_by_session_id,
+				to_hex(hashtextextended(w.name, 0::bigint)))) AS blocker
 		FROM zk_waits() AS w
 	), party AS (
 		SELECT w.waiter AS node, w.pid, w.session_id, w.name, w.cluster, w.datname, w.client

@@ -12,6 +12,8 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type_d.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "replication/logicalworker.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -27,6 +29,21 @@ zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 
 	zklock_privilege_check(fcinfo, name, what);
 	return name;
+}
+
+/*
+ * An apply worker runs triggers in such an operation since PostgreSQL 16, and
+ * holds nobody's locks but its own.
+ */
+void
+zklock_args_refuse_restricted(void)
+{
+	if (InSecurityRestrictedOperation() && !IsLogicalWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("ZooKeeper locks cannot be used in a security-restricted operation"),
+				 errdetail("An index expression, a materialized view or a similar function of an object's owner is being evaluated."),
+				 errhint("Call the function in a statement of its own.")));
 }
 
 void

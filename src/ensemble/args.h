@@ -30,6 +30,14 @@
  */
 extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
 
+/*
+ * What takes, releases or writes begins with this.  Raises 42501 in a
+ * security-restricted operation: there the functions of a table's or view's
+ * owner run as their owner, and in the session of whoever maintains it, so that
+ * they could release that session's locks.
+ */
+extern void zklock_args_refuse_restricted(void);
+
 /* The privilege to take a lock in that mode. */
 #define ZK_MAY_TAKE(mode) \
 	((mode) == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK)

@@ -162,6 +162,7 @@ zk_hold(PG_FUNCTION_ARGS)
 	const char *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
 	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
+	zklock_args_refuse_restricted();
 	zklock_nodedata_check_line(holding.reason, "reason", "a permanent hold",
 							   "Write one line that tells the waiters why the lock is held.");
 	holding.order = zklock_order_hold(name,
@@ -173,9 +174,11 @@ Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
-	RemovalEnd	end = remove_contenders(name, zklock_args_token(fcinfo, 1),
-										REMOVAL_OF_HOLDS);
+	RemovalEnd	end;
 
+	zklock_args_refuse_restricted();
+	end = remove_contenders(name, zklock_args_token(fcinfo, 1),
+							REMOVAL_OF_HOLDS);
 	if (end == REMOVAL_DONE)
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
@@ -191,6 +194,7 @@ zk_evict(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
 
+	zklock_args_refuse_restricted();
 	if (remove_contenders(name, zklock_args_token(fcinfo, 1),
 						  REMOVAL_OF_ALL) == REMOVAL_DONE)
 	{

@@ -53,6 +53,7 @@ zk_try_lease(PG_FUNCTION_ARGS)
 	ZkLeaseTaking taking = read_taking(fcinfo);
 	ZkLeasing  *leasing = &taking.leasing;
 
+	zklock_args_refuse_restricted();
 	zklock_attend_locks();
 	if (zklock_token(leasing->order.name) != 0)
 		ereport(ERROR,
@@ -78,6 +79,7 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
+	zklock_args_refuse_restricted();
 	leasing.ttl_ms = read_ttl(fcinfo);
 	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
@@ -98,6 +100,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
+	zklock_args_refuse_restricted();
 	releasing.delay_ms = read_term(fcinfo, 2, "delay", 0, NULL);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
@@ -118,6 +121,7 @@ zk_require_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
+	zklock_args_refuse_restricted();
 	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)

@@ -100,6 +100,7 @@ zk_unlock_set(PG_FUNCTION_ARGS)
 	bool		all_good = true;
 	ZkWork		work = zklock_hooks_work();
 
+	zklock_args_refuse_restricted();
 	for (int i = call.nwanted - 1; i >= 0; i--)
 		all_good &= zklock_release(call.wanted[i].name,
 								   call.wanted[i].mode, work);
@@ -124,6 +125,7 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
 	bool		all_taken;
 
+	zklock_args_refuse_restricted();
 	set.wants_list = zklock_hooks_asks_quorum();
 	for (int i = 0; i < call.nwanted; i++)
 		zklock_privilege_check(fcinfo, call.wanted[i].name,

@@ -107,6 +107,7 @@ zk_stat(PG_FUNCTION_ARGS)
 Datum
 zk_stat_reset(PG_FUNCTION_ARGS)
 {
+	zklock_args_refuse_restricted();
 	zklock_stat_reset();
 	PG_RETURN_VOID();
 }

@@ -97,6 +97,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	List	   *holders;
 	int			nasked = 0;
 
+	zklock_args_refuse_restricted();
 	asking.data = build_request(fcinfo, asking.name);
 	pfree(zklock_name_path(asking.name, NULL)); /* a bad name needs no
 												 * connection */

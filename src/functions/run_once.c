@@ -163,6 +163,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	Claim	   *claim = palloc0(sizeof(*claim));
 	ZkBounds	bounds = zklock_bounds_of_question();
 
+	zklock_args_refuse_restricted();
 	claim->record.name = zklock_args_name(fcinfo, ZK_MAY_RUN);
 	claim->record.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	zklock_args_require(fcinfo, 2, "retention",
@@ -197,6 +198,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 {
 	Record		record = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
 
+	zklock_args_refuse_restricted();
 	record.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	name_record(&record);		/* a bad argument needs no connection */
 	zklock_roundtrip_run(forget_slot, NULL, &record);

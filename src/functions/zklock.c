@@ -193,6 +193,7 @@ zk_commit_and_lock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
+	zklock_args_refuse_restricted();
 	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
 								  RECIPE_EXCLUSIVE,
 								  zklock_hooks_work()));
@@ -201,6 +202,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock_shared(PG_FUNCTION_ARGS)
 {
+	zklock_args_refuse_restricted();
 	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
 								  RECIPE_SHARED,
 								  zklock_hooks_work()));
@@ -209,6 +211,7 @@ zk_unlock_shared(PG_FUNCTION_ARGS)
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
+	zklock_args_refuse_restricted();
 	zklock_release_session_scope(zklock_hooks_work());
 	PG_RETURN_VOID();
 }
@@ -218,6 +221,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 {
 	int64		deadline = protocol_now() + DISCONNECT_MS;
 
+	zklock_args_refuse_restricted();
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -261,6 +265,7 @@ zk_fence_own_lock(PG_FUNCTION_ARGS)
 	int64		token = zklock_tell_token(name, &of);
 	ZkRow		row = {0};
 
+	zklock_args_refuse_restricted();
 	if (token == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -299,6 +304,7 @@ zk_fence_claim(PG_FUNCTION_ARGS)
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *schema = get_namespace_name(namespace);
 
+	zklock_args_refuse_restricted();
 	if (schema == NULL)
 		elog(ERROR, "cache lookup failed for namespace %u", namespace);
 	(void) zklock_tell_token(name, NULL);	/* the caller has one already */
@@ -326,9 +332,11 @@ zk_release_requested(PG_FUNCTION_ARGS)
 static Datum
 take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope, bool is_try)
 {
-	ZkOrder		order = read_order(fcinfo, mode, scope, is_try);
+	ZkOrder		order;
 	int64		token;
 
+	zklock_args_refuse_restricted();
+	order = read_order(fcinfo, mode, scope, is_try);
 	zklock_hooks_follow();
 	token = zklock_acquire(&order, NULL);
 	if (is_try)

@@ -112,6 +112,7 @@ zklock_channel_keep_environment(void)
 	static const char *const prefixes[] = {
 		"LD_", "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=", "FAKETIME",
 		"HOME=", "PATH=",
+		"OPENSSL_",				/* a policy of the machine, such as FIPS */
 		"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="
 	};
 	extern char **environ;

@@ -63,11 +63,70 @@ subtest 'locks are refused in an autovacuum worker' => sub {
 		INSERT INTO vacuumed SELECT generate_series(1, 100)});
 	assert_no_nodes($zk, lock_path('autovacuum'), 'a session uses the function');
 	reconfigure($primary, autovacuum => 'on');
-	$primary->wait_for_log(qr/ERROR:  ZooKeeper locks cannot be used in an autovacuum worker/, $offset);
+	$primary->wait_for_log(qr/ERROR:  ZooKeeper locks cannot be used in a security-restricted operation/, $offset);
 	pass('refused in an autovacuum worker');
 	is_deeply(nodes('autovacuum'), [], 'no node');
 	reconfigure($primary, autovacuum => 'off');
 	$session->query_safe('DROP TABLE vacuumed');
+};
+
+# The functions of a table's owner run in the session of whoever maintains the table.
+subtest 'nothing is taken, released or written in a security-restricted operation' => sub {
+	my %call = (
+		(map { my $f = $_; map { ("$f$_" => "$f$_('x', '0')") } '', '_shared' } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
+		(map { ($_ => "$_(ARRAY['x'], '0')") } qw(zk_lock_set zk_xact_lock_set zk_try_lock_set zk_try_xact_lock_set)),
+		(map { ($_ => "$_('x/y', '0')") } qw(zk_lock_path zk_xact_lock_path zk_try_lock_path zk_try_xact_lock_path)),
+		(map { ($_ => "$_('x', '0')") } qw(zk_call_lock zk_try_call_lock)),
+		zk_unlock => "zk_unlock('mine')", zk_unlock_shared => "zk_unlock_shared('mine')",
+		zk_unlock_set => "zk_unlock_set(ARRAY['mine'])", zk_unlock_path => "zk_unlock_path('mine')",
+		zk_unlock_all => 'zk_unlock_all()', zk_disconnect => 'zk_disconnect()', zk_stat_reset => 'zk_stat_reset()',
+		zk_fence => "zk_fence('mine')", zk_evict => "zk_evict('mine', 1)",
+		zk_hold => "zk_hold('x', 'why', '0')", zk_release_hold => "zk_release_hold('mine', 1)",
+		zk_run_once => "zk_run_once('x', 'slot')", zk_forget_run => "zk_forget_run('x', 'slot')",
+		zk_request_release => "zk_request_release('mine')",
+		zk_try_lease => "zk_try_lease('x', 'owner', '10s')", zk_renew_lease => "zk_renew_lease('x', 1, '10s')",
+		zk_release_lease => "zk_release_lease('x', 1)", zk_require_lease => "zk_require_lease('x', 1)");
+	my $asking = join ' ', qw(zk_all_locks zk_backends zk_check zk_is_held zk_leader zk_lock_queue zk_locks zk_release_requested
+	  zk_grant zk_open zk_revoke zk_runs zk_session zk_session_locks zk_stat zk_wait_graph zk_waits zk_who zk_fencing_token);
+	my $session = background($primary);
+	is($session->query_safe("SELECT string_agg(DISTINCT p.proname::text COLLATE \"C\", ' ' ORDER BY p.proname::text COLLATE \"C\")
+			FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+				JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'zklock'
+			WHERE p.provolatile = 'v' AND p.prokind = 'f' AND p.proname !~ '^_' AND p.prorettype <> 'trigger'::regtype
+				AND p.proname <> ALL (string_to_array('$asking', ' '))"),
+		join(' ', sort keys %call), 'the table has each function that does more than ask');
+	$session->query_safe(q{CREATE ROLE owner;
+		CREATE TABLE calls AS SELECT ''::text AS call; GRANT SELECT ON calls TO owner;
+		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO owner;
+		CREATE SCHEMA owned AUTHORIZATION owner;
+		SET ROLE owner;
+		CREATE FUNCTION owned.indexed(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE SET search_path = public AS $$
+		DECLARE c text;
+		BEGIN
+			FOR c IN SELECT call FROM calls WHERE call <> '' LOOP
+				BEGIN
+					EXECUTE 'SELECT ' || c;
+					RAISE WARNING '% is done', c;
+				EXCEPTION WHEN OTHERS THEN
+					IF SQLSTATE <> '42501' OR SQLERRM !~ 'security-restricted' THEN
+						RAISE WARNING '%: % %', c, SQLSTATE, SQLERRM;
+					END IF;
+				END;
+			END LOOP;
+			RETURN i;
+		END $$;
+		CREATE TABLE owned.trap (i int);
+		CREATE INDEX ON owned.trap (owned.indexed(i));
+		INSERT INTO owned.trap SELECT generate_series(1, 2);
+		RESET ROLE});
+	$session->query_safe('INSERT INTO calls VALUES ' . join ', ', map { "(\$\$$_\$\$)" } values %call);
+	$session->query_safe("SELECT zk_lock('mine')");
+	assert_query($session, 'ANALYZE owned.trap', '00000', 'a superuser analyzes the table');
+	is($session->error, '', 'each call is refused');
+	is($session->query_safe("SELECT zk_is_held('mine'), count(*) FROM zk_session_locks"), 't|1', 'the lock of the superuser is still held');
+	is_deeply(nodes('x'), [], 'nothing was made');
+	assert_query($session, 'SELECT zk_unlock_all()', '00000', 'a statement of its own may release it');
+	$session->query_safe('DROP OWNED BY owner; DROP ROLE owner; DROP TABLE calls');
 };
 
 subtest 'locks are refused in a walsender' => sub {

@@ -412,6 +412,21 @@ subtest 'a stranger in place of a server gets a ClientHello and no more' => sub 
 	}
 };
 
+# A policy of the machine, such as FIPS: here one that leaves no version of TLS.
+subtest 'the configuration of OpenSSL that PostgreSQL was started with counts' => sub {
+	my $policy = "$directory/openssl.cnf";
+	append_to_file($policy, "openssl_conf = init\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = policy\n[policy]\nMaxProtocol = TLSv1.2\n");
+	{
+		local $ENV{OPENSSL_CONF} = $policy;
+		$node->restart;
+	}
+	assert_refused({ 'zklock.ssl_min_protocol_version' => 'TLSv1.3' }, 'its highest version is below the lowest one allowed',
+		qr/no protocols available/);
+	$node->restart;
+	unlike(error_with('zklock.ssl_min_protocol_version' => 'TLSv1.3'), qr/no protocols available/, 'without the policy it offers that one');
+	use_settings();
+};
+
 subtest 'every connection begins with TLS' => sub {
 	my $log = "$directory/beginnings";
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port,
