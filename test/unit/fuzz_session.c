@@ -211,14 +211,16 @@ keep_something(Player *player)
 static void
 do_something(Player *player)
 {
-	static const char data[5000] = "some data";
+	static char data[5001];		/* of length; data[length] ends it */
 	ZkClient   *client = player->client;
 	ZkRequest  *request = NULL;
 	bool		can_be_withdrawn = false;
 	const char *watched;
 	uint32_t	place = choose(NREQUESTS);
-	int			length = choose(20) == 0 ? (int) sizeof(data) : (int) choose(10);
+	int			length = choose(20) == 0 ? (int) sizeof(data) - 1 : (int) choose(10);
 
+	memset(data, 'd', sizeof(data));
+	data[length] = '\0';
 	nrequests++;
 	if (player->requests[place] != NULL)
 	{
@@ -234,19 +236,19 @@ do_something(Player *player)
 		case 1:
 		case 2:
 			request = zklock_client_create(client, "/fuzz/queue/_c_0f8fad5b-lock-",
-										   ZK_EPHEMERAL_SEQUENTIAL, data, length);
+										   ZK_EPHEMERAL_SEQUENTIAL, data);
 			can_be_withdrawn = true;
 			zklock_client_free(zklock_client_read(client, ZK_LIST,
 												  "/fuzz/queue"));
 			break;
 		case 3:
 			request = zklock_client_create(client, some_node(), ZK_EPHEMERAL,
-										   data, length);
+										   data);
 			can_be_withdrawn = true;
 			break;
 		case 4:
 			request = zklock_client_create(client, choose(2) ? "/fuzz" : "/fuzz/queue",
-										   choose(2) ? ZK_CONTAINER : ZK_PERSISTENT, NULL, 0);
+										   choose(2) ? ZK_CONTAINER : ZK_PERSISTENT, NULL);
 			break;
 		case 5:
 		case 6:
@@ -266,7 +268,7 @@ do_something(Player *player)
 			/* so that there is something to watch, and to delete */
 			if (choose(2))
 				zklock_client_free(zklock_client_create(client, watched,
-														ZK_EPHEMERAL, data, 4));
+														ZK_EPHEMERAL, "data"));
 			request = zklock_client_read(client, ZK_GET_AND_WATCH, watched);
 			if (choose(2))
 				zklock_client_delete(client, watched);
@@ -280,7 +282,7 @@ do_something(Player *player)
 			request = zklock_client_check(client, choose(2) ? "/fuzz" : some_node(), choose(3));
 			break;
 		case 12:
-			request = zklock_client_set(client, some_node(), data, length,
+			request = zklock_client_set(client, some_node(), data,
 										choose(2) ? ZK_ANY_VERSION : 0);
 			break;
 		case 13:
@@ -293,11 +295,11 @@ do_something(Player *player)
 			break;
 		case 15:
 			request = zklock_client_move(client, some_node(), some_node(),
-										 data, length);
+										 data);
 			break;
 		case 16:
 		case 17:
-			zklock_client_announce(client, some_node(), data, length);
+			zklock_client_announce(client, some_node(), data);
 			break;
 		case 18:
 			if (choose(2))
@@ -323,7 +325,7 @@ do_something(Player *player)
 
 				if (choose(2))
 					request = zklock_client_create_guarded(client, some_node(), "/fuzz",
-														   choose(100), data, length);
+														   choose(100), data);
 				else
 					request = zklock_client_remove_guarded(client, "/fuzz",
 														   choose(100), paths,

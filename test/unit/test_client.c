@@ -208,7 +208,7 @@ make_parent(ZkClient *client, char *path, size_t size, const char *name)
 {
 	snprintf(path, size, "%s/%s", top, name);
 	is_int(ZK_OK, result_of(zklock_client_create(client, path, ZK_PERSISTENT,
-												 NULL, 0)),
+												 NULL)),
 		   "parent %s is made", name);
 }
 
@@ -252,7 +252,7 @@ test_requests(ZkClient *client)
 	make_parent(client, parent, sizeof(parent), "requests");
 	snprintf(prefix, sizeof(prefix), "%s/q-", parent);
 	create = zklock_client_create(client, prefix, ZK_EPHEMERAL_SEQUENTIAL,
-								  "who", 3);
+								  "who");
 	list = zklock_client_read(client, ZK_LIST, parent);
 	reply = await_reply(list);
 	is_int(1, reply->nchildren, "a list behind a create shows the node");
@@ -277,7 +277,7 @@ test_requests(ZkClient *client)
 		   "check finds the node");
 	is_int(ZK_NODE_EXISTS,
 		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL,
-										  NULL, 0)),
+										  NULL)),
 		   "a second node of the name is refused");
 	zklock_client_free(create);
 	zklock_client_free(list);
@@ -333,7 +333,7 @@ test_proof(ZkClient *client)
 		int64_t		began_at = protocol_now();
 		ZkRequest  *check;
 
-		result_of(zklock_client_set(client, top, "", 0, ZK_ANY_VERSION));
+		result_of(zklock_client_set(client, top, "", ZK_ANY_VERSION));
 		written_at = protocol_now();
 		while (wait_for_news(written_at + delay_ms / 3))
 			;
@@ -365,15 +365,15 @@ test_versions(ZkClient *client)
 	make_parent(client, parent, sizeof(parent), "versions");
 	snprintf(node, sizeof(node), "%s/kept", parent);
 	is_int(ZK_NO_NODE,
-		   result_of(zklock_client_set(client, node, "a", 1, 0)),
+		   result_of(zklock_client_set(client, node, "a", 0)),
 		   "a node that does not exist is not set");
 	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, node, ZK_PERSISTENT, "a", 1)),
+		   result_of(zklock_client_create(client, node, ZK_PERSISTENT, "a")),
 		   "a persistent node");
-	is_int(ZK_OK, result_of(zklock_client_set(client, node, "bc", 2, 0)),
+	is_int(ZK_OK, result_of(zklock_client_set(client, node, "bc", 0)),
 		   "set for the first time");
 	is_int(ZK_BAD_VERSION,
-		   result_of(zklock_client_set(client, node, "d", 1, 0)),
+		   result_of(zklock_client_set(client, node, "d", 0)),
 		   "a second set with the first version fails");
 	is_int(ZK_BAD_VERSION,
 		   result_of(zklock_client_remove(client, node, 0)),
@@ -387,7 +387,7 @@ test_versions(ZkClient *client)
 												  &good_path, 1, ZK_ANY_VERSION)),
 		   "a guard with a bad path is refused for a remove");
 	is_int(ZK_BAD_ARGUMENTS,
-		   result_of(zklock_client_create_guarded(client, "/a//b", node, 1, "", 0)),
+		   result_of(zklock_client_create_guarded(client, "/a//b", node, 1, "")),
 		   "a guard with a bad path is refused for a create, and the program goes on");
 	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);
@@ -396,7 +396,7 @@ test_versions(ZkClient *client)
 	   "the first set stays");
 	zklock_client_free(get);
 	is_int(ZK_OK,
-		   result_of(zklock_client_set(client, node, "e", 1, ZK_ANY_VERSION)),
+		   result_of(zklock_client_set(client, node, "e", ZK_ANY_VERSION)),
 		   "set whatever the version");
 	is_int(ZK_OK, result_of(zklock_client_remove(client, node, 2)),
 		   "removed with the right version");
@@ -423,13 +423,13 @@ test_withdraw(ZkClient *client)
 	for (int i = 0; i < COUNT; i++)
 		zklock_client_withdraw(zklock_client_create(client, prefix,
 													ZK_EPHEMERAL_SEQUENTIAL,
-													NULL, 0));
+													NULL));
 	is_int(0, await_children(client, parent, 0),
 		   "creates withdrawn before their replies leave no node");
 
 	for (int i = 0; i < COUNT; i++)
 		requests[i] = zklock_client_create(client, prefix,
-										   ZK_EPHEMERAL_SEQUENTIAL, NULL, 0);
+										   ZK_EPHEMERAL_SEQUENTIAL, NULL);
 	is_int(COUNT, await_children(client, parent, COUNT), "%d nodes are made",
 		   COUNT);
 	for (int i = 0; i < COUNT; i++)
@@ -453,7 +453,7 @@ test_replace(ZkClient *client)
 	snprintf(from, sizeof(from), "%s/from", parent);
 	snprintf(to, sizeof(to), "%s/to", parent);
 	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, from, ZK_EPHEMERAL, NULL, 0)),
+		   result_of(zklock_client_create(client, from, ZK_EPHEMERAL, NULL)),
 		   "a node to be replaced");
 	is_int(ZK_OK, result_of(zklock_client_replace(client, from, 0, to, "x")),
 		   "replace");
@@ -489,7 +489,7 @@ test_children(ZkClient *client)
 	make_parent(client, parent, sizeof(parent), "prune");
 	snprintf(node, sizeof(node), "%s/node", parent);
 	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
+		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL)),
 		   "a node in it");
 	is_int(ZK_FAILED, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
 		   "a node with children is not removed");
@@ -525,7 +525,7 @@ test_watch(ZkClient *client)
 		snprintf(nodes[i], sizeof(nodes[i]), "%s/%d", parent, i);
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(other, nodes[i], ZK_EPHEMERAL,
-											  NULL, 0)),
+											  NULL)),
 			   "a node to be watched");
 		is_int(ZK_OK,
 			   result_of(zklock_client_read(client, ZK_GET_AND_WATCH, nodes[i])),
@@ -579,11 +579,11 @@ test_hand_over(ZkClient *client)
 
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(owner, node, ZK_EPHEMERAL,
-											  "data", 4)), "a node");
+											  "data")), "a node");
 		is_int(ZK_OK, result_of(zklock_client_read(client, ZK_GET_AND_WATCH, node)),
 			   "is watched");
 		zklock_client_begin_many(i < 0 ? owner : others[i]);
-		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL, 0) &&
+		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL) &&
 		   zklock_client_delete(i < 0 ? owner : others[i], node),
 		   "the node is announced and its delete is handed over");
 		zklock_client_end_many(i < 0 ? owner : others[i]);
@@ -593,7 +593,7 @@ test_hand_over(ZkClient *client)
 		is_int(0, await_children(client, parent, 0), "the node goes");
 	}
 	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
+		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL)),
 		   "the parent is open to all");
 	remove_node(client, node);
 	close_client(owner);
@@ -613,7 +613,7 @@ test_leave(ZkClient *client)
 		ZkRequest  *gone;
 
 		if (i == 0)
-			result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0));
+			result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL));
 		/* It is not sent before we have asked. */
 		zklock_client_begin_many(client);
 		ok(zklock_client_leave(client, node, "some lock", 77, true), "left");
@@ -645,12 +645,12 @@ test_no_room(ZkClient *client)
 	char		path[128];
 
 	snprintf(path, sizeof(path), "%s/announce", top);
-	result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL, 0));
+	result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL));
 	while (nrequests < 1 << 17 &&
 		   (requests[nrequests] = zklock_client_read(client, ZK_GET, path)) != NULL)
 		nrequests++;
 	ok(nrequests > 0 && nrequests <= 1 << 16, "the number of requests under way is bounded");
-	ok(zklock_client_announce(client, path, "a", 1),
+	ok(zklock_client_announce(client, path, "a"),
 	   "an announcement is possible without room for requests");
 	while (nrequests > 0)
 		zklock_client_free(requests[--nrequests]);
@@ -675,7 +675,7 @@ test_close(ZkClient *client)
 
 		for (int i = 0; i < 20; i++)
 			zklock_client_create(other, prefix, ZK_EPHEMERAL_SEQUENTIAL,
-								 NULL, 0);
+								 NULL);
 		if (round % 2 == 0)
 			await_state(other, ZK_CLIENT_CONNECTED);
 		began = protocol_now();
@@ -801,7 +801,7 @@ test_killed_program(ZkClient *client)
 		nsignals = 0;
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(other, path, ZK_EPHEMERAL,
-											  NULL, 0)), "a node");
+											  NULL)), "a node");
 		status = look_at(other);
 		zklock_client_interrupt_on_loss(other, i != 1);
 		is_int(ZK_OK, result_of(zklock_client_read(other, ZK_GET_AND_WATCH, path)), "the node of the other client is watched");
@@ -839,7 +839,7 @@ test_stopped_program(ZkClient *client)
 	make_parent(client, parent, sizeof(parent), "stopped");
 	snprintf(path, sizeof(path), "%s/node", parent);
 	is_int(ZK_OK,
-		   result_of(zklock_client_create(other, path, ZK_EPHEMERAL, NULL, 0)),
+		   result_of(zklock_client_create(other, path, ZK_EPHEMERAL, NULL)),
 		   "a node");
 	status = look_at(other);
 	kill(status.program_pid, SIGSTOP);
@@ -1054,7 +1054,7 @@ open_at(FakeServer *server, int timeout_ms)
 static ZkRequest *
 begin_create(ZkClient *client, FakeServer *server, ZkNodeKind kind, FakeRequest *got)
 {
-	ZkRequest  *create = zklock_client_create(client, "/a/q-", kind, NULL, 0);
+	ZkRequest  *create = zklock_client_create(client, "/a/q-", kind, NULL);
 
 	zklock_client_flush(client);
 	*got = fake_await(server, FAKE_CREATE);
@@ -1413,7 +1413,7 @@ test_two_answers(void)
 	ZkClientStatus status;
 	char		bytes[128];
 
-	zklock_client_create(client, "/a/q-", ZK_EPHEMERAL_SEQUENTIAL, NULL, 0);
+	zklock_client_create(client, "/a/q-", ZK_EPHEMERAL_SEQUENTIAL, NULL);
 	zklock_client_flush(client);
 	while ((asked = fake_read(&server)).type != FAKE_GET && asked.type != 0)
 		;
@@ -1510,7 +1510,7 @@ test_unread_answers(ZkClient *client)
 	};
 	ZkClient   *other = open_connected();
 	ZkRequest  *requests[COUNT];
-	char	   *data = calloc(1, SIZE);
+	char	   *data = calloc(1, SIZE + 1);
 	char		path[128];
 	int			unread = 0;
 	int			former;
@@ -1518,7 +1518,8 @@ test_unread_answers(ZkClient *client)
 	int64_t		began;
 
 	snprintf(path, sizeof(path), "%s/long", top);
-	is_int(ZK_OK, result_of(zklock_client_create(client, path, ZK_EPHEMERAL, data, SIZE)), "a long node");
+	memset(data, 'x', SIZE);
+	is_int(ZK_OK, result_of(zklock_client_create(client, path, ZK_EPHEMERAL, data)), "a long node");
 	free(data);
 	for (int i = 0; i < COUNT; i++)
 		requests[i] = zklock_client_read(other, ZK_GET, path);
@@ -1564,7 +1565,7 @@ main(void)
 	ok(client != NULL, "a program gets the environment of the beginning");
 	snprintf(top, sizeof(top), "/test_client_%d", (int) getpid());
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
-												 NULL, 0)), "top is made");
+												 NULL)), "top is made");
 	test_requests(client);
 	test_questions(client);
 	test_proof(client);

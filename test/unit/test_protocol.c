@@ -1116,7 +1116,7 @@ use_client(const char *program, int number)
 	client = zklock_client_open(&(ZkClientOptions) {
 		.program = program, .servers = "127.0.0.1:1", .session_timeout_ms = 1000
 	});
-	requests[0] = zklock_client_create(client, "/a", ZK_EPHEMERAL_SEQUENTIAL, "x", 1);
+	requests[0] = zklock_client_create(client, "/a", ZK_EPHEMERAL_SEQUENTIAL, "x");
 	requests[1] = zklock_client_read(client, ZK_LIST, "/a");
 	requests[2] = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
