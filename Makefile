@@ -118,12 +118,11 @@ OBJS = \
 	src/functions/loss_notice.o \
 	src/functions/worker.o \
 	src/functions/recall_ask.o \
-	src/functions/grant.o \
-	src/functions/grant_trigger.o \
 	src/functions/check.o \
 	src/functions/check_servers.o \
 	src/functions/check_session.o \
 	src/functions/check_fact.o \
+	src/functions/given_name.o \
 	src/lock/hooks.o \
 	src/lock/cancel.o \
 	src/lock/durable.o \
@@ -133,7 +132,6 @@ OBJS = \
 	src/lock/lease_node.o \
 	src/lock/lease_known.o \
 	src/lock/lease_names.o \
-	src/lock/lease_binding.o \
 	src/lock/lock.o \
 	src/lock/lock_proof.o \
 	src/lock/lock_log.o \
@@ -151,7 +149,6 @@ OBJS = \
 	src/lock/keep.o \
 	src/lock/place.o \
 	src/lock/loss.o \
-	src/ensemble/grant_table.o \
 	src/ensemble/tree.o \
 	src/ensemble/queue.o \
 	src/ensemble/recall.o \
@@ -166,9 +163,8 @@ OBJS = \
 	src/ensemble/roundtrip.o \
 	src/ensemble/bounds.o \
 	src/ensemble/args.o \
-	src/ensemble/privilege.o \
-	src/ensemble/role.o \
 	src/ensemble/name.o \
+	src/ensemble/name_allowed.o \
 	src/ensemble/name_spelling.o \
 	src/ensemble/nodedata.o \
 	src/session/session.o \
@@ -195,6 +191,7 @@ OBJS = \
 	src/common/contact.o \
 	src/common/cycle.o \
 	src/common/bucket.o \
+	src/common/name_pattern.o \
 	src/common/recipe.o \
 	src/common/recipe_node.o \
 	src/common/recipe_name.o \

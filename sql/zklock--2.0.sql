@@ -212,45 +212,14 @@ COMMENT ON PROCEDURE zk_commit_and_lock(text, interval, integer) IS
 'wait does not hold up vacuum. zk_fencing_token() returns the token. Raises 25001 in a '
 'transaction block, and 2D000 in a function.';
 
--- Paths. The name itself comes before its ancestors, so that an error names it: also
--- where it has too many components.
-CREATE FUNCTION _zk_path_names(name text)
-RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-	SELECT array_cat(ARRAY[_zk_path_names.name], ARRAY(
-		SELECT array_to_string(p.parts[1:g.i], '/')
-		FROM string_to_array(_zk_path_names.name, '/') AS p(parts)
-			CROSS JOIN LATERAL generate_series(1, 20) AS g(i)
-		WHERE g.i < cardinality(p.parts)));
-END;
-
-COMMENT ON FUNCTION _zk_path_names(text) IS
-'Helper of zk_lock_path(). Returns the name and its ancestors.';
-
-CREATE FUNCTION _zk_path_modes(name text, mode text)
-RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-	SELECT array_cat(ARRAY[_zk_path_modes.mode], array_fill(
-		'shared'::text,
-		ARRAY[cardinality(_zk_path_names(_zk_path_modes.name)) - 1]));
-END;
-
-COMMENT ON FUNCTION _zk_path_modes(text, text) IS
-'Helper of zk_lock_path(). Returns a mode for each name of _zk_path_names(): the given mode for '
-'the name itself, shared for its ancestors.';
+-- Paths
 
 CREATE FUNCTION zk_lock_path(
 	name text,
 	timeout interval DEFAULT NULL,
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
-RETURN (zk_lock_set(
-	_zk_path_names(zk_lock_path.name),
-	zk_lock_path.timeout,
-	_zk_path_modes(zk_lock_path.name, zk_lock_path.mode)))[1];
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_path(text, interval, text) IS
 'Takes a lock and the locks of its ancestors: all of them, or none. For a/b/c these are a and a/b '
@@ -264,11 +233,7 @@ CREATE FUNCTION zk_xact_lock_path(
 	timeout interval DEFAULT NULL,
 	mode text DEFAULT 'exclusive')
 RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
-RETURN (zk_xact_lock_set(
-	_zk_path_names(zk_xact_lock_path.name),
-	zk_xact_lock_path.timeout,
-	_zk_path_modes(zk_xact_lock_path.name, zk_xact_lock_path.mode)))[1];
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval, text) IS
 'Takes the locks of zk_lock_path() with transaction scope: all of them, or none. They are '
@@ -279,11 +244,7 @@ CREATE FUNCTION zk_try_lock_path(
 	timeout interval DEFAULT '0',
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
-RETURN zk_try_lock_set(
-	_zk_path_names(zk_try_lock_path.name),
-	zk_try_lock_path.timeout,
-	_zk_path_modes(zk_try_lock_path.name, zk_try_lock_path.mode));
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval, text) IS
 'Takes the locks of zk_lock_path() if all of them can be granted at once, or within timeout. '
@@ -294,11 +255,7 @@ CREATE FUNCTION zk_try_xact_lock_path(
 	timeout interval DEFAULT '0',
 	mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
-RETURN zk_try_xact_lock_set(
-	_zk_path_names(zk_try_xact_lock_path.name),
-	zk_try_xact_lock_path.timeout,
-	_zk_path_modes(zk_try_xact_lock_path.name, zk_try_xact_lock_path.mode));
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
 'Takes the locks of zk_xact_lock_path() if all of them can be granted at once, or within timeout. '
@@ -306,10 +263,7 @@ COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval, text) IS
 
 CREATE FUNCTION zk_unlock_path(name text, mode text DEFAULT 'exclusive')
 RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED COST 1000
-RETURN zk_unlock_set(
-	_zk_path_names(zk_unlock_path.name),
-	_zk_path_modes(zk_unlock_path.name, zk_unlock_path.mode));
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_unlock_path(text, text) IS
 'Releases one acquisition of session scope of each lock that zk_lock_path() takes for that name '
@@ -635,8 +589,9 @@ ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
 'Returns all locks that have a holder or a waiter, of all clients and clusters. prefix limits '
-'them to one name and the names below it: team means team and team/nightly, not teams. Sends a '
-'request for each znode below the root. lock_timeout bounds the call.';
+'them to one name and the names below it: team means team and team/nightly, not teams. Names that '
+'zklock.names does not allow are left out. Sends a request for each znode below the root. '
+'lock_timeout bounds the call.';
 
 -- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
 CREATE FUNCTION _zk_waits_in_postgres(
@@ -725,13 +680,14 @@ BEGIN ATOMIC
 		h.cluster, h.datname, h.pid, h.usename, h.host, p.blocked_by_session_id, h.client
 	FROM _zk_waits_in_postgres() AS p
 		LEFT JOIN session AS w ON w.session_id = p.session_id
-		LEFT JOIN session AS h ON h.session_id = p.blocked_by_session_id;
+		JOIN session AS h ON h.session_id = p.blocked_by_session_id;
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
 'Returns which waiter waits for which holder, below zklock.root: a row for each such pair, of all '
-'clients and clusters. If name is NULL, the wait is for one of PostgreSQL''s own locks. Sends a '
-'request for each znode below the root and for each contender. lock_timeout bounds each request.';
+'clients and clusters. If name is NULL, the wait is for one of PostgreSQL''s own locks. Names that '
+'zklock.names does not allow are left out. Sends a request for each znode below the root and for '
+'each contender. lock_timeout bounds each request.';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -1112,270 +1068,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_stat_reset() IS
 'Sets the counters of this database in zk_stat to 0. If the database has no row of its own, sets '
 'those of the shared row to 0.';
-
--- Privileges by name. The type is a role's name for people, dumps and subscribers, and
--- its OID within: see src/ensemble/role.c. Comparisons are those of what is stored.
-CREATE TYPE zk_role;
-
-CREATE FUNCTION _zk_role_in(cstring) RETURNS zk_role
-AS 'MODULE_PATHNAME', 'zk_role_in' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_in(cstring) IS
-'Input function of the type zk_role.';
-
-CREATE FUNCTION _zk_role_out(zk_role) RETURNS cstring
-AS 'MODULE_PATHNAME', 'zk_role_out' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_out(zk_role) IS
-'Output function of the type zk_role.';
-
-CREATE FUNCTION _zk_role_recv(internal) RETURNS zk_role
-AS 'MODULE_PATHNAME', 'zk_role_recv' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_recv(internal) IS
-'Binary input function of the type zk_role.';
-
-CREATE FUNCTION _zk_role_send(zk_role) RETURNS bytea
-AS 'MODULE_PATHNAME', 'zk_role_send' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_send(zk_role) IS
-'Binary output function of the type zk_role.';
-
-CREATE TYPE zk_role (
-	INPUT = _zk_role_in, OUTPUT = _zk_role_out, RECEIVE = _zk_role_recv, SEND = _zk_role_send,
-	LIKE = bytea);
-
-COMMENT ON TYPE zk_role IS
-'Name of a role, or - for everybody. ! and a name is a role that did not exist when the value was '
-'read in. ! and a number is a role that was dropped. Both mean no role.';
-
--- Without USAGE nobody else can create operators for this type. Queries of
--- zk_privileges could find these in a schema of their search_path.
-REVOKE USAGE ON TYPE zk_role FROM PUBLIC;
-
--- role = 'anna' compares the text that a query shows.
-CREATE CAST (zk_role AS text) WITH INOUT AS IMPLICIT;
-
-CREATE FUNCTION _zk_role_eq(zk_role, zk_role) RETURNS bool
-AS 'byteaeq' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_eq(zk_role, zk_role) IS
-'Implementation of = for the type zk_role.';
-
-CREATE FUNCTION _zk_role_lt(zk_role, zk_role) RETURNS bool
-AS 'bytealt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_lt(zk_role, zk_role) IS
-'Implementation of < for the type zk_role.';
-
-CREATE FUNCTION _zk_role_le(zk_role, zk_role) RETURNS bool
-AS 'byteale' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_le(zk_role, zk_role) IS
-'Implementation of <= for the type zk_role.';
-
-CREATE FUNCTION _zk_role_ge(zk_role, zk_role) RETURNS bool
-AS 'byteage' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_ge(zk_role, zk_role) IS
-'Implementation of >= for the type zk_role.';
-
-CREATE FUNCTION _zk_role_gt(zk_role, zk_role) RETURNS bool
-AS 'byteagt' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_gt(zk_role, zk_role) IS
-'Implementation of > for the type zk_role.';
-
-CREATE FUNCTION _zk_role_cmp(zk_role, zk_role) RETURNS int4
-AS 'byteacmp' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION _zk_role_cmp(zk_role, zk_role) IS
-'Implementation of the order of the type zk_role.';
-
-CREATE OPERATOR = (
-	FUNCTION = _zk_role_eq, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = =,
-	RESTRICT = eqsel, JOIN = eqjoinsel, MERGES);
-CREATE OPERATOR < (
-	FUNCTION = _zk_role_lt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >, NEGATOR = >=,
-	RESTRICT = scalarltsel, JOIN = scalarltjoinsel);
-CREATE OPERATOR <= (
-	FUNCTION = _zk_role_le, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = >=, NEGATOR = >,
-	RESTRICT = scalarlesel, JOIN = scalarlejoinsel);
-CREATE OPERATOR >= (
-	FUNCTION = _zk_role_ge, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <=, NEGATOR = <,
-	RESTRICT = scalargesel, JOIN = scalargejoinsel);
-CREATE OPERATOR > (
-	FUNCTION = _zk_role_gt, LEFTARG = zk_role, RIGHTARG = zk_role, COMMUTATOR = <, NEGATOR = <=,
-	RESTRICT = scalargtsel, JOIN = scalargtjoinsel);
-
-CREATE OPERATOR CLASS zk_role_ops DEFAULT FOR TYPE zk_role USING btree AS
-	OPERATOR 1 < (zk_role, zk_role),
-	OPERATOR 2 <= (zk_role, zk_role),
-	OPERATOR 3 = (zk_role, zk_role),
-	OPERATOR 4 >= (zk_role, zk_role),
-	OPERATOR 5 > (zk_role, zk_role),
-	FUNCTION 1 _zk_role_cmp(zk_role, zk_role);
-
--- A row of zk_closed closes a prefix, one of zk_privileges gives it to a role. zk_grant()
--- runs as its owner, so current_user does not tell who called it. session_user is the role
--- that logged in, the setting "role" the one that it took by SET ROLE.
-CREATE TABLE zk_closed (
-	prefix text PRIMARY KEY,
-	closed_by text DEFAULT session_user::text,
-	closed_as text DEFAULT
-		CASE current_setting('role') WHEN 'none'
-			THEN session_user::text ELSE current_setting('role') END,
-	closed_at timestamptz DEFAULT now()
-);
-
-COMMENT ON TABLE zk_closed IS
-'Prefixes of names that are closed: only superusers, and roles to which zk_privileges gives a '
-'privilege, may use the names that they cover. zk_grant() closes a prefix, zk_open() opens it. '
-'Part of a dump.';
-
-COMMENT ON COLUMN zk_closed.prefix IS
-'Prefix. It covers the name that it is, and the names below it. The empty prefix covers all '
-'names.';
-COMMENT ON COLUMN zk_closed.closed_by IS
-'Role that had logged in.';
-COMMENT ON COLUMN zk_closed.closed_as IS
-'Role that had been chosen with SET ROLE. Without SET ROLE the role that had logged in.';
-COMMENT ON COLUMN zk_closed.closed_at IS
-'Start of the transaction that closed the prefix.';
-
-CREATE TABLE zk_privileges (
-	prefix text,
-	role zk_role,
-	privilege text CONSTRAINT "share, lock, look, request, run, hold, lease, or evict" CHECK (
-		privilege = ANY ('{share,lock,look,request,run,hold,lease,evict}'::text[])),
-	granted_by text DEFAULT session_user::text,
-	granted_as text DEFAULT
-		CASE current_setting('role') WHEN 'none'
-			THEN session_user::text ELSE current_setting('role') END,
-	granted_at timestamptz DEFAULT now(),
-	PRIMARY KEY (prefix, role, privilege)
-);
-
-COMMENT ON TABLE zk_privileges IS
-'Privileges on names of locks and jobs in this database that zk_grant() has given to roles. Part '
-'of a dump.';
-
-COMMENT ON COLUMN zk_privileges.prefix IS
-'Prefix. It covers the name that it is, and the names below it. The empty prefix covers all '
-'names.';
-COMMENT ON COLUMN zk_privileges.role IS
-'Role that has the privilege. Its members have it, too. - means everybody. A role behind ! was '
-'dropped, or did not exist when the row was restored: such a row gives the privilege to no role.';
-COMMENT ON COLUMN zk_privileges.privilege IS
-'share, lock, look, request, run, hold, lease or evict.';
-COMMENT ON COLUMN zk_privileges.granted_by IS
-'Role that had logged in.';
-COMMENT ON COLUMN zk_privileges.granted_as IS
-'Role that had been chosen with SET ROLE. Without SET ROLE the role that had logged in.';
-COMMENT ON COLUMN zk_privileges.granted_at IS
-'Start of the transaction that gave the privilege.';
-
-SELECT pg_extension_config_dump('zk_closed', '');
-
--- A restore can lose all rows of zk_closed: one that the encoding of the new database lacks
--- makes the whole COPY fail. The privileges of a type are restored nevertheless, so those of
--- this one say whether there were rows.
-CREATE DOMAIN _zk_unclosed AS boolean;
-
-COMMENT ON DOMAIN _zk_unclosed IS
-'Helper of zk_closed. PUBLIC has no USAGE of this type while zk_closed has rows. If zk_closed is '
-'empty and PUBLIC has no USAGE, the rows were lost, and all names are closed.';
-
-GRANT USAGE ON TYPE _zk_unclosed TO PUBLIC;
-
--- DROP ROLE looks for privileges on types, but not for rows.
-CREATE DOMAIN zk_privileges_by_name AS boolean;
-
-COMMENT ON DOMAIN zk_privileges_by_name IS
-'Helper of zk_privileges. Each role with rows there has USAGE of this type, so that DROP ROLE '
-'fails before DROP OWNED BY.';
-
-SELECT pg_extension_config_dump('zk_privileges', '');
-
-CREATE FUNCTION _zk_privileges_adding()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_adding' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_adding() IS
-'Helper of zk_privileges and zk_closed. Skips rows that are already there, so that a restore does '
-'not fail at them and lose all others.';
-
-CREATE FUNCTION _zk_privileges_closing()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_closing' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_closing() IS
-'Helper of zk_privileges. Keeps a prefix closed when its rows are changed or deleted.';
-
-CREATE FUNCTION _zk_privileges_changed()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_changed() IS
-'Helper of zk_privileges and zk_closed. Tells all backends that the table has changed, writes the '
-'change to the log, and tells PostgreSQL which roles have rows.';
-
-CREATE FUNCTION _zk_privileges_emptied()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zk_privileges_emptied' LANGUAGE C;
-
-COMMENT ON FUNCTION _zk_privileges_emptied() IS
-'Helper of zk_privileges and zk_closed. Does at TRUNCATE what the other triggers do for each row.';
-
--- Changes that a subscription applies fire row triggers that are ENABLE ALWAYS, and no others.
-CREATE TRIGGER adding BEFORE INSERT ON zk_privileges
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_adding();
-CREATE TRIGGER adding BEFORE INSERT ON zk_closed
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_adding();
-CREATE TRIGGER closing BEFORE UPDATE OR DELETE ON zk_privileges
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_closing();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_privileges
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON zk_closed
-	FOR EACH ROW EXECUTE FUNCTION _zk_privileges_changed();
-CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_privileges
-	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
-CREATE TRIGGER emptied BEFORE TRUNCATE ON zk_closed
-	FOR EACH STATEMENT EXECUTE FUNCTION _zk_privileges_emptied();
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER adding;
-ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER adding;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER closing;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
-ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER changed;
-ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER emptied;
-ALTER TABLE zk_closed ENABLE ALWAYS TRIGGER emptied;
-
-CREATE FUNCTION zk_grant(privilege text, prefix text, role text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all names below it. The prefix '''' covers all '
-'names. privilege is share, lock, look, request, run, hold, lease or evict, several of these with '
-'commas, or all. The call also closes the prefix: only superusers, and roles that have a '
-'privilege on a name, may use the name. With none as privilege it only closes the prefix.';
-
-CREATE FUNCTION zk_revoke(privilege text, prefix text, role text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_revoke(text, text, text) IS
-'Takes away privileges that zk_grant() gave for exactly that prefix and role. The role may be '
-'written as zk_privileges shows it. Locks that are held or awaited stay. The prefix stays closed, '
-'even without a row; zk_open() opens it.';
-
-CREATE FUNCTION zk_open(prefix text)
-RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER;
-
-COMMENT ON FUNCTION zk_open(text) IS
-'Opens a prefix to everybody: deletes its rows of zk_privileges and zk_closed. The rows of '
-'shorter and longer prefixes stay, and the names that those cover stay closed.';
 
 -- zk_check(): what is wrong here, and what helps.
 --
@@ -2693,116 +2385,11 @@ END;
 COMMENT ON FUNCTION _zk_check_containers(_zk_check_fact[]) IS
 'Helper of zk_check(). Finds znodes of locks that ZooKeeper does not remove.';
 
--- Privileges by name, in this database
-
-CREATE FUNCTION _zk_check_privileges()
-RETURNS SETOF _zk_check_row
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-BEGIN ATOMIC
-	SELECT 'privileges', rule.state, rule.what, rule.remedy
-	FROM (SELECT count(*),
-			count(*) FILTER (WHERE starts_with(p.role, '!')),
-			min(format('"%s" of role "%s"', p.prefix, p.role))
-				FILTER (WHERE starts_with(p.role, '!'))
-		FROM zk_privileges AS p) AS given(number, to_nobody, first_to_nobody)
-		CROSS JOIN LATERAL (VALUES
-			(1, given.to_nobody > 0, 'warning',
-				format('rows of zk_privileges that give no role a privilege, because their roles '
-				'were dropped, or did not exist at the restore: %s of %s, %s among them',
-					given.to_nobody, given.number, given.first_to_nobody),
-				'SELECT * FROM zk_privileges WHERE role::text ~ ''^!'' shows them. Call zk_grant() '
-				'for the roles that are meant, and zk_revoke() with the roles as they are shown.'),
-			(2, true, 'ok',
-				format('rows of zk_privileges: %s, all of roles that exist', given.number),
-				NULL))
-			AS rule(nr, applies, state, what, remedy)
-	WHERE rule.applies AND given.number > 0
-	ORDER BY rule.nr
-	LIMIT 1;
-END;
-
-COMMENT ON FUNCTION _zk_check_privileges() IS
-'Helper of zk_check(). Finds rows of zk_privileges that give no role a privilege.';
-
-CREATE FUNCTION _zk_check_closed_prefixes()
-RETURNS SETOF _zk_check_row
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-BEGIN ATOMIC
-	WITH given AS (
-		SELECT p.prefix
-		FROM zk_privileges AS p
-		WHERE NOT starts_with(p.role, '!')
-	), unused AS (
-		SELECT count(*) AS number, min(c.prefix) AS first
-		FROM zk_closed AS c
-		-- no row gives a name of that prefix: neither for what is above nor for what is below
-		WHERE NOT EXISTS (
-			SELECT
-			FROM given AS g
-			WHERE g.prefix IN ('', c.prefix) OR c.prefix = ''
-				OR starts_with(c.prefix, g.prefix || '/') OR starts_with(g.prefix, c.prefix || '/'))
-	)
-	SELECT 'closed prefixes', rule.state, rule.what, rule.remedy
-	FROM unused AS u
-		CROSS JOIN LATERAL (VALUES
-			(1, NOT EXISTS (SELECT FROM zk_closed)
-					AND NOT has_type_privilege('public', '_zk_unclosed'::regtype, 'USAGE'), 'error',
-				'names were closed, and the rows of zk_closed are lost, as in a restore that '
-				'failed: all names are closed',
-				'Restore the rows; or give what is wanted to roles with zk_grant(), and then open '
-				'all other names: SELECT zk_open('''').'),
-			(2, u.number > 0, 'note',
-				format('closed prefixes that only superusers may use, because no row gives a name '
-				'below them to a role: %s, "%s" among them', u.number, zk_escape(u.first)),
-				'Give them to roles with zk_grant(), or open them to everybody with zk_open().'))
-			AS rule(nr, applies, state, what, remedy)
-	WHERE rule.applies
-	ORDER BY rule.nr
-	LIMIT 1;
-END;
-
-COMMENT ON FUNCTION _zk_check_closed_prefixes() IS
-'Helper of zk_check(). Finds names that are closed by mistake.';
-
-CREATE FUNCTION _zk_check_publications()
-RETURNS SETOF _zk_check_row
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-BEGIN ATOMIC
-	WITH published AS (
-		SELECT p.oid, p.pubname
-		FROM pg_publication AS p
-			JOIN pg_publication_rel AS r ON r.prpubid = p.oid
-			JOIN pg_class AS c ON c.oid = r.prrelid
-		WHERE c.oid IN ('zk_privileges'::regclass, 'zk_closed'::regclass)
-			-- unless it has all tables of the schema
-			AND NOT EXISTS (
-				SELECT
-				FROM pg_publication_namespace AS n
-				WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)
-	), half AS (
-		SELECT p.pubname
-		FROM published AS p
-		GROUP BY p.oid, p.pubname
-		HAVING count(*) = 1
-	)
-	SELECT 'publications', 'warning',
-		'one of zk_privileges and zk_closed is published without the other: by '
-			|| string_agg(format('%I', h.pubname), ', '),
-		'A subscriber opens names then that are closed here. Publish both tables, or neither.'
-	FROM half AS h
-	HAVING count(*) > 0;
-END;
-
-COMMENT ON FUNCTION _zk_check_publications() IS
-'Helper of zk_check(). Finds publications that have only half of the privileges.';
-
 CREATE FUNCTION _zk_check_triggers()
 RETURNS SETOF _zk_check_row
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
 	WITH must(relation, enable, enabled) AS (VALUES
-		('zk_privileges'::regclass, 'ALWAYS', 'A'),
-		('zk_closed'::regclass, 'ALWAYS', 'A'),
 		('zk_fences'::regclass, 'REPLICA', 'R')
 	), wrong AS (
 		SELECT t.tgname::text AS name, t.tgrelid AS relation,
@@ -2812,10 +2399,9 @@ BEGIN ATOMIC
 		WHERE t.tgenabled::text <> m.enabled
 	)
 	SELECT 'triggers', 'warning',
-		'triggers of zk_privileges, zk_closed and zk_fences are not fired when they must be: '
+		'triggers of zk_fences are not fired when they must be: '
 			|| string_agg(w.name, ', ' ORDER BY w.name, w.relation),
-		format('pg_restore --disable-triggers leaves them so. %s; and UPDATE zk_privileges SET '
-			'role = role, so that DROP ROLE knows of all rows.',
+		format('pg_restore --disable-triggers leaves them so. %s.',
 			string_agg(w.command, '; ' ORDER BY w.name, w.relation))
 	FROM wrong AS w
 	HAVING count(*) > 0;
@@ -2892,13 +2478,7 @@ BEGIN ATOMIC
 			UNION ALL
 			SELECT 25, t.* FROM _zk_check_containers(f.facts) WITH ORDINALITY AS t
 			UNION ALL
-			SELECT 26, t.* FROM _zk_check_privileges() WITH ORDINALITY AS t
-			UNION ALL
-			SELECT 27, t.* FROM _zk_check_closed_prefixes() WITH ORDINALITY AS t
-			UNION ALL
-			SELECT 28, t.* FROM _zk_check_publications() WITH ORDINALITY AS t
-			UNION ALL
-			SELECT 29, t.* FROM _zk_check_triggers() WITH ORDINALITY AS t)
+			SELECT 26, t.* FROM _zk_check_triggers() WITH ORDINALITY AS t)
 			AS r(part, item, state, what, remedy, nr)
 	ORDER BY r.part, r.nr;
 END;
@@ -3000,16 +2580,16 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
-	data text DEFAULT NULL, place boolean DEFAULT false, bound boolean DEFAULT false)
+	data text DEFAULT NULL, place boolean DEFAULT false)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean, boolean) IS
+COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean) IS
 'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
 'fencing token, or NULL if another contender still has the lock when the timeout is over. The '
-'lease ends ttl (2 s to one day) later. Any session may renew it; with bound only those of this '
-'role and cluster. With place the owner joins the queue, and stays there if it calls again within '
-'ttl. data is a line for zk_leader(). ROLLBACK does not undo it.';
+'lease ends ttl (2 s to one day) later. Any session may renew it. With place the owner joins the '
+'queue, and stays there if it calls again within ttl. data is a line for zk_leader(). ROLLBACK '
+'does not undo it.';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
@@ -3044,17 +2624,15 @@ CREATE FUNCTION zk_leader(
 	OUT since timestamptz,
 	OUT token bigint,
 	OUT expires_at timestamptz,
-	OUT is_overdue boolean,
-	OUT bound_to text)
+	OUT is_overdue boolean)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_leader(text) IS
 'Returns who holds the lock at the time of the call, or NULL if it is free. For a lease these '
-'are its owner and data, when it ends by ZooKeeper''s clock unless it is renewed (expires_at), '
-'whether that time is past by the clock of this cluster (is_overdue), and the role to which it is '
-'bound (bound_to). The holder of a lock without a lease is shown as owner, to members of '
-'pg_monitor only.';
+'are its owner and data, when it ends by ZooKeeper''s clock unless it is renewed (expires_at), and '
+'whether that time is past by the clock of this cluster (is_overdue). The holder of a lock '
+'without a lease is shown as owner, to members of pg_monitor only.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
@@ -3184,9 +2762,6 @@ REVOKE EXECUTE ON FUNCTION
 	_zk_fences_applied(),
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_lock(text), _zk_fence_claim(text, text, bigint),
-	_zk_privileges_adding(), _zk_privileges_changed(), _zk_privileges_closing(),
-	_zk_privileges_emptied(),
-	zk_grant(text, text, text), zk_revoke(text, text, text), zk_open(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
@@ -3219,9 +2794,8 @@ GRANT EXECUTE ON FUNCTION
 	_zk_check_refused_settings(), _zk_check_lease_worker()
 TO pg_monitor;
 
--- The database's owner reads them for a dump, of which they are part.
-GRANT SELECT ON zk_fences, zk_privileges, zk_closed TO pg_monitor, pg_database_owner;
-GRANT SELECT ON zk_privileges, zk_closed TO zklock_operator;
+-- The database's owner reads it for a dump, of which it is part.
+GRANT SELECT ON zk_fences TO pg_monitor, pg_database_owner;
 GRANT SELECT ON
 	zk_session_locks, zk_session, zk_backends, zk_locks, zk_stat
 TO PUBLIC;

@@ -18,18 +18,8 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "name.h"
 #include "name_spelling.h"
 #include "session.h"
-
-char *
-zklock_args_name(FunctionCallInfo fcinfo, const char *what)
-{
-	char	   *name = zklock_args_spelled(fcinfo, 0, "lock name");
-
-	zklock_privilege_check(fcinfo, name, what);
-	return name;
-}
 
 /*
  * An apply worker runs triggers in such an operation since PostgreSQL 16, and

@@ -16,19 +16,11 @@
 
 #include "board.h"
 #include "nodedata.h"
-#include "privilege.h"
 #include "recipe.h"
 #include "terms.h"
 
 /* Most columns of a function's result. */
 #define ZK_COLUMNS_MAX 26
-
-/*
- * The name of a lock or job, argument 0, in its one spelling (name.h), with
- * which the current role may do that (42501).  A NULL raises 22004: a strict
- * function would let the caller go on.
- */
-extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
 
 /*
  * What takes, releases or writes begins with this.  Raises 42501 in a
@@ -38,11 +30,10 @@ extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
  */
 extern void zklock_args_refuse_restricted(void);
 
-/* The privilege to take a lock in that mode. */
-#define ZK_MAY_TAKE(mode) \
-	((mode) == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK)
-
-/* Raise that for any argument; the error calls it what. hint may be NULL. */
+/*
+ * Raise 22004 if the argument is a NULL: a strict function would let the caller
+ * go on.  The error calls it what.  hint may be NULL.
+ */
 extern void zklock_args_require(FunctionCallInfo fcinfo, int number,
 								const char *what, const char *hint);
 

@@ -16,7 +16,6 @@
 
 #include "foreign.h"
 #include "name_spelling.h"
-#include "origin.h"
 #include "session.h"
 
 /*
@@ -24,7 +23,6 @@
  * taken under another root before a change is another lock.
  */
 static char *root_setting;
-static Origin root_origin;
 
 /*
  * zklock.node_style: which other clients are to wait for our queue nodes.
@@ -52,7 +50,6 @@ pg_noreturn static void raise_bad_name(const char *what, const char *name,
 									   size_t offset);
 static const char *hint_of_list(const char *what, const char *name);
 static bool check_root(char **newval, void **extra, GucSource source);
-static void assign_root(const char *newval, void *extra);
 
 void
 zklock_name_init(void)
@@ -62,7 +59,7 @@ zklock_name_init(void)
 							   "It is created on demand.",
 							   &root_setting, "/zklock",
 							   PGC_SUSET, 0,
-							   check_root, assign_root, NULL);
+							   check_root, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_style",
 							 "ZooKeeper client whose names for queue nodes zklock uses.",
 							 "curator (InterProcessMutex), curator_rw (InterProcessReadWriteLock), or kazoo.",
@@ -128,33 +125,6 @@ path_below_root(const char *utf8, int *root_length)
 	*root_length = strlen(root);
 	pfree(root);
 	return path;
-}
-
-bool
-zklock_name_is_root_chosen(void)
-{
-	return zklock_origin_is_chosen(&root_origin) || zklock_session_is_chroot_chosen();
-}
-
-/* A name that no lock can have is refused by others. */
-List *
-zklock_name_others(const char *name)
-{
-	List	   *others = NIL;
-	char	   *utf8;
-	const char *path;
-	int			root_length;
-
-	if (strlen(name) > RECIPE_NAME_MAX)
-		return NIL;
-	utf8 = zklock_name_utf8(name);
-	if (utf8 == NULL || strlen(utf8) > RECIPE_NAME_MAX)
-		return NIL;
-	path = path_below_root(utf8, &root_length);
-	for (const char *c = path; c != NULL; c = strchr(c + 1, '/'))
-		if (c - path != root_length)
-			others = lappend(others, zklock_name_part_of_utf8(c + 1));
-	return others;
 }
 
 char *
@@ -444,18 +414,8 @@ static bool
 check_root(char **newval, void **extra, GucSource source)
 {
 	if (recipe_is_root(*newval))
-	{
-		*extra = zklock_origin_make("zklock.root", source);
 		return true;
-	}
 	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes and %d components, not below \"/zookeeper\".",
 						RECIPE_ROOT_MAX, RECIPE_DEPTH_MAX);
 	return false;
-}
-
-/* Where the value comes from goes with it, also when it comes back. */
-static void
-assign_root(const char *newval, void *extra)
-{
-	root_origin = zklock_origin_read(extra);
 }

@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "nodes/pg_list.h"
-
 #include "recipe.h"
 
 /* Define the settings of this module.  For _PG_init(). */
@@ -27,19 +25,6 @@ extern char *zklock_name_path(const char *name, int *root_length);
 
 /* The same of a name as znodes have it, in UTF-8, which is not looked at. */
 extern char *zklock_name_path_of_utf8(const char *utf8, int *root_length);
-
-/*
- * May the role that has logged in, not a superuser, have chosen the root of
- * this session: the chroot of the server list, or zklock.root?
- */
-extern bool zklock_name_is_root_chosen(void);
-
-/*
- * How the znode of a name is called below all other roots that are above it: a
- * list of names, palloc'ed, of which one that this database cannot have is as
- * zklock_name_part_of_utf8() has it.
- */
-extern List *zklock_name_others(const char *name);
 
 /*
  * The root below which the names of this session live, chroot of the server list

@@ -24,30 +24,23 @@ static bool has_control_characters(const char *utf8);
 static bool client_has(const char *text);
 static char *recode(const char *text, int from, int to);
 
+/* Of an encoding with one byte a character no two bytes are the same. */
 char *
 zklock_name_spell(const char *what, const char *text)
 {
-	char	   *spelled = zklock_name_try_spell(text);
-
-	if (spelled == NULL)
-		zklock_name_raise_no_utf8(what);
-	return spelled;
-}
-
-/* Of an encoding with one byte a character no two bytes are the same. */
-char *
-zklock_name_try_spell(const char *text)
-{
 	int			encoding = encoding_of_names();
 	char	   *utf8;
+	char	   *spelled = NULL;
 
 	if (encoding == PG_UTF8 || pg_encoding_max_length(encoding) == 1 ||
 		strlen(text) > RECIPE_NAME_MAX)
 		return pstrdup(text);
 	utf8 = recode(text, encoding, PG_UTF8);
-	if (utf8 == NULL)
-		return NULL;
-	return name_of_utf8(utf8);
+	if (utf8 != NULL)
+		spelled = name_of_utf8(utf8);
+	if (spelled == NULL)
+		zklock_name_raise_no_utf8(what);
+	return spelled;
 }
 
 /*
@@ -70,21 +63,6 @@ name_of_utf8(const char *utf8)
 	back = recode(name, encoding, PG_UTF8);
 	if (back == NULL || strcmp(back, utf8) != 0)
 		return NULL;
-	return name;
-}
-
-char *
-zklock_name_part_of_utf8(const char *utf8)
-{
-	char	   *part = pstrdup(utf8);
-	char	   *name;
-
-	while ((name = name_of_utf8(part)) == NULL)
-	{
-		char	   *slash = strrchr(part, '/');
-
-		*(slash != NULL ? slash : part) = '\0';
-	}
 	return name;
 }
 

@@ -20,21 +20,11 @@
  * What SQL functions are given is, if it comes through args.h.  What others
  * have written into a table need not be.
  *
- * zklock_name_spell() raises 42602 if a character has no way to UTF-8 and back;
- * the error calls the text what, "lock name" for example.  For such a text
- * zklock_name_try_spell() is NULL.  A text that is too long for a name, and one
- * of ASCII, comes back as it is.
+ * Raises 42602 if a character has no way to UTF-8 and back; the error calls the
+ * text what, "lock name" for example.  A text that is too long for a name, and
+ * one of ASCII, comes back as it is.
  */
 extern char *zklock_name_spell(const char *what, const char *text);
-extern char *zklock_name_try_spell(const char *text);
-
-/*
- * The other way round: a name that znodes have, in UTF-8, as it is called in
- * this database, palloc'ed; or the longest name above it that this database can
- * have, which may
- * be the empty one: what covers the name covers that.
- */
-extern char *zklock_name_part_of_utf8(const char *utf8);
 
 /*
  * What a column has of a name, slot or owner that others may have written,

@@ -161,12 +161,7 @@ zklock_nodedata_of_parent(const char *path)
 char *
 zklock_nodedata_caller(void)
 {
-	return zklock_nodedata_caller_as(GetUserId());
-}
-
-char *
-zklock_nodedata_caller_as(Oid acting)
-{
+	Oid			acting = GetUserId();
 	const char *user = GetUserNameFromId(GetSessionUserId(), true);
 	const char *role = GetUserNameFromId(acting, true);
 	const char *database = get_database_name(MyDatabaseId);
@@ -254,6 +249,12 @@ zklock_nodedata_read_own(ZkNodeData *who)
 
 	zklock_nodedata_parse(data, strlen(data), who);
 	pfree(data);
+}
+
+bool
+zklock_nodedata_is_known(const ZkNodeData *who)
+{
+	return who->pid != 0 || who->username != NULL;
 }
 
 bool
@@ -412,10 +413,6 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->owner = pstrdup(token);
 	else if (strcmp(key, "data") == 0 && type == JSON_TOKEN_STRING)
 		who->note = pstrdup(token);
-	else if (strcmp(key, ZK_BOUND) == 0)
-		who->bound = pstrdup(type == JSON_TOKEN_STRING ? token : "");
-	else if (strcmp(key, ZK_BOUND_ROLE) == 0 && type == JSON_TOKEN_STRING)
-		who->bound_role = pstrdup(token);
 	else if (strcmp(key, "ttl") == 0)
 		who->ttl_ms = read_count(token, type);
 	else if (strcmp(key, "retain") == 0)

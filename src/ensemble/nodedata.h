@@ -44,17 +44,9 @@ typedef struct ZkNodeData
 								 * and not made printable */
 	char	   *note;
 	int64		ttl_ms;			/* of a lease: its term; -1: it does not say */
-	char	   *bound;			/* of a lease that is bound: to which role of
-								 * which cluster (lease_binding.c); "" if that
-								 * is no text */
-	char	   *bound_role;		/* its name, in UTF-8 and not made printable */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;
-
-/* The members of the data that say so. */
-#define ZK_BOUND "bound"
-#define ZK_BOUND_ROLE "bound_role"
 
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_nodedata_init(void);
@@ -96,9 +88,6 @@ extern bool zklock_nodedata_logs(bool each_lock);
  */
 extern char *zklock_nodedata_caller(void);
 
-/* The same of a caller that acts as another role than the current one. */
-extern char *zklock_nodedata_caller_as(Oid acting);
-
 /* Text for what must be unique.  Raises if there is no randomness. */
 extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
@@ -112,6 +101,9 @@ extern void zklock_nodedata_parse(const char *data, int length,
 
 /* What a node of this backend says, as others read it. */
 extern void zklock_nodedata_read_own(ZkNodeData *who);
+
+/* Does it say which session wrote it? */
+extern bool zklock_nodedata_is_known(const ZkNodeData *who);
 
 /* Does it name this user, database, cluster and host, as ours do? */
 extern bool zklock_nodedata_is_by_us(const ZkNodeData *who);

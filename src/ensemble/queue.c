@@ -78,9 +78,6 @@ zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
 	Reading		reading = {.path_of = path_of,.name = name};
 
 	reading.part = is_newest ? READ_NEWEST : READ_ALL;
-
-	/* a bad name needs no connection */
-	pfree(path_of(name, NULL));
 	if (bounds != NULL)
 		zklock_roundtrip_run_within(bounds, read_entries, NULL, &reading);
 	else
@@ -121,7 +118,6 @@ zklock_read_first(const char *name)
 		.path_of = zklock_name_path,.name = name,.part = READ_FIRST
 	};
 
-	pfree(zklock_name_path(name, NULL));
 	zklock_roundtrip_run(read_entries, NULL, &reading);
 	if (reading.nentries == 0 || reading.entries->position == 0)
 		return NULL;

@@ -47,6 +47,7 @@
 #include "args.h"
 #include "contender.h"
 #include "durable.h"
+#include "given_name.h"
 #include "hooks.h"
 #include "lease_known.h"
 #include "lock.h"
@@ -159,7 +160,7 @@ static int	errdetail_entry(const ZkQueueEntry *entry);
 Datum
 zk_hold(PG_FUNCTION_ARGS)
 {
-	const char *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
 	zklock_args_refuse_restricted();
@@ -173,7 +174,7 @@ zk_hold(PG_FUNCTION_ARGS)
 Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	RemovalEnd	end;
 
 	zklock_args_refuse_restricted();
@@ -192,7 +193,7 @@ zk_release_hold(PG_FUNCTION_ARGS)
 Datum
 zk_evict(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 
 	zklock_args_refuse_restricted();
 	if (remove_contenders(name, zklock_args_token(fcinfo, 1),

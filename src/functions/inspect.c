@@ -20,8 +20,10 @@
 #include "args.h"
 #include "compat.h"
 #include "deadlock.h"
+#include "given_name.h"
 #include "lock_proof.h"
 #include "name.h"
+#include "name_allowed.h"
 #include "name_spelling.h"
 #include "nodedata.h"
 #include "protocol.h"
@@ -38,7 +40,6 @@ PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_session_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
-static bool may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock);
 static void put_contenders(ReturnSetInfo *result, const ZkLockCount *lock,
 						   int number);
 static const char *state_of(const ZkQueueEntry *entry);
@@ -46,7 +47,7 @@ static const char *state_of(const ZkQueueEntry *entry);
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nentries;
 	ZkQueueEntry *entries = zklock_read_queue(NULL, zklock_name_path, name, false,
@@ -86,11 +87,11 @@ zk_all_locks(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 
 	foreach_ptr(const ZkLockCount, lock,
-				zklock_count_locks(zklock_args_name(fcinfo, ZK_OWN)))
+				zklock_count_locks(zklock_given_prefix(fcinfo)))
 	{
 		ZkRow		row = {0};
 
-		if (!may_look(fcinfo, lock))
+		if (!zklock_name_is_allowed(lock->name))
 			continue;
 		zklock_row_add_text(&row, zklock_name_shown(lock->name));
 		zklock_row_add(&row, true, Int32GetDatum(lock->nholders));
@@ -117,7 +118,7 @@ zk_contenders(PG_FUNCTION_ARGS)
 	{
 		MemoryContext caller;
 
-		if (lock->nwaiters == 0 || !may_look(fcinfo, lock))
+		if (lock->nwaiters == 0 || !zklock_name_is_allowed(lock->name))
 			continue;
 		caller = MemoryContextSwitchTo(queue);
 		put_contenders(result, lock, ++number);
@@ -211,14 +212,6 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_add_text(&row, has_tls ? version : NULL);
 	zklock_row_add_text(&row, has_tls ? status->tls + subject : NULL);
 	return zklock_row_datum(fcinfo, &row);
-}
-
-/* Is the role to see this lock? */
-static bool
-may_look(FunctionCallInfo fcinfo, const ZkLockCount *lock)
-{
-	return zklock_privilege_allows(fcinfo, zklock_name_part_of_utf8(lock->name),
-								   ZK_MAY_LOOK);
 }
 
 /* Put the rows of zk_contenders() for one lock. */

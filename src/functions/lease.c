@@ -15,6 +15,7 @@
 
 #include "args.h"
 #include "durable.h"
+#include "given_name.h"
 #include "hooks.h"
 #include "lease_guard.h"
 #include "lease_known.h"
@@ -23,7 +24,6 @@
 #include "lease_take.h"
 #include "lock.h"
 #include "lock_proof.h"
-#include "name.h"
 #include "name_spelling.h"
 #include "queue.h"
 #include "session.h"
@@ -135,7 +135,7 @@ Datum
 zk_leader(PG_FUNCTION_ARGS)
 {
 	const ZkQueueEntry *first =
-		zklock_read_first(zklock_args_name(fcinfo, ZK_MAY_LOOK));
+		zklock_read_first(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE));
 	ZkRow		row = {0};
 
 	if (first == NULL)
@@ -148,8 +148,6 @@ zk_leader(PG_FUNCTION_ARGS)
 				   TimestampTzGetDatum(first->expires));
 	zklock_row_add(&row, first->expires != 0,
 				   BoolGetDatum(first->expires < GetCurrentTimestamp()));
-	zklock_row_add_text(&row,
-						zklock_text_printable(first->who.bound_role));
 	return zklock_row_datum(fcinfo, &row);
 }
 
@@ -173,7 +171,7 @@ warn_of_no_lease(const ZkLeasing *leasing)
 static ZkLeaseTaking
 read_taking(FunctionCallInfo fcinfo)
 {
-	const char *name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
+	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ZkLeaseTaking taking = {0};
 	ZkLeasing  *leasing = &taking.leasing;
 	int64		timeout_ms;
@@ -188,11 +186,6 @@ read_taking(FunctionCallInfo fcinfo)
 		leasing->note = read_line(fcinfo, 4, "data",
 								  "Write one line of what other sessions need to know about the owner.");
 	taking.stays_queued = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
-	zklock_args_require(fcinfo, 6, "bound", NULL);
-	taking.is_bound = PG_GETARG_BOOL(6);
-
-	/* a bad name needs no connection */
-	pfree(zklock_name_path(name, NULL));
 	return taking;
 }
 
@@ -200,13 +193,10 @@ read_taking(FunctionCallInfo fcinfo)
 static ZkLeasing
 read_token(FunctionCallInfo fcinfo, ZkBounds bounds)
 {
-	const char *name = zklock_args_name(fcinfo, ZK_MAY_LEASE);
+	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ZkLeasing	leasing = {.order = zklock_order_lease(name, bounds)};
 
 	leasing.token = zklock_args_token(fcinfo, 1);
-
-	/* a bad name needs no connection */
-	pfree(zklock_name_path(name, NULL));
 	return leasing;
 }
 

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_set.c
- *	  Several locks as one call, all or nothing: zk_lock_set() and its kin.
+ *	  Several locks as one call, all or nothing: zk_lock_set() and its kin, and
+ *	  zk_lock_path() and its kin, which take a lock and those of its ancestors.
  *
  * The one rule: every call takes its locks in the order of the bytes of their
  * znodes' paths, whatever order they were named in.  So two calls that want
@@ -23,11 +24,10 @@
 #include "utils/builtins.h"
 
 #include "args.h"
+#include "given_name.h"
 #include "hooks.h"
 #include "lock.h"
 #include "lock_proof.h"
-#include "name.h"
-#include "name_spelling.h"
 #include "session.h"
 #include "take_rate.h"
 
@@ -57,10 +57,21 @@ typedef struct Call
 	Wanted	   *wanted;			/* sorted before anything is taken */
 } Call;
 
+/* Where the modes of a call stand: of one that takes, and of a release. */
+#define MODES_ARGUMENT 2
+#define MODES_OF_RELEASE 1
+
 PG_FUNCTION_INFO_V1(zk_unlock_set);
+PG_FUNCTION_INFO_V1(zk_unlock_path);
 
 static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
-static Call read_names(FunctionCallInfo fcinfo, int modes_argument);
+static Datum lock_path(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
+static ZkOrder begin_set(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
+static bool release_all(const Call *call);
+static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
+					   ZkGivenFor what_for);
+static Call read_with_ancestors(FunctionCallInfo fcinfo, int mode_argument,
+								ZkGivenFor what_for);
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
 static RecipeMode read_mode(Datum argument);
@@ -76,35 +87,38 @@ pg_noreturn static void give_back_and_rethrow(Call *call, ZkScope scope);
  */
 
 /* The functions that take locks differ in their scope: is it a try? */
-#define LOCK_FUNCTION(function, scope, is_try) \
+#define LOCK_FUNCTION(function, take, scope, is_try) \
 PG_FUNCTION_INFO_V1(function); \
 Datum \
 function(PG_FUNCTION_ARGS) \
 { \
-	return lock_names(fcinfo, scope, is_try); \
+	return take(fcinfo, scope, is_try); \
 }
 
-LOCK_FUNCTION(zk_lock_set, ZK_SCOPE_SESSION, false)
-LOCK_FUNCTION(zk_xact_lock_set, ZK_SCOPE_TRANSACTION, false)
-LOCK_FUNCTION(zk_try_lock_set, ZK_SCOPE_SESSION, true)
-LOCK_FUNCTION(zk_try_xact_lock_set, ZK_SCOPE_TRANSACTION, true)
+LOCK_FUNCTION(zk_lock_set, lock_names, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_xact_lock_set, lock_names, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_try_lock_set, lock_names, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_xact_lock_set, lock_names, ZK_SCOPE_TRANSACTION, true)
+LOCK_FUNCTION(zk_lock_path, lock_path, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_xact_lock_path, lock_path, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_try_lock_path, lock_path, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_xact_lock_path, lock_path, ZK_SCOPE_TRANSACTION, true)
 
-/*
- * Let go of one session-scope hold of each, the last first.  false, with a
- * WARNING for each that is not held or was lost, unless all were good.
- */
 Datum
 zk_unlock_set(PG_FUNCTION_ARGS)
 {
-	Call		call = read_names(fcinfo, 1);
-	bool		all_good = true;
-	ZkWork		work = zklock_hooks_work();
+	Call		call = read_names(fcinfo, MODES_OF_RELEASE, ZK_GIVEN_TO_PROVE);
 
-	zklock_args_refuse_restricted();
-	for (int i = call.nwanted - 1; i >= 0; i--)
-		all_good &= zklock_release(call.wanted[i].name,
-								   call.wanted[i].mode, work);
-	PG_RETURN_BOOL(all_good);
+	PG_RETURN_BOOL(release_all(&call));
+}
+
+Datum
+zk_unlock_path(PG_FUNCTION_ARGS)
+{
+	Call		call = read_with_ancestors(fcinfo, MODES_OF_RELEASE,
+										   ZK_GIVEN_TO_PROVE);
+
+	PG_RETURN_BOOL(release_all(&call));
 }
 
 /* ---------------------------------------------------------------------
@@ -119,20 +133,11 @@ zk_unlock_set(PG_FUNCTION_ARGS)
 static Datum
 lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 {
-	ZkOrder		set = zklock_order_acquisition(NULL, scope, is_try,
-											   zklock_args_timeout(fcinfo, 1, is_try));
-	Call		call = read_names(fcinfo, 2);
+	ZkOrder		set = begin_set(fcinfo, scope, is_try);
+	Call		call = read_names(fcinfo, MODES_ARGUMENT, ZK_GIVEN_TO_USE);
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
-	bool		all_taken;
+	bool		all_taken = take_all(&call, &set);
 
-	zklock_args_refuse_restricted();
-	set.wants_list = zklock_hooks_asks_quorum();
-	for (int i = 0; i < call.nwanted; i++)
-		zklock_privilege_check(fcinfo, call.wanted[i].name,
-							   ZK_MAY_TAKE(call.wanted[i].mode));
-	zklock_attend_locks();
-	zklock_take_rate_count(count_new(&call));
-	all_taken = take_all(&call, &set);
 	if (is_try)
 		PG_RETURN_BOOL(all_taken);
 	for (int i = 0; i < call.nwanted; i++)
@@ -142,12 +147,54 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 										  TYPALIGN_DOUBLE));
 }
 
+/* Likewise the locks of a path (name, timeout, mode); its own token. */
+static Datum
+lock_path(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
+{
+	ZkOrder		set = begin_set(fcinfo, scope, is_try);
+	Call		call = read_with_ancestors(fcinfo, MODES_ARGUMENT,
+										   ZK_GIVEN_TO_USE);
+	bool		all_taken = take_all(&call, &set);
+
+	if (is_try)
+		PG_RETURN_BOOL(all_taken);
+	PG_RETURN_INT64(call.wanted[call.nwanted - 1].token);
+}
+
+/* What the locks of a call have in common; argument 1 is its timeout. */
+static ZkOrder
+begin_set(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
+{
+	ZkOrder		set = zklock_order_acquisition(NULL, scope, is_try,
+											   zklock_args_timeout(fcinfo, 1, is_try));
+
+	set.wants_list = zklock_hooks_asks_quorum();
+	return set;
+}
+
+/*
+ * Let go of one session-scope hold of each, the last first.  false, with a
+ * WARNING for each that is not held or was lost, unless all were good.
+ */
+static bool
+release_all(const Call *call)
+{
+	bool		all_good = true;
+	ZkWork		work = zklock_hooks_work();
+
+	zklock_args_refuse_restricted();
+	for (int i = call->nwanted - 1; i >= 0; i--)
+		all_good &= zklock_release(call->wanted[i].name,
+								   call->wanted[i].mode, work);
+	return all_good;
+}
+
 /*
  * Read the names, and the modes, which may be left out, and sort them.  Raises
- * 42602 for a bad name.
+ * as zklock_given_text() for each name.
  */
 static Call
-read_names(FunctionCallInfo fcinfo, int modes_argument)
+read_names(FunctionCallInfo fcinfo, int modes_argument, ZkGivenFor what_for)
 {
 	Call		call;
 	Datum	   *names = read_array(fcinfo, 0, "lock name", &call.nwanted);
@@ -168,12 +215,11 @@ read_names(FunctionCallInfo fcinfo, int modes_argument)
 	for (int i = 0; i < call.nwanted; i++)
 	{
 		Wanted	   *wanted = &call.wanted[i];
-		char	   *name = zklock_name_spell("lock name",
-											 TextDatumGetCString(names[i]));
-		char	   *path = zklock_name_path(name, NULL);
+		char	   *path;
 
 		CHECK_FOR_INTERRUPTS();
-		wanted->name = name;
+		wanted->name = zklock_given_text(TextDatumGetCString(names[i]),
+										 what_for, &path);
 		wanted->mode = RECIPE_EXCLUSIVE;
 		if (modes != NULL)
 			wanted->mode = read_mode(modes[i]);
@@ -182,6 +228,34 @@ read_names(FunctionCallInfo fcinfo, int modes_argument)
 		pfree(path);
 	}
 	qsort(call.wanted, call.nwanted, sizeof(*call.wanted), compare_wanted);
+	return call;
+}
+
+/*
+ * Read a name and its mode: the lock of that name, behind those of its
+ * ancestors in shared mode.  zklock.names is asked for the name alone.
+ */
+static Call
+read_with_ancestors(FunctionCallInfo fcinfo, int mode_argument,
+					ZkGivenFor what_for)
+{
+	char	   *name = zklock_given_name(fcinfo, what_for);
+	Call		call = {.nwanted = 1};
+	Wanted	   *wanted;
+
+	zklock_args_require(fcinfo, mode_argument, "lock mode", NULL);
+	for (const char *c = name; (c = strchr(c, '/')) != NULL; c++)
+		call.nwanted++;
+	wanted = palloc0(call.nwanted * sizeof(*wanted));
+	call.wanted = wanted;
+	for (const char *c = name; (c = strchr(c, '/')) != NULL; c++)
+	{
+		wanted->name = pnstrdup(name, c - name);
+		wanted->mode = RECIPE_SHARED;
+		wanted++;
+	}
+	wanted->name = name;
+	wanted->mode = read_mode(PG_GETARG_DATUM(mode_argument));
 	return call;
 }
 
@@ -268,7 +342,7 @@ count_new(const Call *call)
 		const Wanted *wanted = &call->wanted[i];
 
 		/* of one lock in two modes both stand on one queue node */
-		if (i > 0 && strcmp(wanted->path, call->wanted[i - 1].path) == 0)
+		if (i > 0 && strcmp(wanted->name, call->wanted[i - 1].name) == 0)
 			continue;
 		if (!zklock_has_at_hand(wanted->name))
 			count++;
@@ -286,6 +360,9 @@ take_all(Call *call, const ZkOrder *set)
 {
 	volatile bool all_taken = true;
 
+	zklock_args_refuse_restricted();
+	zklock_attend_locks();
+	zklock_take_rate_count(count_new(call));
 	zklock_hooks_follow();
 	PG_TRY();
 	{

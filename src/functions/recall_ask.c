@@ -30,6 +30,7 @@
 
 #include "args.h"
 #include "ephemeral.h"
+#include "given_name.h"
 #include "name.h"
 #include "nodedata.h"
 #include "parents.h"
@@ -90,7 +91,7 @@ static void warn_of_unasked(const Asking *asking);
 Datum
 zk_request_release(PG_FUNCTION_ARGS)
 {
-	Asking		asking = {.name = zklock_args_name(fcinfo, ZK_MAY_REQUEST)};
+	Asking		asking = {.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE)};
 	ZkBounds	bounds = zklock_bounds_of_question();
 	ZkQueueEntry *entries;
 	int			nentries;
@@ -99,8 +100,6 @@ zk_request_release(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	asking.data = build_request(fcinfo, asking.name);
-	pfree(zklock_name_path(asking.name, NULL)); /* a bad name needs no
-												 * connection */
 	zklock_take_rate_count(1);
 	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
 	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,

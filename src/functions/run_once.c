@@ -61,6 +61,7 @@
 #include "args.h"
 #include "compat.h"
 #include "ephemeral.h"
+#include "given_name.h"
 #include "name.h"
 #include "name_spelling.h"
 #include "nodedata.h"
@@ -164,7 +165,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	ZkBounds	bounds = zklock_bounds_of_question();
 
 	zklock_args_refuse_restricted();
-	claim->record.name = zklock_args_name(fcinfo, ZK_MAY_RUN);
+	claim->record.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	claim->record.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	zklock_args_require(fcinfo, 2, "retention",
 						"To keep all records, give a long interval.");
@@ -196,7 +197,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 Datum
 zk_forget_run(PG_FUNCTION_ARGS)
 {
-	Record		record = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
+	Record		record = {.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE)};
 
 	zklock_args_refuse_restricted();
 	record.slot = zklock_args_spelled(fcinfo, 1, "slot");
@@ -214,7 +215,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 Datum
 zk_runs(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
 	ZkQueueEntry *runs = zklock_read_queue(NULL, zklock_name_runs_path, name, false,

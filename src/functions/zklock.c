@@ -30,6 +30,7 @@
 #include "board.h"
 #include "cancel.h"
 #include "compat.h"
+#include "given_name.h"
 #include "handover.h"
 #include "hooks.h"
 #include "keep.h"
@@ -38,6 +39,7 @@
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
+#include "name_allowed.h"
 #include "nodedata.h"
 #include "session.h"
 #include "stat.h"
@@ -87,6 +89,7 @@ _PG_init(void)
 	zklock_take_rate_init();
 	zklock_auth_init();
 	zklock_name_init();
+	zklock_name_allowed_init();
 	zklock_nodedata_init();
 	zklock_board_init();
 	zklock_lock_init();
@@ -182,7 +185,6 @@ zk_commit_and_lock(PG_FUNCTION_ARGS)
 								   false);
 
 	/* what is refused commits nothing */
-	pfree(zklock_name_path(order.name, NULL));
 	zklock_check_scope(order.scope, order.name);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
@@ -194,7 +196,7 @@ Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
+	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
 								  RECIPE_EXCLUSIVE,
 								  zklock_hooks_work()));
 }
@@ -203,7 +205,7 @@ Datum
 zk_unlock_shared(PG_FUNCTION_ARGS)
 {
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
+	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
 								  RECIPE_SHARED,
 								  zklock_hooks_work()));
 }
@@ -244,7 +246,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = zklock_tell_token(zklock_args_name(fcinfo, ZK_OWN), NULL);
+	int64		token = zklock_tell_token(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE), NULL);
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -254,13 +256,13 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_confirm_held(zklock_args_name(fcinfo, ZK_OWN)));
+	PG_RETURN_BOOL(zklock_confirm_held(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE)));
 }
 
 Datum
 zk_fence_own_lock(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 	ZkTokenOf	of;
 	int64		token = zklock_tell_token(name, &of);
 	ZkRow		row = {0};
@@ -299,7 +301,7 @@ Datum
 zk_fence_claim(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 	int64		token = zklock_args_token(fcinfo, 1);
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *schema = get_namespace_name(namespace);
@@ -320,7 +322,7 @@ zk_fence_claim(PG_FUNCTION_ARGS)
 Datum
 zk_release_requested(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_read_recall(zklock_args_name(fcinfo, ZK_OWN)));
+	PG_RETURN_BOOL(zklock_read_recall(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE)));
 }
 
 /* ---------------------------------------------------------------------
@@ -391,7 +393,7 @@ static ZkOrder
 read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 		   bool is_try)
 {
-	const char *name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
+	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ZkOrder		order = zklock_order_acquisition(name, scope, is_try,
 												 zklock_args_timeout(fcinfo, 1, is_try));
 

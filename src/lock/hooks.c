@@ -22,9 +22,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_extension.h"
 #include "commands/async.h"
 #include "commands/user.h"
 #include "miscadmin.h"
@@ -37,7 +35,6 @@
 #include "cancel.h"
 #include "compat.h"
 #include "durable.h"
-#include "grant_table.h"
 #include "lease_guard.h"
 #include "lock.h"
 #include "lock_proof.h"
@@ -99,7 +96,6 @@ static struct
 
 /* The next in the chains of hooks; the latter may be NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
-static object_access_hook_type next_object_access;
 
 static void guard_commit(void);
 static bool is_to_be_guarded(void);
@@ -123,8 +119,6 @@ static void process_utility(PlannedStmt *pstmt, const char *query,
 							ParamListInfo params,
 							QueryEnvironment *environment,
 							DestReceiver *dest, QueryCompletion *completion);
-static void object_access(ObjectAccessType access, Oid catalog, Oid object,
-						  int part, void *arg);
 
 void
 zklock_hooks_init(void)
@@ -138,8 +132,6 @@ zklock_hooks_init(void)
 	next_ProcessUtility = ProcessUtility_hook != NULL ? ProcessUtility_hook :
 		standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
-	next_object_access = object_access_hook;
-	object_access_hook = object_access;
 
 	/* the callback that is registered first is called last: guard_commit() */
 	RegisterXactCallback(at_transaction_event, NULL);
@@ -324,8 +316,6 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
  * released; so the locks go when it has succeeded.  What the transaction had to
  * commit is read before: dropping temporary tables is a change, but none that
  * relied on a lock.
- *
- * DROP OWNED takes privileges away, so it takes privileges by name, too.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
@@ -339,7 +329,6 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
 		IsA(pstmt->utilityStmt, NotifyStmt);
 	ZkWork		work = ZK_WORK_NONE;
-	List	   *disowned = NIL;
 	ErrorContextCallback frame;
 
 	Assert(next_ProcessUtility != NULL);
@@ -348,31 +337,13 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		work = zklock_hooks_work();
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
-	if (IsA(pstmt->utilityStmt, DropOwnedStmt))
-		disowned = roleSpecsToIds(((DropOwnedStmt *) pstmt->utilityStmt)->roles);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 						environment, dest, completion);
 
 	Assert(!is_notify || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(work);
-	if (disowned != NIL)
-		zklock_grant_forget_roles(disowned);
 	zklock_cancel_leave(&frame);
-}
-
-/*
- * An extension is dropped in many ways: by its name, with its schema, or with
- * all that its owner has.
- */
-static void
-object_access(ObjectAccessType access, Oid catalog, Oid object, int part,
-			  void *arg)
-{
-	if (next_object_access != NULL)
-		next_object_access(access, catalog, object, part, arg);
-	if (access == OAT_DROP && catalog == ExtensionRelationId)
-		zklock_grant_log_drop(object);
 }
 
 /* ---------------------------------------------------------------------

@@ -388,7 +388,7 @@ send_renewal(Renewal *renewal)
 {
 	ZkKnownLease *known = renewal->known;
 	const ZkLeased *leased = &known->leased;
-	char	   *data = zklock_lease_build_data(&leased->who, leased->who.note,
+	char	   *data = zklock_lease_build_data(leased->who.owner, leased->who.note,
 											   leased->ttl_ms);
 
 	known->state = ZK_KNOWN_OUTDATED;	/* until there is an answer */

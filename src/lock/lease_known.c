@@ -90,8 +90,6 @@ zklock_known_take(ZkKnownLease *known, const ZkLeased *read)
 	known->leased.version = read->version;
 	known->leased.ttl_ms = read->ttl_ms;
 	keep_text(&known->leased.who.note, read->who.note);
-	keep_text(&known->leased.who.bound, read->who.bound);
-	keep_text(&known->leased.who.bound_role, read->who.bound_role);
 }
 
 /* Nobody but the owner itself can have come ahead of its place since. */

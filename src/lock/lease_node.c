@@ -23,12 +23,12 @@
 #include "compat.h"
 #include "contender.h"
 #include "ephemeral.h"
-#include "lease_binding.h"
 #include "lease_known.h"
 #include "name.h"
 #include "nested.h"
 #include "recipe.h"
 #include "session.h"
+#include "text.h"
 
 static ZkLeaseStep look_once(ZkRoundTrip *trip, ZkLeasing *leasing,
 							 bool times_all);
@@ -49,6 +49,7 @@ static void find_mine(ZkLeasing *leasing, const List *leased);
 static bool end_others(ZkRoundTrip *trip, ZkLeasing *leasing,
 					   const List *leased);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
+static void log_renewal(const char *name, const ZkLeased *leased);
 
 bool
 zklock_lease_is_first(const ZkLeasing *leasing)
@@ -83,8 +84,6 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 		times_all = true;
 	} while (step == ZK_LEASE_GO_ON && view->look_at == ZK_LOOK_NOW);
 	MemoryContextSwitchTo(caller);
-	if (step == ZK_LEASE_GO_ON && leasing->mine != NULL)
-		zklock_lease_check_binding(leasing->order.name, &leasing->mine->who);
 	return step;
 }
 
@@ -322,7 +321,7 @@ end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 
 		if (one == leasing->mine)
 			continue;
-		if (is_wanted(leasing, one) && zklock_lease_may_use(&one->who))
+		if (is_wanted(leasing, one))
 		{
 			if (!zklock_expiry_remove(trip, one, &is_gone))
 				return false;
@@ -364,7 +363,7 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	const char *note = leasing->note != NULL ? leasing->note : mine->who.note;
 	bool		is_ours = leasing->renewed == mine->token ||
 		zklock_known_is_renewed_here(mine);
-	char	   *data = zklock_lease_build_data(&mine->who, note, ttl_ms);
+	char	   *data = zklock_lease_build_data(mine->who.owner, note, ttl_ms);
 	Moment		sent = protocol_moment();
 	const ZkReply *reply;
 	ZkLeaseStep step;
@@ -391,23 +390,37 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->renewed = mine->token;
 	leasing->proof = sent;
 	if (!is_ours)
-		zklock_lease_log_renewal(leasing->order.name, mine);
+		log_renewal(leasing->order.name, mine);
 	zklock_expiry_debug(mine->path, mine->token,
 						"renewed for " INT64_FORMAT " ms", ttl_ms);
 	return ZK_LEASE_GO_ON;
 }
 
 char *
-zklock_lease_build_data(const ZkNodeData *who, const char *note, int64 ttl_ms)
+zklock_lease_build_data(const char *owner, const char *note, int64 ttl_ms)
 {
-	static const ZkNodeData nobody;
+	return zklock_nodedata_build(0, "owner", owner, "data", note,
+								 "ttl", psprintf(INT64_FORMAT, ttl_ms), NULL);
+}
 
-	if (who == NULL)
-		who = &nobody;
-	return zklock_nodedata_build(0, "owner", who->owner, "data", note,
-								 "ttl", psprintf(INT64_FORMAT, ttl_ms),
-								 ZK_BOUND, who->bound,
-								 ZK_BOUND_ROLE, who->bound_role, NULL);
+/*
+ * For the server's log, if the data says that another user, or one of another
+ * database or cluster, has renewed the lease last.
+ */
+static void
+log_renewal(const char *name, const ZkLeased *leased)
+{
+	if (!zklock_nodedata_is_known(&leased->who) ||
+		zklock_nodedata_is_by_us(&leased->who))
+		return;
+	ereport(zklock_nodedata_logs(false) ? LOG_SERVER_ONLY : DEBUG1,
+			(errmsg("%s renews a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
+					zklock_nodedata_caller(),
+					zklock_text_quotable_own(name)),
+			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ". Last taken or renewed by: %s.",
+						   zklock_text_quotable(leased->who.owner),
+						   leased->token,
+						   zklock_nodedata_describe(&leased->who))));
 }
 
 ZkLeaseStep

@@ -97,8 +97,7 @@ extern bool zklock_lease_is_first(const ZkLeasing *leasing);
 /*
  * Look for the owner's node, or that with the token: mine, and for the
  * contenders ahead of it.  Leases whose term is over are deleted on the way.
- * Raises 42501 if mine is bound to another role or cluster (lease_binding.h),
- * and as zklock_lease_check().
+ * Raises as zklock_lease_check().
  */
 extern ZkLeaseStep zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing);
 
@@ -119,11 +118,10 @@ extern ZkLeaseStep zklock_lease_check(const ZkLeasing *leasing,
 									  const ZkReply *reply);
 
 /*
- * Data of the node: who writes it, the owner and the note, the term, and whom
- * the lease is bound to.  who: whose owner and binding it is; NULL: nobody's,
- * so that nobody can renew it.
+ * Data of the node: who writes it, the owner and the note, and the term.  owner
+ * is NULL so that nobody can renew it.
  */
-extern char *zklock_lease_build_data(const ZkNodeData *who, const char *note,
+extern char *zklock_lease_build_data(const char *owner, const char *note,
 									 int64 ttl_ms);
 
 #endif							/* ZKLOCK_LEASE_NODE_H */

@@ -8,15 +8,16 @@
 #include "lease_renew.h"
 
 #include "compat.h"
-#include "lease_binding.h"
 #include "lease_known.h"
 #include "name.h"
 #include "session.h"
+#include "text.h"
 
 static ZkLeaseStep renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing);
 static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
 static ZkLeaseStep release_lease(ZkRoundTrip *trip,
 								 ZkLeaseReleasing *releasing);
+static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
 						const ZkReply *reply);
@@ -49,7 +50,6 @@ renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
 	if (leasing->mine != NULL)
 	{
-		zklock_lease_check_binding(leasing->order.name, &leasing->mine->who);
 		step = zklock_lease_renew_node(trip, leasing);
 		if (step != ZK_LEASE_GO_ON)
 			return step;
@@ -131,8 +131,7 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 		}
 		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
 		{
-			zklock_lease_log_release(leasing->order.name, leasing->mine,
-									 releasing->delay_ms);
+			log_release(releasing);
 			is_logged = true;
 		}
 		reply = zklock_roundtrip_ask(trip, send_release(releasing));
@@ -156,6 +155,32 @@ release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
 							releasing->delay_ms);
 		return ZK_LEASE_GO_ON;
 	}
+}
+
+/*
+ * For the server's log, whatever zklock.log_locks says, that it is about to be
+ * given up; not if its data says that this user, of this database and cluster,
+ * has renewed it last.
+ */
+static void
+log_release(const ZkLeaseReleasing *releasing)
+{
+	const ZkLeased *mine = releasing->leasing.mine;
+	const char *holder = "unknown";
+
+	if (zklock_nodedata_is_known(&mine->who))
+	{
+		if (zklock_nodedata_is_by_us(&mine->who))
+			return;
+		holder = zklock_nodedata_describe(&mine->who);
+	}
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
+					zklock_nodedata_caller(),
+					zklock_text_quotable_own(releasing->leasing.order.name)),
+			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Last taken or renewed by: %s.",
+						   zklock_text_quotable(mine->who.owner),
+						   mine->token, releasing->delay_ms, holder)));
 }
 
 /* Its node is deleted; or it loses its owner, so that nobody can renew it. */

@@ -14,8 +14,7 @@
 
 /*
  * Renew the lease with that token.  A talk of zklock_roundtrip_run_within(),
- * about a ZkLeasing.  It ends as ZK_LEASE_HELD or _NONE.  Raises 42501 for a
- * lease that is bound to another role or cluster (lease_binding.h).
+ * about a ZkLeasing.  It ends as ZK_LEASE_HELD or _NONE.
  */
 extern bool zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
 

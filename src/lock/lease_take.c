@@ -15,7 +15,6 @@
 
 #include "compat.h"
 #include "contender.h"
-#include "lease_binding.h"
 #include "lease_known.h"
 #include "lease_names.h"
 #include "name.h"
@@ -106,8 +105,6 @@ take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 				return step;
 			continue;
 		}
-		if (taking->is_bound && leasing->mine->who.bound == NULL)
-			zklock_lease_raise_unbound(leasing->order.name);
 		if (needs_renewal(leasing))
 		{
 			step = zklock_lease_renew_node(trip, leasing);
@@ -482,9 +479,7 @@ static char *
 new_data(const ZkLeaseTaking *taking)
 {
 	const ZkLeasing *leasing = &taking->leasing;
-	ZkNodeData	who = {.owner = unconstify(char *, leasing->owner)};
 
-	if (taking->is_bound)
-		zklock_lease_bind(&who);
-	return zklock_lease_build_data(&who, leasing->note, leasing->ttl_ms);
+	return zklock_lease_build_data(leasing->owner, leasing->note,
+								   leasing->ttl_ms);
 }

@@ -18,7 +18,6 @@ typedef struct ZkLeaseTaking
 	ZkLeasing	leasing;		/* with owner */
 	bool		stays_queued;	/* where others have the lock, the owner's node
 								 * stays in the queue */
-	bool		is_bound;		/* to this role and cluster */
 	bool		is_counted;		/* by zklock_take_rate_count(), once a call */
 
 	int			nparentless;	/* how often its node could not be made because
@@ -38,9 +37,7 @@ typedef struct ZkLeaseTaking
  * zklock_roundtrip_run_within(), about a ZkLeaseTaking.  It ends as
  * ZK_LEASE_HELD, _QUEUED or _BUSY.
  *
- * Raises 08001 if the ensemble does not answer in time, 55000 with is_bound if
- * the owner has a lease that is not bound, and 42501 if that one is bound to
- * another role or cluster (lease_binding.h).
+ * Raises 08001 if the ensemble does not answer in time.
  */
 extern bool zklock_lease_take(ZkRoundTrip *trip, void *taking);
 

@@ -156,6 +156,27 @@ guc_malloc_compat(size_t size)
 #endif
 }
 
+/* 16: likewise, of a value that the hook puts in place of another one. */
+static inline char *
+guc_strdup_compat(const char *text)
+{
+#if PG_VERSION_NUM >= 160000
+	return guc_strdup(LOG, text);
+#else
+	return strdup(text);
+#endif
+}
+
+static inline void
+guc_free_compat(void *memory)
+{
+#if PG_VERSION_NUM >= 160000
+	guc_free(memory);
+#else
+	free(memory);
+#endif
+}
+
 /* 17: it is no member of PGPROC.  Needs MyProc. */
 static inline int
 MyProcNumber_compat(void)

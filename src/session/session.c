@@ -201,14 +201,6 @@ zklock_session_knows_chosen(void)
 	return MySession.servers.knows_chosen;
 }
 
-bool
-zklock_session_is_chroot_chosen(void)
-{
-	if (MySession.client == NULL)
-		return zklock_origin_is_chosen(&session_settings.servers_origin);
-	return zklock_origin_is_chosen(&MySession.opening.chroot_origin);
-}
-
 /*
  * The program is beside the library, wherever that was loaded from: another
  * place than at installation, for all we know.

@@ -244,9 +244,6 @@ extern const char *zklock_session_chroot(void);
  */
 extern bool zklock_session_knows_chosen(void);
 
-/* May the role, which is no superuser, have chosen that chroot? */
-extern bool zklock_session_is_chroot_chosen(void);
-
 /*
  * Close the session if there is one, taking at most about wait_ms.  Never
  * raises.  The locks that hung on it are gone with it.

@@ -238,10 +238,7 @@ my %asks_nobody = (
 	zk_backends => 'count(*) FROM zk_backends',
 	zk_locks => 'count(*) FROM zk_locks',
 	zk_stat => 'count(*) FROM zk_stat',
-	zk_stat_reset => 'zk_stat_reset()',
-	zk_grant => q(zk_grant('lock', 'N/other', 'postgres')),
-	zk_revoke => q(zk_revoke('lock', 'N/other', 'postgres')),
-	zk_open => q(zk_open('N/other')));
+	zk_stat_reset => 'zk_stat_reset()');
 
 my %group = @calls;
 my %call = map { @$_ } values %group;

@@ -67,12 +67,11 @@ arguments; and whether one of ours calls functions of that name, or the script d
 =cut
 
 sub functions ($self) { return @{ $self->{functions} }; }
-sub imitable ($self) { return grep { $_->[1] !~ /zk_role|zk_check_fact|cstring|internal/ } $self->functions; }
+sub imitable ($self) { return grep { $_->[1] !~ /zk_check_fact|cstring|internal/ } $self->functions; }
 
 sub is_called ($self, $name)
 {
-	return $name =~ /^_?zk_(fence.*|(all_|session_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
-	  || $name =~ /^zk_(unlock|(try_)?(xact_)?lock)_set$/;
+	return $name =~ /^_?zk_(fence.*|(all_|session_)?locks|lock_queue|session|waits.*|process|mermaid)$/;
 }
 
 =pod

@@ -38,6 +38,7 @@ unit_sources() {
 			;;
 		session_state) needs=(contact) ;;
 		recipe) needs=(recipe_name recipe_node foreign) ;;
+		name_pattern) needs=(recipe_name recipe_node foreign) ;;
 	esac
 	sources_of "$module" "${needs[@]}"
 }

@@ -4,6 +4,7 @@
 # and views take them for one name. And a name with an invisible character is another name than
 # the one without it, in views, too. Tested in databases of five encodings.
 
+use Encode ();
 use File::Basename qw(dirname);
 use ZkLockTest;
 
@@ -31,7 +32,7 @@ sub text ($encoding, $bytes, $behind = '')
 	return "('pay/' || convert_from('\\x$bytes', '$encoding') || '$behind')::text";
 }
 
-$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN IN ROLE zklock_operator, pg_monitor');
+$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN IN ROLE zklock_operator, pg_monitor; GRANT SET ON PARAMETER zklock.names TO bob');
 foreach my $encoding (sort keys %spellings)
 {
 	my $database = database($encoding);
@@ -58,27 +59,22 @@ foreach my $encoding (sort keys %spellings)
 		$super->query_safe('SELECT zk_unlock_all()');
 	};
 
-	foreach my $granted ($as_own, $as_other)
-	{
-		my $which = $granted eq $as_own ? 'the spelling of UTF-8' : 'another spelling';
-		subtest "$encoding: privileges granted on $which cover both" => sub {
-			$super->query_safe("DELETE FROM zk_privileges; SELECT zk_grant('all', $granted, 'postgres')");
+	subtest "$encoding: zklock.names covers both spellings of a name" => sub {
+		my $escaped = sprintf '<U+%04X>', ord Encode::decode('UTF-8', pack 'H*', $utf8);
+		foreach my $list ("*, !pay/$escaped/*", "pay/$escaped/*")
+		{
+			my $state = $list =~ /!/ ? '42501' : '00000';
+			$bob->query_safe("SET zklock.names = '$list'");
 			foreach my $name ($as_own, $as_other, map { text($encoding, $_, '/below') } $own, $other)
 			{
-				assert_query($bob, "SELECT zk_try_lock($name)", '42501', "are asked for $name");
-				assert_query($bob, "SELECT zk_lock_set(ARRAY[$name])", '42501', 'the privilege is asked for a list, too');
-				assert_query($bob, "SELECT zk_run_once($name, 'slot')", '42501', 'the privilege is asked for a job, too');
+				assert_query($bob, "SELECT zk_try_xact_lock($name)", $state, "by '$list': $name");
+				assert_query($bob, "SELECT zk_xact_lock_set(ARRAY[$name])", $state, 'in a list, too');
+				assert_query($bob, "SELECT zk_run_once($name, 'slot of names')", $state, 'of a job, too');
+				$super->query_safe("SELECT zk_forget_run($name, 'slot of names')");
 			}
-			$super->query_safe("SELECT zk_grant('lock', $granted, 'bob')");
-			is($bob->query_safe("SELECT zk_try_lock($as_own, '1min'), zk_try_lock($as_other, '1min'), zk_unlock_all()"),
-				't|t|', 'the privilege is granted for both spellings');
-			$super->query_safe("SELECT zk_revoke('lock', $as_own, 'bob'); SELECT zk_grant('look', $granted, 'bob')");
-			assert_query($bob, "SELECT zk_try_lock($as_other)", '42501', 'the privilege is revoked for both spellings');
-			$super->query_safe("SELECT zk_open($as_other)");
-			assert_query($bob, "SELECT zk_try_xact_lock($as_own)", '00000', 'the name is opened for both spellings');
-		};
-	}
-	$super->query_safe('DELETE FROM zk_privileges');
+		}
+		$bob->query_safe('RESET zklock.names');
+	};
 
 	subtest "$encoding: two spellings of a name are one fence" => sub {
 		my $guarded = "convert_from('\\x$own', '$encoding')";
@@ -173,16 +169,17 @@ foreach my $database (@plain)
 }
 
 # LATIN1 has the hyphen and lacks the letter.
-subtest 'a role without privileges does not see names that its database cannot show' => sub {
-	my $super = background($node, database => 'latin1');
+subtest 'names that a database cannot show are matched by zklock.names all the same' => sub {
 	my $bob = background($node, database => 'latin1', user => 'bob');
-	my $seen = sub { return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0; };
-	is($seen->(), 4, 'all may be seen');
-	$super->query_safe("SELECT zk_grant('none', " . named('hyphen') . ", 'public')");
-	is($seen->(), 3, 'a name with an invisible character is covered by its row');
-	$super->query_safe("SELECT zk_grant('none', 'see', 'public')");
-	is($seen->(), 0, 'names that this database lacks are hidden below a covered prefix');
-	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'waits below a covered prefix are hidden');
+	my $seen = sub ($list) {
+		$bob->query_safe("SET zklock.names = '$list'");
+		return $bob->query_safe("SELECT count(*) FROM zk_all_locks('see')") + 0;
+	};
+	is($seen->('*'), 4, 'all may be seen');
+	is($seen->('*, !see/pay<U+00AD>'), 3, 'a name with an invisible character is taken away');
+	is($seen->('*, !see/pay<U+0416>'), 3, 'a name that this database lacks is taken away');
+	is($seen->('see/other'), 0, 'no other pattern stands for any of them');
+	is($bob->query_safe('SELECT count(*) FROM zk_waits()'), 0, 'waits for these names are hidden');
 };
 
 subtest 'a client whose encoding lacks a character is shown an escape' => sub {

@@ -208,6 +208,7 @@ foreach my $page (@pages)
 			my ($alarm, undef, $output) = try($page->{name}, $path, $sql);
 			is($alarm, '', "$path: nothing of the owner's") or diag($output);
 		}
+		return pass('it calls nothing of zklock') if $sql !~ /(?<![.\w])zk_\w+/;
 		my ($alarm) = try($page->{name}, $Planted::paths[0], $sql =~ s/$line.*//gr);
 		isnt($alarm, '', 'without the first line planted functions would be run');
 	};

@@ -60,7 +60,7 @@ SQL
 			is(may($role, $function), !!$may, "$function: $role?");
 		}
 	}
-	is_deeply([ sort keys %missing ], [qw(zk_closed zk_fences zk_privileges)], 'the page names nothing that does not exist');
+	is_deeply([ sort keys %missing ], ['zk_fences'], 'the page names nothing that does not exist');
 	foreach my $role (qw(anybody zklock_job zklock_operator pg_monitor))
 	{
 		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'SELECT')"),

@@ -8,8 +8,7 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my ($berlin, $paris) = map { cluster($_, $zk) } qw(berlin paris);
-$berlin->safe_psql('postgres', 'CREATE ROLE bob; CREATE ROLE dba IN ROLE zklock_operator, pg_monitor; CREATE ROLE anna LOGIN IN ROLE dba;
-	GRANT EXECUTE ON FUNCTION zk_grant, zk_revoke, zk_open TO dba; GRANT INSERT ON zk_privileges TO dba');
+$berlin->safe_psql('postgres', 'CREATE ROLE dba IN ROLE zklock_operator, pg_monitor; CREATE ROLE anna LOGIN IN ROLE dba;');
 my $holder = background($paris, holds => 'nightly');
 my $anna = background($berlin, user => 'anna', first => 'SET ROLE dba');
 
@@ -17,7 +16,7 @@ my $anna = background($berlin, user => 'anna', first => 'SET ROLE dba');
 my ($section) = slurp_file(dirname(__FILE__) . '/../../docs/security.md') =~ /^## Who did what\n(.*?)^## /ms
   or die 'no such section';
 my %lines = map { $_ => join '.*', map { quotemeta } split /\.\.\./ } $section =~ /`(\.\.\. [^`]+)`/g;
-cmp_ok(scalar keys %lines, '>=', 10, 'the page names lines');
+cmp_ok(scalar keys %lines, '>=', 7, 'the page names lines');
 
 my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
 my ($given_up, $renewed) = map { $paris->safe_psql('postgres', "SELECT zk_try_lease('$_', 'app', '1h')") } qw(given_up renewed);
@@ -29,9 +28,6 @@ SELECT zk_release_lease('given_up', $given_up, '1min');
 SELECT zk_renew_lease('renewed', $renewed, '1h');
 SELECT zk_release_hold('held', zk_hold('held', 'why'));
 SELECT zk_run_once('job', 'slot'), zk_forget_run('job', 'slot');
-SELECT zk_grant('lock', 'pay', 'bob');
-SELECT zk_revoke('lock', 'pay', 'bob');
-SELECT zk_open('pay');
 SQL
 my $log = slurp_file($berlin->logfile, $offset);
 foreach my $line (sort keys %lines)
@@ -39,11 +35,5 @@ foreach my $line (sort keys %lines)
 	my $found = () = $log =~ /LOG:  process \d+ of user "anna" as role "dba" in database "postgres" from \[local\]$lines{$line}/g;
 	is($found, 1, $line) or diag($log);
 }
-
-$anna->query_safe("INSERT INTO zk_privileges VALUES ('pay', 'bob', 'lock')");
-like(slurp_file($berlin->logfile, $offset),
-	qr/(?:of user "anna" as role "dba" .* grants "lock" on "pay" to "bob".*){2}/s, 'a plain INSERT into the table is logged, too');
-is($anna->query_safe("SELECT granted_by, granted_as, granted_at > now() - interval '1h' FROM zk_privileges"),
-	'anna|dba|t', 'the table says who let bob in, and when');
 
 done_testing();

@@ -81,7 +81,8 @@ sub messages_of_source
 	my ($file) = @_;
 	my $text = Pages::slurp($file);
 	my @found;
-	$text =~ s{/\*.*?\*/}{}gs;
+	# no comment begins in a string
+	$text =~ s{('(?:[^'\\]|\\.)'|"(?:[^"\\]|\\.)*")|/\*.*?\*/}{$1 // ''}gse;
 	$text =~ s/^#.*//mg;
 	foreach my $call (calls($text, 'ereport'))
 	{

@@ -141,6 +141,34 @@ my %situation = (
 		$session->query_safe('RESET ROLE; CREATE FUNCTION mine() RETURNS void LANGUAGE sql RETURN NULL; SET ROLE etl');
 		assert_query($session, 'SELECT mine()', '42501', 'the default is as it was');
 	},
+	'privileges/names' => sub ($sql) {
+		$node->safe_psql('app', 'CREATE ROLE newcomer LOGIN; ALTER ROLE payroll LOGIN; ALTER ROLE anna LOGIN');
+		$node->safe_psql('app', $sql);
+		$node->reload;
+		my $may = sub ($role, $name) {
+			my $session = background($node, database => 'app', user => $role);
+			$session->query("SELECT zklock.zk_try_xact_lock('$name')");
+			my $state = $session->sqlstate;
+			$session->quit;
+			return $state;
+		};
+		assert_becomes { $may->('newcomer', 'pay') } '42501', 'a new role may use no name';
+		is($may->('payroll', $_), '00000', "payroll may use $_") foreach 'pay', 'pay/a', 'shared/x';
+		is($may->('payroll', $_), '42501', "payroll may not use $_") foreach 'payment', 'shared/hr', 'shared/hr/a';
+		is($may->('anna', 'payment'), '00000', 'the operator may use all names');
+		$node->safe_psql('app', "ALTER SYSTEM RESET $_") foreach 'zklock.names';
+		$node->safe_psql('app', 'ALTER ROLE payroll RESET ALL; ALTER ROLE payroll NOLOGIN; ALTER ROLE anna RESET ALL; ALTER ROLE anna NOLOGIN; DROP ROLE newcomer');
+		$node->reload;
+		assert_becomes { $node->safe_psql('app', 'SHOW zklock.names') } '*', 'all names may be used again';
+	},
+	'privileges/lend' => sub ($sql) {
+		session()->query_safe($sql);
+		$node->safe_psql('postgres', "CREATE ROLE borrower LOGIN; ALTER ROLE borrower SET zklock.names = ''");
+		my $borrower = background($node, database => 'app', user => 'borrower');
+		assert_query($borrower, "SELECT zklock.zk_lock('month')", '42501', 'the role may not take the lock by itself');
+		is($borrower->query_safe("SELECT close_month() > 0, zklock.zk_is_held('month'), zklock.zk_unlock('month')"), 't|t|t', 'the function lends it');
+		$borrower->quit;
+	},
 	'trap/table' => sub ($sql) {
 		$trap = 'trap';
 		$node->safe_psql('postgres', "CREATE DATABASE $trap");
