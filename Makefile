@@ -180,7 +180,6 @@ OBJS = \
 	src/session/board.o \
 	src/session/stat.o \
 	src/session/auth.o \
-	src/session/origin.o \
 	src/session/text.o \
 	src/session/client.o \
 	src/session/channel.o \
@@ -206,7 +205,7 @@ PROGRAM_OBJS = \
 	src/program/program_main.o \
 	src/program/program_ask.o \
 	src/program/program_command.o \
-	src/program/program_move.o \
+	src/program/program_settings.o \
 	src/program/program_pulse.o \
 	src/program/program_idle.o \
 	src/program/program_follow.o \

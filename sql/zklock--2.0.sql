@@ -1250,9 +1250,6 @@ BEGIN
 		('zklock.root',
 			'Locks below another root are other locks. If that is not intended, RESET the '
 			'setting.'),
-		('zklock.servers',
-			'Locks of another ensemble, or below another chroot, are other locks. If that is not '
-			'intended, RESET the setting.'),
 		('zklock.commit_guard',
 			'No commit of these sessions is refused when a lock is lost. If that is not intended, '
 			'RESET the setting.')
@@ -1292,7 +1289,6 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	refused record;
-	reason text;
 BEGIN
 	FOR refused IN
 		SELECT f.*
@@ -1300,22 +1296,15 @@ BEGIN
 		WHERE f.error IS NOT NULL AND (f.name IS NULL OR lower(f.name) LIKE 'zklock.%')
 		ORDER BY f.seqno
 	LOOP
-		-- Why a list of servers is refused is told to whoever sets it.
-		reason := '';
-		IF lower(refused.name) = 'zklock.servers' THEN
-			BEGIN
-				PERFORM set_config('zklock.servers', refused.setting, true);
-				RAISE triggered_action_exception; -- to undo it
-			EXCEPTION WHEN OTHERS THEN
-				GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
-			END;
-		END IF;
 		RETURN QUERY SELECT COALESCE(refused.name, 'postgresql.conf'), 'error',
 			concat_ws(': ',
 				format('what stands in %s line %s is refused',
 					refused.sourcefile, refused.sourceline),
-				refused.error, NULLIF(reason, '')),
-			'Correct the file, and reload; see the server''s log.';
+				refused.error),
+			CASE WHEN lower(refused.name) = 'zklock.servers'
+				THEN 'The server''s log says why. Correct the file, and reload. A list that has no server in '
+					'common with the one in use, or another chroot, is used after a restart.'
+				ELSE 'Correct the file, and reload; see the server''s log.' END;
 	END LOOP;
 EXCEPTION WHEN OTHERS THEN
 	RETURN QUERY SELECT 'settings', 'error', SQLERRM, NULL;

@@ -41,13 +41,11 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_UNWATCH] = "----",
 	[FRAME_KEEP] = "TT--",
 	[FRAME_ASK] = "Tt--",
-	[FRAME_SERVERS] = "Tt--",
 	[FRAME_STATUS] = "tttt",
 	[FRAME_REPLY] = "tBB-",
 	[FRAME_WATCH] = "----",
 	[FRAME_WAKE] = "----",
 	[FRAME_ANSWER] = "tt--",
-	[FRAME_MOVE] = "tTt-",
 	[FRAME_NOTE] = "T---",
 };
 
@@ -331,8 +329,6 @@ is_good(const FrameTaken *taken)
 				(frame->id != 0 ||
 				 (frame->u.reply.result == ZK_OK && lengths[0] > 0 &&
 				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
-		case FRAME_MOVE:
-			return is_among(frame->u.move.outcome, ZK_MOVE_LAST);
 		case FRAME_WATCH:
 			return is_among(frame->u.watch_news, ZK_WATCH_LOOK_AGAIN);
 		case FRAME_KEEP:

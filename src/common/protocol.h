@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 20
+#define PROTOCOL_VERSION 21
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -71,7 +71,6 @@ typedef enum FrameKind
 	FRAME_UNWATCH,				/* done with what that request watches */
 	FRAME_KEEP,					/* a lock is held that may be kept */
 	FRAME_ASK,					/* instead of FRAME_OPEN: ask servers (ask.h) */
-	FRAME_SERVERS,				/* the settings of the servers are others now */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -79,10 +78,9 @@ typedef enum FrameKind
 	FRAME_WATCH,				/* news of the node that request watches */
 	FRAME_WAKE,					/* the page has changed */
 	FRAME_ANSWER,				/* what is known of a server */
-	FRAME_MOVE,					/* what has become of other servers */
 	FRAME_NOTE					/* a line for the server's log */
 } FrameKind;
-#define FRAME_LAST_TO_PROGRAM FRAME_SERVERS
+#define FRAME_LAST_TO_PROGRAM FRAME_ASK
 #define FRAME_LAST FRAME_NOTE
 
 /*
@@ -151,16 +149,8 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;	/* they are this session's alone */
-	int32_t		follows_page;	/* the servers are those of the configuration:
-								 * when that changes they are, too */
 	int32_t		wants_notes;	/* lines for the server's log are wanted */
 } FrameOpen;
-
-/* Blobs: servers, and how to use TLS, as in FrameOpen. */
-typedef struct FrameServers
-{
-	int32_t		follows_page;	/* likewise */
-} FrameServers;
 
 /*
  * Blobs: path, other path (of REPLACE and MOVE: the node to go; of
@@ -198,15 +188,6 @@ typedef struct FrameAnswer
 	int32_t		server;			/* its place in the list */
 	int32_t		verdict;		/* AskVerdict */
 } FrameAnswer;
-
-/*
- * Blobs: the server that has said so, or why; and, as in FrameOpen, the servers
- * that are used and how to use TLS with them.
- */
-typedef struct FrameMove
-{
-	int32_t		outcome;		/* ZkMove */
-} FrameMove;
 
 /*
  * Blobs: server, last error, version of the library, and what its connection
@@ -270,8 +251,6 @@ typedef struct Frame
 		int32_t		watch_news; /* ZkWatchNews */
 		FrameAsk	ask;
 		FrameAnswer answer;
-		FrameServers servers;
-		FrameMove	move;
 	}			u;
 } Frame;
 

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Most of a text that is quoted in a reason, in bytes. */
 #define QUOTE_MAX 80
@@ -91,6 +92,19 @@ servers_parse(const char *text, ServerList *list, char why[SERVERS_WHY_SIZE])
 		if (*start != ',')
 			return read_chroot(start, list, why);
 	}
+}
+
+bool
+servers_overlap(const ServerList *one, const ServerList *other)
+{
+	if (strcmp(one->chroot, other->chroot) != 0)
+		return false;
+	for (int i = 0; i < one->nservers; i++)
+		for (int k = 0; k < other->nservers; k++)
+			if (one->servers[i].port == other->servers[k].port &&
+				strcasecmp(one->servers[i].host, other->servers[k].host) == 0)
+				return true;
+	return false;
 }
 
 /*

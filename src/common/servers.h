@@ -102,6 +102,12 @@ extern bool servers_parse(const char *text, ServerList *list,
 						  char why[SERVERS_WHY_SIZE]);
 
 /*
+ * Have they a server in common, by the texts of host and port, and the same
+ * chroot?  Then they may be lists of one ensemble; no look-up is made.
+ */
+extern bool servers_overlap(const ServerList *one, const ServerList *other);
+
+/*
  * Look a host up, with getaddrinfo(): may block for as long as DNS does, unless
  * it is a numeric address.  Without a usable address there is a complaint;
  * link-local addresses are left out.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * settings_page.c
- *	  What the configuration says of ZooKeeper's servers, where the program of
- *	  an idle backend can read it.
+ *	  The list of ZooKeeper's servers that this cluster uses, and how to use
+ *	  TLS with them, where every process of the cluster can read it.
  *
  * Linked into both.  libc only; the one state is in the page.
  *
@@ -10,6 +10,7 @@
  */
 #include "settings_page.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +35,6 @@ struct SettingsPage
 	uint32_t	version;		/* PROTOCOL_VERSION of its maker */
 	_Atomic uint32_t sequence;	/* odd while it is written */
 	_Atomic int64_t changed_at; /* protocol_now() */
-	bool		is_too_long;	/* the texts have no room, and are empty */
 	SettingsRead settings;
 };
 
@@ -58,6 +58,7 @@ settings_page_make(int *fd)
 		return NULL;
 	}
 	page->version = PROTOCOL_VERSION;
+	page->settings.has_tls = true;
 	atomic_store(&page->changed_at, protocol_now());
 	*fd = seal(made);
 	if (*fd < 0 || madvise(page, sizeof(*page), MADV_DONTFORK) != 0)
@@ -108,20 +109,20 @@ void
 settings_page_write(SettingsPage *page, const char *servers, const char *tls)
 {
 	SettingsRead *settings = &page->settings;
-	bool		is_too_long;
+	bool		has_tls;
 
+	assert(strlen(servers) < sizeof(settings->servers));
 	tls = tls != NULL ? tls : "";
-	is_too_long = strlen(servers) >= sizeof(settings->servers) ||
-		strlen(tls) >= sizeof(settings->tls);
-	if (is_too_long)
-		servers = tls = "";
-	if (is_too_long == page->is_too_long &&
+	has_tls = strlen(tls) < sizeof(settings->tls);
+	if (!has_tls)
+		tls = "";
+	if (has_tls == settings->has_tls &&
 		strcmp(servers, settings->servers) == 0 &&
 		strcmp(tls, settings->tls) == 0)
 		return;
 	atomic_fetch_add(&page->sequence, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	page->is_too_long = is_too_long;
+	settings->has_tls = has_tls;
 	strcpy(settings->servers, servers);
 	strcpy(settings->tls, tls);
 	atomic_store(&page->changed_at, protocol_now());
@@ -159,20 +160,18 @@ settings_page_read(const SettingsPage *page, SettingsRead *settings,
 	uint32_t	sequence = atomic_load(&page->sequence);
 	int64_t		quiet_at = atomic_load(&page->changed_at) + SETTINGS_QUIET_MS;
 	int64_t		now = protocol_now();
-	bool		is_too_long;
 
 	if (sequence % 2 != 0)
 		return SETTINGS_QUIET_MS;
 	if (now < quiet_at)
 		return quiet_at - now;
 	atomic_thread_fence(memory_order_seq_cst);
-	is_too_long = page->is_too_long;
 	memcpy(settings, &page->settings, sizeof(*settings));
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&page->sequence) != sequence)
 		return SETTINGS_QUIET_MS;
 	*state = sequence;
-	return is_too_long ? INT64_MAX : 0;
+	return 0;
 }
 
 /*
@@ -181,19 +180,20 @@ settings_page_read(const SettingsPage *page, SettingsRead *settings,
  */
 bool
 settings_page_read_servers(const SettingsPage *page,
-						   char servers[SETTINGS_TEXT_SIZE])
+						   char servers[SETTINGS_TEXT_SIZE], uint32_t *state)
 {
 	for (int i = 0; i < WRITING_MS; i++)
 	{
 		uint32_t	sequence = atomic_load(&page->sequence);
-		bool		is_too_long;
 
 		atomic_thread_fence(memory_order_seq_cst);
-		is_too_long = page->is_too_long;
 		memcpy(servers, page->settings.servers, SETTINGS_TEXT_SIZE);
 		atomic_thread_fence(memory_order_seq_cst);
 		if (sequence % 2 == 0 && atomic_load(&page->sequence) == sequence)
-			return !is_too_long;
+		{
+			*state = sequence;
+			return true;
+		}
 		poll(NULL, 0, 1);
 	}
 	return false;

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * settings_page.h
- *	  What the configuration says of ZooKeeper's servers, where the program of
- *	  an idle backend can read it.
+ *	  The list of ZooKeeper's servers that this cluster uses, and how to use
+ *	  TLS with them, where every process of the cluster can read it.
  *
  * PostgreSQL has a backend read the configuration again when its next
  * statement comes.  The program of a session that holds locks cannot wait for
- * that: the servers that it is connected to may be gone by then.  So the
- * postmaster keeps these settings in a page of memory, which each program maps
- * when it starts.
+ * that: the servers that it is connected to may be gone by then.  And two
+ * backends must never use lists of two ensembles.  So there is one list in
+ * use: the one in this page of memory.  Backends read it when they open a
+ * session, and programs follow it while the session lives.
  *
  * Only the postmaster writes the page, in the assign hooks of these settings.
  * PostgreSQL calls them one after the other while it reads its files, within
@@ -18,9 +19,9 @@
  * of those of the files.)  So a reader takes the settings for whole when they
  * have been as they are for SETTINGS_QUIET_MS.  A postmaster that is stopped
  * in the middle for longer than that leaves half of a change to be read, for
- * example TLS with the ports of before.  That does no harm: no list is used
- * before one of its servers has proved, in the way that TLS and the files say,
- * that it knows the session (program_move.c).
+ * example a certificate with the key of before.  That does no harm: a
+ * connection that cannot be made with it is tried again, and the rest of the
+ * change is read then.
  *
  * Nobody waits for anybody: a sequence number, which is odd while the
  * postmaster writes, tells a reader to come back later.  The memory is sealed:
@@ -40,8 +41,9 @@
 #define SETTINGS_QUIET_MS 200
 
 /*
- * Room for each of the texts, with its NUL.  Settings with longer ones are not
- * in the page, and sessions learn of them by their backends.
+ * Room for each of the texts, with its NUL.  A longer list of servers is no
+ * value of zklock.servers.  With a longer text about TLS a session keeps what
+ * it was opened with.
  */
 #define SETTINGS_TEXT_SIZE (16 * 1024)
 
@@ -53,6 +55,8 @@ typedef struct SettingsRead
 	char		servers[SETTINGS_TEXT_SIZE];	/* as zklock.servers */
 	char		tls[SETTINGS_TEXT_SIZE];	/* how to use TLS (program_tls.h); "":
 											 * not at all */
+	bool		has_tls;		/* that was not too long for its room, and is
+								 * there */
 } SettingsRead;
 
 /*
@@ -62,7 +66,10 @@ typedef struct SettingsRead
  */
 extern SettingsPage *settings_page_make(int *fd);
 
-/* Write these; tls may be NULL.  Nothing is written if they are there already. */
+/*
+ * Write these; tls may be NULL.  The list has room (SETTINGS_TEXT_SIZE).
+ * Nothing is written if they are there already.
+ */
 extern void settings_page_write(SettingsPage *page, const char *servers,
 								const char *tls);
 
@@ -81,17 +88,18 @@ extern uint32_t settings_page_state(const SettingsPage *page);
 /*
  * Read what is there.  Result: 0 if it was read, and state is its number; else
  * in how many milliseconds to come back, because it changes or has just
- * changed.  INT64_MAX if the texts are too long: it need not be read before it
- * has changed again.
+ * changed.  A text about TLS that is too long is told by has_tls.
  */
 extern int64_t settings_page_read(const SettingsPage *page,
 								  SettingsRead *settings, uint32_t *state);
 
 /*
  * The servers that are there at the moment, whether they have just changed or
- * not.  false if they are too long, or are being written all the time.
+ * not, and in state the number to which they belong.  false if they are being
+ * written all the time.
  */
 extern bool settings_page_read_servers(const SettingsPage *page,
-									   char servers[SETTINGS_TEXT_SIZE]);
+									   char servers[SETTINGS_TEXT_SIZE],
+									   uint32_t *state);
 
 #endif							/* ZKLOCK_SETTINGS_PAGE_H */

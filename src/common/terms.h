@@ -57,17 +57,6 @@ typedef enum ZkClientLoss
 } ZkClientLoss;
 #define ZK_LOSS_LAST ZK_LOSS_IDLE
 
-/* What has become of other servers that a session was given while it lived. */
-typedef enum ZkMove
-{
-	ZK_MOVE_NONE,				/* it was given none */
-	ZK_MOVE_DONE,				/* it uses them */
-	ZK_MOVE_SILENT,				/* none of them has answered so far */
-	ZK_MOVE_UNKNOWN,			/* one of them does not know the session */
-	ZK_MOVE_TLS					/* TLS cannot be had as it is wanted with them */
-} ZkMove;
-#define ZK_MOVE_LAST ZK_MOVE_TLS
-
 /* The client at one moment. */
 typedef struct ZkClientStatus
 {
@@ -90,8 +79,6 @@ typedef struct ZkClientStatus
 								 * and that are asked again */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
-	ZkMove		move;			/* what has become of other servers, and how */
-	int			nmoves;			/* often that was told; the backend's count */
 	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
 	char		library[32];	/* version of the ZooKeeper library, or "" */

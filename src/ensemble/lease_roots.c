@@ -65,16 +65,14 @@
 typedef enum Untold
 {
 	UNTOLD_ROOT,				/* there is no room for a root */
-	UNTOLD_SERVERS,				/* another ensemble */
 	UNTOLD_FILE					/* it could not be written */
 } Untold;
-#define NUNTOLD 3
+#define NUNTOLD 2
 
 /* What became of a note. */
 typedef enum Noting
 {
 	NOTING_DONE,
-	NOTING_ELSEWHERE,			/* in another ensemble than the worker's */
 	NOTING_NO_ROOM				/* there is no room for the root */
 } Noting;
 
@@ -91,8 +89,6 @@ typedef struct Root
 typedef struct Roots
 {
 	LWLock	   *lock;			/* for all that follows */
-	uint32		servers;		/* zklock_board_servers() of the worker; 0: it
-								 * has not run yet */
 	Latch	   *worker;			/* NULL: it does not run */
 	bool		is_asleep;		/* the next name is to wake it */
 	bool		is_said[NUNTOLD];
@@ -108,8 +104,7 @@ static Roots *shared;
 /* This process is the worker, and takes back its latch when it ends. */
 static bool is_worker;
 
-static Noting note_root(const char *value, uint32 servers, bool is_bounded);
-static void report_elsewhere(void);
+static Noting note_root(const char *value, bool is_bounded);
 static void report_no_room(const char *value);
 static void read_file(void);
 static void save(void);
@@ -148,22 +143,17 @@ void
 zklock_lease_roots_note(void)
 {
 	const char *value = GetConfigOption("zklock.root", false, false);
-	uint32		servers = zklock_board_servers();
 
 	/* ahead of the lock, under which no catalog is read */
 	bool		is_bounded = !superuser_arg(GetSessionUserId());
 	Noting		noting;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	noting = note_root(value, servers, is_bounded);
+	noting = note_root(value, is_bounded);
 	LWLockRelease(shared->lock);
 	switch (noting)
 	{
 		case NOTING_DONE:
-			break;
-		case NOTING_ELSEWHERE:
-			if (say_once(UNTOLD_SERVERS))
-				report_elsewhere();
 			break;
 		case NOTING_NO_ROOM:
 			if (say_once(UNTOLD_ROOT))
@@ -172,14 +162,12 @@ zklock_lease_roots_note(void)
 	}
 }
 
-/* Under the lock: note that root of these servers, in the file if it is new. */
+/* Under the lock: note that root, in the file if it is new. */
 static Noting
-note_root(const char *value, uint32 servers, bool is_bounded)
+note_root(const char *value, bool is_bounded)
 {
 	Root	   *root;
 
-	if (shared->servers != 0 && servers != shared->servers)
-		return NOTING_ELSEWHERE;
 	root = find_root(value);
 	if (root == NULL)
 	{
@@ -197,16 +185,6 @@ note_root(const char *value, uint32 servers, bool is_bounded)
 	if (!shared->is_saved)
 		save();
 	return NOTING_DONE;
-}
-
-static void
-report_elsewhere(void)
-{
-	ereport(LOG,
-			(errmsg("the lease worker does not look after leases in other ensembles than that of postgresql.conf"),
-			 errdetail("A session, a role or a database has another \"%s\".",
-					   "zklock.servers"),
-			 errhint("Turn the lease worker on in a cluster whose postgresql.conf names these servers.")));
 }
 
 static void
@@ -391,7 +369,6 @@ List *
 zklock_lease_roots(void)
 {
 	const char *chroot = zklock_session_chroot();
-	uint32		servers = zklock_board_servers();
 	List	   *roots = NIL;
 	Root	   *copy = palloc(sizeof(Root) * ROOTS_MAX);
 	int			count;
@@ -401,7 +378,6 @@ zklock_lease_roots(void)
 	is_worker = true;
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->worker = MyLatch;
-	shared->servers = servers;
 	count = shared->count;
 	memcpy(copy, shared->roots, count * sizeof(Root));
 	LWLockRelease(shared->lock);

@@ -72,7 +72,7 @@ check_ask_servers(Check *check)
 	volatile int nanswers = 0;
 	volatile int status = 0;
 
-	if (!servers_parse(GetConfigOption("zklock.servers", false, false),
+	if (!servers_parse(zklock_session_servers(),
 					   &check->list, why))
 		return;
 	start_program(check, &channel, program, &deadlines);
@@ -129,7 +129,7 @@ start_program(const Check *check, ZkChannel *channel, const char *program,
 	};
 	char	   *tls = zklock_session_tls();
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(GetConfigOption("zklock.servers", false, false)),
+		frame_text(zklock_session_servers()),
 		frame_text(tls)
 	};
 

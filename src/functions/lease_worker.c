@@ -146,8 +146,7 @@ zk_lease_worker(Datum argument)
 			ProcessConfigFile(PGC_SIGHUP);
 			zklock_lease_sweep_begin_anew();
 		}
-		if (lease_worker &&
-			GetConfigOption("zklock.servers", false, false)[0] != '\0')
+		if (lease_worker && zklock_session_servers()[0] != '\0')
 			wait_ms = do_round();
 		else
 		{

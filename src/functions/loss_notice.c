@@ -112,7 +112,6 @@ zklock_loss_notice_send(bool asks, int64 until)
 bool
 zklock_loss_notice_is_wanted(void)
 {
-	uint32		servers = zklock_board_servers();
 	ZkBoardRow	row;
 
 	if (RecoveryInProgress())
@@ -120,7 +119,7 @@ zklock_loss_notice_is_wanted(void)
 	for (int slot = 0; slot < zklock_board_size(); slot++)
 	{
 		if (zklock_board_read(slot, &row) && row.channel[0] != '\0' &&
-			row.session.servers == servers && row.nheld > 0)
+			row.nheld > 0)
 			return true;
 	}
 	return false;
@@ -159,12 +158,11 @@ note_losses(bool asks, int64 until)
 	return true;
 }
 
-/* Is there a session of these servers that is to be told? */
+/* Is there a session that is to be told? */
 static bool
 read_listener(int slot, ZkBoardRow *row)
 {
 	return zklock_board_read(slot, row) && row->channel[0] != '\0' &&
-		row->session.servers == zklock_board_servers() &&
 		zklock_board_read_live(slot, row);
 }
 

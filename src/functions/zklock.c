@@ -279,13 +279,6 @@ zk_fence_own_lock(PG_FUNCTION_ARGS)
 				 errmsg("lock \"%s\" is held in shared mode or as a semaphore", name),
 				 errdetail("Several sessions can hold it at a time, and zk_fence() would refuse all of them but the newest."),
 				 errhint("Take the lock exclusively and with one permit, as zk_lock() does without further arguments.")));
-	if (zklock_session_knows_chosen())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("the fencing token of lock \"%s\" is not accepted from servers that this session has chosen",
-						name),
-				 errdetail("Other servers than those of postgresql.conf can name any token, and a token that is too great refuses all other holders."),
-				 errhint("Name the servers in postgresql.conf, or have a role that may execute zk_fence(name, token) call it.")));
 	zklock_row_add_text(&row, of.root);
 	zklock_row_add_text(&row, of.name);
 	zklock_row_add(&row, true, Int64GetDatum(token));

@@ -12,7 +12,7 @@
  *	program_main.c		the loop: channel, library, clock; signals; the way out
  *	program_ask.c		the other mode, without a session: asking servers
  *	program_command.c	what the backend asks for, frame by frame
- *	program_move.c		other servers, while the session lives
+ *	program_settings.c	other servers, while the session lives
  *	program_pulse.c		heartbeats, and what else it asks by itself
  *	program_idle.c		does anything depend on the session?
  *	program_follow.c	what is watched: for the wait, and for kept locks
@@ -74,7 +74,6 @@
 
 typedef struct Request Request;
 typedef struct Keep Keep;
-typedef struct Move Move;
 
 /* Which watch a read sets, or a request removes. */
 typedef enum WatchOf
@@ -112,8 +111,7 @@ typedef struct LinkServers
 typedef enum LinkCut
 {
 	LINK_NOT_CUT,
-	LINK_CUT_FOR_SILENCE,		/* its time was over */
-	LINK_CUT_FOR_OTHERS			/* other servers are to be used */
+	LINK_CUT_FOR_SILENCE		/* its time was over */
 } LinkCut;
 
 /* The last attempt to connect; what it has brought is the connection. */
@@ -222,6 +220,17 @@ typedef struct Traffic
 } Traffic;
 
 /* The session.  There is one in the process, but it is handed around. */
+/* The settings that the session follows; program_settings.c. */
+typedef struct Following
+{
+	const SettingsPage *page;	/* NULL: the postmaster could not make it */
+	uint32_t	state;			/* of it that was read last */
+	char	   *servers;		/* in use; NULL before the session is opened */
+	char	   *tls;			/* likewise; "": no TLS */
+	int64_t		tls_again_at;	/* when other ones are tried again that did not
+								 * work; INT64_MAX: never */
+} Following;
+
 typedef struct Session
 {
 	/* the backend's side; program_backend.c */
@@ -233,8 +242,7 @@ typedef struct Session
 	int64_t		wake_at;		/* when something is to be done next, if
 								 * nothing happens before */
 	SharedPage *page;
-	const SettingsPage *settings;	/* of the configuration; NULL: the postmaster
-									 * could not make it */
+	Following	settings;		/* program_settings.c */
 	char	   *title;			/* where ps shows the state of the session
 								 * (PROTOCOL_TITLE); NULL: nowhere */
 	int32_t		shown_state;	/* there; ZkClientState */
@@ -264,15 +272,12 @@ typedef struct Session
 	Standstill	standstill;
 	Idleness	idleness;
 	Traffic		traffic;
-	int64_t		seen_zxid;		/* the latest change that the session has seen,
-								 * as the library knows it; 0: none */
 	watcher_fn	watcher;		/* gets the events of watched paths */
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
 	Wait		wait;			/* program_follow.c */
 	bool		is_watch_over;	/* nothing is to be watched any more, and
 								 * follow_tick() is to see to that */
-	Move	   *move;			/* NULL before it is opened; program_move.c */
 } Session;
 
 /*
@@ -432,18 +437,6 @@ extern void session_bound_attempt(Session *session, int64_t now);
 extern int64_t session_cut_at(const Session *session);
 
 /*
- * Cut the connection, or the attempt, that there is: other servers were
- * adopted, and the next one is to go to one of them, at once.
- */
-extern void session_leave(Session *session);
-
-/*
- * Over another connection, which was begun at that time, a server has granted
- * it that timeout.  A shorter one counts at once.
- */
-extern void session_shorten(Session *session, int timeout_ms, int64_t since);
-
-/*
  * It will never be of use again.  What is to be repeated or watched may be the
  * reason, and must not be in the way of the close.
  */
@@ -539,25 +532,15 @@ extern bool keep_is_any(const Session *session);
 /* Send the requests that are due, and say when the next one is. */
 extern void step_tick(Session *session, int64_t now);
 
-/* ---- program_move.c ---- */
+/* ---- program_settings.c ---- */
 
 /* Find the page with the settings, if this process was given one. */
-extern void move_map_settings(Session *session);
+extern void settings_map(Session *session);
 
 /* The session is being opened with the servers of that frame. */
-extern void move_begin(Session *session, const FrameTaken *opening);
+extern void settings_begin(Session *session, const FrameTaken *opening);
 
-/* Do what a FRAME_SERVERS asks for. */
-extern void move_take(Session *session, const FrameTaken *taken);
-
-/* See whether other servers are wanted, and how far that is. */
-extern void move_tick(Session *session, int64_t now);
-
-/* What is to be polled for that, and what has come of it. */
-#define MOVE_NPOLLED 2
-extern void move_poll(const Session *session,
-					  struct pollfd polled[MOVE_NPOLLED]);
-extern void move_hear(Session *session,
-					  const struct pollfd polled[MOVE_NPOLLED]);
+/* See whether other servers or other settings of TLS are in use by now. */
+extern void settings_tick(Session *session, int64_t now);
 
 #endif							/* ZKLOCK_PROGRAM_H */

@@ -37,9 +37,6 @@ command_take(Session *session, const FrameTaken *taken)
 		case FRAME_KEEP:
 			keep_take(session, taken);
 			return true;
-		case FRAME_SERVERS:
-			move_take(session, taken);
-			return true;
 	}
 	return false;
 }

@@ -89,7 +89,7 @@ main(int argc, char **argv)
 	}
 	session.title = strstr(argv[0], PROTOCOL_NO_STATE);
 	prepare_process();
-	move_map_settings(&session);
+	settings_map(&session);
 	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 	if (session.page == MAP_FAILED)
@@ -184,8 +184,7 @@ static void
 serve(Session *session, int64_t now)
 {
 	struct pollfd polled[] = {
-		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0},
-		{-1, 0, 0}, {-1, 0, 0}	/* MOVE_NPOLLED */
+		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}
 	};
 	bool		is_sending;
 
@@ -201,7 +200,7 @@ serve(Session *session, int64_t now)
 	step_tick(session, now);
 	pulse_tick(session, now);
 	keep_tick(session, now);
-	move_tick(session, now);
+	settings_tick(session, now);
 	session_report(session);
 	backend_flush(session);
 	if (session->names != NULL)
@@ -213,9 +212,7 @@ serve(Session *session, int64_t now)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	move_poll(session, &polled[3]);
-
-	if (tls_poll(polled, 3 + MOVE_NPOLLED, milliseconds_until_next(session, now)) <= 0)
+	if (tls_poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
 		return;
 
 	/* answers alone hardly ever lead to a request */
@@ -236,7 +233,6 @@ serve(Session *session, int64_t now)
 	}
 	if (polled[1].revents != 0)
 		connection_process(session, polled[1].revents);
-	move_hear(session, &polled[3]);
 	if (is_sending)
 		connection_cork(session, false);
 }
@@ -328,7 +324,7 @@ take_frames(Session *session)
 			exit(1);
 		if (session->open.backend_pid == 0)
 		{
-			move_begin(session, &taken);
+			settings_begin(session, &taken);
 			session_open(session, &taken);
 		}
 		else if (!command_take(session, &taken))

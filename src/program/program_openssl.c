@@ -50,8 +50,8 @@ typedef enum Setting
 /* What lines are opened with. */
 typedef struct Setup
 {
-	char	   *text;			/* as begin() was given it, malloc'ed */
-	char	   *copy;			/* the same, where the settings are */
+	char	   *copy;			/* of what begin() was given, malloc'ed: where
+								 * the settings are */
 	const char *settings[PASSPHRASE_COMMAND + 1];
 	uint64_t	files_read;		/* their state when they were read last */
 	SSL_CTX    *context;		/* NULL: no line is opened */
@@ -83,18 +83,11 @@ struct TlsLine
 static struct
 {
 	Setup		current;
-
-	/*
-	 * The one before, or all zero.  A program that tries other settings comes
-	 * back to it whatever has become of its files, and without its passphrase.
-	 */
-	Setup		former;
 	const char *fault;			/* why a file is no good; NULL: it may be */
 	int			patience_s;		/* how long the passphrase command may take */
 }			setups;
 
 static bool begin(const char *text, int seconds, char why[TLS_WHY_SIZE]);
-static void end(void);
 static void free_setup(Setup *setup);
 static TlsLine *open_line(int socket, const char *address, const char *host,
 						  bool is_numeric, int error);
@@ -129,7 +122,6 @@ __attribute__((visibility("default")))
 const TlsModule zklock_tls_module = {
 	.version = TLS_MODULE_VERSION,
 	.begin = begin,
-	.end = end,
 	.open = open_line,
 	.close = close_line,
 	.send = send_line,
@@ -149,17 +141,9 @@ const TlsModule zklock_tls_module = {
 static bool
 begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 {
-	Setup		setup = setups.former;
-	char	   *rest;
+	Setup		setup = {.copy = strdup(text)};
+	char	   *rest = setup.copy;
 
-	if (setups.former.text != NULL && strcmp(setups.former.text, text) == 0)
-	{
-		setups.former = setups.current;
-		setups.current = setup;
-		return true;
-	}
-	setup = (Setup) {.text = strdup(text),.copy = strdup(text)};
-	rest = setup.copy;
 	for (int i = CA_FILE; i <= PASSPHRASE_COMMAND; i++)
 	{
 		setup.settings[i] = "";
@@ -178,27 +162,16 @@ begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 		free_setup(&setup);
 		return false;
 	}
-	end();
+	free_setup(&setups.current);
 	setups.current = setup;
 	return true;
 }
 
 /* The lines have counted the context that is freed. */
 static void
-end(void)
-{
-	if (setups.current.text == NULL)
-		return;
-	free_setup(&setups.former);
-	setups.former = setups.current;
-	setups.current = (Setup) {0};
-}
-
-static void
 free_setup(Setup *setup)
 {
 	SSL_CTX_free(setup->context);
-	free(setup->text);
 	free(setup->copy);
 }
 

@@ -848,9 +848,7 @@ note_end_of_link(Session *session, const char *line)
 	LinkCut		cut = link->attempt.cut;
 	const char *error = tls_error(link->fd);
 
-	if (cut == LINK_CUT_FOR_OTHERS)
-		session_set_error(session, "It was ended because \"zklock.servers\" has changed");
-	else if (cut == LINK_NOT_CUT && !has_demanded(link))
+	if (cut == LINK_NOT_CUT && !has_demanded(link))
 	{
 		if (error[0] != '\0')
 			session_set_error(session, "%s", error);
@@ -911,35 +909,6 @@ session_bound_attempt(Session *session, int64_t now)
 	if (attempt->is_hurried)
 		bound_ms /= 4;
 	attempt->until = now + bound_ms;
-}
-
-void
-session_leave(Session *session)
-{
-	int64_t		received_at;
-
-	session->link.pace.pause_until = 0;
-	if (session->link.fd < 0)
-		return;
-	if (session->link.attempt.cut == LINK_NOT_CUT)
-		session->link.attempt.cut = LINK_CUT_FOR_OTHERS;
-	shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
-}
-
-void
-session_shorten(Session *session, int timeout_ms, int64_t since)
-{
-	if (timeout_ms >= session->status.session_timeout_ms)
-		return;
-	session->status.session_timeout_ms = timeout_ms;
-	session->is_status_news = true;
-
-	/* of a session that is suspended */
-	since += timeout_ms;
-	if (session->lost_deadline > since)
-		session->lost_deadline = since;
-	if (session->early_deadline > since)
-		session->early_deadline = since;
 }
 
 /*

@@ -69,11 +69,6 @@ static struct
 	int			nconnections;
 	TlsServer	expected[ASK_ALL_MAX];
 	int			nexpected;
-
-	/* gets what is received; NULL: nobody does */
-	void		(*hear) (void *context, int fd, const void *bytes,
-						 size_t length);
-	void	   *context;
 }			tls;
 
 static const TlsModule *load_module(char why[TLS_WHY_SIZE]);
@@ -145,8 +140,6 @@ program_recv(int fd, void *bytes, size_t size, int flags)
 		received = tls.module->receive(line, bytes, size, is_peek);
 	if (received > 0 && line != NULL)
 		tls.connections[fd].received_at = protocol_now();
-	if (received > 0 && !is_peek && tls.hear != NULL)
-		tls.hear(tls.context, fd, bytes, (size_t) received);
 	return received;
 }
 
@@ -186,22 +179,6 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 		return false;
 	tls.is_on = true;
 	return true;
-}
-
-void
-tls_overhear(void (*hear) (void *context, int fd, const void *bytes,
-						   size_t length), void *context)
-{
-	tls.hear = hear;
-	tls.context = context;
-}
-
-void
-tls_end(void)
-{
-	if (tls.is_on)
-		tls.module->end();
-	tls.is_on = false;
 }
 
 void

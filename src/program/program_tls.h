@@ -41,22 +41,10 @@
  * or empty: it has five seconds, one if anything was connected before.
  * Relative paths lead to the data directory, where the program runs.  Files
  * that are replaced later are read again for the next connection.  May be
- * called again, with another text; or with the one before that, which cannot
- * fail: if its files are no good any more those that were read then are used.
+ * called again, with another text.
  * false with a reason in why, and all stays as it was.
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
-
-/*
- * That function gets all that is received from now on, with TLS or without, by
- * the descriptor that the caller of connect() knows; and the context.
- */
-extern void tls_overhear(void (*hear) (void *context, int fd,
-									   const void *bytes, size_t length),
-						 void *context);
-
-/* Connections that are made from now on are made without TLS. */
-extern void tls_end(void);
 
 /*
  * The certificate at each of these addresses, ASK_ALL_MAX at most, is to be

@@ -26,7 +26,7 @@
  * Counts up with each change of TlsModule.  A program that is running may find
  * the module of another version once its files have been replaced.
  */
-#define TLS_MODULE_VERSION 3
+#define TLS_MODULE_VERSION 4
 
 /*
  * How long the passphrase command may take: a program that has not connected
@@ -54,9 +54,6 @@ typedef struct TlsModule
 	 * a line is opened, and this does not fail.
 	 */
 	bool		(*begin) (const char *text, int seconds, char why[TLS_WHY_SIZE]);
-
-	/* No line is opened until the next begin(). */
-	void		(*end) (void);
 
 	/*
 	 * Over that socket, which is being connected, to the server at that

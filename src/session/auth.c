@@ -17,16 +17,19 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
-#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "tcop/pquery.h"
-#include "utils/acl.h"
 #include "utils/guc.h"
 
-#include "origin.h"
+#include "compat.h"
 #include "protocol.h"
+
+/* Room for the line of a file. */
+#define AUTH_LINE_SIZE 1024
+
+/* What load_line() says of a file that is not a regular one. */
+#define NOT_REGULAR (-1)
 
 /*
  * zklock.auth: "scheme:credentials", or "@/path/of/a/file" that holds that
@@ -35,14 +38,22 @@
  * are the certificate that the connection shows by itself.
  */
 static char *auth_setting;
-static Origin auth_origin;
+
+/*
+ * Of what it comes to, with the file: what the check hook has left for the
+ * assign hook.
+ */
+static uint64 auth_hash;
 
 static char *read_auth_file(const char *path);
+static int	load_line(const char *path, char line[AUTH_LINE_SIZE],
+					  struct stat *status);
 static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
 static void assign_auth(const char *newval, void *extra);
 static const char *show_auth(void);
 static bool has_secret(const char *setting);
+static bool is_usable(const char *line);
 
 void
 zklock_auth_init(void)
@@ -51,7 +62,7 @@ zklock_auth_init(void)
 							   "Credentials for ZooKeeper.",
 							   "The value is scheme:credentials, or @ and the path of a file with such a line, or x509 for the client certificate.",
 							   &auth_setting, "",
-							   PGC_SUSET,
+							   PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
 							   check_auth, assign_auth, show_auth);
@@ -60,22 +71,13 @@ zklock_auth_init(void)
 uint64
 zklock_auth_hash(void)
 {
-	return hash_bytes_extended((const unsigned char *) auth_setting,
-							   strlen(auth_setting), 0);
-}
-
-bool
-zklock_auth_is_secret(Origin *origin)
-{
-	*origin = auth_origin;
-	return auth_setting[0] == '@' || has_secret(auth_setting);
+	return auth_hash;
 }
 
 void
 zklock_auth_read(char **scheme, char **credentials)
 {
 	char	   *line;
-	char	   *colon;
 
 	if (auth_setting[0] == '\0')
 		return;
@@ -87,8 +89,7 @@ zklock_auth_read(char **scheme, char **credentials)
 	*credentials = line + strlen(line);
 	if (strcmp(line, PROTOCOL_CERTIFICATE) == 0)
 		return;
-	colon = strchr(line, ':');
-	if (colon == NULL || colon == line)
+	if (!is_usable(line))
 	{
 		explicit_bzero(line, strlen(line));
 		ereport(ERROR,
@@ -97,8 +98,8 @@ zklock_auth_read(char **scheme, char **credentials)
 				 errdetail("The file that \"%s\" names does not hold a line of the form scheme:credentials.",
 						   "zklock.auth")));
 	}
-	*colon = '\0';
-	*credentials = colon + 1;
+	*credentials = strchr(line, ':') + 1;
+	(*credentials)[-1] = '\0';
 }
 
 char *
@@ -113,41 +114,60 @@ zklock_auth_make_identity(void)
 
 /*
  * The first line of a file, palloc'ed.  Raises if there is none; its path is
- * for the log, for everybody gets here.  Not by stdio, which leaves what it
- * has read in memory.  A FIFO would hold the backend up for as long as nobody
- * writes to it: it is refused.
+ * for the log, for everybody gets here.
  */
 static char *
 read_auth_file(const char *path)
 {
-	char		line[1024];
-	int			file = OpenTransientFile(path, O_RDONLY | O_NONBLOCK |
-										 PG_BINARY);
+	char		line[AUTH_LINE_SIZE];
 	struct stat status;
-	ssize_t		length = -1;
 	char	   *result;
 
-	if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)))
+	errno = load_line(path, line, &status);
+	if (errno == NOT_REGULAR)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("the file with the credentials for ZooKeeper is not a regular file"),
 				 errdetail_log("It is \"%s\".", path),
 				 errhint("Set \"%s\" to @ and the path of a regular file.",
 						 "zklock.auth")));
-	if (file >= 0)
-		length = read(file, line, sizeof(line) - 1);
-	if (length < 0)
+	if (errno != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read the file with the credentials for ZooKeeper: %m"),
 				 errdetail_log("It is \"%s\".", path)));
 	warn_of_readers(path, &status);
-	CloseTransientFile(file);
-	line[length] = '\0';
-	line[strcspn(line, "\r\n")] = '\0';
 	result = pstrdup(line);
 	explicit_bzero(line, sizeof(line));
 	return result;
+}
+
+/*
+ * The same into line.  Result: 0, or NOT_REGULAR, or errno.  Not by stdio, which
+ * leaves what it has read in memory.  A FIFO would hold the caller up for as
+ * long as nobody writes to it.  Nothing raises while the file is open.
+ */
+static int
+load_line(const char *path, char line[AUTH_LINE_SIZE], struct stat *status)
+{
+	int			file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	ssize_t		length = -1;
+	int			result = 0;
+
+	if (file < 0)
+		return errno;
+	if (fstat(file, status) == 0 && !S_ISREG(status->st_mode))
+		result = NOT_REGULAR;
+	else
+		length = read(file, line, AUTH_LINE_SIZE - 1);
+	if (result == 0 && length < 0)
+		result = errno;
+	close(file);
+	if (result != 0)
+		return result;
+	line[length] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
+	return 0;
 }
 
 /*
@@ -179,54 +199,49 @@ warn_of_readers(const char *path, const struct stat *status)
 }
 
 /*
- * A role that was granted SET on this parameter must not read files that way.
- * The source of ALTER SYSTEM is PGC_S_FILE, as that of a reload, which happens
- * outside portals.
- *
- * A bad value is refused without showing it, as the default message would.
- * So are credentials where everybody can read them: pg_db_role_setting and
- * pg_proc.  What was stored there while the server ran without this library is
- * not applied, with a WARNING, as PostgreSQL does with every stored setting
- * that has become invalid; but that of a function comes as that of a SET.
+ * A value that cannot be used is refused without showing it, as the default
+ * message would, and the former one stays.  But when the server starts there is
+ * no former one, and without credentials the znodes would be open to all: so
+ * the value stays, and sessions are refused (zklock_auth_read()).  A parallel
+ * worker takes its leader's value, and opens no session.
  */
 static bool
 check_auth(char **newval, void **extra, GucSource source)
 {
-	const char *colon = strchr(*newval, ':');
+	bool		is_file = (*newval)[0] == '@';
+	char		line[AUTH_LINE_SIZE] = "";
+	const char *read = is_file ? line : *newval;
+	struct stat status;
+	int			error = 0;
+	bool		is_good;
 
-	if (**newval == '@' && IsTransactionState() &&
-		(source >= PGC_S_CLIENT || ActivePortal != NULL) &&
-		!InitializingParallelWorker &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_SERVER_FILES))
+	if (is_file)
+		error = load_line(*newval + 1, line, &status);
+	is_good = error == 0 && (is_usable(read) || (*newval)[0] == '\0');
+	if (is_good || process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker)
 	{
-		GUC_check_errcode(ERRCODE_INSUFFICIENT_PRIVILEGE);
-		GUC_check_errmsg("permission denied to name a file in parameter \"%s\"",
-						 "zklock.auth");
-		GUC_check_errdetail("Only members of role \"%s\" may do that.", "pg_read_server_files");
-		return false;
+		*extra = guc_malloc_compat(sizeof(uint64));
+		if (*extra != NULL)
+			*(uint64 *) *extra = hash_bytes_extended((const unsigned char *) read,
+													 strlen(read), 0);
 	}
-	if (!has_secret(*newval))
-	{
-		*extra = zklock_origin_make("zklock.auth", source);
+	explicit_bzero(line, sizeof(line));
+	if (!is_good && *extra != NULL && !InitializingParallelWorker)
+		ereport(LOG,
+				(errmsg("the credentials for ZooKeeper in \"zklock.auth\" cannot be used, and sessions are refused"),
+				 errhint("Correct the setting or the file that it names, and reload.")));
+	if (*extra != NULL)
 		return true;
-	}
-
-	/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION */
-	if (source == PGC_S_TEST ||
-		(source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER))
-	{
-		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
-						 "zklock.auth");
-		GUC_check_errdetail("Everybody can read credentials that are stored there.");
-		GUC_check_errhint("Write the credentials to a file, and give @ and the path of the file instead.");
-		return false;
-	}
-	if (colon != NULL && colon != *newval)
-	{
-		*extra = zklock_origin_make("zklock.auth", source);
-		return true;
-	}
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
+	if (error == NOT_REGULAR)
+		GUC_check_errdetail("File \"%s\" is not a regular file.", *newval + 1);
+	else if (error != 0)
+		GUC_check_errdetail("File \"%s\" could not be read: %s.", *newval + 1,
+							strerror(error));
+	else if (is_file)
+		GUC_check_errdetail("File \"%s\" does not hold a line of the form scheme:credentials.",
+							*newval + 1);
 	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line, or x509.");
 	return false;
 }
@@ -234,7 +249,7 @@ check_auth(char **newval, void **extra, GucSource source)
 static void
 assign_auth(const char *newval, void *extra)
 {
-	auth_origin = zklock_origin_read(extra);
+	auth_hash = extra != NULL ? *(uint64 *) extra : 0;
 }
 
 static const char *
@@ -249,4 +264,12 @@ has_secret(const char *setting)
 {
 	return setting[0] != '\0' && setting[0] != '@' &&
 		strcmp(setting, PROTOCOL_CERTIFICATE) != 0;
+}
+
+/* The client's certificate, or a scheme and credentials? */
+static bool
+is_usable(const char *line)
+{
+	return strcmp(line, PROTOCOL_CERTIFICATE) == 0 ||
+		(strchr(line, ':') != NULL && line[0] != ':');
 }

@@ -11,19 +11,14 @@
 
 #include "postgres.h"
 
-#include "origin.h"
-
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_auth_init(void);
 
-/* A number that is another one when zklock.auth has changed. */
-extern uint64 zklock_auth_hash(void);
-
 /*
- * Is there a secret to be sent: are credentials set, and not the client's
- * certificate?  And where does the setting come from?
+ * A number that is another one when a reload has found other credentials, in
+ * zklock.auth or in the file that it names.
  */
-extern bool zklock_auth_is_secret(Origin *origin);
+extern uint64 zklock_auth_hash(void);
 
 /*
  * The user's credentials, from the setting or the file that it names:

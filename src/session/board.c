@@ -108,14 +108,6 @@ check_channel(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-uint32
-zklock_board_servers(void)
-{
-	const char *servers = GetConfigOption("zklock.servers", false, false);
-
-	return hash_bytes((const unsigned char *) servers, strlen(servers));
-}
-
 /* ---------------------------------------------------------------------
  * Writing
  * ---------------------------------------------------------------------
@@ -124,8 +116,6 @@ zklock_board_servers(void)
 void
 zklock_board_enter(void)
 {
-	uint32		servers = zklock_board_servers();
-
 	/* once: what clears it runs when proc_exit_inprogress is set */
 	if (own.slot == &private_slot && !proc_exit_inprogress)
 	{
@@ -141,7 +131,6 @@ zklock_board_enter(void)
 		own.slot->row.user = GetAuthenticatedUserId();
 		own.taken_lines = 0;
 	}
-	own.slot->row.session.servers = servers;
 	own.slot->row.session.max_locks = atoi(GetConfigOption("zklock.max_locks", true, false));
 	own.slot->row.session.max_creates = atoi(GetConfigOption("zklock.max_creates", true, false));
 	PGSTAT_END_WRITE_ACTIVITY(own.slot);

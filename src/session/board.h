@@ -73,7 +73,6 @@ typedef struct ZkBoardSession
 																 * last, or "" */
 
 	/* settings, as it was opened */
-	uint32		servers;		/* zklock_board_servers() */
 	int			max_locks;
 	int			max_creates;
 } ZkBoardSession;
@@ -110,8 +109,6 @@ typedef struct ZkBoardRow
 /* Define the setting of this module.  For _PG_init(). */
 extern void zklock_board_init(void);
 
-/* Which ensemble zklock.servers names: a hash of its text. */
-extern uint32 zklock_board_servers(void);
 
 /* For the hooks of shared memory (zklock.c). */
 extern void zklock_board_request_memory(void);

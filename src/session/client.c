@@ -79,7 +79,6 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
-	char		said_of_move[512];
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
 	int			many_depth;		/* of zklock_client_begin_many() */
@@ -114,9 +113,7 @@ static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
-static void take_move(ZkClient *client, const FrameTaken *taken);
 static void keep_note(ZkClient *client, const char *text);
-static bool texts_match(const char *a, const char *b);
 static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_unasked(ZkClient *client, const FrameTaken *taken,
@@ -284,45 +281,12 @@ zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms)
 		atomic_store(&client->channel.page->idle_ms, timeout_ms);
 }
 
-void
-zklock_client_move_to(ZkClient *client, const char *servers, const char *tls,
-					  bool follows_configuration)
-{
-	const Frame frame = {
-		.kind = FRAME_SERVERS, .u.servers.follows_page = follows_configuration
-	};
-	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(servers), frame_text(tls)
-	};
-
-	put_frame(client, &frame, blobs);
-	flush_unless_many(client);
-}
-
-bool
-zklock_client_uses(const ZkClient *client, const char *servers,
-				   const char *tls)
-{
-	FrameBuffer buffer = client->opening;
-	FrameTaken	opening;
-
-	return frame_take(&buffer, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
-		texts_match(servers, opening.blobs[0]) &&
-		texts_match(tls, opening.blobs[3]);
-}
-
 const char *
 zklock_client_take_note(ZkClient *client)
 {
 	if (client->nnotes_taken == client->nnotes)
 		return NULL;
 	return client->notes[client->nnotes_taken++ % NOTES_MAX];
-}
-
-const char *
-zklock_client_said_of_move(const ZkClient *client)
-{
-	return client->said_of_move;
 }
 
 /*
@@ -440,7 +404,6 @@ put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
-	frame.u.open.follows_page = options->follows_configuration;
 	frame.u.open.wants_notes = has_auth && options->wants_notes;
 	return frame_put(buffer, &frame, (FrameBlob[FRAME_NBLOBS]) {
 		frame_text(options->servers), frame_text(scheme),
@@ -555,8 +518,6 @@ take_frames(ZkClient *client)
 			take_reply(client, &taken, now);
 		else if (taken.frame.kind == FRAME_WATCH)
 			take_watch(client, &taken);
-		else if (taken.frame.kind == FRAME_MOVE)
-			take_move(client, &taken);
 		else if (taken.frame.kind == FRAME_NOTE)
 			keep_note(client, taken.blobs[0]);
 		frame_buffer_consume(&client->channel.in, 0);
@@ -597,30 +558,6 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	client->ticket = news->ticket;
 }
 
-static void
-take_move(ZkClient *client, const FrameTaken *taken)
-{
-	FrameTaken	opening;
-	FrameBuffer changed = {0};
-	FrameBuffer former = client->opening;
-
-	client->status.move = taken->frame.u.move.outcome;
-	client->status.nmoves++;
-	copy_text(client->said_of_move, sizeof(client->said_of_move),
-			  taken->blobs[0]);
-
-	/* if the program dies, end_orphan() needs the servers of now */
-	if (frame_take(&former, FRAME_TO_PROGRAM, &opening) == FRAME_COMPLETE &&
-		frame_put(&changed, &opening.frame, (FrameBlob[FRAME_NBLOBS]) {
-		frame_text(taken->blobs[1]), frame_text(opening.blobs[1]),
-		frame_text(opening.blobs[2]), frame_text(taken->blobs[2])
-	}))
-	{
-		frame_buffer_free(&client->opening);
-		client->opening = changed;
-	}
-}
-
 /* The latest ones are kept: what led to the end of a session is among them. */
 static void
 keep_note(ZkClient *client, const char *text)
@@ -628,15 +565,6 @@ keep_note(ZkClient *client, const char *text)
 	if (client->nnotes - client->nnotes_taken == NOTES_MAX)
 		client->nnotes_taken++;
 	copy_text(client->notes[client->nnotes++ % NOTES_MAX], NOTE_SIZE, text);
-}
-
-/* NULL is as good as an empty text. */
-static bool
-texts_match(const char *a, const char *b)
-{
-	if (a == NULL || b == NULL)
-		return (a == NULL || a[0] == '\0') && (b == NULL || b[0] == '\0');
-	return strcmp(a, b) == 0;
 }
 
 /*

@@ -34,8 +34,6 @@ typedef struct ZkClientOptions
 	const char *tls;			/* how to use it (program_tls.h), NULL: without it */
 	bool		is_auth_private;	/* they are this session's alone, to guard
 									 * its queue nodes and nothing else */
-	bool		follows_configuration;	/* the servers and TLS change with it, as
-										 * the program sees (settings_page.h) */
 	bool		wants_notes;	/* zklock_client_take_note() will be called */
 } ZkClientOptions;
 
@@ -100,30 +98,11 @@ extern bool zklock_client_is_used(const ZkClient *client);
 extern void zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms);
 
 /*
- * These are to be the servers from now on, and how to use TLS with them: as
- * ZkClientOptions has them.  The status tells what comes of it, or of servers
- * that the program has found in the configuration by itself.
- */
-extern void zklock_client_move_to(ZkClient *client, const char *servers,
-								  const char *tls, bool follows_configuration);
-
-/* Does it use these, as far as is known? */
-extern bool zklock_client_uses(const ZkClient *client, const char *servers,
-							   const char *tls);
-
-/*
  * The next line for the server's log that the program has said and that was not
  * taken yet, printable ASCII; NULL if there is none.  Valid until the next look
  * at the session.
  */
 extern const char *zklock_client_take_note(ZkClient *client);
-
-/*
- * What was said of the move in the status: the server that does not know the
- * session; else why it has come to nothing, without a full stop.  Valid until
- * the program says something else.
- */
-extern const char *zklock_client_said_of_move(const ZkClient *client);
 
 /*
  * Send this process SIGINT when the session becomes LOST, even if it is busy

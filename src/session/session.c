@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The life of this backend's ZooKeeper session: it is opened, used, told of
- *	  other servers, renewed, and closed.
+ *	  The life of this backend's ZooKeeper session: it is opened, used,
+ *	  renewed, and closed.
  *
  * The session itself is in a program of its own; this end of it lives in
  * malloc'ed memory of client.c.
@@ -61,10 +61,7 @@ static void (*hear_at_close) (void);
 static void refuse_wrong_process(void);
 static void pace_sessions(bool is_retry);
 static void start_session(void);
-static void note_opening(void);
 static void choose_auth(ZkClientOptions *options);
-static void tell_servers(void);
-static bool uses_servers(void);
 static void close_at_exit(int code, Datum arg);
 static void assign_idle_timeout(int newval, void *extra);
 
@@ -99,9 +96,6 @@ zklock_session_open(void)
 		heritage->connect_deadline = protocol_now() +
 			session_settings.connect_timeout;
 	session_state_await_grant(&MySession.known, heritage->connect_deadline);
-	if (MySession.client != NULL && MySession.servers.is_kept_away)
-		zklock_origin_refuse(&MySession.opening.auth_origin,
-							 &session_settings.servers_origin);
 	if (MySession.client != NULL &&
 		zklock_client_begin_use(MySession.client))
 		return;
@@ -137,15 +131,13 @@ zklock_session_renew(bool is_again)
 	heritage->keeps_deadline = heritage->keeps_deadline && is_again;
 	if (!MySession.known.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
-	tell_servers();
 }
 
 bool
 zklock_session_is_outdated(void)
 {
 	return MySession.client != NULL &&
-		(MySession.opening.settings != session_settings_hash() ||
-		 !uses_servers());
+		MySession.opening.settings != session_settings_hash();
 }
 
 void
@@ -191,14 +183,7 @@ void
 zklock_session_begin_statement(void)
 {
 	MySession.statement++;
-	tell_servers();
 	session_interrupt_begin_statement();
-}
-
-bool
-zklock_session_knows_chosen(void)
-{
-	return MySession.servers.knows_chosen;
 }
 
 /*
@@ -298,16 +283,14 @@ start_session(void)
 {
 	ZkClientOptions options = {
 		.program = zklock_session_program(),
-		.servers = session_settings.servers,
+		.servers = zklock_session_servers(),
 		.session_timeout_ms = session_settings.session_timeout,
 		.tls = zklock_session_tls(),
-		.follows_configuration =
-		zklock_origin_is_configuration(&session_settings.servers_origin),
 		.wants_notes = message_level_is_interesting(DEBUG1)
 	};
 	ZkClient   *client;
 
-	if (session_settings.servers[0] == '\0')
+	if (options.servers[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("ZooKeeper servers are not configured"),
@@ -321,7 +304,8 @@ start_session(void)
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) +
 		MySession.known.number + 1;
-	note_opening();
+	MySession.opening.settings = session_settings_hash();
+	MySession.ncounted = 0;
 	client = zklock_client_open(&options);
 	if (options.auth_credentials != NULL)
 		explicit_bzero(unconstify(char *, options.auth_credentials),
@@ -336,23 +320,6 @@ start_session(void)
 		session_raise_over();
 }
 
-/* Note what the session is opened with, but for its credentials. */
-static void
-note_opening(void)
-{
-	SessionOpening *opening = &MySession.opening;
-
-	opening->settings = session_settings_hash();
-	strlcpy(opening->chroot, session_settings.chroot, sizeof(opening->chroot));
-	opening->chroot_origin = session_settings.servers_origin;
-	MySession.servers = (SessionServers) {
-		.told = session_settings_hash_servers(),
-		.nchanges = session_settings.nchanges,
-		.knows_chosen = session_settings_are_chosen()
-	};
-	MySession.ncounted = 0;
-}
-
 /*
  * The credentials of the next session: the user's, or without any an identity
  * of its own.
@@ -361,11 +328,9 @@ static void
 choose_auth(ZkClientOptions *options)
 {
 	SessionOpening *opening = &MySession.opening;
-	bool		is_secret = zklock_auth_is_secret(&opening->auth_origin);
 	char	   *scheme = "digest";
 	char	   *credentials = NULL;
 
-	zklock_session_check_secret();
 	zklock_auth_read(&scheme, &credentials);
 	if (credentials != NULL && strcmp(scheme, PROTOCOL_CERTIFICATE) == 0 &&
 		(!session_settings.ssl || session_settings.ssl_cert_file[0] == '\0'))
@@ -378,7 +343,7 @@ choose_auth(ZkClientOptions *options)
 				 errhint("Turn TLS on, and name a certificate and its key; or set other credentials.")));
 	opening->credentials = SESSION_ANONYMOUS;
 	if (credentials != NULL)
-		opening->credentials = is_secret ? SESSION_SECRET : SESSION_CERTIFICATE;
+		opening->credentials = SESSION_CONFIGURED;
 	else if (!MySession.heritage.is_identity_refused)
 	{
 		credentials = zklock_auth_make_identity();
@@ -388,69 +353,6 @@ choose_auth(ZkClientOptions *options)
 	options->is_auth_private = opening->credentials == SESSION_IDENTITY;
 	options->auth_scheme = credentials != NULL ? scheme : NULL;
 	options->auth_credentials = credentials;
-}
-
-/* ---------------------------------------------------------------------
- * Servers
- * ---------------------------------------------------------------------
- */
-
-/*
- * If the session has been told of other servers, or of another origin of
- * them, tell it.  What becomes of that its program says (session_news.c).  It
- * would take the secret with it with which it was opened: where that must not
- * go, it stays with the servers of before until it is closed, and
- * zklock_session_open() refuses its use.
- */
-static void
-tell_servers(void)
-{
-	SessionServers *servers = &MySession.servers;
-	int			nmoves = MySession.known.client.nmoves;
-	char	   *tls;
-
-	if (MySession.client == NULL || session_settings.servers[0] == '\0')
-		return;
-	if (servers->nmoves_shown != nmoves && uses_servers())
-	{
-		zklock_board_enter();	/* it has these servers now */
-		servers->nmoves_shown = nmoves;
-	}
-	if (servers->nchanges == session_settings.nchanges)
-		return;
-	servers->nchanges = session_settings.nchanges;
-	servers->is_kept_away =
-		MySession.opening.credentials == SESSION_SECRET &&
-		!session_settings_allow_secret(&MySession.opening.auth_origin);
-	if (servers->is_kept_away ||
-		servers->told == session_settings_hash_servers())
-		return;
-	servers->told = session_settings_hash_servers();
-	servers->knows_chosen |= session_settings_are_chosen();
-	tls = zklock_session_tls();
-	zklock_client_move_to(MySession.client, session_settings.servers, tls,
-						  zklock_origin_is_configuration(&session_settings.servers_origin));
-	if (tls != NULL)
-		pfree(tls);
-}
-
-/*
- * Does the session use the servers that are set?  It may have come to them
- * while it lived; another chroot is for the next one alone.
- */
-static bool
-uses_servers(void)
-{
-	char	   *tls = zklock_session_tls();
-	bool		is_used = zklock_client_uses(MySession.client,
-											 session_settings.servers, tls);
-
-	if (tls != NULL)
-		pfree(tls);
-	if (MySession.known.client.nmoves == 0)
-		return is_used;
-	return is_used &&
-		strcmp(session_settings.chroot, MySession.opening.chroot) == 0;
 }
 
 /* ---------------------------------------------------------------------

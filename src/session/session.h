@@ -65,9 +65,8 @@ extern void zklock_session_read(void);
  * Make sure that there is a session; it need not be connected yet.  To be
  * called after zklock_session_renew(); again, if the session was lost before
  * it was connected and all its requests are freed.  Raises 0A000 in a process
- * that must not hold locks, 55000 without servers, 42501 if the credentials
- * must not go to these (origin.h), 53000 if its program cannot be started.  A
- * new session has a new number.
+ * that must not hold locks, 55000 without servers, 53000 if its program cannot
+ * be started.  A new session has a new number.
  */
 extern void zklock_session_open(void);
 
@@ -232,17 +231,14 @@ extern bool zklock_session_is_connected(void);
 extern int64 zklock_session_reply_deadline(int64 asked_at);
 
 /*
- * The chroot of the server list, "" if none: of the session if there is one,
- * of the setting otherwise.
+ * The list of servers in use, as zklock.servers: that of the settings page
+ * (settings_page.h), for all sessions of this cluster.  "": none.  Valid until
+ * the next call of this or the next function.
  */
-extern const char *zklock_session_chroot(void);
+extern const char *zklock_session_servers(void);
 
-/*
- * Has the session had servers that are not those of the configuration, and
- * that a role which is no superuser may have chosen?  Such servers may answer
- * anything.
- */
-extern bool zklock_session_knows_chosen(void);
+/* Its chroot, "" if none. */
+extern const char *zklock_session_chroot(void);
 
 /*
  * Close the session if there is one, taking at most about wait_ms.  Never
@@ -262,12 +258,6 @@ extern void zklock_session_hear_at_close(void (*hear) (void));
  * place of the library is not known.
  */
 extern const char *zklock_session_program(void);
-
-/*
- * Raise 42501 if the credentials that are set must not go to the servers that
- * are set (origin.h).
- */
-extern void zklock_session_check_secret(void);
 
 /* How it is to use TLS (program_tls.h), palloc'ed; NULL: not at all. */
 extern char *zklock_session_tls(void);

@@ -200,7 +200,7 @@ bool
 zklock_session_has_credentials(void)
 {
 	return MySession.client != NULL &&
-		MySession.opening.credentials >= SESSION_CERTIFICATE;
+		MySession.opening.credentials == SESSION_CONFIGURED;
 }
 
 /* Where there is no connection yet, that has the same time. */
@@ -212,11 +212,4 @@ zklock_session_reply_deadline(int64 asked_at)
 	if (zklock_session_id() == 0)
 		timeout_ms *= 2;
 	return asked_at + timeout_ms;
-}
-
-const char *
-zklock_session_chroot(void)
-{
-	return MySession.client != NULL ? MySession.opening.chroot :
-		session_settings.chroot;
 }

@@ -270,7 +270,7 @@ session_raise_not_connected(void)
 					session_settings.connect_timeout),
 			 error[0] != '\0' ? errdetail("%s.", error) :
 			 errdetail("No server of \"%s\" has answered.",
-					   session_settings.servers),
+					   zklock_session_servers()),
 			 connection_hint(error)));
 }
 

@@ -27,27 +27,16 @@ typedef struct Told
 	TimestampTz since;			/* of that; 0: nothing was told yet */
 	int			nconnects;
 	int			nrefused;
-	int			nmoves;
 } Told;
 
 /* It is of one session at a time, as the session is. */
 static Told told;
-
-/* What has become of other servers, for developers. */
-static const char *const move_texts[] = {
-	[ZK_MOVE_NONE] = "none were set",
-	[ZK_MOVE_DONE] = "they are used",
-	[ZK_MOVE_SILENT] = "none of them has answered so far",
-	[ZK_MOVE_UNKNOWN] = "one of them does not know the session",
-	[ZK_MOVE_TLS] = "TLS cannot be had as it is wanted with them"
-};
 
 static void count_news(const ZkSession *session, const Told *before);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_notes(const ZkClientStatus *status, ZkClient *client);
 static void trace(const ZkSession *session, const char *what, const char *why);
 static void log_refusal(const ZkClientStatus *status, const char *error);
-static void log_move(const ZkClientStatus *status, const char *said);
 static void log_news(const ZkSession *session, const Told *before,
 					 const char *error);
 static void log_reconnect(const ZkClientStatus *status, const Told *before,
@@ -66,13 +55,8 @@ session_news_tell(const ZkSession *session, ZkClient *client)
 	Told		before = told;
 
 	told.nrefused = status->nrefused;
-	told.nmoves = status->nmoves;
 	HOLD_INTERRUPTS();
 	log_notes(status, client);
-	if (status->nmoves != before.nmoves && zklock_board_is_concerned())
-		log_move(status, zklock_client_said_of_move(client));
-	if (status->nmoves != before.nmoves)
-		trace(session, "other servers", move_texts[status->move]);
 	if (status->nrefused > 0 && before.nrefused == 0)
 		log_refusal(status, zklock_client_last_error(client));
 	if (before.since == 0 || before.state != status->state ||
@@ -137,47 +121,6 @@ log_refusal(const ZkClientStatus *status, const char *error)
 			 errdetail("%s.", error),
 			 errhint("Check the ACL of the znode above it. The release is repeated until it succeeds. When everything else is released, the session is ended after its timeout, and its znodes are deleted with it."),
 			 errhidestmt(true), errhidecontext(true)));
-}
-
-/*
- * Other servers were set, and the session cannot use them: an administrator
- * that turns off the previous servers would end it.
- */
-static void
-log_move(const ZkClientStatus *status, const char *said)
-{
-	unsigned long long id = status->session_id;
-
-	switch (status->move)
-	{
-		case ZK_MOVE_UNKNOWN:
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("the servers in \"zklock.servers\" do not know ZooKeeper session 0x%llx, which stays with the previous servers",
-							id),
-					 errdetail("Server \"%s\" does not know the session, so it belongs to another ensemble.", said),
-					 errhint("Keep the previous servers running until the session has released its locks. New sessions use the new servers."),
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-		case ZK_MOVE_TLS:
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx stays with the previous servers and TLS settings",
-							id),
-					 errdetail("TLS does not work with the current settings: %s.", said),
-					 errhint("Correct the settings \"zklock.ssl...\" or their files, and reload."),
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-		case ZK_MOVE_SILENT:
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx stays with the previous servers until one of those in \"zklock.servers\" answers",
-							id),
-					 errdetail("%s.", said),
-					 errhint("Check the setting, and run zk_check(false). The servers are tried again and again."),
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-		case ZK_MOVE_NONE:
-		case ZK_MOVE_DONE:
-			break;
-	}
 }
 
 /* A line about a session on which locks hang. */

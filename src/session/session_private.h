@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "client.h"
-#include "origin.h"
 #include "session.h"
 #include "session_settings.h"
 #include "session_state.h"
@@ -43,31 +42,15 @@ typedef enum SessionCredentials
 	SESSION_IDENTITY,			/* an identity of its own: a random password,
 								 * so that its queue nodes can be handed over
 								 * (contender_watch.c) */
-	SESSION_CERTIFICATE,		/* those of zklock.auth: the certificate */
-	SESSION_SECRET				/* those of zklock.auth: a secret */
+	SESSION_CONFIGURED			/* those of zklock.auth */
 } SessionCredentials;
 
 /* What a session was opened with. */
 typedef struct SessionOpening
 {
 	SessionCredentials credentials;
-	Origin		auth_origin;	/* SECRET: where they come from */
 	uint64		settings;		/* session_settings_hash() */
-	char		chroot[sizeof(session_settings.chroot)];	/* of its servers */
-	Origin		chroot_origin;	/* of the server list that has it */
 } SessionOpening;
-
-/* Which servers it has been told to use, which may change while it lives. */
-typedef struct SessionServers
-{
-	uint64		told;			/* session_settings_hash_servers() then */
-	uint64		nchanges;		/* of the settings, when these were looked at */
-	bool		is_kept_away;	/* other servers are set, which its secret must
-								 * not go to: so it was not told */
-	bool		knows_chosen;	/* it has had servers beside those of the
-								 * configuration that its user may have chosen */
-	int			nmoves_shown;	/* on the board, as the client's nmoves */
-} SessionServers;
 
 /* The session of this backend. */
 typedef struct CurrentSession
@@ -77,7 +60,6 @@ typedef struct CurrentSession
 
 	/* of the last session, open or not */
 	SessionOpening opening;
-	SessionServers servers;
 	bool		needs_check;	/* it was used since zklock_session_rest() */
 	uint64		ncounted;		/* of its requests, by stat.c */
 

@@ -5,7 +5,14 @@
  *	  waited for them.
  *
  * The postmaster writes the servers and TLS of the configuration to a page
- * (settings_page.h), where the programs of idle backends' sessions read them.
+ * (settings_page.h).  The list there is the one in use, for all sessions of the
+ * cluster.
+ *
+ * The rule: a reload takes a list only if it has a server in common with the
+ * one in use.  A slip must not lead part of the cluster to another ensemble,
+ * where the same names are other locks.  Postmaster and backends come to the
+ * same result, for all of them ask what is in use: the postmaster has it in the
+ * setting, a backend reads it from the page, also if it has missed reloads.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,13 +21,16 @@
 #include <unistd.h>
 
 #include "common/hashfn.h"
+#include "access/parallel.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "tcop/pquery.h"
 #include "utils/guc.h"
 
 #include "auth.h"
 #include "channel.h"
 #include "recipe.h"
+#include "servers.h"
 #include "session.h"
 #include "settings_page.h"
 
@@ -47,8 +57,16 @@ static struct
 	const SettingsPage *read;	/* NULL: not mapped yet */
 }			page = {.fd = -1};
 
+/* The list in use, as it was read last, in a child of the postmaster. */
+static struct
+{
+	char		servers[SETTINGS_TEXT_SIZE];
+	uint32		state;			/* of the page then; odd: nothing was read */
+}			in_use = {.state = 1};
+
 static bool check_servers(char **newval, void **extra, GucSource source);
 static void assign_servers(const char *newval, void *extra);
+static const char *show_servers(void);
 static bool check_ssl_file(char **newval, void **extra, GucSource source);
 static void assign_ssl(bool newval, void *extra);
 static void assign_ssl_ca_file(const char *newval, void *extra);
@@ -60,7 +78,10 @@ static void assign_ssl_version(int newval, void *extra);
 static void make_settings_page(void);
 static void note_text(char **setting, const char *newval);
 static void note_change(void);
-static const char *read_configured(char text[SETTINGS_TEXT_SIZE]);
+static const char *find_servers_in_use(void);
+static bool parse_servers(const char *text, ServerList *list);
+static bool may_follow(const char *text, const ServerList *list);
+static bool is_alter_system(void);
 
 void
 session_settings_init(void)
@@ -71,8 +92,8 @@ session_settings_init(void)
 							   "ZooKeeper servers that zklock uses.",
 							   "The form is host:port,host:port[/chroot], with IPv6 addresses in brackets.",
 							   &settings->servers, "",
-							   PGC_SUSET, 0,
-							   check_servers, assign_servers, NULL);
+							   PGC_SIGHUP, 0,
+							   check_servers, assign_servers, show_servers);
 	DefineCustomBoolVariable("zklock.ssl",
 							 "Encrypts the connections to ZooKeeper, and verifies its servers.",
 							 NULL, &settings->ssl, false, PGC_SIGHUP, 0,
@@ -125,18 +146,12 @@ session_settings_init(void)
 uint64
 session_settings_hash(void)
 {
-	return hash_bytes_uint32_extended((uint32) session_settings.session_timeout,
-									  zklock_auth_hash());
-}
-
-uint64
-session_settings_hash_servers(void)
-{
 	char	   *tls = zklock_session_tls();
-	char	   *all = psprintf("%d\n%s\n%s",
-							   zklock_origin_is_configuration(&session_settings.servers_origin),
-							   session_settings.servers, tls != NULL ? tls : "");
-	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all), 0);
+	const char *servers = page.fd < 0 ? session_settings.servers : "";
+	char	   *all = psprintf("%d\n%s\n%s", session_settings.session_timeout,
+							   servers, tls != NULL ? tls : "");
+	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all),
+										   zklock_auth_hash());
 
 	pfree(all);
 	if (tls != NULL)
@@ -144,34 +159,28 @@ session_settings_hash_servers(void)
 	return hash;
 }
 
-/* What the configuration says counts, whatever this session has set. */
-bool
-session_settings_allow_secret(const Origin *auth)
+const char *
+zklock_session_servers(void)
 {
-	char		configured[SETTINGS_TEXT_SIZE];
+	const char *servers = find_servers_in_use();
 
-	return zklock_origin_allows(auth, &session_settings.servers_origin,
-								session_settings.servers,
-								read_configured(configured));
+	return servers != NULL ? servers : "";
 }
 
-bool
-session_settings_are_chosen(void)
+const char *
+zklock_session_chroot(void)
 {
-	const Origin configuration = {.source = PGC_S_FILE};
+	const char *servers = zklock_session_servers();
+	const char *slash = strchr(servers, '/');
+	static char chroot[SERVERS_CHROOT_MAX + 1];
+	ServerList	list;
+	char		why[SERVERS_WHY_SIZE];
 
-	return zklock_origin_is_chosen(&session_settings.servers_origin) &&
-		!session_settings_allow_secret(&configuration);
-}
-
-void
-zklock_session_check_secret(void)
-{
-	Origin		auth;
-
-	if (session_settings.servers[0] != '\0' && zklock_auth_is_secret(&auth) &&
-		!session_settings_allow_secret(&auth))
-		zklock_origin_refuse(&auth, &session_settings.servers_origin);
+	/* as a rule there is none */
+	if (slash == NULL || !servers_parse(servers, &list, why))
+		return "";
+	strlcpy(chroot, list.chroot, sizeof(chroot));
+	return chroot;
 }
 
 char *
@@ -206,15 +215,25 @@ zklock_session_tls(void)
 	return text.data;
 }
 
-/* The servers of the configuration; NULL: they are not known. */
+/*
+ * NULL: none was set yet, while the settings are defined.  Without a page,
+ * which a server without a postmaster has not, what this process has read last.
+ */
 static const char *
-read_configured(char text[SETTINGS_TEXT_SIZE])
+find_servers_in_use(void)
 {
-	if (page.read == NULL && page.fd >= 0)
+	char		servers[SETTINGS_TEXT_SIZE];
+
+	if (!IsUnderPostmaster || page.fd < 0)
+		return session_settings.servers;
+	if (page.read == NULL)
 		page.read = settings_page_map(page.fd);
-	if (page.read == NULL || !settings_page_read_servers(page.read, text))
-		return NULL;
-	return text;
+	if (page.read == NULL)
+		return session_settings.servers;
+	if (settings_page_state(page.read) != in_use.state &&
+		settings_page_read_servers(page.read, servers, &in_use.state))
+		strcpy(in_use.servers, servers);
+	return in_use.servers;
 }
 
 /* ---------------------------------------------------------------------
@@ -226,42 +245,88 @@ static bool
 check_servers(char **newval, void **extra, GucSource source)
 {
 	ServerList	list;
+
+	return parse_servers(*newval, &list) && may_follow(*newval, &list);
+}
+
+static void
+assign_servers(const char *newval, void *extra)
+{
+	note_text(&session_settings.servers, newval);
+}
+
+static const char *
+show_servers(void)
+{
+	return zklock_session_servers();
+}
+
+/* An empty list has no servers.  On failure the DETAIL is set. */
+static bool
+parse_servers(const char *text, ServerList *list)
+{
 	char		why[SERVERS_WHY_SIZE];
 
-	list.chroot[0] = '\0';
-	if ((*newval)[0] != '\0' && !servers_parse(*newval, &list, why))
+	list->nservers = 0;
+	list->chroot[0] = '\0';
+	if (strlen(text) >= SETTINGS_TEXT_SIZE)
+	{
+		GUC_check_errdetail("The list has more than %d bytes.",
+							SETTINGS_TEXT_SIZE - 1);
+		return false;
+	}
+	if (text[0] != '\0' && !servers_parse(text, list, why))
 	{
 		GUC_check_errdetail("%s.", why);
 		return false;
 	}
-	if (list.chroot[0] != '\0' && !recipe_is_root(list.chroot))
+	if (list->chroot[0] != '\0' && !recipe_is_root(list->chroot))
 	{
 		GUC_check_errdetail("\"%s\" is not a valid path for a chroot.",
-							list.chroot);
+							list->chroot);
 		return false;
 	}
-
-	*extra = zklock_origin_make("zklock.servers", source);
 	return true;
 }
 
 /*
- * Where the value comes from goes with it, also when it comes back at the end
- * of a transaction or by RESET.  What the postmaster was started with is as
- * good as its files: it is the same for all, and a reload does not change it.
+ * May that list, which was read, take the place of the one in use, while
+ * sessions may hold locks?  At the start of the server there is none in use; a
+ * parallel worker begins with the default, and takes its leader's value.  ALTER
+ * SYSTEM stores a list for the next restart, too.
  */
-static void
-assign_servers(const char *newval, void *extra)
+static bool
+may_follow(const char *text, const ServerList *list)
 {
-	ServerList	list;
+	const char *servers = find_servers_in_use();
+	ServerList	former;
 	char		why[SERVERS_WHY_SIZE];
 
-	session_settings.chroot[0] = '\0';
-	if (servers_parse(newval, &list, why))
-		strlcpy(session_settings.chroot, list.chroot,
-				sizeof(session_settings.chroot));
-	session_settings.servers_origin = zklock_origin_read(extra);
-	note_text(&session_settings.servers, newval);
+	if (InitializingParallelWorker || servers == NULL ||
+		strcmp(servers, text) == 0 || !servers_parse(servers, &former, why) ||
+		servers_overlap(&former, list))
+		return true;
+	if (is_alter_system())
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("the new value of \"zklock.servers\" takes effect with the next restart"),
+				 errdetail("It has no server in common with the list in use, or another chroot."),
+				 errhint("To move an ensemble without a restart, set both lists first, reload, and then set the new one.")));
+		return true;
+	}
+	GUC_check_errdetail("The list has no server in common with the one in use, \"%s\", or another chroot.",
+						servers);
+	GUC_check_errhint("The list in use stays until the server is restarted. To move an ensemble without a restart, set both lists first, reload, and then set the new one.");
+	return false;
+}
+
+/* Is the value being checked that of ALTER SYSTEM? */
+static bool
+is_alter_system(void)
+{
+	return ActivePortal != NULL &&
+		ActivePortal->commandTag == CMDTAG_ALTER_SYSTEM;
 }
 
 static void
@@ -332,9 +397,9 @@ check_ssl_file(char **newval, void **extra, GucSource source)
  */
 
 /*
- * Where the postmaster tells programs of the configuration (settings_page.h).
- * Without the page all else works, and a session hears of a change when its
- * backend's next statement comes.
+ * Where the postmaster tells all others of the list in use
+ * (settings_page.h).  Without the page all else works, and a reload counts for
+ * the next session of each backend.
  */
 static void
 make_settings_page(void)
@@ -347,8 +412,8 @@ make_settings_page(void)
 	if (page.written == NULL)
 	{
 		ereport(LOG,
-				(errmsg("could not create the shared page by which ZooKeeper sessions of idle connections follow \"zklock.servers\": %m"),
-				 errhint("The session of an idle connection follows a reload only with its next statement.")));
+				(errmsg("could not create the shared page by which ZooKeeper sessions follow \"zklock.servers\": %m"),
+				 errhint("Sessions that are open stay with their servers after a reload. Restart the server when memory is available.")));
 		return;
 	}
 	page.fd = fd;
@@ -379,7 +444,6 @@ note_change(void)
 {
 	char	   *tls;
 
-	session_settings.nchanges++;
 	if (page.written == NULL || IsUnderPostmaster)
 		return;
 	tls = zklock_session_tls();

@@ -11,20 +11,13 @@
 
 #include "postgres.h"
 
-#include "origin.h"
-#include "servers.h"
-
 typedef struct SessionSettings
 {
 	/*
-	 * zklock.servers: where the ensemble is.  Read when a session is opened; a
-	 * session that is in use follows a change, if the servers know it
-	 * (program_move.c).
+	 * zklock.servers, as this process has read it last.  The list that is used
+	 * is zklock_session_servers().
 	 */
 	char	   *servers;
-	Origin		servers_origin; /* where it was set */
-	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of these servers,
-															 * "" for none */
 
 	/*
 	 * zklock.ssl: is all that is said to ZooKeeper to be encrypted?  This and
@@ -50,13 +43,6 @@ typedef struct SessionSettings
 
 	/* zklock.connect_timeout, in ms: until the first connection is given up */
 	int			connect_timeout;
-
-	/*
-	 * How often the servers, TLS, or where these settings come from have been
-	 * assigned: a session that was told another number may have to be told
-	 * again.
-	 */
-	uint64		nchanges;
 } SessionSettings;
 
 extern SessionSettings session_settings;
@@ -65,21 +51,10 @@ extern SessionSettings session_settings;
 extern void session_settings_init(void);
 
 /*
- * What they come to without the servers, with the credentials: sessions with
- * the same number are as good as one another.
+ * What they come to, with the credentials: sessions with the same number are as
+ * good as one another.  The servers are not in it, for sessions follow the list
+ * in use, unless there is no settings page.
  */
 extern uint64 session_settings_hash(void);
-
-/* The same of the servers, of TLS, and of where they come from. */
-extern uint64 session_settings_hash_servers(void);
-
-/* May credentials of that origin go to the servers that are set (origin.h)? */
-extern bool session_settings_allow_secret(const Origin *auth);
-
-/*
- * May the role that has logged in, not a superuser, have chosen servers that
- * are not those of the configuration?
- */
-extern bool session_settings_are_chosen(void);
 
 #endif							/* ZKLOCK_SESSION_SETTINGS_H */

@@ -402,7 +402,7 @@ sub set_up
 
 sub connect_way ($way)
 {
-	return $way->{session} = background($berlin, 'zklock.servers' => "127.0.0.1:$way->{port}");
+	return $way->{session} = background($berlin, route => "127.0.0.1:$way->{port}");
 }
 
 # With the names of that cell.
@@ -615,7 +615,6 @@ sub look_what_goes_on (@cells)
 	$_->{state} eq '00000' || odd($_, 'it lets nothing go: ' . session($_)->error) foreach @cells;
 	ask_all(sub ($cell) {
 		return of($cell, "RESET zklock.root; RESET lock_timeout; RESET zklock.connect_timeout; RESET zklock.commit_guard;
-			SET zklock.servers = '127.0.0.1:$cell->{way}{port}';
 			BEGIN; SELECT zk_xact_lock('N', '$longest{other}s'); INSERT INTO work VALUES ('N'); COMMIT"); }, @cells);
 	$_->{state} eq '00000' || odd($_, 'it does not go on: ' . session($_)->error) foreach @cells;
 

@@ -44,6 +44,7 @@ use Certificates;
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Preload;
 use Test::More import => ['!done_testing'];
 use Time::HiRes qw(sleep time);
 use ZooKeeper qw(poll_until);
@@ -52,6 +53,7 @@ use parent 'Exporter';
 
 our @EXPORT = qw(
   cluster
+  beside
   standby_of
   background
   ask
@@ -122,6 +124,17 @@ sub import ($class, @names)
 
 # Every cluster of this test, for END.
 my @clusters;
+
+# By the name of a cluster: what it was made with, and those that are like it.
+my %made;
+my %beside;
+
+# Where the routes of sessions are (preload/routes.c), and the library; '' without a compiler.
+my $routes = PostgreSQL::Test::Utils::tempdir_short();
+my $router;
+
+# By the process id of a backend: its cluster, if it is beside another one.
+my %beside_of;
 my $main = $$;
 
 # One root for all clusters of a test, so that they meet; another for each
@@ -161,11 +174,15 @@ Instead of zklock, or undef for none.
 
 sub cluster ($name, $zk, %setting)
 {
+	$made{$name} = [ $zk, %setting ];
 	my @init = @{ delete $setting{init} || [] };
 	my $extension =
 	  exists $setting{extension} ? delete $setting{extension} : 'zklock';
 	my $servers = delete $setting{servers} || $zk->connect_string;
-	local %ENV = (%ENV, %{ delete $setting{environment} || {} });
+	my $logfile = delete $setting{logfile};
+	local %ENV = (%ENV, %{ delete $setting{environment} || {} }, LD_TEST_ROUTES => $routes);
+	$router //= Preload::library('routes') // '';
+	$ENV{LD_PRELOAD} = join ' ', grep { $_ } $ENV{LD_PRELOAD}, $router;
 
 	%setting = (
 		'zklock.servers' => $servers,
@@ -187,10 +204,37 @@ sub cluster ($name, $zk, %setting)
 		$node->append_conf('postgresql.conf', "$key = '$value'");
 	}
 	push @clusters, $node;
+	$node->{_logfile} = $logfile if $logfile;
 	$node->start;
 	$node->safe_psql('postgres', "CREATE EXTENSION $extension")
 	  if $extension;
 	return $node;
+}
+
+=pod
+
+=head2 beside($node, setting => value, ...)
+
+A cluster as that one, made by the same settings and these: with other servers or credentials,
+which are those of a whole cluster. The same one, if it was asked for before. It begins with the
+roles, databases and tables that the other one has then, and writes to the same log.
+
+=cut
+
+sub beside ($node, %setting)
+{
+	my $others = $beside{ $node->name } //= {};
+	my $key = join "\n", map { "$_=$setting{$_}" } sort keys %setting;
+	my ($zk, %made) = @{ $made{ $node->name } };
+	delete $made{servers} if exists $setting{'zklock.servers'};
+	return $others->{$key} if $others->{$key};
+	my $other = cluster(join('_', $node->name, 'beside', $$, scalar keys %$others), $zk, %made, %setting,
+		extension => undef, logfile => $node->logfile);
+	my $dump = $node->basedir . "/beside_$$.sql";
+	system_or_bail($node->installed_command('pg_dumpall'), '-d', $node->connstr('postgres'), '-f', $dump);
+	# The role that all begin with is there already.
+	system_or_bail($node->installed_command('psql'), '-X', '-q', '-o', '/dev/null', '-d', $other->connstr('postgres'), '-f', $dump);
+	return $others->{$key} = $other;
 }
 
 # None, if they are not to use TLS.
@@ -240,10 +284,20 @@ sub standby_of ($node, $name = 'standby')
 
 A session of its own, with these settings; see L</SESSIONS>. With is_connected it has a session
 of ZooKeeper's by now, with holds => name it holds that lock, and first => $sql it has been asked.
+With zklock.servers or zklock.auth it is a session of a cluster L</beside> that one. With route =>
+address its connections go to that address of 127.0.0.1, for example a proxy's, as by a network of
+its own, whatever the servers of its cluster are.
 
 =cut
 
-sub background ($node, %option) { return ZkLockTest::Session->new($node, %option); }
+sub background ($node, %option)
+{
+	my %other = map { exists $option{$_} ? ($_ => delete $option{$_}) : () } 'zklock.servers', 'zklock.auth';
+	$node = beside($node, %other) if %other;
+	my $session = ZkLockTest::Session->new($node, %option);
+	$beside_of{ $session->pid } = $node if %other;
+	return $session;
+}
 
 =pod
 
@@ -357,6 +411,7 @@ sub _wait_for_activity ($node, $pid, $condition, $what, $session = undef)
 {
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
+	$node = $beside_of{$pid} // $node;
 	poll_until { $node->safe_psql('postgres', $sql) eq 't' || $session && $session->fails_early }
 	"backend $pid $what", 60;
 	return;
@@ -533,11 +588,29 @@ sub wait_for_loss ($session, $seconds = undef)
 =head2 reconfigure($node, setting => value, ...)
 
 From now on the cluster has these settings, or no other than at its start where the value is
-undef. Its new sessions have them by then.
+undef. Its new sessions have them by then. Other servers are set together with those of before
+first, for zklock takes no others while it runs.
 
 =cut
 
 sub reconfigure ($node, %setting)
+{
+	if (exists $setting{'zklock.servers'})
+	{
+		my ($zk, %made) = @{ $made{ $node->name } };
+		my $new = $setting{'zklock.servers'} // $made{servers} // $made{'zklock.servers'} // $zk->connect_string;
+		my $now = ask($node, 'SHOW zklock.servers');
+		my ($servers, $chroot) = $now =~ m{^([^/]*)(.*)$};
+		my $both = "$servers,$new";
+		# A list has 32 servers at most.
+		$both = join ',', (split /,/, $servers)[0], grep { defined } (split /,/, $new =~ s{/.*}{}r)[ 0 .. 30 ] if 31 < $both =~ tr/,//;
+		$both .= $chroot if $both !~ m{/};
+		_reconfigure($node, 'zklock.servers' => $both) if $servers ne '' && $now ne $new && $new =~ m{^[^/]*\Q$chroot\E$};
+	}
+	return _reconfigure($node, %setting);
+}
+
+sub _reconfigure ($node, %setting)
 {
 	my (@changes, @conditions);
 	foreach my $name (sort keys %setting)
@@ -1035,7 +1108,7 @@ use PostgreSQL::Test::Utils;
 sub new ($class, $node, %option)
 {
 	my ($database, $user, $name) = delete @option{qw(database user name)};
-	my ($is_connected, $lock, $first) = delete @option{qw(is_connected holds first)};
+	my ($is_connected, $lock, $first, $route) = delete @option{qw(is_connected holds first route)};
 	my $self = bless { node => $node, in => '', out => '', err => '', count => 0, owner => $$ }, $class;
 	my $connection = $node->connstr($database || 'postgres');
 	$connection .= " user=$user" if $user;
@@ -1051,11 +1124,34 @@ sub new ($class, $node, %option)
 		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err},
 		$self->{timeout});
 	$self->{pid} = $self->query_safe('SELECT pg_backend_pid()');
+	$self->route($route) if defined $route;
 	$self->query_safe("SET \"$_\" = '$option{$_}'") foreach sort keys %option;
 	$self->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')") if $is_connected;
 	$self->query_safe("SELECT zk_lock('$lock')") if defined $lock;
 	$self->query_safe($first) if defined $first;
 	return $self;
+}
+
+=pod
+
+=head2 route($address)
+
+Its connections go there from now on; to the servers of its cluster with undef.
+
+=cut
+
+sub route ($self, $address)
+{
+	my $file = "$routes/$self->{pid}";
+	unlink $file;
+	return unless defined $address;
+	my ($port) = $address =~ /^127\.0\.0\.1:(\d+)$/ or croak "no route to $address";
+	# The program may run as another user.
+	open my $to, '>', "$file.new" or croak "could not write $file: $!";
+	print $to "$port\n";
+	close $to;
+	rename "$file.new", $file or croak "could not rename $file: $!";
+	return;
 }
 
 =pod

@@ -23,11 +23,11 @@ unit_sources() {
 	case $module in
 		client) needs=(keep_word channel protocol contact) ;;
 		protocol) needs=(client keep_word channel contact) ;;
-		program_session | program_step | program_move)
+		program_session | program_step | program_settings)
 			needs=(program_command program_pulse program_idle program_follow program_library
 				program_request program_code program_backend program_time program_names answer
 				protocol keep_word contact recipe_node servers settings_page)
-			[[ $module == program_move ]] || needs+=(program_move)
+			[[ $module == program_settings ]] || needs+=(program_settings)
 			[[ $module == program_step ]] || needs+=(program_step)
 			[[ $module == program_session ]] || needs+=(program_session)
 			;;

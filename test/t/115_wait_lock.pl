@@ -112,7 +112,7 @@ subtest 'a waiter by CALL holds no snapshot after its wait was logged either' =>
 # What was read from catalogs before it has left a snapshot.
 subtest 'a COMMIT that waits for the proof of its locks holds no snapshot' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($node, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s',
+	my $session = background($node, route => $proxy->address, 'zklock.session_timeout' => '60s',
 		'zklock.commit_guard' => 'quorum', is_connected => 1);
 	$proxy->trap(14, 1, 'replies');    # multi
 	# One message for all, for PostgreSQL drops such a snapshot when it waits for the next one.

@@ -104,7 +104,7 @@ subtest 'a loss of the lock does not cancel a commit that waits for a standby' =
 # answer. When it goes on, the answer is there, and says what was true then.
 subtest 'a proof that was asked for before a pause of the backend is not accepted at commit' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $old = background($node, @short, 'zklock.servers' => $proxy->address, 'zklock.commit_guard' => 'quorum',
+	my $old = background($node, @short, route => $proxy->address, 'zklock.commit_guard' => 'quorum',
 		first => "BEGIN; SELECT zk_xact_lock('proof'); INSERT INTO written VALUES ('proof')");
 	my $new = background($node);
 	$proxy->cut('replies');

@@ -205,7 +205,7 @@ subtest 'an apply worker of logical replication can take a lock' => sub {
 	# It reports to the log alone.
 	my $proxy = Proxy->new($zk->connect_string);
 	my $from = -s $other->logfile;
-	$other->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.servers = '@{[ $proxy->address ]}'");
+	reconfigure($other, 'zklock.servers' => $proxy->address);
 	$other->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.session_timeout = '4s'");
 	$other->safe_psql('postgres', 'ALTER DATABASE postgres SET log_error_verbosity = verbose');
 	$other->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM ($find) AS worker");
@@ -215,7 +215,8 @@ subtest 'an apply worker of logical replication can take a lock' => sub {
 	assert_soon { $other->log_contains(qr/ERROR:  40001: lock "applied" was lost/, $from) } 'its statement is canceled when the lock is lost, with 40001 in the log', 60;
 	$proxy->come_back;
 	$other->safe_psql('postgres', 'DROP SUBSCRIPTION changes');
-	$other->safe_psql('postgres', "ALTER DATABASE postgres RESET $_") foreach qw(zklock.servers zklock.session_timeout log_error_verbosity);
+	$other->safe_psql('postgres', "ALTER DATABASE postgres RESET $_") foreach qw(zklock.session_timeout log_error_verbosity);
+	reconfigure($other, 'zklock.servers' => undef);
 	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
 };
 

@@ -1,6 +1,6 @@
 
-# A session whose zklock.servers was changed does its next request at the new place, here another
-# chroot of a real server: it reads and deletes there, and not where it was before.
+# A session whose zklock.root was changed does its next request at the new place: it reads and
+# deletes there, and not where it was before.
 
 use ZkLockTest;
 
@@ -11,7 +11,7 @@ my $session = background($node);
 
 sub go_to ($there, $chroot)
 {
-	$there->query_safe("SET zklock.servers = '" . $zk->connect_string . "/$chroot'");
+	$there->query_safe("SET zklock.root = '/$chroot/locks'");
 	return;
 }
 

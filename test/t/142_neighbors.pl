@@ -113,7 +113,7 @@ subtest 'the release of a neighbor wakes the waiter up though the ensemble is si
 # have a hand-over need not look; those who have to look wait for it.
 subtest "a lock is handed over while the delete of the former holder's node is held up" => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
+	my $cut = background($berlin, route => $proxy->address);
 	my $theirs = node_prefix();
 
 	line_up($zk, 'stays', $cut, $pool[0], $abroad);
@@ -316,7 +316,7 @@ subtest 'a waiter with an old proof asks ZooKeeper before it takes a lock handed
 
 	# also while the node of the one before still stands
 	my $proxy = Proxy->new($zk->connect_string);
-	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
+	my $cut = background($berlin, route => $proxy->address);
 	line_up($zk, 'long', $cut, $second);
 	sleep $timeout / 3 + 1;
 	$proxy->cut;
@@ -378,7 +378,7 @@ subtest 'a waiter does not take a hand-over that is meant for another waiter' =>
 subtest 'a hand-over in one ensemble is not taken for one in another ensemble' => sub {
 	my $elsewhere = ZooKeeper->new->start;
 	my $counter = $elsewhere->client;
-	my @theirs = map { background($berlin, 'zklock.servers' => $elsewhere->connect_string) } 1, 2;
+	my @theirs = map { background($berlin, route => $elsewhere->connect_string) } 1, 2;
 	my ($first, $second) = @pool;
 	my $difference;
 	$_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach @theirs;

@@ -211,7 +211,7 @@ subtest 'a grant of the node ahead between the list and the watch is noticed' =>
 		my $count = $way eq 'another node' ? 4 : 3;
 		$stranger->create_path($path);
 		my @theirs = map { $stranger->contend("$path/_c_$uuid-permits-2-lock-") } 1 .. $count;
-		my $waiter = background($node{berlin}, 'zklock.servers' => $proxy->address, is_connected => 1);
+		my $waiter = background($node{berlin}, route => $proxy->address, is_connected => 1);
 		take($waiter, $way, 2);
 		wait_for_watch($zk, $theirs[-1]);
 		set_and_be_seen($zk, $stranger, $theirs[-1]);

@@ -169,7 +169,7 @@ $rival->query_safe("SELECT zk_unlock('sev/b')");
 # had twice, and none is left.
 subtest 'no lock of a set is lost or left behind when the connection breaks again and again' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($berlin, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s');
+	my $session = background($berlin, route => $proxy->address, 'zklock.session_timeout' => '60s');
 	$session->query_safe(q{CREATE SEQUENCE rounds;
 		CREATE PROCEDURE break(names text[], rounds int) LANGUAGE plpgsql AS $$
 		BEGIN

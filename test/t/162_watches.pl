@@ -13,7 +13,7 @@ my $zk = ZooKeeper->new(java_options => ['-Djute.maxbuffer=20000'])->start;
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk, 'zklock.max_locks' => 1000, 'zklock.session_timeout' => '60s');
 my $holder = background($node);
-my $session = background($node, 'zklock.servers' => $proxy->address, holds => 'mine');
+my $session = background($node, route => $proxy->address, holds => 'mine');
 
 # One by one: the reply to so long a request may be too long, too.
 $holder->query_safe(

@@ -64,7 +64,7 @@ subtest 'locks below a kept one do not end it' => sub {
 # Nobody would tell its program who has come.
 subtest 'a lock whose queue cannot be read is not kept' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $keeper = keeper('zklock.servers' => $proxy->address);
+	my $keeper = keeper(route => $proxy->address);
 	$rival->query_safe("SELECT zk_lock('unread'), zk_unlock('unread')");
 	$proxy->trap(8, 2, 'rest');    # the first list is that of the contender
 	$keeper->query_safe("SELECT zk_lock('unread'), zk_unlock('unread')");

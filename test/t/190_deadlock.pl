@@ -171,7 +171,7 @@ subtest 'a wait in PostgreSQL that is over is not taken for part of a deadlock' 
 subtest 'a cycle that ends before it is claimed is no deadlock' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $one = patient('paris', holds => 'ended/a');
-	my $other = background($node{berlin}, 'zklock.servers' => $proxy->address, holds => 'ended/b');
+	my $other = background($node{berlin}, route => $proxy->address, holds => 'ended/b');
 	wait_behind($one, "SELECT zk_lock('ended/b')", 'ended/b', 2);
 	wait_until_said(1);
 	my $stranger = $zk->client;
@@ -224,7 +224,7 @@ foreach my $length (3, 10)
 subtest 'a deadlock of eight sessions is found in a few round trips' => sub {
 	my $far = 0.15;    # each way, seconds
 	my $proxy = Proxy->new($zk->connect_string, delay => $far);
-	my @ring = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }, 'zklock.servers' => $proxy->address,
+	my @ring = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }, route => $proxy->address,
 			deadlock_timeout => $_ < 7 ? '120s' : '300ms') } 0 .. 7;
 	$ring[$_]->start_query("SELECT zk_lock('far/$_')") foreach 0 .. $#ring;
 	$_->wait_result foreach @ring;
@@ -414,7 +414,7 @@ subtest 'the session whose deadlock_timeout is over first gives way' => sub {
 subtest 'a deadlock is found when the reply to the published wait is lost' => sub {
 	plan skip_all => 'a proxy does not know what is encrypted' if $ENV{ZKLOCK_TEST_TLS};
 	my $proxy = Proxy->new($zk->connect_string);
-	my $one = background($node{berlin}, 'zklock.servers' => $proxy->address, holds => 'a');
+	my $one = background($node{berlin}, route => $proxy->address, holds => 'a');
 	my $other = background($node{paris}, holds => 'b');
 	# the second znode that it makes, behind its queue node
 	$proxy->trap(15, 2, 'replies');

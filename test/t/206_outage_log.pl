@@ -62,7 +62,7 @@ subtest 'each backend with locks logs that it is connected again' => sub {
 };
 
 subtest 'each backend with locks logs that its session is lost, and why' => sub {
-	my $other = background($node, 'zklock.servers' => $zk->connect_string, holds => 'other');
+	my $other = background($node, route => $zk->connect_string, holds => 'other');
 	kill_session_program($other);
 	wait_for_lines('is lost', 1, $other);
 	unlike((lines('is lost'))[0], qr/No contact with ZooKeeper/, 'a program that was killed is not reported as an outage');

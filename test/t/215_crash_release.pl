@@ -103,7 +103,7 @@ wait_for_recovery($crashing);
 	my $another = background($other);
 	assert_within
 	{
-		my $session = background($other, is_connected => 1, 'zklock.servers' => $proxy->address, holds => 'quit');
+		my $session = background($other, is_connected => 1, route => $proxy->address, holds => 'quit');
 		$proxy->cut;
 		my $start = time;
 		is($another->query_safe('SELECT pg_terminate_backend(' . $session->pid . ', 20000)'), 't', 'the backend ends');

@@ -119,7 +119,7 @@ foreach my $end (
 	my ($what, $do, $do_before) = @$end;
 	subtest "a session whose program was killed ends when its backend $what" => sub {
 		my $long = ZooKeeper->new(tick_time => 3000)->start;
-		my @there = ('zklock.servers' => $long->connect_string, 'zklock.session_timeout' => '60s');
+		my @there = (route => $long->connect_string, 'zklock.session_timeout' => '60s');
 		my ($holder, $next) = (background($node, @there, holds => 'program'), background($other, @there));
 		my $program = program_of($holder);
 		$do_before->($holder) if $do_before;
@@ -241,7 +241,7 @@ subtest 'a program that stands still is replaced after a bounded wait' => sub {
 # Nobody closes a session that is given up, unless its program does.
 subtest 'an idle backend whose session was given up blocks no other contender' => sub {
 	my $second = ZooKeeper->new(tick_time => 2000)->start;
-	my @there = ('zklock.servers' => $second->connect_string);
+	my @there = (route => $second->connect_string);
 	my ($holder, $waiter) = (background($node, @there, @short, holds => 'program'), background($other, @there, @short));
 	my $program = program_of($holder);
 	# A server that comes back gives every session a new timeout.
@@ -497,7 +497,7 @@ ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes 
 subtest 'a program without a backend ends at once when it is asked to' => sub {
 	my $silent = ZooKeeper->new->start;
 	my $session = background($node,
-		'zklock.servers' => $silent->connect_string, 'zklock.session_timeout' => '1min', holds => 'orphan');
+		route => $silent->connect_string, 'zklock.session_timeout' => '1min', holds => 'orphan');
 	my $backend = $session->pid;
 	my $program = program_of($session);
 	$silent->stop;

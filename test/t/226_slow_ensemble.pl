@@ -13,9 +13,8 @@ $node->safe_psql('postgres', 'CREATE TABLE work (i int)');
 
 foreach my $guard (qw(lease quorum))
 {
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '" . $slow->address . "';
-		SET zklock.commit_guard = $guard");
+	my $session = background($node, route => $slow->address, 'zklock.commit_guard' => $guard,
+		first => 'CREATE TABLE IF NOT EXISTS work (i int)');
 	poll_until { $session->query("SELECT zk_lock('slow')"); $session->sqlstate eq '00000' } 'the proxy', 30;
 	# On a busy machine a session of a second may be lost.
 	foreach (1 .. 10)
@@ -44,7 +43,7 @@ subtest 'a commit with hundreds of locks of every age passes' => sub {
 	foreach my $what (sort keys %take)
 	{
 		my ($take, $prepare) = @{ $take{$what} };
-		my $session = background($node, 'zklock.session_timeout' => '6s', 'zklock.servers' => $far->address);
+		my $session = background($node, 'zklock.session_timeout' => '6s', route => $far->address);
 		$session->query_safe($prepare) if $prepare;
 		$session->query_safe("BEGIN;
 			DO \$\$ BEGIN
@@ -95,8 +94,8 @@ sub lessee ($delay, $timeout, $ttl, @names)
 	my $near = background($node);
 	my %token = map { $_ => $near->query_safe("SELECT zk_try_lease('$_', 'app', '$ttl')") } @names;
 	my $far = Proxy->new($zk->connect_string, delay => $delay);
-	my $session = background($node, 'zklock.session_timeout' => $timeout);
-	$session->query_safe("SET zklock.servers = '" . $far->address . "'");
+	my $session = background($node, 'zklock.session_timeout' => $timeout, route => $far->address,
+		first => 'CREATE TABLE IF NOT EXISTS work (i int)');
 	return ($session, $far, $near, map { "SELECT zk_require_lease('$_', $token{$_});" } @names);
 }
 

@@ -65,8 +65,8 @@ foreach ([ $nobody, qr/(?:Server|Could not connect to server) "[^"]+"(?: cannot 
 	[ $silent_address, qr/no connection to ZooKeeper\..*HINT:  Check that the servers.*zk_check\(\)/s ])
 {
 	my ($servers, $pattern) = @$_;
-	$session->query_safe("SET zklock.servers = '$servers'; SET lock_timeout = '1s'");
-	# An attempt at a server of the former list has to end before.
+	my $session = background($node, 'zklock.servers' => $servers, 'zklock.connect_timeout' => '4s', lock_timeout => '1s');
+	# An attempt has to end before.
 	assert_soon { $session->query("SELECT zk_lock('silent')"); $session->error =~ $pattern } 'the new list is asked', 30;
 	foreach my $call ("zk_lock('silent')", "count(*) FROM zk_lock_queue('silent')")
 	{

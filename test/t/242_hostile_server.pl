@@ -52,7 +52,7 @@ my @statements = (
 	"SELECT count(*) FROM zk_runs('r')", "SELECT zk_forget_run('r', '1')",
 	"SET zklock.node_style = 'kazoo'", "SET zklock.node_style = 'curator'",
 	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'lease'",
-	"SET zklock.auth = 'digest:user:secret'", "SET zklock.auth = ''");
+	"SET zklock.connect_timeout = '4s'", 'RESET zklock.connect_timeout');
 
 # Each session goes on by itself, so that they meet.
 $liar->lie(0.2);

@@ -154,7 +154,7 @@ sub work ($out)
 	$stranger = $zk->client;
 	# Whose requests are refused, and another one, whose requests are not.
 	my @root = ('zklock.root' => lock_path("worker-$number"));
-	$session = background($node, @root, 'zklock.servers' => $liar->address);
+	$session = background($node, @root, route => $liar->address);
 	$other = background($node, @root, deadlock_timeout => '1ms');
 	while (sysread $left, my $index, 1)
 	{

@@ -67,8 +67,9 @@ foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
 		my $session = background($node);
 		refuses_at_once($session, $_)
 		  foreach "SELECT zk_lock('demand')", "SELECT zk_try_lock('demand')", "SELECT zk_run_once('demand', 'today')";
-		$session->query_safe("SET zklock.auth = 'digest:somebody:secret'");
-		refuses_at_once($session, "SELECT zk_lock('demand')");
+		my $other = background($node, 'zklock.auth' => 'digest:somebody:secret');
+		refuses_at_once($other, "SELECT zk_lock('demand')");
+		$other->quit;
 		like($session->query_safe('SELECT * FROM zk_check()'), qr/demands/, 'zk_check() names the demand');
 		$session->quit;
 	};
@@ -78,9 +79,9 @@ subtest 'servers that demand digest authentication are served' => sub {
 	demand('enforce.auth.schemes=digest');
 	my $session = background($node);
 	assert_query($session, "SELECT zk_lock('digest')", '00000', 'a lock without credentials of the user is granted');
-	$session->query_safe("SELECT zk_unlock_all(), zk_disconnect(); SET zklock.auth = 'digest:somebody:secret'");
-	assert_query($session, "SELECT zk_lock('digest2')", '00000', 'a lock with credentials of the user is granted');
-	$session->quit;
+	my $other = background($node, 'zklock.auth' => 'digest:somebody:secret');
+	assert_query($other, "SELECT zk_lock('digest2')", '00000', 'a lock with credentials of the user is granted');
+	$_->quit foreach $session, $other;
 };
 
 subtest 'the next call works when servers no longer demand SASL' => sub {

@@ -1,7 +1,8 @@
 
 # Credentials for ZooKeeper (zklock.auth) do not get to where others can read them: not into
-# stored settings, logs, messages, or the memory of a backend; and files with them that others
-# can read are reported. Tested in real clusters with settings and files of all kinds.
+# logs, messages, or the memory of a backend; and files with them that others can read are
+# reported. Those that cannot be used are refused at a reload, and refuse sessions at the start.
+# Tested in a real cluster with settings and files of all kinds.
 
 use File::Temp ();
 use ZkLockTest;
@@ -18,64 +19,6 @@ sub credentials_file ($mode)
 	chmod $mode, $file or die "could not chmod $file: $!";
 	return $file;
 }
-
-# Where a setting can be stored that everybody reads, and how it is taken away.
-# With one superuser of that name, whoever runs the tests.
-my @of_superuser = map { [ "ALTER $_ SET %s", "ALTER $_ RESET %s" ] }
-  'ROLE CURRENT_USER', 'ROLE ALL', 'DATABASE postgres', 'ROLE CURRENT_USER IN DATABASE postgres';
-my @functions = (
-	'CREATE OR REPLACE FUNCTION keeper() RETURNS int LANGUAGE sql SET %s AS $$ SELECT 1 $$',
-	'ALTER FUNCTION keeper() SET %s');
-
-my $stored = cluster('stored', $zk);
-my $session = background($stored, first => "CREATE FUNCTION keeper() RETURNS int
-	LANGUAGE sql AS 'SELECT 1'");
-
-subtest 'credentials cannot be stored with a role, database or function' => sub {
-	my @refused = map { $_->[0] } @of_superuser;
-	foreach my $command (@refused, @functions)
-	{
-		assert_query($session, sprintf($command, "zklock.auth = '$secret'"), '22023', $command);
-		unlike($session->error, qr/nobody-may/, 'the error does not repeat the secret');
-		like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'the HINT names a file as the way out');
-	}
-	foreach my $command (@refused, @functions)
-	{
-		assert_query($session, sprintf($command, "zklock.auth = '\@/a/file'"), '00000', "a file: $command");
-	}
-	$session->query_safe(sprintf $_->[1], 'zklock.auth') foreach @of_superuser;
-	is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
-		'********', 'in a session it may be set');
-	assert_query($session, sprintf($of_superuser[0][0], 'zklock.auth FROM CURRENT'),
-		'22023', 'it cannot be stored from the session');
-	is( $session->query_safe(
-			"SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'nobody-may'"),
-		0, 'nothing is stored');
-};
-
-# Where the server ran without the library nobody has looked at the value.
-subtest 'stored credentials of before are not applied, and a warning is logged' => sub {
-	foreach my $store (@of_superuser)
-	{
-		my $command = $store->[0];
-		$session->query_safe(
-			(sprintf $command, "zklock.auth = '\@/a/file'") . '; '
-			  . "SET allow_system_table_mods = on; "
-			  . "UPDATE pg_db_role_setting SET setconfig = ARRAY['zklock.auth=$secret']");
-		my $offset = -s $stored->logfile;
-		my $next = background($stored);
-		is($next->query_safe('SHOW zklock.auth'), '', "not applied: $command");
-		ok($stored->log_contains(
-				qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
-				$offset),
-			'a warning is logged');
-		like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'locks work without the credentials');
-		$next->quit;
-		$session->query_safe(sprintf $store->[1], 'zklock.auth');
-	}
-	unlike(slurp_file($stored->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
-		qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
-};
 
 my $node = cluster('files', $zk);
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
@@ -106,54 +49,74 @@ foreach my $case (
 	};
 }
 
-# Whom a superuser lets set the parameter may not read the server's files that way.
-subtest 'a role that may set zklock.auth needs pg_read_server_files to name a file' => sub {
+subtest 'credentials that cannot be used are refused at a reload, and the former ones stay' => sub {
 	my $file = credentials_file(0600);
-	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET, ALTER SYSTEM ON PARAMETER zklock.auth TO delegate');
-	my $set = "SET zklock.auth = '\@$file'";
-	my $delegate = background($node, user => 'delegate', first => "SELECT zk_is_held('x')");
-	foreach my $command ($set, map { $set =~ s/^SET/$_ SET/r } 'ALTER ROLE delegate', 'ALTER SYSTEM')
+	append_to_file("$directory/bad", "only-a-secret\n");
+	reconfigure($node, 'zklock.auth' => "\@$file");
+	my $holder = background($node, holds => 'kept');
+	foreach my $case (
+		[ "\@$directory/gone", qr/DETAIL:  File "\Q$directory\E\/gone" could not be read: No such file or directory\./ ],
+		[ "\@$directory", qr/DETAIL:  File "\Q$directory\E" is not a regular file\./ ],
+		[ "\@$directory/bad", qr/DETAIL:  File "\Q$directory\E\/bad" does not hold a line/ ],
+		[ 'no-colon-but-hidden', qr/HINT:  Use scheme:credentials/ ])
 	{
-		assert_query($delegate, $command, '42501', "refused: $command");
-		like($delegate->error, qr/DETAIL:  Only members of role "pg_read_server_files" may do that/, 'the DETAIL names the role that it takes');
+		my ($value, $pattern) = @$case;
+		my $offset = -s $node->logfile;
+		$node->append_conf('postgresql.auto.conf', "zklock.auth = '$value'");
+		$node->reload;
+		$node->wait_for_log(qr/LOG:  invalid value for parameter "zklock.auth"\n.*$pattern/, $offset);
+		my $next = background($node, holds => 'next');
+		is($next->query_safe('SHOW zklock.auth'), "\@$file", 'the former ones stay, also for a new session');
+		$next->quit;
 	}
-	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'the role may set credentials of its own');
-	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";
-	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');
-	unlike($out, qr/\@/, 'the role cannot name a file when it connects');
-	delete local $ENV{PGOPTIONS};
-	# Whose function it is counts, not who calls it.
-	my $define = sub ($owner) {
-		$node->safe_psql('postgres', "CREATE FUNCTION names_file_$owner() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-			AS \$\$ BEGIN SET LOCAL zklock.auth = '\@$file'; END \$\$; ALTER FUNCTION names_file_$owner() OWNER TO $owner");
-	};
-	$node->safe_psql('postgres', 'CREATE ROLE reader; GRANT SET ON PARAMETER zklock.auth TO reader; GRANT pg_read_server_files TO reader');
-	$define->($_) foreach qw(reader delegate);
-	assert_query($delegate, 'SELECT names_file_reader()', '00000', 'a function of a role that may read files names one for him');
-	my $admin = background($node, first => "SELECT zk_is_held('x')");
-	assert_query($admin, 'SELECT names_file_delegate()', '42501', 'a name of his own function is none for a superuser');
-	$admin->quit;
-	$node->safe_psql('postgres', 'DROP FUNCTION names_file_reader, names_file_delegate; DROP OWNED BY reader; DROP ROLE reader');
-	$node->safe_psql('postgres', 'GRANT pg_read_server_files TO delegate');
-	$delegate = background($node, user => 'delegate');
-	$delegate->query_safe("SELECT zk_is_held('x')");
-	assert_query($delegate, $set, '00000', 'a member of pg_read_server_files may name a file');
-	$node->safe_psql('postgres', 'REVOKE pg_read_server_files FROM delegate');
-	$delegate->query_safe("SET $_ = 0") foreach qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
-	like($delegate->query_safe('EXPLAIN (ANALYZE, COSTS OFF) SELECT sum(relpages) FROM pg_class'),
-		qr/Workers Launched: [1-9]/, 'parallel workers take over a file that was set before');
+	assert_held($holder, 'kept', 'the lock is held');
+	unlike(slurp_file($node->logfile), qr/invalid value.*but-hidden|only-a-secret/, 'the log does not have the secrets');
+	$holder->quit;
 };
 
-# Where the file is, is not for everybody.
-subtest 'a missing file with credentials is reported without its path' => sub {
-	$node->append_conf('postgresql.conf', "zklock.auth = '\@$directory/gone'");
+subtest 'a reload reads the file again, for the next session' => sub {
+	my $file = credentials_file(0600);
+	$node->append_conf('postgresql.auto.conf', "zklock.auth = '\@$file'");
 	$node->reload;
-	my $session = background($node, user => 'ordinary');
-	my $offset = -s $node->logfile;
-	assert_query($session, "SELECT zk_lock('gone')", '58P01', 'the call fails');
-	like($session->error, qr/could not read the file with the credentials for ZooKeeper: No such file/, 'the error says why');
-	unlike($session->error, qr/\Q$directory\E/, 'the error does not have the path');
-	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'the log has the path');
+	my $session = background($node, first => q(SELECT zk_lock('again'), zk_unlock_all()));
+	my $id = session_id_of($session);
+	open my $to, '>', $file or die "could not write $file: $!";
+	print $to "digest:bob:another-secret\n";
+	close $to;
+	$session->query_safe(q(SELECT zk_lock('again'), zk_unlock_all()));
+	is(session_id_of($session), $id, 'without a reload the session stays');
+	$node->reload;
+	assert_soon { $session->query(q(SELECT zk_lock('other'), zk_unlock_all())); $session->sqlstate eq '42501' } 'with a reload the next lock is asked for with those of the file, which have no right there';
+	isnt(session_id_of($session), $id, 'over another session');
+};
+
+# Without credentials the znodes would be open to all.
+subtest 'credentials that cannot be used when the server starts refuse sessions' => sub {
+	my $ordinary = sub { background($node, user => 'ordinary') };
+	foreach my $case ([ "\@$directory/gone", '58P01', qr/could not read the file with the credentials for ZooKeeper: No such file/ ],
+		[ "\@$directory", '42809', qr/is not a regular file/ ],
+		[ "\@$directory/bad", 'F0000', qr/invalid credentials for ZooKeeper/ ],
+		[ 'no-colon-but-hidden', 'F0000', qr/invalid credentials for ZooKeeper/ ])
+	{
+		my ($value, $state, $pattern) = @$case;
+		$node->append_conf('postgresql.auto.conf', "zklock.auth = '$value'");
+		my $offset = -s $node->logfile;
+		$node->restart;
+		ok($node->log_contains(qr/LOG:  the credentials for ZooKeeper in "zklock.auth" cannot be used, and sessions are refused/, $offset), 'the log says so at the start');
+		my $session = $ordinary->();
+		$offset = -s $node->logfile;
+		assert_query($session, "SELECT zk_lock('refused')", $state, 'the call fails');
+		like($session->error, $pattern, 'the error says why');
+		unlike($session->error, qr/\Q$directory\E|but-hidden/, 'the error has neither the path nor the secret');
+		assert_no_nodes($zk, lock_path('refused'), 'no znode is made');
+		$session->quit;
+	}
+	my $file = credentials_file(0600);
+	$node->append_conf('postgresql.auto.conf', "zklock.auth = '\@$file'");
+	$node->reload;
+	my $session = $ordinary->();
+	assert_soon { $session->query("SELECT zk_lock('refused')"); $session->sqlstate eq '00000' } 'a reload with good ones lets sessions in';
+	$session->quit;
 };
 
 # Does the memory of a process have it? Undefined if that cannot be read. In what it shares
@@ -181,8 +144,6 @@ sub has_in_memory ($pid, $text)
 # die, the session is closed without it.
 subtest 'a backend does not keep credentials in memory, and can end its session' => sub {
 	my $file = credentials_file(0600);
-	$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
-	$node->reload;
 	my $session = background($node, 'zklock.session_timeout' => '2min', holds => 'memory');
 	my ($program) = session_programs($session->pid);
 	my $found = has_in_memory($session->pid, "\@$file");

@@ -33,8 +33,8 @@ sub startup (%parameter)
 
 subtest "a client cannot set zklock's settings for superusers at its start" => sub {
 	my %refused = (
-		'zklock.root' => '/elsewhere', 'ZKLOCK.Root' => '/elsewhere', 'zklock.auth' => 'digest:app:secret', 'zklock.commit_guard' => 'off',
-		'zklock.max_locks' => '100000', 'zklock.session_scope' => 'refuse', 'zklock.servers' => 'elsewhere:2181');
+		'zklock.root' => '/elsewhere', 'ZKLOCK.Root' => '/elsewhere', 'zklock.commit_guard' => 'off',
+		'zklock.max_locks' => '100000', 'zklock.session_scope' => 'refuse');
 	foreach my $name (sort keys %refused)
 	{
 		# As psql's PGOPTIONS and a service of libpq, and as JDBC's "options"; and as a parameter of its own.

@@ -23,7 +23,7 @@ my @calls = (
 my $zk = ZooKeeper->new(tick_time => 250)->start;
 my $liar = Liar->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk, 'statement_timeout' => '30s');
-my $session = background($node, 'zklock.servers' => $liar->address);
+my $session = background($node, route => $liar->address);
 my $other = background($node);
 # The root is there, as for a cluster that has used Apache's servers before.
 $other->query_safe("SELECT zk_lock('held')");
@@ -76,7 +76,7 @@ subtest 'zk_check() leaves no container' => sub {
 	assert_becomes { join ' ', sort $zk->client->children($root) } "@before", 'the root is as before';
 
 	my $proxy = Proxy->new($zk->connect_string);
-	my $unanswered = background($node, 'zklock.servers' => $proxy->address, first => 'SELECT count(*) FROM zk_lock_queue($$held$$)');
+	my $unanswered = background($node, route => $proxy->address, first => 'SELECT count(*) FROM zk_lock_queue($$held$$)');
 	$proxy->trap($create_container, 1, 'replies');
 	like($unanswered->query_safe("SET zklock.connect_timeout = '2s'; SELECT what FROM zk_check(true) WHERE item = 'session'"),
 		qr/has not answered all/, 'its container is not answered');

@@ -144,7 +144,7 @@ subtest 'a commit is refused when its session is lost and no interrupt tells it'
 	my $deaf = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
 	my $proxy = Proxy->new($zk->connect_string);
 	my ($holder, $waiter, $forged) = queue_up('late', $deaf,
-		'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '2s');
+		route => $proxy->address, 'zklock.session_timeout' => '2s');
 	$stranger->set($forged, '');
 	$waiter->wait_result;
 	$waiter->query_safe("SET zklock.commit_guard = quorum; BEGIN; CREATE TABLE false_word ()");
@@ -177,8 +177,8 @@ subtest 'a node name copied to another queue is not taken for a hand-over there'
 	foreach my $way ([ $zk, 'told', 'here' ], [ $other_zk, 'there', 'there' ])
 	{
 		my ($ensemble, $lock, $copied) = @$way;
-		my ($holder, $teller, $waiter) = map { background($node) } 1 .. 3;
-		$teller->query_safe("SET zklock.servers = '" . $ensemble->connect_string . "'");
+		my ($holder, $waiter) = map { background($node) } 1 .. 2;
+		my $teller = background($node, $ensemble == $zk ? () : ('zklock.servers' => $ensemble->connect_string));
 		# The second number, so that the copy comes behind the holder.
 		$teller->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
 		$teller->query_safe("SELECT zk_lock('$lock')");
@@ -209,7 +209,7 @@ subtest "nodes made under a stolen session id are not taken for the waiter's own
 	my $proxy = Proxy->new($zk->connect_string);
 	my $holder = background($node);
 	my $waiter = background($node,
-		'zklock.servers' => $proxy->address, 'zklock.commit_guard' => 'quorum', holds => 'other');
+		route => $proxy->address, 'zklock.commit_guard' => 'quorum', holds => 'other');
 	my $path = lock_path('name');
 	$holder->query_safe("SELECT zk_lock('name'), zk_unlock('name')") foreach 0 .. 20;
 	$holder->query_safe("SELECT zk_lock('name')");
@@ -233,7 +233,7 @@ subtest 'nodes made with the GUID of a lost create are deleted with it' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $path = lock_path('back');
 	my $other = background($node, first => "SELECT zk_lock('back'), zk_unlock('back')");
-	my $session = background($node, 'zklock.servers' => $proxy->address, holds => 'other');
+	my $session = background($node, route => $proxy->address, holds => 'other');
 	$proxy->trap(15, 1, 'replies');    # create2
 	$session->start_query("SELECT zk_lock('back')");
 	my ($name) = wait_for_queue($zk, $path, 1);

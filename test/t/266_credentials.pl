@@ -41,8 +41,7 @@ subtest 'credentials are read from a file whose lines end as in DOS' => sub {
 	my $file = $node->basedir . '/credentials';
 	append_to_file($file, "digest:$secret\r\n");
 	chmod 0600, $file or die "could not chmod $file: $!\n";
-	my $session = background($node);
-	$session->query_safe("SET zklock.auth = '\@$file'; SELECT zk_lock('file')");
+	my $session = background($node, 'zklock.auth' => "\@$file", holds => 'file');
 	my ($first) = queue_nodes($zk, lock_path('file'));
 	ok(eval { $friend->set(lock_path("file/$first"), ''); 1 }, 'a client with the same credentials may write');
 	assert_leave_nothing($zk, lock_path('file'), $session);

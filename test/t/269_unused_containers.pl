@@ -21,7 +21,7 @@ my %call = (
 foreach my $what (sort keys %call)
 {
 	my ($take, $give) = @{ $call{$what} };
-	my $session = background($node, 'zklock.servers' => $liar->address);
+	my $session = background($node, route => $liar->address);
 	$session->query_safe("SELECT zk_lock('warm')");
 	my $nrefused = 0;
 	foreach my $depth ('', '/deep')

@@ -150,18 +150,4 @@ subtest 'files that go bad at a reload are reported, and a session goes on' => s
 	$session->quit;
 };
 
-# The role's server needs a certificate of the authority.
-subtest 'a role that sets zklock.servers may use a certificate there, and no secret' => sub {
-	$node->safe_psql('postgres', 'CREATE ROLE bob LOGIN; GRANT SET ON PARAMETER zklock.servers TO bob');
-	my $own = "SET zklock.servers = '127.0.0.1:$port{wild}'";
-	append_to_file("$directory/auth", "digest:alice:secret\n");
-	chmod 0600, "$directory/auth" or die "could not chmod: $!";
-	reconfigure($node, 'zklock.auth' => "\@$directory/auth");
-	my $bob = background($node, user => 'bob', first => $own);
-	assert_query($bob, "SELECT zk_lock('of_bob')", '42501', 'a secret does not go there');
-	like($bob->error, qr/the credentials for ZooKeeper are not sent to the servers/, 'the error says why');
-	reconfigure($node, 'zklock.auth' => 'x509');
-	assert_query($bob, "SELECT zk_lock('of_bob')", '00000', 'a certificate is no secret');
-};
-
 done_testing();

@@ -66,8 +66,7 @@ subtest 'record 100,001 of a job is refused, and there is room again after zk_fo
 # Whose reply was lost finds its own record among those that it counts.
 subtest 'a claim whose reply was lost does not count its own record' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $asker = background($node);
-	$asker->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_run_once('other', 'connect')");
+	my $asker = background($node, route => $proxy->address, first => q(SELECT zk_run_once('other', 'connect')));
 	add_records('kept too', $most - 1 - records(), 1 << 40) if records() < $most - 1;
 	foreach my $case ([ 'last', '00000', 't' ], [ 'over', '54000' ])
 	{

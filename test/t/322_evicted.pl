@@ -175,8 +175,7 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 # A cycle that is short does not become long for that. The best of several, for busy machines.
 subtest 'a release is waited for as long as the lock was held' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node{berlin});
-	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('brief'), zk_unlock('brief')");
+	my $holder = background($node{berlin}, route => $proxy->address, first => q(SELECT zk_lock('brief'), zk_unlock('brief')));
 	my @took;
 	while (@took < 3 || @took < 10 && min(@took) >= 0.7)
 	{
@@ -195,7 +194,7 @@ subtest 'a release is waited for as long as the lock was held' => sub {
 # Promised is one second.
 subtest 'a release of a lock that was held for long is waited for a second at most' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node{berlin}, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '1min', is_connected => 1);
+	my $holder = background($node{berlin}, route => $proxy->address, 'zklock.session_timeout' => '1min', is_connected => 1);
 	assert_within
 	{
 		poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'former requests to be answered', 30;

@@ -251,8 +251,7 @@ subtest 'a commit that is under way is not interrupted' => sub {
 
 subtest 'a loss while there was no connection is heard when there is one again' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node);
-	$holder->query_safe("SET zklock.servers = '" . $proxy->address . q{'; SELECT zk_lock('apart'), zk_lock('stays')});
+	my $holder = background($node, route => $proxy->address, first => q(SELECT zk_lock('apart'), zk_lock('stays')));
 	await_watches(2);
 	$proxy->reset_connections;
 	await_watches(2, 'both locks are watched over the next connection');

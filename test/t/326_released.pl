@@ -16,7 +16,7 @@ my $nlocks = 0;
 sub holder ($guard)
 {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($node, 'zklock.servers' => $proxy->address, 'zklock.commit_guard' => $guard);
+	my $session = background($node, route => $proxy->address, 'zklock.commit_guard' => $guard);
 	return ($session, $proxy, 'released' . ++$nlocks);
 }
 

@@ -298,8 +298,7 @@ subtest 'requests to ask and to be asked are as few as the docs say' => sub {
 subtest 'a request made while the connection was broken is heard afterwards' => sub {
 	my ($server) = split /,/, $zk->connect_string;
 	my $proxy = Proxy->new($server);
-	my $session = background($node{berlin}, first => "SET zklock.servers = '" . $proxy->address . "';
-		SET zklock.session_timeout = '10 s'; SELECT zk_lock('broken')");
+	my $session = background($node{berlin}, route => $proxy->address, 'zklock.session_timeout' => '10 s', holds => 'broken');
 	$proxy->go_away;
 	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' } 'it to break', 30;
 	request('broken', 'meanwhile');
@@ -314,9 +313,8 @@ subtest 'a request made while the connection was broken is heard afterwards' => 
 # As the request is about to be made: nobody would read it.
 subtest 'a holder that leaves meanwhile is not asked, and no request is left' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $asker = background($node{paris});
 	$holder->query_safe("SELECT zk_lock('leaving')");
-	$asker->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT count(*) FROM zk_lock_queue('leaving')");
+	my $asker = background($node{paris}, route => $proxy->address, first => q(SELECT count(*) FROM zk_lock_queue('leaving')));
 	$proxy->trap(15, 1, 'rest');    # create2
 	$asker->start_query("SELECT zk_request_release('leaving')");
 	poll_until { $proxy->is_sprung } 'the request to be on its way', 30;
@@ -330,7 +328,7 @@ subtest 'a holder that leaves meanwhile is not asked, and no request is left' =>
 
 subtest 'zk_release_requested() is false without a reply in a second' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($node{berlin}, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '40s',
+	my $session = background($node{berlin}, route => $proxy->address, 'zklock.session_timeout' => '40s',
 		'zklock.connect_timeout' => '1min', holds => 'silent');
 	assert_within
 	{
@@ -365,14 +363,12 @@ subtest 'a request is made and heard without digest authentication' => sub {
 
 subtest 'a request is made and heard with credentials, and refused without them' => sub {
 	my $node = $node{paris};
-	my @sessions = map { background($node) } 1 .. 2;
-	$_->query_safe("SET zklock.auth = 'digest:alice:secret'; SET zklock.root = '/guarded'")
-	  foreach @sessions;
+	my @sessions = map { background($node, 'zklock.auth' => 'digest:alice:secret', 'zklock.root' => '/guarded') } 1 .. 2;
 	$sessions[0]->query_safe("SELECT zk_lock('guarded')");
 	is($sessions[1]->query_safe("SELECT zk_request_release('guarded')"), 1, 'the holder is asked with credentials');
 	is(is_requested($sessions[0], 'guarded'), 't', 'the holder hears the request with credentials');
-	$sessions[1]->query_safe("SELECT zk_disconnect(); RESET zklock.auth");
-	assert_query($sessions[1], "SELECT zk_request_release('guarded')", '42501', 'a request without credentials is refused');
+	my $stranger = background($node, 'zklock.root' => '/guarded');
+	assert_query($stranger, "SELECT zk_request_release('guarded')", '42501', 'a request without credentials is refused');
 };
 
 done_testing();

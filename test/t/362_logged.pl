@@ -76,8 +76,8 @@ $holder->quit;
 
 # Who is cancelled has perhaps done it all the same.
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
-$anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.servers = '" . $proxy->address . "'");
-$anna->query_safe("SET SESSION AUTHORIZATION $name");
+$anna->route($proxy->address);
+$anna->query_safe("RESET SESSION AUTHORIZATION; SELECT zk_disconnect(); SET SESSION AUTHORIZATION $name");
 sub logged_of_cancelled ($type, $nth, $sql, $act)
 {
 	my $from = -s $node->logfile;

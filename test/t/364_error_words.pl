@@ -115,13 +115,12 @@ $table->run('a try does not read the data of the holder', { session => connected
 	sub { ok(!$proxy->is_sprung, 'no request for data was sent'); $proxy->trap(GET, 0, 'requests'); });
 
 # Secrets are not told.
-$table->run('the error of an ACL says which rights and credentials there were', { owner => connected(), stranger => connected() },
-	[ owner => "SET zklock.auth = 'digest:anna:secret'" ],
+$table->run('the error of an ACL says which rights and credentials there were', { owner => background($node, 'zklock.auth' => 'digest:anna:secret'),
+		stranger => connected(), other => background($node, 'zklock.auth' => 'digest:otto:secret') },
 	[ owner => "zk_lock('words/closed')" ],
 	[ stranger => "zk_lock('words/closed', '30s')", '!42501',
 		qr/DETAIL:  ZooKeeper said of znode ".*words\/closed.*": .*does not give this right to everybody, and this session has no credentials\.\nHINT:  Set "zklock.auth" to/ ],
-	[ stranger => "SET zklock.auth = 'digest:otto:secret'" ],
-	[ stranger => "zk_lock('words/closed', '30s')", '!42501',
+	[ other => "zk_lock('words/closed', '30s')", '!42501',
 		qr/does not give this right to the credentials of this session, which are those of "zklock.auth"\.\nHINT:  Compare the ACLs of both znodes with "getAcl"/,
 		qr/CONTEXT:  while waiting for ZooKeeper lock "words\/closed"/,
 		\qr/secret|otto|anna/ ]);

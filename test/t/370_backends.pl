@@ -292,10 +292,8 @@ subtest 'zk_backends shows a lost session until its locks are released' => sub {
 };
 
 subtest 'zk_backends dates a loss that was noticed late by its own time' => sub {
-	my $holder = background($node);
 	my $proxy = Proxy->new($zk->connect_string);
-	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "';
-		SET zklock.session_timeout = '2s'; SELECT zk_lock('late')");
+	my $holder = background($node, route => $proxy->address, 'zklock.session_timeout' => '2s', holds => 'late');
 	$proxy->go_away;
 	# The ensemble ends a session later than its program gives it up.
 	wait_for_queue($zk, lock_path('late'), 0);

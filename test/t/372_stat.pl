@@ -194,8 +194,8 @@ subtest 'zk_stat counts the wait of a backend that was terminated' => sub {
 # Its signal comes as a cancel; what it says in the end is 40001.
 subtest 'zk_stat counts a loss that interrupts a statement as a loss and no cancellation' => sub {
 	my $own = Proxy->new($zk->connect_string);
-	my $loser = background($node, first => "SET zklock.servers = '" . $own->address . "';
-		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
+	my $loser = background($node, route => $own->address,
+		'zklock.session_timeout' => '4s', 'zklock.commit_guard' => 'quorum', holds => 'loss');
 	counted('a lock', grants_at_once => 1, sessions => 1);
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
 	$own->go_away;
@@ -256,7 +256,7 @@ subtest 'zk_stat counts each lock that was lost because its queue node was delet
 # By whatever error: class 08, 55P03 and 57014.
 subtest 'zk_stat counts each call that ended without an answer' => sub {
 	my $own = Proxy->new($zk->connect_string);
-	my $caller = background($node, first => "SET zklock.servers = '" . $own->address . "'; SET zklock.connect_timeout = '1s'");
+	my $caller = background($node, route => $own->address, 'zklock.connect_timeout' => '1s');
 	$own->go_away;
 	assert_query($caller, "SELECT zk_lock('far')", '08001', 'there is no session');
 	counted('a call without a session is counted', unanswered_calls => 1);

@@ -26,11 +26,16 @@ my $docs = abs_path(dirname(__FILE__) . '/../../docs');
 my %level = (ok => 0, note => 1, warning => 2, error => 3);
 my %worst;
 
-# Rows of zk_check() after such SQL, in a new session of a cluster or in that session; how
+# Rows of zk_check() after such SQL, in a new session of a cluster or in that session; with a SET
+# of servers or credentials, which are those of a whole cluster, in one beside it. How
 # long it took, and how many milliseconds it had; each row's state, what and remedy by its
 # item. They are joined if there are several.
 sub check ($sql, $argument, $on = undef)
 {
+	my %other;
+	$other{$1} = $2 while $sql =~ s/SET (zklock\.(?:servers|auth)) = '([^']*)'(?:; )?//;
+	$sql =~ s/; $//;
+	$on = beside($on // $node, %other) if %other;
 	my $start = time;
 	$sql = ($sql ? "$sql;\n" : '') . "SELECT item, state, what, remedy FROM zk_check($argument);
 		SELECT 'had', extract(epoch FROM current_setting('zklock.connect_timeout')::interval) * 1000";
@@ -87,12 +92,12 @@ sub shows ($call, %row)
 }
 
 # Such a row is there, with and without a session, and with a way out.
-sub names ($sql, $item, $pattern, $what)
+sub names ($sql, $item, $pattern, $what, @on)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	foreach my $argument ('false', 'true')
 	{
-		my $rows = shows([ "SET zklock.connect_timeout = '3s'; $sql", $argument ],
+		my $rows = shows([ "SET zklock.connect_timeout = '3s'; $sql", $argument, @on ],
 			$item => [ $pattern, "$what, zk_check($argument)" ]);
 		like($rows->{$item}, qr/ -> ./, 'the row has a remedy');
 		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
@@ -183,14 +188,12 @@ subtest 'zk_check() names settings that differ between roles and databases' => s
 		qr/^warning: off, source: session; no commit is refused .* -> Set it to lease/, 'commit_guard = off is a warning');
 	$node->safe_psql('postgres', qq{CREATE ROLE "o'brien"; CREATE DATABASE elsewhere;
 		ALTER ROLE "o'brien" IN DATABASE elsewhere SET zklock.root = '/mistyped';
-		ALTER DATABASE elsewhere SET zklock.servers = 'zk9:2181/other';
 		ALTER ROLE ALL IN DATABASE elsewhere SET $guard = 'quorum';
 		ALTER ROLE "o'brien" SET $guard = 'off'; ALTER ROLE "o'brien" SET zklock.keep = '1s'});
 	my $rows = check('', 'false');
 	like($rows->{'zklock.root'}, qr{^warning: /mistyped for sessions of role "o'brien" in database "elsewhere", by ALTER ROLE -> .* other locks}m, 'a root');
-	like($rows->{'zklock.servers'}, qr{^warning: zk9:2181/other for sessions of database "elsewhere", by ALTER DATABASE -> .* other locks}m, 'servers');
 	like($rows->{$guard}, qr/^warning: off for sessions of role "o'brien", by ALTER ROLE -> No commit/m, 'no guard');
-	is(scalar(() = join('', values %$rows) =~ /for sessions of/g), 3, 'no other setting is named');
+	is(scalar(() = join('', values %$rows) =~ /for sessions of/g), 2, 'no other setting is named');
 	$node->safe_psql('postgres', q{ALTER ROLE ALL SET zklock.commit_guard = 'off'});
 	$rows = check('SET zklock.commit_guard = quorum', 'false');
 	like($rows->{$guard}, qr/^warning: off for sessions of all roles, by ALTER ROLE/m, 'a setting for all roles is named');
@@ -238,7 +241,8 @@ subtest 'zk_check() says of each bad server what is wrong with it' => sub {
 	$waiting->query_safe('SELECT count(*) FROM zk_check()');
 	is($waiting->query_safe('SELECT state FROM zk_session'), 'none', 'one that is not granted does not stay');
 	my $odd = FakeServer->answering(srvr("leader\xe4\x7f"));
-	$waiting->query_safe("SET zklock.servers = '$odd'");
+	$waiting->quit;
+	$waiting = background($node, 'zklock.servers' => "$odd", 'zklock.connect_timeout' => '1s');
 	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'bytes that are no text are replaced', 30;
 };
 
@@ -388,10 +392,11 @@ subtest 'a backend that is terminated during zk_check() leaves no process' => su
 };
 
 subtest 'a cancellation ends zk_check()' => sub {
-	my $session = background($node, first => "SET zklock.servers = '$silent'; SET statement_timeout = '1s'");
+	my $session = background($node, route => "$silent", statement_timeout => '1s');
 	assert_query($session, 'SELECT count(*) FROM zk_check()', '57014', 'a cancellation is the one error of zk_check()');
 	assert_no_programs('its process is gone', $session);
-	$session->query_safe("SET statement_timeout = 0; SET zklock.servers = '$server'");
+	$session->route(undef);
+	$session->query_safe('SET statement_timeout = 0');
 	cmp_ok($session->query_safe('SELECT count(*) FROM zk_check()'), '>', 10, 'zk_check() works in the same session afterwards');
 };
 
@@ -439,7 +444,7 @@ subtest 'zk_check() names a slow disk of a server, and a full one' => sub {
 	my $slow = ZooKeeper->new(force_sync => 1, environment => { 1 => { LD_PRELOAD => $library, LD_TEST_DISK => $disk } })->start;
 	my $address = $slow->connect_string;
 	my $set = "SET zklock.servers = '$address'; SET zklock.connect_timeout = '1min'";
-	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm')");
+	beside($node, 'zklock.servers' => $address)->safe_psql('postgres', "SELECT zk_lock('warm')");
 	shows([ $set, 'true' ],
 		"server $address" => [ qr/^(?:ok|note): .*, fsync since its start: [\d.]+ ms on average, \d+ ms at most/, 'the times of fsync are told' ],
 		writing => [ qr/^ok: a znode was made in .*, in \d{1,3} ms/, 'so is the time of a write' ]);
@@ -457,19 +462,19 @@ subtest 'zk_check() names a slow disk of a server, and a full one' => sub {
 
 subtest 'zk_check() says when the ensemble has lost its data or may lose it' => sub {
 	my $reset = ZooKeeper->new->start;
-	my $set = "SET zklock.servers = '" . $reset->connect_string . "'";
-	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm' || n) FROM generate_series(1, 40) AS n; SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
-	like(check($set, 'false')->{data}, $is_kept, 'the data are there');
+	my $moving = beside($node, 'zklock.servers' => $reset->connect_string);
+	$moving->safe_psql('postgres', "SELECT zk_lock('warm' || n) FROM generate_series(1, 40) AS n; SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
+	like(check('', 'false', $moving)->{data}, $is_kept, 'the data are there');
 	$reset->stop;
 	my $new = ZooKeeper->new->start;
-	$set = "SET zklock.servers = '" . $new->connect_string . "'";
-	names($set, 'data', qr/^error: the ensemble has lost its data, or is another one: it has come to \d+, and zk_fences to token \d+/,
-		'a new ensemble');
-	my $session = background($node, first => "$set; SELECT zk_lock('fenced')");
+	reconfigure($moving, 'zklock.servers' => $new->connect_string);
+	names('', 'data', qr/^error: the ensemble has lost its data, or is another one: it has come to \d+, and zk_fences to token \d+/,
+		'a new ensemble', $moving);
+	my $session = background($moving, holds => 'fenced');
 	assert_query($session, "SELECT zk_fence('fenced')", '40001', 'zk_fence() refuses the tokens of the new ensemble');
 	like($session->error, qr/HINT: .*the ensemble has lost its data, or is another one.* TRUNCATE zk_fences/, 'the HINT names TRUNCATE zk_fences');
 	$session->query_safe('TRUNCATE zk_fences; SELECT zk_fence(\'fenced\')');
-	like(check($set, 'false')->{data}, $is_kept, 'the data are well after TRUNCATE');
+	like(check('', 'false', $moving)->{data}, $is_kept, 'the data are well after TRUNCATE');
 	$session->quit;
 	$_->stop foreach $reset, $new;
 
@@ -515,7 +520,7 @@ subtest 'zk_check() says what the credentials may do' => sub {
 	shows([ "SET zklock.auth = 'nonsense:alice:secret'", 'true' ],
 		session => [ qr/^error: .*refused the credentials/, 'a scheme that the ensemble does not know' ]);
 	$rows = check("SET zklock.auth = '\@/no/such/file'", 'false');
-	like($rows->{credentials}, qr/^error: could not read the file with the credentials/, 'a file that is not there');
+	like($rows->{credentials}, qr/^error: could not read the file with the credentials/, 'a file that is not there when the server starts');
 	my $fifo = $node->basedir . '/fifo';
 	POSIX::mkfifo($fifo, 0600) or die "could not make a FIFO: $!";
 	$rows = check("SET zklock.auth = '\@$fifo'", 'false');
@@ -615,8 +620,7 @@ subtest 'zk_check() tells the state of an ensemble of three as its servers die' 
 subtest 'zk_check() answers when the ensemble falls silent while a lock is held' => sub {
 	my $one = ZooKeeper->new->start;
 	my $address = $one->connect_string;
-	my $session = background($node, first => "SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
-	$session->query_safe("SELECT zk_lock('silent')");
+	my $session = background($node, 'zklock.servers' => $address, 'zklock.session_timeout' => '60s', holds => 'silent');
 	my $loser = background($node, 'zklock.servers' => $address, 'zklock.session_timeout' => '8s', 'zklock.connect_timeout' => '1min');
 	$loser->query_safe("SELECT zk_lock('lost')");
 	$one->pause;
@@ -736,8 +740,8 @@ zklock.auth = 'no-colon-but-secret'
 CONF
 	$broken->reload;
 	my $rows = rows_like([ '', 'false', $broken ], 'zklock.servers' => qr/^error/);
-	like($rows->{'zklock.servers'}, qr/^error: what stands in .*postgresql.conf line \d+ is refused: .*Server 2 of the list is empty/m,
-		'a bad list, and why');
+	like($rows->{'zklock.servers'}, qr/^error: what stands in .*postgresql.conf line \d+ is refused: .* -> The server's log says why\. .*after a restart/m,
+		'a bad list');
 	like($rows->{'zklock.session_timeout'}, qr/^error: what stands in .* is refused/m, 'a bad value');
 	like($rows->{'zklock.sesion_timeout'}, qr/^error: /m, 'a setting that does not exist is named');
 	like($rows->{'ZKLOCK.Keep'}, qr/^error: /m, 'a name in capitals');

@@ -63,8 +63,7 @@ foreach my $kind (@kinds)
 }
 
 subtest 'a client waits for zklock on the path of a name below a chroot' => sub {
-	$waiter->query_safe("SET zklock.servers = '" . $zk->connect_string . "/apps';
-		SET zklock.root = '/locks'; SELECT zk_lock('team/nightly')");
+	my $waiter = background($waiter->node, 'zklock.servers' => $zk->connect_string . '/apps', 'zklock.root' => '/locks', holds => 'team/nightly');
 	# Kazoo makes the znode once, and fails if it is removed later.
 	$stranger->create('/apps/locks/team/nightly/keep', '');
 	$kazoo->choose('/apps/locks/team/nightly');
@@ -241,8 +240,8 @@ subtest "Curator's Revoker is refused by zklock's nodes" => sub {
 };
 
 # With credentials. Last, because a client cannot be made to forget them.
-$session->query_safe("SET zklock.auth = 'digest:alice:secret';
-	SET zklock.root = '/guarded'; SELECT zk_try_lock('first'), zk_unlock('first')");
+$session = background($session->node, 'zklock.auth' => 'digest:alice:secret', 'zklock.root' => '/guarded',
+	first => q(SELECT zk_try_lock('first'), zk_unlock('first')));
 foreach my $kind (@kinds)
 {
 	my $peer = $peer{$kind};

@@ -165,10 +165,11 @@ subtest 'the recipe run-once runs a program from a crontab once' => sub {
 	is(run_shell($paris, $failing), 9, 'another cluster may try after a failure');
 	is(slurp_file($done), "done\n" x 3, 'the program was run by both');
 
-	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.servers = '127.0.0.1:1'");
+	reconfigure($berlin, 'zklock.servers' => '127.0.0.1:1');
 	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.connect_timeout = '200ms'");
 	is(run_shell($berlin, 'run-once away today touch never'), 75, 'without ZooKeeper the status is 75');
-	$berlin->safe_psql('app', "ALTER DATABASE app RESET $_") foreach qw(zklock.servers zklock.connect_timeout);
+	$berlin->safe_psql('app', 'ALTER DATABASE app RESET zklock.connect_timeout');
+	reconfigure($berlin, 'zklock.servers' => undef);
 	is(run_shell($paris, "PGPORT=1 run-once away today touch never"), 75, 'without a database the status tells of it');
 	ok(!-e 'never', 'the program was not run');
 };

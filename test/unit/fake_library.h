@@ -107,8 +107,6 @@ static struct
 {
 	const char *error;
 	const char *bad_files;
-	void		(*overhear) (void *context, int fd, const void *bytes, size_t length);
-	int			ntls_ended;
 	const char *stale;
 	int64_t		received_at;
 	int			silent_ms;		/* nothing received for so long */
@@ -223,19 +221,6 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
 	snprintf(why, TLS_WHY_SIZE, "%s", around.bad_files);
 	return around.bad_files[0] == '\0';
-}
-
-void
-tls_overhear(void (*hear) (void *context, int fd, const void *bytes, size_t length),
-			 void *context)
-{
-	around.overhear = hear;
-}
-
-void
-tls_end(void)
-{
-	around.ntls_ended++;
 }
 
 void
@@ -620,7 +605,7 @@ opening_of(const char *servers)
 HELPER void
 open_with(const FrameTaken *opening)
 {
-	move_begin(session, opening);
+	settings_begin(session, opening);
 	session_open(session, opening);
 }
 

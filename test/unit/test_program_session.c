@@ -245,23 +245,6 @@ test_names_without_room(void)
 	names_end(session->names);
 }
 
-/* A server that proves to know the session may have granted less time, while it is suspended. */
-static void
-test_shortened(void)
-{
-	int64_t		since;
-
-	open_and_connect(THREE);
-	disconnect_now(ZCONNECTIONLOSS);
-	since = boot_ms;
-	session_shorten(session, 2 * TIMEOUT_MS, since);
-	is_int(TIMEOUT_MS, session->status.session_timeout_ms, "a longer timeout waits for the next connection");
-	session_shorten(session, TIMEOUT_MS / 4, since);
-	is_int(TIMEOUT_MS / 4, session->status.session_timeout_ms, "a shorter timeout holds at once");
-	is_int(since + TIMEOUT_MS / 4, session->lost_deadline, "a suspended session is lost when the shorter timeout is over");
-	is_int(since + TIMEOUT_MS / 4, session->early_deadline, "statements are canceled no later than the session is lost");
-}
-
 /* When names are looked up again, by the times since the connection broke. */
 static void
 test_looking_up_again(void)
@@ -1621,7 +1604,6 @@ main(void)
 	test_first_address();
 	test_names_without_room();
 	test_looking_up_again();
-	test_shortened();
 	test_waiting_for_names();
 	test_other_servers();
 	test_connection();

@@ -268,18 +268,6 @@ expect(const char *host)
  * ---------------------------------------------------------------------
  */
 
-/* What is overheard: of which connection, and how much. */
-static int	heard_fd;
-static size_t heard;
-
-static void
-hear(void *context, int fd, const void *bytes, size_t length)
-{
-	heard_fd = fd;
-	heard += length;
-	is_str(directory, context, "tls_overhear() calls back with the context that it was given");
-}
-
 /* In turns, in a process that lives. */
 static void
 test_turns(const char *good, const char *other)
@@ -308,11 +296,7 @@ test_turns(const char *good, const char *other)
 
 	ok(begin(good, why), "TLS begins: %s", why);
 	expect("localhost");
-	tls_overhear(hear, directory);
 	is_str("P", ask_server(plain), "the connection that was there goes on");
-	is_int(1, (long long) heard, "one byte is overheard, once");
-	is_int(plain, heard_fd, "the byte is overheard of its connection");
-	tls_overhear(NULL, NULL);
 	ok(!tls_is_used(plain), "the earlier connection stays without TLS");
 	is_str("", tls_error(plain), "the connection without TLS has no error of TLS");
 	is_int(plain, tls_socket(plain, &received_at), "the connection without TLS has its own socket");
@@ -345,21 +329,16 @@ test_turns(const char *good, const char *other)
 	is_str("T", ask_server(secure), "the connection that was there goes on");
 
 	snprintf(away, sizeof(away), "%s.away", good);
-	ok(rename(good, away) == 0 && begin(good, why), "back to the first one, whose file has gone");
+	ok(rename(good, away) == 0 && !begin(good, why), "settings whose file has gone are not taken");
+	ok(rename(away, good) == 0 && begin(good, why), "the file is there again");
 	fd = open_connection();
-	is_str("T", ask_server(fd), "the authority that was read before its file went is used");
-	close(fd);
-	tls_end();
-	ok(begin(good, why), "TLS begins again after it has ended");
-	fd = open_connection();
-	is_str("T", ask_server(fd), "a connection after that is served with TLS");
+	is_str("T", ask_server(fd), "the settings of the first authority are used again");
 	close(fd);
 	ok(begin(other, why) && begin(good, why) && begin(other, why), "two settings are set in turns");
 	fd = open_connection();
 	is_str("", ask_server(fd), "the settings that were set last are used");
 	close(fd);
 	ok(!begin("/nowhere", why) && begin(good, why), "settings after those of a missing file are taken");
-	ok(rename(away, good) == 0 && begin(good, why), "the first one again");
 	expect("elsewhere");
 	fd = open_connection();
 	is_str("", ask_server(fd), "a server with the certificate of another host is not asked");
@@ -373,14 +352,8 @@ test_turns(const char *good, const char *other)
 	ok(strstr(tls_error(fd), "Could not connect") != NULL, "an address of no server is not connected to");
 	close(fd);
 
-	tls_end();
-	fd = open_connection();
-	is_str("P", ask_server(fd), "TLS ends: a new connection is without");
-	close(fd);
-	is_str("P", ask_server(plain), "the connection without TLS goes on after the end of TLS");
-	is_str("T", ask_server(secure), "the connection with TLS goes on after the end of TLS");
-	tls_end();					/* twice does no harm */
-
+	is_str("P", ask_server(plain), "the connection without TLS goes on");
+	is_str("T", ask_server(secure), "the connection with TLS goes on");
 	ok(begin(good, why), "TLS begins again");
 	expect("localhost");
 	fd = open_connection();
@@ -414,7 +387,6 @@ test_refused(const char *good)
 	ok(strstr(tls_error(fd), "Connection refused") != NULL, "it was refused: %s", tls_error(fd));
 	close(fd);
 	close(closed);
-	tls_end();
 }
 
 /* A descriptor for which there is no room among the connections with TLS. */
@@ -447,7 +419,6 @@ test_many(const char *good)
 	close(now);
 	close(high);
 	close(low);
-	tls_end();
 }
 
 /* A child process leaves the connections of its parent's alone. */
@@ -477,7 +448,6 @@ test_child(const char *good)
 	is_int(0, status, "the child connects without");
 	is_str("T", ask_server(secure), "the parent's connection with TLS works while the child connects");
 	close(secure);
-	tls_end();
 }
 
 int

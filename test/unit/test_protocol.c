@@ -131,17 +131,8 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("/a/b/c");
 			blobs[1] = frame_text("{}");
 			break;
-		case FRAME_MOVE:
-			frame.u.move.outcome = (int32_t) choose(ZK_MOVE_LAST + 1);
-			blobs[0] = frame_text("127.0.0.1:1");
-			blobs[1] = frame_text("127.0.0.1:2");
-			break;
 		case FRAME_NOTE:
 			blobs[0] = frame_text("a line\n%s");
-			break;
-		case FRAME_SERVERS:
-			frame.u.servers.follows_page = (int32_t) choose(2);
-			blobs[0] = frame_text("127.0.0.1:1");
 			break;
 		case FRAME_ASK:
 			blobs[0] = frame_text("127.0.0.1:1");
@@ -225,9 +216,6 @@ static const Case cases[] = {
 	{"no such slot", FRAME_KEEP, FIELD(u.keep.slot), KEEP_SLOTS, FRAME_INVALID},
 	{"no generation", FRAME_KEEP, FIELD(u.keep.generation), 0, FRAME_INVALID},
 	{"one too high", FRAME_KEEP, FIELD(u.keep.generation), KEEP_GENERATIONS, FRAME_INVALID},
-	{"no such outcome", FRAME_MOVE, FIELD(u.move.outcome), ZK_MOVE_LAST + 1, FRAME_INVALID},
-	{"a negative outcome", FRAME_MOVE, FIELD(u.move.outcome), -1, FRAME_INVALID},
-	{"the last outcome", FRAME_MOVE, FIELD(u.move.outcome), ZK_MOVE_LAST, FRAME_COMPLETE},
 	{"a path without its end", FRAME_KEEP, sizeof(Frame) + 6, 1, 'x', FRAME_INVALID},
 	{"a path without a slash", FRAME_KEEP, sizeof(Frame), 6, 0x656565656565, FRAME_INVALID},
 	{"negative news", FRAME_WATCH, FIELD(u.watch_news), -1, FRAME_INVALID},
@@ -387,12 +375,6 @@ static const struct
 	{FRAME_COMPLETE, FRAME_ASK, {"a", "b", NULL}, "with TLS"},
 	{FRAME_INVALID, FRAME_ASK, {NULL, "b", NULL}, "without servers"},
 	{FRAME_INVALID, FRAME_ASK, {"a", "b", "c"}, "with a third text"},
-	{FRAME_COMPLETE, FRAME_SERVERS, {"a", NULL, NULL}, "without TLS"},
-	{FRAME_COMPLETE, FRAME_SERVERS, {"a", "b", NULL}, "with TLS"},
-	{FRAME_INVALID, FRAME_SERVERS, {NULL, "b", NULL}, "without servers"},
-	{FRAME_COMPLETE, FRAME_MOVE, {"a", "b", "c"}, "with TLS"},
-	{FRAME_COMPLETE, FRAME_MOVE, {NULL, "b", NULL}, "without TLS, and a word"},
-	{FRAME_INVALID, FRAME_MOVE, {"a", NULL, "c"}, "without servers"},
 	{FRAME_COMPLETE, FRAME_NOTE, {"a", NULL, NULL}, "with a text"},
 	{FRAME_INVALID, FRAME_NOTE, {NULL, NULL, NULL}, "without one"},
 	{FRAME_INVALID, FRAME_NOTE, {"a", "b", NULL}, "with two"},

@@ -709,6 +709,44 @@ test_libc(void)
 	   "an unknown name beside a good one: warning");
 }
 
+/* Lists that may be of one ensemble, and others. */
+static void
+test_overlap(void)
+{
+	static const struct
+	{
+		bool		expected;
+		const char *one;
+		const char *other;
+	}			cases[] = {
+		{true, "zk1:2181", "zk1:2181"},
+		{true, "zk1", "zk1:2181"},
+		{true, "zk1,zk2", "zk3,zk2"},
+		{true, "zk1", "zk3,zk2,zk1"},
+		{true, "zk1,zk2,zk3", "zk3"},
+		{true, "ZK1.example", "zk1.Example"},
+		{true, "[::1]:2181,zk2", "[::1]"},
+		{true, "zk1,zk2/a", "zk2/a"},
+		{false, "zk1,zk2", "zk3,zk4"},
+		{false, "zk1:2181", "zk1:2182"},
+		{false, "zk1", "zk1.example"},
+		{false, "zk1", "zk1/a"},
+		{false, "zk1/b", "zk1/a"}
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		ServerList	one;
+		ServerList	other;
+		char		why[SERVERS_WHY_SIZE];
+
+		ok(servers_parse(cases[i].one, &one, why) && servers_parse(cases[i].other, &other, why),
+		   "%s and %s are lists", cases[i].one, cases[i].other);
+		ok(servers_overlap(&one, &other) == cases[i].expected, "do %s and %s have a server in common?", cases[i].one, cases[i].other);
+		ok(servers_overlap(&other, &one) == cases[i].expected, "and the other way round?");
+	}
+}
+
 int
 main(void)
 {
@@ -724,5 +762,6 @@ main(void)
 	test_room_for_reasons();
 	test_incomplete();
 	test_libc();
+	test_overlap();
 	return done_testing();
 }

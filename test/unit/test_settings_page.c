@@ -199,30 +199,34 @@ test_reading(void)
 	is_int(before, settings_page_state(reader), "writing the same again makes no other state");
 
 	settings_page_write(page, "zk3", "");
-	ok(settings_page_read_servers(reader, found.servers), "a reader that cannot wait reads a change at once");
+	ok(settings_page_read_servers(reader, found.servers, &state), "a reader that cannot wait reads a change at once");
+	is_int(settings_page_state(reader), state, "the state that was read at once is that of the page");
 	is_str("zk3", found.servers, "a reader that cannot wait gets the latest servers");
 	now += SETTINGS_QUIET_MS;
 	is_int(0, settings_page_read(reader, &found, &state), "other settings are read when they have stayed");
 	is_str("zk3", found.servers, "the page has the other servers");
 	is_str("", found.tls, "the page has no TLS settings any more");
 
+	ok(found.has_tls, "no TLS settings are settings, too");
 	memset(too_long, 'x', SETTINGS_TEXT_SIZE);
-	settings_page_write(page, too_long, NULL);
-	now += SETTINGS_QUIET_MS;
-	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "servers too long for the page are not there");
-	is_str("", found.servers, "nothing of servers too long for the page is read");
-	is_int(settings_page_state(reader), state, "the state of a page without settings need not be looked for again");
-	ok(!settings_page_read_servers(reader, found.servers), "servers too long for the page are not there for a reader that cannot wait");
-	settings_page_write(page, "zk2", NULL);
 	settings_page_write(page, "zk2", too_long);
 	now += SETTINGS_QUIET_MS;
-	ok(settings_page_read(reader, &found, &state) == INT64_MAX, "TLS settings too long for the page are not there");
+	is_int(0, settings_page_read(reader, &found, &state), "a page whose TLS settings are too long is read");
+	ok(!found.has_tls && found.tls[0] == '\0', "TLS settings too long for the page are not there");
+	is_str("zk2", found.servers, "the servers are there without them");
+	before = state;
+	settings_page_write(page, "zk2", too_long);
+	is_int(before, settings_page_state(reader), "writing such settings again makes no other state");
 	too_long[SETTINGS_TEXT_SIZE - 1] = '\0';
 	settings_page_write(page, "zk3", too_long);
 	now += SETTINGS_QUIET_MS;
 	is_int(0, settings_page_read(reader, &found, &state), "TLS settings that just fit are read");
+	ok(found.has_tls, "TLS settings that just fit are there");
 	is_str("zk3", found.servers, "the servers are read along with TLS settings that just fit");
 	is_int(SETTINGS_TEXT_SIZE - 1, (int) strlen(found.tls), "TLS settings that just fit are read whole");
+	settings_page_write(page, too_long, NULL);
+	ok(settings_page_read_servers(reader, found.servers, &state), "a list that just fits is read");
+	is_int(SETTINGS_TEXT_SIZE - 1, (int) strlen(found.servers), "a list that just fits is read whole");
 }
 
 /* The writer is not done, or comes in between. */
@@ -234,7 +238,7 @@ test_changing(void)
 		char		servers[] = {'a' + (char) i, '\0'};
 
 		settings_page_write(page, servers, NULL);
-		ok(settings_page_read_servers(reader, found.servers), "state %u is read at once", settings_page_state(reader));
+		ok(settings_page_read_servers(reader, found.servers, &state), "state %u is read at once", settings_page_state(reader));
 		is_str(servers, found.servers, "the servers of each state are read");
 	}
 	is_int(0, npolls, "reading servers at once waits for nothing");
@@ -248,12 +252,12 @@ test_changing(void)
 	atomic_fetch_add(&numbers()[1], 1);
 	now += SETTINGS_QUIET_MS;
 	is_int(SETTINGS_QUIET_MS, settings_page_read(reader, &found, &state), "settings that are being written are not read");
-	ok(!settings_page_read_servers(reader, found.servers), "a reader that cannot wait does not read settings that are being written");
+	ok(!settings_page_read_servers(reader, found.servers, &state), "a reader that cannot wait does not read settings that are being written");
 	is_int(100, npolls, "a reader that cannot wait looks a hundred times");
 	is_int(100, polled_ms, "a reader that cannot wait looks for a tenth of a second");
 	npolls = 0;
 	written_at_poll = 3;
-	ok(settings_page_read_servers(reader, found.servers), "a reader that cannot wait reads settings that are written soon");
+	ok(settings_page_read_servers(reader, found.servers, &state), "a reader that cannot wait reads settings that are written soon");
 	is_int(3, npolls, "a reader that cannot wait reads settings as soon as they are written");
 	is_str("zk5", found.servers, "the servers");
 }

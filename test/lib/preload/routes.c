@@ -1,0 +1,73 @@
+/*
+ * Leads the connections of a session's program elsewhere, as a network may: in the directory
+ * LD_TEST_ROUTES a file that is called as the process id of its backend has a port of
+ * 127.0.0.1, to which it connects whatever the address. Without such a file all is as ever.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Of the backend, also once that has ended. */
+static pid_t backend;
+
+__attribute__((constructor)) static void
+find_backend(void)
+{
+	backend = getppid();
+}
+
+static int
+read_port(void)
+{
+	const char *directory = getenv("LD_TEST_ROUTES");
+	char		path[4096];
+	FILE	   *file;
+	int			port = 0;
+
+	if (directory == NULL)
+		return 0;
+	snprintf(path, sizeof(path), "%s/%d", directory, (int) backend);
+	file = fopen(path, "r");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%d", &port) != 1)
+		port = 0;
+	fclose(file);
+	return port;
+}
+
+/* The program makes its calls of connect() so. */
+long
+syscall(long number,...)
+{
+	static long (*real) (long number,...);
+	long		arg[6];
+	va_list		args;
+
+	if (real == NULL)
+		real = dlsym(RTLD_NEXT, "syscall");
+	va_start(args, number);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_connect && ((struct sockaddr *) arg[1])->sa_family == AF_INET)
+	{
+		struct sockaddr_in route = *(struct sockaddr_in *) arg[1];
+		int			port = read_port();
+
+		if (port != 0)
+		{
+			route.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+			route.sin_port = htons(port);
+			return real(number, arg[0], &route, arg[2]);
+		}
+	}
+	return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
