@@ -1302,8 +1302,9 @@ BEGIN
 					refused.sourcefile, refused.sourceline),
 				refused.error),
 			CASE WHEN lower(refused.name) = 'zklock.servers'
-				THEN 'The server''s log says why. Correct the file, and reload. A list that has no server in '
-					'common with the one in use, or another chroot, is used after a restart.'
+				THEN 'The server''s log says why. Correct the file, and reload. A list that has '
+					'no server in common with the one in use, or another chroot, is used after a '
+					'restart.'
 				ELSE 'Correct the file, and reload; see the server''s log.' END;
 	END LOOP;
 EXCEPTION WHEN OTHERS THEN
