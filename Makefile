@@ -156,6 +156,7 @@ OBJS = \
 	src/ensemble/lease_roots.o \
 	src/ensemble/nested.o \
 	src/ensemble/take_rate.o \
+	src/ensemble/root.o \
 	src/ensemble/parents.o \
 	src/ensemble/ephemeral.o \
 	src/ensemble/sample.o \

@@ -124,12 +124,13 @@ typedef struct ZkReply
 	int			nbelow;			/* get: how many children the node has */
 	int			nchanges;		/* get: how often one was made or deleted;
 								 * may have wrapped around */
-	int			nchildren;		/* list */
+	int			nchildren;		/* list, get_acl */
 
 	/* as the backend has it */
 	const char *code_text;		/* the library's words for it, for a DETAIL */
 	const char *path;			/* create: the node made */
-	const char *const *children;	/* list */
+	const char *const *children;	/* list; get_acl: "scheme:id" of each entry
+									 * that gives more than to read */
 	const char *data;			/* get; not NUL-terminated, NULL if none */
 	int			data_length;
 } ZkReply;
@@ -147,10 +148,18 @@ typedef enum ZkNodeKind
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL,
-	ZK_PERSISTENT_SEQUENTIAL	/* a leased queue node: clients that may make
+	ZK_PERSISTENT_SEQUENTIAL,	/* a leased queue node: clients that may make
 								 * one may set its data */
+	ZK_ROOT						/* a root, ZK_PERSISTENT, and in the same
+								 * transaction its child ZK_ROOT_CHILD.  So it
+								 * is never empty, and nobody who may delete
+								 * the children of the znode above can delete
+								 * it */
 } ZkNodeKind;
-#define ZK_NODE_LAST ZK_PERSISTENT_SEQUENTIAL
+#define ZK_NODE_LAST ZK_ROOT
+
+/* The name of that child, which is never deleted. */
+#define ZK_ROOT_CHILD ".root"
 
 /* Most nodes that are deleted in one transaction. */
 #define ZK_REMOVE_MAX 64

@@ -248,7 +248,8 @@ zklock_name_is_reserved(const char *component)
 	return pg_str_endswith(component, ZK_RUNS_SUFFIX) ||
 		pg_str_endswith(component, ZK_RELEASE_SUFFIX) ||
 		strcmp(component, ZK_WAITS_NAME) == 0 ||
-		strcmp(component, ZK_LEASES_NAME) == 0;
+		strcmp(component, ZK_LEASES_NAME) == 0 ||
+		strcmp(component, ZK_ROOT_CHILD) == 0;
 }
 
 /*
@@ -270,9 +271,9 @@ refuse_reserved(const char *name)
 					 errmsg("invalid lock name \"%s\"", name),
 					 errdetail("The component \"%s\" is a name that zklock uses for its own znodes.",
 							   component),
-					 errhint("Choose a name in which no component ends in \"%s\" or \"%s\", or is \"%s\" or \"%s\".",
+					 errhint("Choose a name in which no component ends in \"%s\" or \"%s\", or is \"%s\", \"%s\" or \"%s\".",
 							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX, ZK_WAITS_NAME,
-							 ZK_LEASES_NAME)));
+							 ZK_LEASES_NAME, ZK_ROOT_CHILD)));
 		pfree(component);
 		rest = rest[length] == '/' ? rest + length + 1 : NULL;
 	}

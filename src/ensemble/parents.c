@@ -7,6 +7,7 @@
  */
 #include "parents.h"
 
+#include "name.h"
 #include "nodedata.h"
 #include "session.h"
 #include "text.h"
@@ -26,16 +27,22 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 					int root_length)
 {
 	const char *end = path;
+	int			lasting_length = root_length;
 
+	/* what is made for good may be more than the root */
+	pfree(zklock_name_path("any", &root_length));
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
-		bool		is_root = end - path <= root_length;
+		bool		is_lasting = end - path <= lasting_length;
+		ZkNodeKind	kind = ZK_PERSISTENT;
 		const ZkReply *reply;
 		const char *refusal = NULL;
 
-		if (is_root)
-			reply = create(trip, parent, ZK_PERSISTENT,
+		if (end - path == root_length)
+			kind = ZK_ROOT;
+		if (is_lasting)
+			reply = create(trip, parent, kind,
 						   zklock_nodedata_build(0, (char *) NULL));
 		else
 			reply = zklock_parents_try_container(trip, parent, &refusal);
@@ -46,7 +53,7 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 		switch (reply->result)
 		{
 			case ZK_OK:
-				if (!is_root)
+				if (!is_lasting)
 					trip->made = pstrdup(parent);
 				break;
 			case ZK_NODE_EXISTS:

@@ -37,6 +37,7 @@
 #include "queue.h"
 #include "recall.h"
 #include "recipe.h"
+#include "root.h"
 #include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
@@ -194,6 +195,8 @@ count_requests(ZkRoundTrip *trip, void *argument)
 
 	root[root_length] = '\0';
 	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
+	if (!zklock_root_prove(trip, parent, root_length))
+		return false;
 	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;

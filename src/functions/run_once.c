@@ -68,6 +68,7 @@
 #include "parents.h"
 #include "queue.h"
 #include "removal.h"
+#include "root.h"
 #include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
@@ -280,9 +281,13 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 {
 	Claim	   *claim = argument;
 	ClaimStep	step;
+	int			root_length;
 	char	   *data;
 
 	name_record(&claim->record);
+	if (!zklock_root_prove(trip, zklock_name_path(claim->record.name, &root_length),
+						   root_length))
+		return false;
 	data = begin_claim(claim);
 	claim->attempts = 0;
 	do

@@ -41,6 +41,7 @@
 #include "name.h"
 #include "name_allowed.h"
 #include "nodedata.h"
+#include "root.h"
 #include "session.h"
 #include "stat.h"
 #include "take_rate.h"
@@ -87,6 +88,7 @@ _PG_init(void)
 		refuse_late_load();
 	zklock_session_init();
 	zklock_take_rate_init();
+	zklock_root_init();
 	zklock_auth_init();
 	zklock_name_init();
 	zklock_name_allowed_init();

@@ -35,6 +35,7 @@
 #include "handover.h"
 #include "keep.h"
 #include "nodedata.h"
+#include "root.h"
 #include "text.h"
 
 static void begin(Contender *contender);
@@ -327,12 +328,13 @@ look_at_queue(Contender *contender)
 /*
  * CONTENDER_JOINING: make a node in the queue, or read what has become of the
  * one that was asked for.  Then, as in CONTENDER_LISTING, look which ones are
- * ahead.
+ * ahead.  Nothing is granted before it is known that the root is safe.
  */
 static ContenderState
 list_queue(Contender *contender)
 {
 	const char *path = contender->place->lock_path;
+	int			root_length = contender->place->root_length;
 	const ZkReply *list = contender_join(contender);
 
 	CHECK_FOR_INTERRUPTS();
@@ -340,9 +342,14 @@ list_queue(Contender *contender)
 		return CONTENDER_OUT_OF_TIME;
 	if (list->result == ZK_SESSION_LOST)
 		return CONTENDER_LOST;
+	if (!zklock_root_is_known(path, root_length) &&
+		zklock_root_judge(&contender->trip) == ZK_ROOT_UNANSWERED)
+		return end_unanswered();
 	if (contender->state == CONTENDER_JOINING &&
 		!contender_take_node(contender))
 		return CONTENDER_JOINING;
+	if (!zklock_root_is_known(path, root_length))
+		return CONTENDER_LISTING;
 	if (contender_read_answer(list, path) == ANSWER_NO_NODE)
 		contender_raise_evicted(contender->place);
 	return judge_list(contender, list);

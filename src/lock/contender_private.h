@@ -169,8 +169,8 @@ extern const char *contender_node_name(const ZkPlace *place);
 /*
  * Have a node in the queue, if there is none, and a list that is not older.
  * The first time both requests go out back to back, and the server answers
- * them in that order.  NULL if the deadline comes first.  Raises past
- * zklock.max_creates.
+ * them in that order.  NULL if the deadline comes first.  As long as it is not
+ * known that the root is safe, that is asked ahead.
  */
 extern const ZkReply *contender_join(Contender *contender);
 

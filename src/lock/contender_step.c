@@ -21,6 +21,7 @@
 #include "loss.h"
 #include "nodedata.h"
 #include "parents.h"
+#include "root.h"
 #include "text.h"
 
 /* From this round on, parents are created one by one, with their errors. */
@@ -82,13 +83,17 @@ contender_node_name(const ZkPlace *place)
 const ZkReply *
 contender_join(Contender *contender)
 {
+	const ZkPlace *place = contender->place;
+
+	if (!zklock_root_is_known(place->lock_path, place->root_length))
+		zklock_root_ask(&contender->trip, place->lock_path, place->root_length);
 	if (contender->node.state == OWN_NODE_NONE)
 		send_create(contender);
 	contender->ahead.is_next_read = false;
 	return zklock_roundtrip_read(&contender->trip,
 								 contender->watch.is_of_queue ?
 								 ZK_LIST_AND_WATCH : ZK_LIST,
-								 contender->place->lock_path);
+								 place->lock_path);
 }
 
 /* Send the create of our node. */
@@ -261,10 +266,14 @@ send_parents(Contender *contender)
 		strlcpy(parent, place->node, end - place->node + 1);
 		if (end - place->node <= place->root_length)
 		{
+			ZkNodeKind	kind = ZK_PERSISTENT;
+
+			if (end - place->node == place->root_length)
+				kind = ZK_ROOT;
+
 			/* with the data of our node: they say who made the root */
 			zklock_client_free(zklock_client_create(zklock_session_client(),
-													parent, ZK_PERSISTENT,
-													node->data));
+													parent, kind, node->data));
 			continue;
 		}
 		request = zklock_client_create(zklock_session_client(), parent,

@@ -20,6 +20,7 @@
 #include "name.h"
 #include "parents.h"
 #include "recipe.h"
+#include "root.h"
 #include "session.h"
 #include "stat.h"
 #include "take_rate.h"
@@ -413,6 +414,12 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	Moment		sent;
 	ZkLeaseStep step;
 
+	if (!zklock_root_prove(trip, leasing->view.lock_path, name.root_length))
+	{
+		if (zklock_session_live() == 0)
+			return ZK_LEASE_SESSION_LOST;
+		return ZK_LEASE_TIME_OVER;
+	}
 	if (!taking->is_counted)
 		zklock_take_rate_count(1);
 	taking->is_counted = true;

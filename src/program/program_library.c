@@ -14,6 +14,7 @@
 #include <string.h>
 
 static int	send_create(Request *request);
+static int	send_root(Request *request);
 static int	send_list(Request *request);
 static int	send_get(Request *request);
 static int	send_sync(Request *request);
@@ -23,7 +24,8 @@ static int	send_delete(Request *request);
 static int	send_delete_guarded(Request *request);
 static int	send_create_guarded(Request *request);
 static int	send_move(Request *request);
-static int	send_several(Request *request, const zoo_op_t *ops, int count);
+static int	send_several(Request *request, const zoo_op_t *ops, int count,
+						 void_completion_t done);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_unwatch(Request *request);
@@ -32,6 +34,7 @@ static bool dates_proofs(RequestKind step);
 static void note_answer(Request *request, int rc, const struct Stat *stat);
 static void create_done(int rc, const char *value, const struct Stat *stat,
 						const void *data);
+static void root_done(int rc, const void *data);
 static void list_done(int rc, const struct String_vector *strings,
 					  const void *data);
 static void copy_children(Request *request,
@@ -49,6 +52,7 @@ static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static void void_done(int rc, const void *data);
 static int	flags_of(ZkNodeKind kind);
+static void copy_writers(Request *request, const struct ACL_vector *acl);
 static const struct ACL_vector *acl_for(const Session *session,
 										ZkNodeKind kind);
 static bool is_open(const struct ACL_vector *acl);
@@ -145,10 +149,32 @@ library_send(Request *request)
 static int
 send_create(Request *request)
 {
+	if (request->node_kind == ZK_ROOT)
+		return send_root(request);
 	return zoo_acreate2(request->session->zh, request->path,
 						request->content.data, request->content.length,
 						acl_for(request->session, request->node_kind),
 						flags_of(request->node_kind), create_done, request);
+}
+
+/* The root and its child: both or none. */
+static int
+send_root(Request *request)
+{
+	const struct ACL_vector *acl = acl_for(request->session, ZK_ROOT);
+	zoo_op_t	ops[2];
+	char	   *child;
+	int			rc;
+
+	if (!is_path(request->path) ||
+		asprintf(&child, "%s/" ZK_ROOT_CHILD, request->path) < 0)
+		return ZBADARGUMENTS;
+	zoo_create_op_init(&ops[0], request->path, request->content.data,
+					   request->content.length, acl, 0, NULL, 0);
+	zoo_create_op_init(&ops[1], child, NULL, -1, acl, 0, NULL, 0);
+	rc = send_several(request, ops, 2, root_done);
+	free(child);
+	return rc;
 }
 
 static int
@@ -234,7 +260,7 @@ send_delete_guarded(Request *request)
 			return ZBADARGUMENTS;
 		zoo_delete_op_init(&ops[count++], path, several->node_version);
 	}
-	return send_several(request, ops, count);
+	return send_several(request, ops, count, void_done);
 }
 
 /* That it is there already comes ahead of what the guard says. */
@@ -251,7 +277,7 @@ send_create_guarded(Request *request)
 					   flags_of(request->node_kind), NULL, 0);
 	zoo_check_op_init(&ops[1], request->several.guard,
 					  request->several.guard_version);
-	return send_several(request, ops, 2);
+	return send_several(request, ops, 2, void_done);
 }
 
 /* The node that goes is checked first: if it is gone that is the answer. */
@@ -267,11 +293,12 @@ send_move(Request *request)
 					   request->content.data, request->content.length,
 					   acl_for(request->session, request->node_kind),
 					   flags_of(request->node_kind), NULL, 0);
-	return send_several(request, ops, 2);
+	return send_several(request, ops, 2, void_done);
 }
 
 static int
-send_several(Request *request, const zoo_op_t *ops, int count)
+send_several(Request *request, const zoo_op_t *ops, int count,
+			 void_completion_t done)
 {
 	if (is_unrecoverable(request->session->zh))
 		return ZINVALIDSTATE;	/* R6 */
@@ -281,7 +308,7 @@ send_several(Request *request, const zoo_op_t *ops, int count)
 	if (request->several.results == NULL)
 		return ZMARSHALLINGERROR;
 	return zoo_amulti(request->session->zh, count, ops,
-					  request->several.results, void_done, request);
+					  request->several.results, done, request);
 }
 
 /*
@@ -424,6 +451,16 @@ create_done(int rc, const char *value, const struct Stat *stat,
 }
 
 static void
+root_done(int rc, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	if (rc == ZOK)
+		request->answer.path = program_need(strdup(request->path));
+	void_done(rc, data);
+}
+
+static void
 list_done(int rc, const struct String_vector *strings, const void *data)
 {
 	Request    *request = (Request *) data;
@@ -507,7 +544,40 @@ acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 
 	library_note_answer(request, rc);
 	request->answer.reply.is_open = rc == ZOK && is_open(acl);
+	if (rc == ZOK)
+		copy_writers(request, acl);
 	request->answered(request);
+}
+
+/*
+ * Each "scheme:id" that may do more than read.  One that has no scheme or no id,
+ * which a hostile server can send, is a name that nobody has.
+ */
+static void
+copy_writers(Request *request, const struct ACL_vector *acl)
+{
+	const int	writes = ZOO_PERM_CREATE | ZOO_PERM_DELETE | ZOO_PERM_WRITE |
+		ZOO_PERM_ADMIN;
+	struct String_vector names = {0};
+
+	if (acl != NULL && acl->data != NULL && acl->count > 0)
+		names.data = program_need(calloc((size_t) acl->count, sizeof(char *)));
+	for (int i = 0; names.data != NULL && i < acl->count; i++)
+	{
+		const struct ACL *entry = &acl->data[i];
+		const char *scheme = entry->id.scheme != NULL ? entry->id.scheme : "";
+		const char *id = entry->id.id != NULL ? entry->id.id : "";
+
+		if ((entry->perms & writes) == 0)
+			continue;
+		if (asprintf(&names.data[names.count], "%s:%s", scheme, id) < 0)
+			(void) program_need(NULL);	/* it does not return */
+		names.count++;
+	}
+	copy_children(request, &names);
+	for (int i = 0; i < names.count; i++)
+		free(names.data[i]);
+	free(names.data);
 }
 
 /* The answer of the quorum, which dates the proof; look_done() is to come. */
@@ -595,7 +665,8 @@ flags_of(ZkNodeKind kind)
 		[ZK_CONTAINER] = ZOO_CONTAINER,
 		[ZK_EPHEMERAL] = ZOO_EPHEMERAL,
 		[ZK_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
-		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL
+		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL,
+		[ZK_ROOT] = 0
 	};
 
 	return flags[kind];
@@ -613,8 +684,8 @@ acl_for(const Session *session, ZkNodeKind kind)
 {
 	static struct ACL entries[2];
 	static const struct ACL_vector ours = {2, entries};
-	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_CONTAINER ||
-		kind == ZK_PERSISTENT_SEQUENTIAL;
+	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_ROOT ||
+		kind == ZK_CONTAINER || kind == ZK_PERSISTENT_SEQUENTIAL;
 
 	if (!session->has_auth ||
 		(session->open.is_auth_private && is_shared))

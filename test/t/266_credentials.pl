@@ -13,8 +13,9 @@ my $stranger = $zk->client;
 my $friend = $zk->client;
 $friend->add_auth('digest', $secret);
 my @pool = map { background($node) } 1 .. 3;
-# A root that strangers may enter, and one lock in it.
-$stranger->create_path(lock_path('open'));
+# A root of ours, and in it the queue of one lock that strangers may enter.
+$friend->create_path(lock_path('open'));
+$friend->set_acl(lock_path('') =~ s{/$}{}r, [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
 
 subtest 'locks with credentials pass in turn without a hand-over' => sub {
 	foreach my $number (0 .. 2)

@@ -98,7 +98,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			/* a LEAVE has blobs of its own: test_kinds() */
 			frame.u.request.kind = (int32_t) choose(REQUEST_LAST_OF_BACKEND);
 			frame.u.request.kind += frame.u.request.kind >= REQUEST_LEAVE;
-			frame.u.request.node_kind = (int32_t) choose(ZK_PERSISTENT_SEQUENTIAL + 1);
+			frame.u.request.node_kind = (int32_t) choose(ZK_NODE_LAST + 1);
 			frame.id = REQUEST_MAY_BE_SILENT(frame.u.request.kind) && choose(2) == 0 ? 0 : id;
 			blobs[0] = frame_text("/a/b");
 			if (frame.u.request.kind == REQUEST_REPLACE || frame.u.request.kind == REQUEST_MOVE ||
@@ -200,7 +200,7 @@ static const Case cases[] = {
 	{"a negative request", FRAME_REQUEST, FIELD(u.request.kind), -1, FRAME_INVALID},
 	{"only a LEAVE is awaited", FRAME_REQUEST, FIELD(u.request.is_awaited), 1, FRAME_INVALID},
 	{"news of nothing", FRAME_REPLY, FIELD(id), 0, FRAME_INVALID},
-	{"no such node", FRAME_REQUEST, FIELD(u.request.node_kind), ZK_PERSISTENT_SEQUENTIAL + 1, FRAME_INVALID},
+	{"no such node", FRAME_REQUEST, FIELD(u.request.node_kind), ZK_NODE_LAST + 1, FRAME_INVALID},
 	{"a negative node", FRAME_REQUEST, FIELD(u.request.node_kind), -1, FRAME_INVALID},
 	{"a path without its end", FRAME_REQUEST, sizeof(Frame) + 4, 1, 'x', FRAME_INVALID},
 	{"no such state", FRAME_STATUS, FIELD(u.status.state), ZK_CLIENT_LOST + 1, FRAME_INVALID},

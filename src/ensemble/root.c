@@ -1,0 +1,273 @@
+/*-------------------------------------------------------------------------
+ *
+ * root.c
+ *	  Is the root safe from clients without the credentials?
+ *
+ * The credentials of a session can be several identities for the ACL of a
+ * znode, and only the server knows them.  So the session makes a znode of its
+ * own in the root, and reads what the server has written into the ACL of that:
+ * these are ours.  The znode is ephemeral, has a reserved name, and goes at
+ * once.  Its create is a write, and the reads are behind it: what they tell is
+ * not older, however far the server lags behind the leader.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "root.h"
+
+#include "nodes/pg_list.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "name.h"
+#include "nodedata.h"
+#include "parents.h"
+#include "session.h"
+#include "text.h"
+
+/* So often our own znode may not be found before it counts as refused. */
+#define UNCLEAR_MAX 3
+
+/* zklock.trusted_identities: a list of "scheme:id", as an ACL has them. */
+static char *trusted_setting;
+
+/* The root that is safe, and the session that has asked; 0: none has. */
+static char known_root[RECIPE_PATH_SIZE];
+static ZkSessionNumber known_by;
+
+/* The question under way, of the trip that has asked it. */
+static struct
+{
+	char		root[RECIPE_PATH_SIZE];
+	char		child[RECIPE_PATH_SIZE + sizeof(ZK_ROOT_CHILD)];
+	char		probe[RECIPE_PATH_SIZE + RECIPE_GUID_LEN +
+					  sizeof(ZK_RELEASE_SUFFIX)];
+	ZkSessionNumber session;
+	int			nunclear;		/* how often in a row our znode was not found */
+}			Asked;
+
+static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
+							 const ZkReply *own);
+static bool is_among(const char *identity, const ZkReply *own,
+					 const List *trusted);
+pg_noreturn static void refuse_root(const char *identity);
+static void make_child(void);
+static List *split_trusted(const char *setting);
+static bool check_trusted(char **newval, void **extra, GucSource source);
+
+bool
+zklock_root_is_known(const char *path, int root_length)
+{
+	if (!zklock_session_has_credentials())
+		return true;
+	return known_by == zklock_session_number() &&
+		strncmp(known_root, path, root_length) == 0 &&
+		known_root[root_length] == '\0';
+}
+
+void
+zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
+{
+	ZkClient   *client = zklock_session_client();
+	const char *root = Asked.root;
+	char		guid[RECIPE_GUID_LEN + 1];
+
+	snprintf(Asked.root, sizeof(Asked.root), "%.*s", root_length, path);
+	snprintf(Asked.child, sizeof(Asked.child), "%s/" ZK_ROOT_CHILD, root);
+	zklock_nodedata_make_guid(guid);
+	snprintf(Asked.probe, sizeof(Asked.probe), "%s/%s" ZK_RELEASE_SUFFIX,
+			 root, guid);
+	Asked.session = zklock_session_number();
+	if (root_length == 0)
+		root = "/";
+	zklock_client_begin_many(client);
+	{
+		ZkRequest  *probe = zklock_client_create(client, Asked.probe,
+												 ZK_EPHEMERAL, NULL);
+
+		/* the answers are awaited below */
+		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, root);
+		(void) zklock_roundtrip_look(trip, ZK_GET, Asked.child);
+		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe);
+		zklock_client_withdraw(probe);
+	}
+	zklock_client_end_many(client);
+}
+
+ZkRootState
+zklock_root_judge(ZkRoundTrip *trip)
+{
+	const char *root = Asked.root;
+	ZkRootState state = ZK_ROOT_UNANSWERED;
+
+	Assert(Asked.session == zklock_session_number());
+	if (root[0] == '\0')
+		root = "/";
+	if (zklock_roundtrip_await_looks(trip))
+		state = judge_acl(zklock_roundtrip_look(trip, ZK_GET_ACL, root),
+						  zklock_roundtrip_look(trip, ZK_GET, Asked.child),
+						  zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe));
+	zklock_roundtrip_end_looks(trip);
+	if (state == ZK_ROOT_SAFE)
+	{
+		strlcpy(known_root, Asked.root, sizeof(known_root));
+		known_by = Asked.session;
+	}
+	return state;
+}
+
+bool
+zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
+{
+	const ZkReply *refusal;
+
+	for (int attempts = 0; !zklock_root_is_known(path, root_length); attempts++)
+	{
+		ZkRootState state;
+
+		zklock_root_ask(trip, path, root_length);
+		state = zklock_root_judge(trip);
+		if (state == ZK_ROOT_UNANSWERED)
+			return false;
+		if (state == ZK_ROOT_SAFE)
+			break;
+		if (attempts >= PARENT_ATTEMPTS)
+			zklock_parents_raise_deleted(path);
+		refusal = zklock_parents_make(trip, Asked.child, root_length);
+		if (refusal != NULL)
+			zklock_session_raise(refusal, "create the root", Asked.root);
+	}
+	return true;
+}
+
+/*
+ * The replies: the ACL of the root, its child, and the ACL of our own znode in
+ * it.  If that one cannot be made, no identity counts as ours.  It is not found
+ * either if the connection broke, and it was withdrawn before it was read.
+ */
+static ZkRootState
+judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
+{
+	List	   *trusted = split_trusted(trusted_setting);
+
+	if (acl->result == ZK_NO_NODE)
+		return ZK_ROOT_UNCLEAR;
+	if (acl->result != ZK_OK)
+		zklock_session_raise(acl, "read the ACL of the root", Asked.root);
+	for (int i = 0; i < acl->nchildren; i++)
+	{
+		if (is_among(acl->children[i], own, trusted))
+			continue;
+		if (own->result == ZK_NO_NODE && ++Asked.nunclear < UNCLEAR_MAX)
+			return ZK_ROOT_UNCLEAR;
+		Asked.nunclear = 0;
+		refuse_root(acl->children[i]);
+	}
+	Asked.nunclear = 0;
+	list_free(trusted);
+
+	/* of "/", which nobody can delete, it is not needed */
+	if (child->result == ZK_NO_NODE && Asked.root[0] != '\0')
+		make_child();
+	return ZK_ROOT_SAFE;
+}
+
+static bool
+is_among(const char *identity, const ZkReply *own, const List *trusted)
+{
+	/* everybody is nobody's identity, also if the server gives all to all */
+	if (strcmp(identity, "world:anyone") == 0)
+		return false;
+	for (int i = 0; own->result == ZK_OK && i < own->nchildren; i++)
+		if (strcmp(own->children[i], identity) == 0)
+			return true;
+	foreach_ptr(const char, one, trusted)
+		if (strcmp(one, identity) == 0)
+			return true;
+	return false;
+}
+
+static void
+refuse_root(const char *identity)
+{
+	const char *root = Asked.root;
+
+	if (root[0] == '\0')
+		root = "/";
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("root \"%s\" of ZooKeeper locks can be changed by others",
+					zklock_text_quotable(root)),
+			 errdetail("Its ACL gives more than to read to \"%s\", which is not an identity of this session. Such a client can delete the znodes of locks that are held.",
+					   zklock_text_quotable(identity)),
+			 errhint("Correct the ACL with \"setAcl\" in ZooKeeper's zkCli.sh, or add the identity to \"%s\" if you trust it. See docs/install.md, The ACL of the root.",
+					 "zklock.trusted_identities")));
+}
+
+/*
+ * A root that somebody has made by hand: it is not to be empty either.  Nobody
+ * waits for the reply.  If it is refused, the next session asks again.
+ */
+static void
+make_child(void)
+{
+	zklock_client_free(zklock_client_create(zklock_session_client(),
+											Asked.child, ZK_PERSISTENT,
+											NULL));
+}
+
+/* ---------------------------------------------------------------------
+ * The setting
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_root_init(void)
+{
+	DefineCustomStringVariable("zklock.trusted_identities",
+							   "Identities besides the credentials of this cluster that may change the root.",
+							   "A list of scheme:id as getAcl shows them. Double quotes enclose one with a comma.",
+							   &trusted_setting, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY | GUC_LIST_INPUT,
+							   check_trusted, NULL, NULL);
+}
+
+/* The identities, in memory of the list; its text is palloc'ed, too. */
+static List *
+split_trusted(const char *setting)
+{
+	List	   *identities;
+
+	if (!SplitGUCList(pstrdup(setting), ',', &identities))
+		Assert(false);			/* check_trusted() has */
+	return identities;
+}
+
+static bool
+check_trusted(char **newval, void **extra, GucSource source)
+{
+	List	   *identities;
+
+	if (!SplitGUCList(pstrdup(*newval), ',', &identities))
+	{
+		GUC_check_errdetail("List syntax is invalid.");
+		return false;
+	}
+	foreach_ptr(const char, identity, identities)
+	{
+		const char *colon = strchr(identity, ':');
+
+		if (colon == NULL || colon == identity || colon[1] == '\0')
+		{
+			GUC_check_errdetail("\"%s\" is not of the form scheme:id.",
+								identity);
+			return false;
+		}
+		if (strncmp(identity, "world:", 6) == 0)
+		{
+			GUC_check_errdetail("\"%s\" is every client, which would make the root open.",
+								identity);
+			return false;
+		}
+	}
+	return true;
+}

@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * root.h
+ *	  Is the root safe from clients without the credentials?
+ *
+ * A client that may delete or administer the znode of the root, or create and
+ * delete in it, can end every lock below it, whatever the ACLs of the locks'
+ * znodes are.  So a session with credentials (zklock.auth) uses no root that
+ * others could change.  It reads the ACL once for each root, before anything
+ * that it has made there counts.  A session without credentials asks nothing:
+ * its znodes are everybody's.
+ *
+ * That holds for as long as the session does: a root is never empty (ZK_ROOT),
+ * so only who may delete in it can make another one in its place.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ROOT_H
+#define ZKLOCK_ROOT_H
+
+#include "postgres.h"
+
+#include "roundtrip.h"
+
+/* What is known of a root. */
+typedef enum ZkRootState
+{
+	ZK_ROOT_SAFE,				/* or the session has no credentials */
+	ZK_ROOT_UNCLEAR,			/* it was not there, or the connection broke in
+								 * between: ask again */
+	ZK_ROOT_UNANSWERED			/* at the deadline, or the session was lost */
+} ZkRootState;
+
+/* The setting zklock.trusted_identities. */
+extern void zklock_root_init(void);
+
+/*
+ * Has this session no more to ask about the root, the first root_length bytes
+ * of that path?
+ */
+extern bool zklock_root_is_known(const char *path, int root_length);
+
+/*
+ * Ask, without waiting: it goes out with the next question of the trip, ahead of
+ * it.  Then await the answer.  Raises 42501 if others could change the root.
+ */
+extern void zklock_root_ask(ZkRoundTrip *trip, const char *path,
+							int root_length);
+extern ZkRootState zklock_root_judge(ZkRoundTrip *trip);
+
+/*
+ * Ask and await, unless it is known; make the root if it is missing.  false at the
+ * deadline, and if the session is lost.  Raises 42501 likewise.
+ */
+extern bool zklock_root_prove(ZkRoundTrip *trip, const char *path,
+							  int root_length);
+
+#endif							/* ZKLOCK_ROOT_H */
