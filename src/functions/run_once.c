@@ -282,11 +282,12 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	Claim	   *claim = argument;
 	ClaimStep	step;
 	int			root_length;
+	char	   *lock_path;
 	char	   *data;
 
 	name_record(&claim->record);
-	if (!zklock_root_prove(trip, zklock_name_path(claim->record.name, &root_length),
-						   root_length))
+	lock_path = zklock_name_path(claim->record.name, &root_length);
+	if (!zklock_root_prove(trip, lock_path, root_length))
 		return false;
 	data = begin_claim(claim);
 	claim->attempts = 0;
