@@ -47,7 +47,7 @@ static struct
 
 static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
 							 const ZkReply *own);
-static bool is_among(const char *identity, const ZkReply *own,
+static bool is_own_or_trusted(const char *identity, const ZkReply *own,
 					 const List *trusted);
 pg_noreturn static void refuse_root(const char *identity);
 static void make_child(void);
@@ -155,7 +155,7 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 		zklock_session_raise(acl, "read the ACL of the root", Asked.root);
 	for (int i = 0; i < acl->nchildren; i++)
 	{
-		if (is_among(acl->children[i], own, trusted))
+		if (is_own_or_trusted(acl->children[i], own, trusted))
 			continue;
 		if (own->result == ZK_NO_NODE && ++Asked.nunclear < UNCLEAR_MAX)
 			return ZK_ROOT_UNCLEAR;
@@ -172,7 +172,7 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 }
 
 static bool
-is_among(const char *identity, const ZkReply *own, const List *trusted)
+is_own_or_trusted(const char *identity, const ZkReply *own, const List *trusted)
 {
 	/* everybody is nobody's identity, also if the server gives all to all */
 	if (strcmp(identity, "world:anyone") == 0)

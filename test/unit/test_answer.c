@@ -115,7 +115,8 @@ test_late(void)
 		{
 			AnswerLate	late = answer_late(kind, node_kind);
 			bool		makes = kind == REQUEST_REPLACE ||
-				(kind == REQUEST_CREATE && node_kind >= ZK_EPHEMERAL);
+				(kind == REQUEST_CREATE && node_kind >= ZK_EPHEMERAL &&
+				 node_kind != ZK_ROOT);
 
 			ok(late == ANSWER_CHANGES_NOTHING || late == ANSWER_REFUSED ||
 			   late == ANSWER_HARMLESS || late == ANSWER_SOUGHT,
