@@ -36,7 +36,7 @@ foreach my $error (sort keys %refusal)
 			$liar->deny('/', $error, $create_container);
 			$session->query("SELECT $sql");
 			is($session->sqlstate, '0A000', "$sql: SQLSTATE") or diag $session->error;
-			like($session->error, qr/ERROR:  ZooKeeper server "${\ $liar->address}" has no container znodes\n/, "$sql: the message names the server");
+			like($session->error, qr/ERROR:  ZooKeeper server "${\ $zk->connect_string}" has no container znodes\n/, "$sql: the message names the server");
 			like($session->error, qr/DETAIL:  It was asked several times to create container znode "[^"]+", and \Q$refusal{$error}\E\.\n/, "$sql: the DETAIL");
 		}
 		my $row = $session->query_safe("SELECT state, what, remedy FROM zk_check(true) WHERE item = 'writing'");
