@@ -24,7 +24,7 @@
 #include "session.h"
 #include "text.h"
 
-/* So often our own znode may not be found before it counts as refused. */
+/* So often our own znode or the child may be missing: then we may make none. */
 #define UNCLEAR_MAX 3
 
 /* zklock.trusted_identities: a list of "scheme:id", as an ACL has them. */
@@ -42,7 +42,7 @@ static struct
 	char		probe[RECIPE_PATH_SIZE + RECIPE_GUID_LEN +
 					  sizeof(ZK_RELEASE_SUFFIX)];
 	ZkSessionNumber session;
-	int			nunclear;		/* how often in a row our znode was not found */
+	int			nunclear;		/* how often in a row one was not found */
 }			Asked;
 
 static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
@@ -50,7 +50,6 @@ static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
 static bool is_own_or_trusted(const char *identity, const ZkReply *own,
 					 const List *trusted);
 pg_noreturn static void refuse_root(const char *identity);
-static void make_child(void);
 static List *split_trusted(const char *setting);
 static bool check_trusted(char **newval, void **extra, GucSource source);
 
@@ -162,12 +161,23 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 		Asked.nunclear = 0;
 		refuse_root(acl->children[i]);
 	}
-	Asked.nunclear = 0;
 	list_free(trusted);
 
-	/* of "/", which nobody can delete, it is not needed */
-	if (child->result == ZK_NO_NODE && Asked.root[0] != '\0')
-		make_child();
+	/*
+	 * A root that somebody has made by hand.  Until it has the child, a client
+	 * that may delete the znodes of the one above can delete it and make
+	 * another one, so it is asked about again.  "/" itself cannot be deleted.
+	 */
+	if (child->result == ZK_NO_NODE && Asked.root[0] != '\0' &&
+		++Asked.nunclear < UNCLEAR_MAX)
+	{
+		/* the next question goes out behind it */
+		zklock_client_free(zklock_client_create(zklock_session_client(),
+												Asked.child, ZK_PERSISTENT,
+												NULL));
+		return ZK_ROOT_UNCLEAR;
+	}
+	Asked.nunclear = 0;
 	return ZK_ROOT_SAFE;
 }
 
@@ -201,18 +211,6 @@ refuse_root(const char *identity)
 					   zklock_text_quotable(identity)),
 			 errhint("Correct the ACL with \"setAcl\" in ZooKeeper's zkCli.sh, or add the identity to \"%s\" if you trust it. See docs/install.md, The ACL of the root.",
 					 "zklock.trusted_identities")));
-}
-
-/*
- * A root that somebody has made by hand: it is not to be empty either.  Nobody
- * waits for the reply.  If it is refused, the next session asks again.
- */
-static void
-make_child(void)
-{
-	zklock_client_free(zklock_client_create(zklock_session_client(),
-											Asked.child, ZK_PERSISTENT,
-											NULL));
 }
 
 /* ---------------------------------------------------------------------
