@@ -53,6 +53,7 @@ typedef struct Call
 	bool		is_watched;
 	zoo_op_t	ops[3];
 	int			nops;
+	char		last_path[300]; /* of the last of them */
 	union
 	{
 		string_stat_completion_t create;
@@ -473,6 +474,8 @@ zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops,
 	Call		call = {.nops = count,.done.nothing = completion};
 
 	memcpy(call.ops, ops, sizeof(*ops) * (size_t) (count < NELEMS(call.ops) ? count : NELEMS(call.ops)));
+	call.is_open = ops[0].type == '+' && ops[0].create_op.acl == &ZOO_OPEN_ACL_UNSAFE;
+	snprintf(call.last_path, sizeof(call.last_path), "%s", ops[count - 1].check_op.path);
 	return take_call("multi", ops[0].check_op.path, NULL, 0, call, data);
 }
 
@@ -549,6 +552,8 @@ zoo_create_op_init(zoo_op_t *op, const char *path, const char *data, int length,
 				   int size)
 {
 	init_op(op, path, '+', flags);
+	op->create_op.acl = acl;
+	op->create_op.flags = flags;
 }
 
 /* ---- what a test does ---- */

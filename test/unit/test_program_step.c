@@ -586,6 +586,23 @@ test_acl(void)
 	last_call()->done.acl(ZOK, &(struct ACL_vector) {2, NULL}, NULL, last_call()->request);
 	is_reply(1, ZK_OK, "an ACL with a length that is a lie is answered");
 	is_int(0, read_last.frame.u.reply.is_open, "an ACL with a length that is a lie is not open");
+	is_int(0, read_last.frame.u.reply.nchildren, "an ACL with a length that is a lie names nobody");
+
+	/* who may do more than read */
+	for (int bit = 0; bit < 5; bit++)
+	{
+		struct ACL	entries[] = {
+			{1, {"world", "anyone"}}, {1 << bit, {"digest", "a:b="}}, {1 << bit | 1, {NULL, NULL}}
+		};
+
+		start();
+		ask((FrameRequest) {.kind = REQUEST_GET_ACL}, 1, "/l");
+		last_call()->done.acl(ZOK, &(struct ACL_vector) {3, entries}, NULL, last_call()->request);
+		is_reply(1, ZK_OK, "an ACL is answered with those who may write");
+		is_int(bit == 0 ? 0 : 2, read_last.frame.u.reply.nchildren, "who may do more than read, with permission %d", 1 << bit);
+		ok(bit == 0 || (read_last.frame.blob_lengths[2] == 14 && memcmp(read_last.blobs[2], "digest:a:b=\0:", 14) == 0),
+		   "they are named by scheme and id, with permission %d", 1 << bit);
+	}
 }
 
 static void
@@ -1022,6 +1039,53 @@ test_transactions(void)
 	ask_bytes((FrameRequest) {.kind = REQUEST_MOVE}, 1, "/a", "/b", NULL, 0);
 	is_int(0, ncalls, "nothing is asked in a session that is over");
 	is_reply(1, ZK_SESSION_LOST, "a request in a session that is over says so");
+}
+
+/* A root is made together with its child: both or none. */
+static void
+test_root(void)
+{
+	for (int credentials = 0; credentials < 3; credentials++)
+	{
+		start();
+		session->has_auth = credentials > 0;
+		session->open.is_auth_private = credentials == 2;
+		ask_bytes((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_ROOT}, 1, "/a/b", NULL, "xyz", 3);
+		is_call("multi", "/a/b", "a root is made first");
+		is_int(2, last_call()->nops, "a root has one child");
+		is_int('+', last_call()->ops[0].type, "a root is created");
+		is_int('+', last_call()->ops[1].type, "the child of a root is created");
+		is_str("/a/b/.root", last_call()->last_path, "the child of a root has a reserved name");
+		is_int(0, last_call()->ops[0].create_op.flags, "a root lasts");
+		is_int(0, last_call()->ops[1].create_op.flags, "the child of a root lasts");
+		for (int i = 0; i < 2; i++)
+			ok((last_call()->ops[i].create_op.acl == &ZOO_OPEN_ACL_UNSAFE) == (credentials != 1),
+			   "node %d of a root, credentials %d: is it everybody's?", i, credentials);
+		answer(last_call(), ZOK);
+		is_reply(1, ZK_OK, "a root that is made is told");
+		is_str("/a/b", read_last.blobs[0], "the reply has the path of the root");
+		send_frame(FRAME_FREE, 1);
+		is_int(0, count_requests(), "nothing is left of a root that was made");
+	}
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_ROOT}, 1, "/a");
+	answer(last_call(), ZNODEEXISTS);
+	is_reply(1, ZK_NODE_EXISTS, "a root that is there is told");
+	is_int(1, ncalls, "a root that is there is not made again");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_ROOT}, 1, "/a");
+	lose_connection(last_call(), 1);
+	connect_now();
+	is_reply(1, ZK_UNKNOWN_OUTCOME, "a root without an answer is told as unknown");
+	send_frame(FRAME_FREE, 1);
+	is_int(0, count_requests(), "a root that comes late does no harm, and is not looked for");
+
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_ROOT}, 1, "/a//b");
+	is_int(0, ncalls, "a root with a path that makes no sense is not asked for");
+	is_reply(1, ZK_BAD_ARGUMENTS, "a root with a path that makes no sense is refused");
 }
 
 /* ---- an ephemeral node by another ---- */
@@ -1920,6 +1984,7 @@ main(void)
 	test_leave();
 	test_leave_asking();
 	test_transactions();
+	test_root();
 	test_replace();
 	test_late_names();
 	test_wait();
