@@ -4,6 +4,7 @@
 # credentials takes nothing below a root that others may change, whoever has made it. Tested with
 # clients with and without the credentials on real servers.
 
+use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -133,6 +134,65 @@ subtest 'credentials are rotated over two clusters, one after the other' => sub 
 		$session->query_safe("SELECT zk_unlock('after')");
 		$session->quit;
 	}
+};
+
+subtest 'the znode of a chroot is the root where zklock.root is /, and no root otherwise' => sub {
+	my $chrooted = cluster('bonn', $zk, 'zklock.auth' => "digest:$secret", 'zklock.root' => '/', servers => $zk->connect_string . '/chroot');
+	my $session = background($chrooted);
+	$session->query_safe("SELECT zk_lock('first'), zk_unlock('first')");
+	$friend->delete_recursive('/chroot/first') if $friend->exists('/chroot/first');
+	is(join(' ', $stranger->children('/chroot')), '.root', 'the znode of the chroot is made as a root');
+	eval { $stranger->delete('/chroot') };
+	like($@, qr/NotEmpty/, 'a stranger cannot delete it');
+	$session->quit;
+
+	# That of an operator, who has made it for all.
+	$friend->create_path('/chroot2');
+	$chrooted = cluster('ulm', $zk, 'zklock.auth' => "digest:$secret", 'zklock.root' => '/', servers => $zk->connect_string . '/chroot2');
+	$session = background($chrooted);
+	assert_query($session, "SELECT zk_lock('a')", '42501', 'a chroot that is open is no root');
+	like($session->error, qr{root "/chroot2" of ZooKeeper locks can be changed by others}, 'the message names the chroot');
+	$session->query_safe("SET zklock.root = '/zklock'");
+	is($session->query_safe("SELECT zk_try_lock('a')"), 't', 'a root in it is made, and is not open');
+	is(join(' ', sort $stranger->children('/chroot2/zklock')), '.root a', 'it has its child');
+	eval { $stranger->delete_recursive('/chroot2') };
+	like($@, qr/NoAuth/, 'a stranger cannot take it away with the chroot');
+	$friend->set_acl('/chroot2', [ [ 31, 'auth', '' ], [@read] ]);
+	$session->query_safe("SET zklock.root = '/'");
+	is($session->query_safe("SELECT zk_try_lock('b')"), 't', 'a chroot that is closed is one');
+	is(join(' ', sort $stranger->children('/chroot2')), '.root b zklock', 'and gets its child');
+	$session->quit;
+};
+
+subtest 'a session at a server that lags behind learns of a root that was opened' => sub {
+	my (%link, $seconds);
+	my $ensemble = ZooKeeper->new(
+		servers => 3,
+		config => { syncLimit => 200 },
+		link => sub ($from, $to, $what, $address) {
+			return (split /:/, $address)[1] if $what ne 'quorum';
+			return ($link{"$from to $to"} //= Proxy->new($address))->port;
+		})->start;
+	my $leader = $ensemble->leader;
+	my ($follower) = $ensemble->followers;
+	my $far = cluster('lagos', $ensemble, 'zklock.auth' => "digest:$secret", 'zklock.session_timeout' => '60s',
+		servers => $ensemble->connect_string($follower));
+	my ($client, $witness) = map { $ensemble->client(member => $_, timeout => 60) } $leader, $follower;
+	$client->add_auth('digest', $secret);
+	$client->create_path("/lagging/.root");
+	$client->set_acl('/lagging', [ [ 31, 'auth', '' ], [@read] ]);
+	my $session = background($far);
+	$session->query_safe("SELECT zk_lock('at another root')");
+
+	# What the leader says arrives at the follower so much later.
+	assert_becomes { scalar $witness->get_acl('/lagging') } 2, 'the follower has the ACL of the root';
+	$link{"$follower to $leader"}->delay(3);
+	$client->set_acl('/lagging', [ [ 31, 'world', 'anyone' ] ]);
+	is(scalar(my @acl = $witness->get_acl('/lagging')), 2, 'the follower does not know yet that it is open');
+	assert_query($session, "SET zklock.root = '/lagging'; SELECT zk_lock('a')", '42501', 'the session is refused');
+	like($session->error, qr/can be changed by others/, 'for what the leader knows');
+	$_->close foreach $client, $witness;
+	$session->quit;
 };
 
 subtest 'a session without credentials asks nothing' => sub {

@@ -379,6 +379,50 @@ subtest 'the certificate is the credentials with zklock.auth = x509' => sub {
 	like($err, qr/HINT:  .*"x509", let the servers ask for a client certificate/, 'the HINT says what to do');
 };
 
+subtest 'a root may be changed by the subject of the certificate and by those that are trusted alone' => sub {
+	my %setting = (servers => $zk->secure_connect_string, %tls, 'zklock.connect_timeout' => '1min');
+	my $client = $zk->client;
+	my @read = (1, 'world', 'anyone');
+	my %root = (
+		'/of-client' => [ [ 31, 'x509', 'CN=client' ], [@read] ],
+		'/of-both' => [ [ 31, 'x509', 'CN=client' ], [ 31, 'x509', 'CN=other' ], [@read] ],
+		'/of-all' => [ [ 31, 'x509', 'CN=client' ], [ 31, 'world', 'anyone' ] ]);
+	foreach my $path (sort keys %root)
+	{
+		$client->create_path($path);
+		$client->set_acl($path, $root{$path});
+	}
+	my $certified = cluster('lima', $zk, %setting, 'zklock.auth' => 'x509');
+	my $session = background($certified);
+	$session->query_safe("SET zklock.root = '/of-client'");
+	is($session->query_safe("SELECT zk_try_lock('a')"), 't', 'a root of the own subject');
+	$session->query_safe("SET zklock.root = '/of-all'");
+	assert_query($session, "SELECT zk_lock('a')", '42501', 'a root of everybody');
+	like($session->error, qr/gives more than to read to "world:anyone"/, 'the message names everybody');
+	$session->query_safe("SET zklock.root = '/of-both'");
+	assert_query($session, "SELECT zk_lock('a')", '42501', 'a root of another subject, too');
+	like($session->error, qr/gives more than to read to "x509:CN=other"/, 'the message names the other subject');
+	reconfigure($certified, 'zklock.trusted_identities' => 'x509:CN=other');
+	poll_until { $session->query_safe('SHOW zklock.trusted_identities') ne '' } 'the list to be read';
+	is($session->query_safe("SELECT zk_try_lock('a')"), 't', 'the other subject is trusted');
+	$session->quit;
+
+	# A password and a certificate are two identities of one session.
+	%setting = (%setting, 'zklock.auth' => 'digest:zklock:s3cr3t', 'zklock.root' => '/of-two');
+	my $first = background(cluster('quito', $zk, %setting));
+	is($first->query_safe("SELECT zk_try_lock('a')"), 't', 'a root that the session makes');
+	is_deeply([ map { s/(digest zklock):.*/$1/r } sort map { "@$_" } $client->get_acl('/of-two') ],
+		[ '1 world anyone', '31 digest zklock', '31 x509 CN=client' ], 'it has both identities');
+	my $second = cluster('sofia', $zk, %setting, shown_by($good, 'other'));
+	my $other = background($second);
+	assert_query($other, "SELECT zk_lock('b')", '42501', 'the same password with another certificate');
+	like($other->error, qr/gives more than to read to "x509:CN=client"/, 'the message names the other certificate');
+	reconfigure($second, 'zklock.trusted_identities' => 'x509:CN=client');
+	poll_until { $other->query_safe('SHOW zklock.trusted_identities') ne '' } 'the list to be read';
+	is($other->query_safe("SELECT zk_try_lock('b')"), 't', 'the other certificate is trusted');
+	$_->quit foreach $first, $other;
+};
+
 # A server that takes what it is sent, and answers with some bytes or none.
 sub fake ($answer, $file)
 {
