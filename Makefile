@@ -121,7 +121,8 @@ OBJS = \
 	src/functions/check.o \
 	src/functions/check_servers.o \
 	src/functions/check_session.o \
-	src/functions/check_fact.o \
+	src/functions/check_settings.o \
+	src/functions/check_row.o \
 	src/functions/given_name.o \
 	src/lock/hooks.o \
 	src/lock/cancel.o \

@@ -22,7 +22,7 @@
 /*
  * Create what is above the znode of that path: its first root_length bytes,
  * which are the root, or that and more,
- * for good, with our name as data (see zk_check_facts()), the rest as
+ * for good, with our name as data, the rest as
  * containers, of which the server removes those that are empty.  The reply to
  * one that is refused, else NULL: whether all are there the next create tells.
  * Raises 0A000 if the server has no containers.

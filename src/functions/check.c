@@ -1,72 +1,135 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  The facts that zk_check() tells: of the program, the servers, the
- *	  credentials, and what only a session knows.
+ *	  zk_check(): the table of what is looked at.
  *
- * What they mean, and what helps, is decided in SQL, in zk_check() itself.
+ * An item is a line of the table: what has to be asked for it, and the function
+ * that says in rows what that means and what helps.  First all is asked, then
+ * all rows are put, for some items need what others have asked.
  *
  * The one rule: it raises for interrupts alone, and not for that of a loss.
- * Each step runs in a subtransaction of its own, and an error that it meets
- * becomes a fact.  A session with locks that is lost stays as it is.
+ * Each function of the table runs in a subtransaction of its own, and an error
+ * that it meets becomes the row of its item.  A session with locks that is lost
+ * stays as it is.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
 #include "args.h"
-#include "auth.h"
-#include "board.h"
 #include "check_private.h"
+#include "compat.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "protocol.h"
 #include "session.h"
-#include "text.h"
 
-PG_FUNCTION_INFO_V1(zk_check_facts);
+PG_FUNCTION_INFO_V1(zk_check);
 
-/* One thing that is looked at, and puts facts.  May raise. */
+/* Asks, or puts rows.  May raise. */
 typedef void (*CheckStep) (Check *check);
 
-static void run_step(Check *check, const char *item, CheckStep step);
+typedef struct CheckItem
+{
+	const char *item;			/* as docs/monitoring.md has it */
+	bool		needs_session;	/* zk_check(false) has no such row */
+	CheckStep	ask;			/* or NULL */
+	CheckStep	tell;
+} CheckItem;
+
+static void put_not_looked_at(Check *check);
+
+/* The order is that of the rows, and that of asking. */
+static const CheckItem items[] = {
+	{"extension", false, NULL, check_tell_extension},
+	{"settings", false, NULL, check_tell_settings},
+	{"settings", false, NULL, check_tell_other_settings},
+	{"settings", false, NULL, check_tell_refused_settings},
+	{"lease worker", false, NULL, check_tell_lease_worker},
+	{"program", false, check_ask_servers, check_tell_program},
+	{"servers", false, NULL, check_tell_servers},
+	{"certificates", false, NULL, check_tell_certificates},
+	{"ensemble", false, NULL, check_tell_ensemble},
+	{"connections", false, NULL, check_tell_connections},
+	{"jute.maxbuffer", true, NULL, check_tell_request_size},
+	{"session timeout", false, NULL, check_tell_session_timeout},
+	{"data", false, NULL, check_tell_data},
+	{"credentials", false, check_ask_credentials, check_tell_credentials},
+	{"session", false, check_ask_session, check_tell_session},
+	{"moved servers", false, check_ask_others, check_tell_moved_servers},
+	{"releases", false, NULL, check_tell_releases},
+	{"not looked at", false, NULL, put_not_looked_at},
+	{"granted timeout", true, NULL, check_tell_granted_timeout},
+	{"digest", true, NULL, check_tell_digest},
+	{"chroot", true, NULL, check_tell_chroot},
+	{"root", true, NULL, check_tell_root},
+	{"acl", true, NULL, check_tell_acl},
+	{"writing", true, NULL, check_tell_writing},
+	{"clock", true, NULL, check_tell_clock},
+	{"quota", true, NULL, check_tell_quota},
+	{"leases", true, NULL, check_tell_leases},
+	{"triggers", false, NULL, check_tell_triggers}
+};
+
+static bool run_step(Check *check, const char *item, CheckStep step);
 static char *describe_error(const ErrorData *error);
-static void check_credentials(Check *check);
-static void put_connected(const Check *check);
 
 Datum
-zk_check_facts(PG_FUNCTION_ARGS)
+zk_check(PG_FUNCTION_ARGS)
 {
 	Check		check = {
 		.result = zklock_args_begin_rows(fcinfo),
-		.has_session = PG_GETARG_BOOL(0),
+		.function = fcinfo->flinfo->fn_oid,
+		.has_session = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0),
 		.deadline = protocol_now() +
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
-	const ZkClientStatus *status;
+	bool		is_told[lengthof(items)] = {0}; /* an error has made its row */
 
 	zklock_session_attend();
-	status = zklock_session_status();
-	if (status != NULL && status->nrefused > 0)
-		check_put_fact(&check, "releases", NULL, 0, NULL, NULL, status->nrefused);
 	zklock_session_interrupt_on_loss(false);
-	run_step(&check, "program", check_ask_servers);
-	run_step(&check, "credentials", check_credentials);
-	if (!check_put_trouble(&check) && check.has_session && check.list.nservers > 0)
-		run_step(&check, "session", check_ask_session);
-	zklock_session_attend();	/* the steps have taken their time */
-	put_connected(&check);
+	for (int i = 0; i < (int) lengthof(items); i++)
+	{
+		if (items[i].ask != NULL)
+			is_told[i] = !run_step(&check, items[i].item, items[i].ask);
+	}
+	zklock_session_attend();	/* the questions have taken their time */
+	for (int i = 0; i < (int) lengthof(items); i++)
+	{
+		if (!is_told[i] && (check.has_session || !items[i].needs_session))
+			(void) run_step(&check, items[i].item, items[i].tell);
+	}
 	if (zklock_has_locks() && zklock_session_live() != 0)
 		zklock_session_interrupt_on_loss(true);
 	return (Datum) 0;
 }
 
+/* What needs a session; docs/monitoring.md marks these items. */
 static void
+put_not_looked_at(Check *check)
+{
+	StringInfoData names;
+
+	if (check->has_session)
+		return;
+	initStringInfo(&names);
+	for (int i = 0; i < (int) lengthof(items); i++)
+	{
+		if (items[i].needs_session)
+			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "",
+							 items[i].item);
+	}
+	check_put(check, "not looked at", CHECK_NOTE,
+			  psprintf("%s: only a session tells", names.data),
+			  "Run zk_check(true), too: after each change of the settings or of the ensemble, and now and then.");
+}
+
+/* false: there was an error, which has made a row. */
+static bool
 run_step(Check *check, const char *item, CheckStep step)
 {
 	MemoryContext context = CurrentMemoryContext;
@@ -92,14 +155,14 @@ run_step(Check *check, const char *item, CheckStep step)
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
 	if (error == NULL)
-		return;
+		return true;
 
 	/* interrupts are not ours to keep */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(error);
-	check_put_fact(check, item, "error", 0, error->hint,
-				   describe_error(error), 0);
+	check_put(check, item, CHECK_ERROR, describe_error(error), error->hint);
 	FreeErrorData(error);
+	return false;
 }
 
 /* Its message, detail and SQLSTATE, palloc'ed. */
@@ -116,38 +179,4 @@ describe_error(const ErrorData *error)
 	appendStringInfo(&text, " (SQLSTATE %s)",
 					 unpack_sql_state(error->sqlerrcode));
 	return text.data;
-}
-
-/* Are there any?  Reading them may fail: that is a fact, too. */
-static void
-check_credentials(Check *check)
-{
-	char	   *scheme = NULL;
-	char	   *credentials = NULL;
-
-	zklock_auth_read(&scheme, &credentials);
-	if (scheme != NULL)
-		explicit_bzero(credentials, strlen(credentials));
-	if (scheme == NULL)
-		check_put_fact(check, "credentials", "none", 0, NULL, NULL, 0);
-	else
-		check_put_fact(check, "credentials", "set", 0,
-					   zklock_text_quotable_own(scheme), NULL, 0);
-}
-
-/*
- * How many sessions of this cluster, the own one included, are connected?  A server that serves these may have no connection
- * left for a question, or a name that is looked up too slowly for one.
- */
-static void
-put_connected(const Check *check)
-{
-	int64		nconnected = 0;
-	ZkBoardRow	row;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read_live(i, &row) && row.session.is_open &&
-			row.session.state == ZK_CLIENT_CONNECTED)
-			nconnected++;
-	check_put_fact(check, "sessions", "connected", 0, NULL, NULL, nconnected);
 }

@@ -163,11 +163,6 @@ sub settings ($self)
 
 Where its files are.
 
-=head2 is_listed($node)
-
-Whether pg_available_extensions() of that cluster tells of script_directory. Before
-PostgreSQL 18 it tells of the system's files alone, which zklock may be among or not.
-
 =head2 edit(file, sub {...})
 
 As in of_tree, of a file below script_directory, which may be a new one.
@@ -181,15 +176,6 @@ replaces them: the old file stays with whoever has it open.
 
 sub library_directory { return $_[0]{destination} . _pg_config('pkglibdir'); }
 sub script_directory { return $_[0]{destination} . _pg_config('sharedir') . '/extension'; }
-
-sub is_listed ($self, $node)
-{
-	my $marker = $self->script_directory . '/marker.control';
-	append_to_file($marker, "default_version = '1'\n");
-	my $count = $node->safe_psql('postgres', "SELECT count(*) FROM pg_available_extensions() WHERE name = 'marker'");
-	unlink $marker;
-	return $count;
-}
 
 sub edit ($self, $file, $change)
 {

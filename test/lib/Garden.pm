@@ -67,7 +67,7 @@ arguments; and whether one of ours calls functions of that name, or the script d
 =cut
 
 sub functions ($self) { return @{ $self->{functions} }; }
-sub imitable ($self) { return grep { $_->[1] !~ /zk_check_fact|cstring|internal/ } $self->functions; }
+sub imitable ($self) { return grep { $_->[1] !~ /cstring|internal/ } $self->functions; }
 
 sub is_called ($self, $name)
 {

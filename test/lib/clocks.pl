@@ -71,8 +71,11 @@ __DATA__
 program_backend.c format_time when a line for the server's log was made
 board.c zklock_board_end_session since when, in a view
 board.c zklock_board_await since when, in a view
-check_session.c put_first_lease how long it is overdue, for zk_check()
-check_session.c put_reply when the root was made, for zk_check()
+check_session.c ask_first_lease whether it is overdue, for zk_check()
+check_servers.c date_of when a certificate expires, for zk_check()
+check_servers.c put_certificate whether it expires soon, for zk_check()
+check_session.c made_at when the root was made, for zk_check()
+check_session.c note_reply when the root was made, for zk_check()
 check_session.c try_to_make zk_check() compares the clocks themselves
 lease.c zk_leader is_overdue is by this server's clock, and says so
 lock_table.c zklock_lock_count since when, in a view

@@ -19,7 +19,7 @@ CREATE VIEW pg_temp.functions AS
 -- Their arguments and results: what others call from their code.
 SELECT proname AS name, pg_get_function_arguments(oid) COLLATE "C" AS arguments,
 	pg_get_function_result(oid) AS result
-FROM pg_temp.functions WHERE proname !~ '^_zk_check_' AND proname NOT IN ('_zk_contenders', 'zk_all_locks', 'zk_check', 'zk_locks', 'zk_backends', 'zk_lock_queue', 'zk_session_locks', 'zk_runs', 'zk_session', 'zk_stat', 'zk_waits', 'zk_who', '_zk_waits_in_postgres')
+FROM pg_temp.functions WHERE proname NOT IN ('_zk_contenders', 'zk_all_locks', 'zk_check', 'zk_locks', 'zk_backends', 'zk_lock_queue', 'zk_session_locks', 'zk_runs', 'zk_session', 'zk_stat', 'zk_waits', 'zk_who', '_zk_waits_in_postgres')
 ORDER BY name, arguments;
 
 -- Most drivers leave the types of parameters open. PostgreSQL finds the types, because no second

@@ -1,7 +1,6 @@
 
 # ZooKeeper never removes a container that had no child. zklock deletes those whose queue node or
-# lease was refused, and zk_check() counts those that were left by killed clients. Tested with a
-# proxy that refuses requests of a real server.
+# lease was refused. Tested with a proxy that refuses requests of a real server.
 
 use Liar;
 use ZkLockTest;
@@ -45,16 +44,5 @@ foreach my $what (sort keys %call)
 	assert_becomes { join ' ', grep { !/^\./ } $client->children(lock_path('') =~ s{/$}{}r) } '', "no container is left of a refused $what";
 	$session->quit;
 }
-
-subtest 'zk_check() counts containers that never had a queue node' => sub {
-	my $session = background($node, holds => 'used/one');
-	my $row = sub { return $session->query_safe("SELECT state, what FROM zk_check() WHERE item = 'containers'"); };
-	like($row->(), qr/^ok\|all \d+ znodes of lock names that were looked at have been used$/, 'all containers have been used');
-	$client->create(lock_path($_), '', container => 1) foreach 'never', 'used/never';
-	like($row->(), qr/^note\|2 of \d+ znodes of lock names that were looked at have never had a queue node, "\S+never" among them/, 'two unused containers are counted');
-	$session->query_safe("SELECT zk_lock('never'), zk_lock('used/never')");
-	like($row->(), qr/^ok\|/, 'used containers are not counted');
-	$session->quit;
-};
 
 done_testing();

@@ -218,7 +218,7 @@ sub wrong_limits
 }
 
 # What zk_check() counts in, requests that follow from the times, and what Kazoo is told; all three in words of their own.
-my ($days) = Pages::slurp("$top/sql/zklock--2.0.sql") =~ /now\(\) \+ '(\d+) days'::interval, 'warning'/;
+my ($days) = Pages::slurp("$top/src/functions/check_servers.c") =~ /^#define EXPIRES_DAYS (\d+)$/m;
 our $pattern = "extra_lock_patterns=['lock-']";
 
 sub wrong_figures
