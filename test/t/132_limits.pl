@@ -40,10 +40,25 @@ sub look_at_node ($name)
 	return like($@, qr/NoAuth/, 'nobody else may change it');
 }
 
+# The root becomes that of these credentials, or everybody's; before it was that of the former ones.
+my $former;
+sub give_root ($credentials)
+{
+	my $root = lock_path('') =~ s{/$}{}r;
+	my $owner = $zk->client;
+	$owner->add_auth('digest', $former) if $former;
+	$owner->set_acl($root, [ [ 31, 'world', 'anyone' ] ]);
+	$owner = $zk->client;
+	$owner->add_auth('digest', $credentials) if $credentials;
+	$owner->set_acl($root, [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]) if $credentials;
+	$former = $credentials;
+	return;
+}
+
 my @secret = ('zklock.auth' => 'digest:zklock:s3cr3t-of-this-test');
-# Whoever makes a znode owns it, the root of all locks as well. This one an administrator
-# made, open to all.
+# One lock whose znode an administrator made, open to all.
 $client->create_path(lock_path('shared'));
+give_root('zklock:s3cr3t-of-this-test');
 $node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 $table->run('locks with credentials can be read by all and taken by those who have them',
 	{ session => background($node, @secret), fellow => background($node, @secret), open => background($node),
@@ -73,6 +88,7 @@ $table->run('locks with credentials can be read by all and taken by those who ha
 		unlike($session{session}->error =~ s/^LINE.*//mr, qr/but-secret/, 'a bad value is not repeated');
 	});
 
+give_root('zklock:file-secret-of-this-test');
 # The log of the server shows every statement, and every setting that a reload
 # changes. A file keeps the secret out of both.
 my $file = $node->basedir . '/zookeeper.auth';
@@ -99,6 +115,7 @@ $table->run('credentials in a file work and appear in no message and no log', { 
 $node->adjust_conf('postgresql.conf', $_, undef, 1) foreach qw(zklock.auth log_min_messages);
 $node->reload;
 
+give_root(undef);
 # It must not try for ever.
 $table->run('credentials that the ensemble refuses fail the call with 28000',
 	{ session => background($node, 'zklock.auth' => 'nosuchscheme:whatever', statement_timeout => '60s') },

@@ -79,7 +79,7 @@ subtest 'servers that demand digest authentication are served' => sub {
 	demand('enforce.auth.schemes=digest');
 	my $session = background($node);
 	assert_query($session, "SELECT zk_lock('digest')", '00000', 'a lock without credentials of the user is granted');
-	my $other = background($node, 'zklock.auth' => 'digest:somebody:secret');
+	my $other = background($node, 'zklock.auth' => 'digest:somebody:secret', 'zklock.root' => '/of-somebody');
 	assert_query($other, "SELECT zk_lock('digest2')", '00000', 'a lock with credentials of the user is granted');
 	$_->quit foreach $session, $other;
 };

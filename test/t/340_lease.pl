@@ -198,9 +198,9 @@ subtest 'a transaction that rests on a lease commits only while the lease is hel
 };
 
 subtest 'a lease cannot be renewed with other credentials' => sub {
-	my $session = background($berlin, 'zklock.auth' => 'digest:one:secret');
+	my $session = background($berlin, 'zklock.auth' => 'digest:one:secret', 'zklock.root' => '/guarded');
 	my $token = lease($session, 'guarded', 'app');
-	my $other = background($berlin, 'zklock.auth' => 'digest:other:secret');
+	my $other = background($berlin, 'zklock.auth' => 'digest:other:secret', 'zklock.root' => '/guarded');
 	assert_says($other, "SELECT zk_renew_lease('guarded', $token, '30s')", '42501', 'a session with other credentials',
 		qr/could not use a lease/);
 	is($session->query_safe("SELECT zk_release_lease('guarded', $token)"), 't', 'the former credentials may release the lease');

@@ -114,9 +114,15 @@ $table->run('a try does not read the data of the holder', { session => connected
 	[ session => "zk_try_lock('words')", 'f' ],
 	sub { ok(!$proxy->is_sprung, 'no request for data was sent'); $proxy->trap(GET, 0, 'requests'); });
 
-# Secrets are not told.
-$table->run('the error of an ACL says which rights and credentials there were', { owner => background($node, 'zklock.auth' => 'digest:anna:secret'),
-		stranger => connected(), other => background($node, 'zklock.auth' => 'digest:otto:secret') },
+# Secrets are not told. Nobody may do more than read in that root, and one session in the znode of the lock.
+my $anna = $zk->client;
+$anna->add_auth('digest', 'anna:secret');
+$anna->create_path("/still/$_") foreach '.root', 'words/closed';
+$anna->set_acl('/still/words/closed', [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
+$anna->set_acl('/still', [ [ 1, 'world', 'anyone' ] ]);
+my @still = ('zklock.root' => '/still');
+$table->run('the error of an ACL says which rights and credentials there were', { owner => background($node, @still, 'zklock.auth' => 'digest:anna:secret'),
+		stranger => background($node, @still), other => background($node, @still, 'zklock.auth' => 'digest:otto:secret') },
 	[ owner => "zk_lock('words/closed')" ],
 	[ stranger => "zk_lock('words/closed', '30s')", '!42501',
 		qr/DETAIL:  ZooKeeper said of znode ".*words\/closed.*": .*does not give this right to everybody, and this session has no credentials\.\nHINT:  Set "zklock.auth" to/ ],

@@ -242,13 +242,17 @@ subtest "Curator's Revoker is refused by zklock's nodes" => sub {
 # With credentials. Last, because a client cannot be made to forget them.
 $session = background($session->node, 'zklock.auth' => 'digest:alice:secret', 'zklock.root' => '/guarded',
 	first => q(SELECT zk_try_lock('first'), zk_unlock('first')));
+# A root of these credentials, with locks that everybody may enter.
+$stranger->create_path('/open/' . lc($_) =~ s/\W+//gr) foreach @kinds;
+my $alice = $zk->client;
+$alice->add_auth('digest', 'alice:secret');
+$alice->set_acl('/open', [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
 foreach my $kind (@kinds)
 {
 	my $peer = $peer{$kind};
 	(my $lock = lc $kind) =~ s/\W+//g;
 	subtest "$kind needs the credentials for locks made with zklock.auth" => sub {
 		Peer::require_installed($kind);
-		$stranger->create_path("/open/$lock");
 		$session->query_safe("SET zklock.root = '/open'");
 		test_waits($peer, $lock, "/open/$lock");
 
