@@ -14,6 +14,7 @@
  */
 #include "root.h"
 
+#include "common/string.h"
 #include "nodes/pg_list.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
@@ -257,6 +258,13 @@ check_trusted(char **newval, void **extra, GucSource source)
 		if (colon == NULL || colon == identity || colon[1] == '\0')
 		{
 			GUC_check_errdetail("\"%s\" is not of the form scheme:id.",
+								identity);
+			return false;
+		}
+		if (strncmp(identity, "digest:", 7) == 0 &&
+			pg_str_endswith(identity, ":x"))
+		{
+			GUC_check_errdetail("\"%s\" is what ZooKeeper shows to clients without the right to administer the znode.",
 								identity);
 			return false;
 		}

@@ -84,7 +84,7 @@ subtest 'a root with identities that are trusted can be used' => sub {
 	is(join(' ', sort $stranger->children($path)), '.root a', 'a root that was made by hand gets its child');
 	$session->quit;
 
-	foreach my $bad ('mallory', 'digest:', ':x', 'world:anyone', '"x509:CN=a')
+	foreach my $bad ('mallory', 'digest:', ':x', 'digest:mallory:x', 'world:anyone', '"x509:CN=a')
 	{
 		my ($status) = $node->psql('postgres', "ALTER SYSTEM SET zklock.trusted_identities = '$bad'");
 		isnt($status, 0, "the list '$bad' is refused");
@@ -203,6 +203,35 @@ subtest 'a session without credentials asks nothing' => sub {
 	$session->query_safe("SET zklock.root = '/'");
 	is($session->query_safe("SELECT zk_try_lock('free')"), 't', 'a lock in the root of all');
 	$session->quit;
+
+	# How many requests the first and the second lock of a session send, at least: besides them, an idle
+	# session sends one now and then.
+	my $requests = sub ($cluster) {
+		my @least;
+		foreach my $attempt (1 .. 5)
+		{
+			my $asking = background($cluster);
+			$asking->query_safe("SET zklock.session_timeout = '5min'; SELECT count(*) FROM zk_lock_queue('counted')");
+			foreach my $number (0, 1)
+			{
+				my $before = $zk->packets_received;
+				$asking->query_safe("SELECT zk_lock('counted/$number')");
+				my $sent = $zk->packets_received - $before;
+				$least[$number] = $sent if !defined $least[$number] || $sent < $least[$number];
+			}
+			$asking->quit;
+		}
+		return "@least";
+	};
+	my $credentials = cluster('turin', $zk, 'zklock.auth' => "digest:$secret", 'zklock.root' => '/closed');
+	foreach my $client ($friend, $stranger)
+	{
+		my $path = $client == $friend ? '/closed' : '/bare';
+		$client->create_path("$path/counted/$_") foreach 0, 1;
+		$client->set_acl($path, [ [ 31, 'auth', '' ], [@read] ]) if $client == $friend;
+	}
+	is($requests->($bare), '2 2', 'without credentials each lock takes a create and a list');
+	is($requests->($credentials), '7 2', 'with them the first one takes five more');
 };
 
 done_testing();
