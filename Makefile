@@ -199,10 +199,10 @@ OBJS = \
 	src/common/servers.o \
 	src/common/foreign.o
 
-# The program that holds a backend's ZooKeeper session, and the only one that is
-# linked with ZooKeeper's client.  It is installed beside the library, which
-# looks for it there.  TLS_FILE is its module for TLS: it takes long to load OpenSSL.
-PROGRAM_FILE = src/zklock-session
+# The program that holds a backend's ZooKeeper session; nothing else is linked with
+# ZooKeeper's client.  It is installed beside the library, which looks for it there.
+# There is one without TLS, and one with it: it takes long to load OpenSSL.
+PROGRAM_FILES = src/zklock-session src/zklock-session-tls
 PROGRAM_OBJS = \
 	src/program/program_main.o \
 	src/program/program_ask.o \
@@ -218,7 +218,6 @@ PROGRAM_OBJS = \
 	src/program/program_session.o \
 	src/program/program_code.o \
 	src/program/program_names.o \
-	src/program/program_tls.o \
 	src/program/program_backend.o \
 	src/program/program_time.o \
 	src/common/settings_page.o \
@@ -228,8 +227,10 @@ PROGRAM_OBJS = \
 	src/common/contact.o \
 	src/common/recipe_node.o \
 	src/common/servers.o
-TLS_FILE = src/zklock-session-tls.so
+PLAIN_OBJS = \
+	src/program/program_plain.o
 TLS_OBJS = \
+	src/program/program_tls.o \
 	src/program/program_openssl.o
 
 # All tests there are, in the order of their names. They lie in test/ and their
@@ -267,14 +268,14 @@ endif
 PG_CFLAGS += '-ffile-prefix-map=$(abspath $(here))=.' '-ffile-prefix-map=$(CURDIR)=.'
 # Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.
 SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
-EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS) $(TLS_FILE) $(TLS_OBJS)
+EXTRA_CLEAN += $(PROGRAM_FILES) $(PROGRAM_OBJS) $(PLAIN_OBJS) $(TLS_OBJS)
 
 include $(PGXS)
 
 # Behind it, for it sets them itself.
 PROVE_FLAGS += -I $(here)test/lib
 
-all: $(PROGRAM_FILE) $(TLS_FILE)
+all: $(PROGRAM_FILES)
 $(MODULE_big).so: $(here)src/zklock.map
 install: install-program install-pages
 uninstall: uninstall-program uninstall-pages
@@ -282,22 +283,20 @@ uninstall: uninstall-program uninstall-pages
 # For the tests, which build it in other ways.
 .PHONY: program-sources
 program-sources:
-	@printf '%s\n' $(PROGRAM_OBJS:.o=.c)
+	@printf '%s\n' $(patsubst %.o,%.c,$(PROGRAM_OBJS) $(PLAIN_OBJS))
 
-$(PROGRAM_FILE): $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -ldl -o $@
+src/zklock-session: $(PROGRAM_OBJS) $(PLAIN_OBJS)
+	$(CC) $(CFLAGS) $^ $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
 
-$(TLS_FILE): $(TLS_OBJS) $(here)src/zklock_tls.map
-	$(CC) $(CFLAGS) -shared $(TLS_OBJS) $(LDFLAGS) -Wl,--version-script=$(here)src/zklock_tls.map \
-		-lssl -lcrypto -o $@
+src/zklock-session-tls: $(PROGRAM_OBJS) $(TLS_OBJS)
+	$(CC) $(CFLAGS) $^ $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -lssl -lcrypto -o $@
 
 .PHONY: install-program uninstall-program
-install-program: $(PROGRAM_FILE) $(TLS_FILE) installdirs
-	$(INSTALL_PROGRAM) $(PROGRAM_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session'
-	$(INSTALL_SHLIB) $(TLS_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session-tls.so'
+install-program: $(PROGRAM_FILES) installdirs
+	$(INSTALL_PROGRAM) $(PROGRAM_FILES) '$(DESTDIR)$(pkglibdir)'
 
 uninstall-program:
-	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session' '$(DESTDIR)$(pkglibdir)/zklock-session-tls.so'
+	rm -f $(patsubst src/%,'$(DESTDIR)$(pkglibdir)/%',$(PROGRAM_FILES))
 
 # In a directory of their own, for they refer to one another by path, and names like
 # README.md are everybody's.  The pages of src/ and test/ are for whoever has the source:
@@ -333,17 +332,17 @@ src/session/%: override CPPFLAGS += $(call INCLUDE,common)
 src/program/%: override CPPFLAGS += $(call INCLUDE,common)
 
 # PGXS knows no dependencies on headers.
-$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*/*.h)
+$(OBJS) $(PROGRAM_OBJS) $(PLAIN_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*/*.h)
 
 # In a VPATH build there are no such folders yet. As absolute paths, or make would be
 # content with those in the source tree.
 FOLDERS = $(addprefix $(CURDIR)/src/,$(LAYERS) program)
-$(OBJS) $(PROGRAM_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): | $(FOLDERS)
+$(OBJS) $(PROGRAM_OBJS) $(PLAIN_OBJS) $(TLS_OBJS) $(OBJS:.o=.bc): | $(FOLDERS)
 $(FOLDERS):
 	$(MKDIR_P) $@
 
 # Say what is missing before the compiler says it at length.
-$(filter src/program/%,$(PROGRAM_OBJS)) $(TLS_OBJS): | zookeeper-headers
+$(filter src/program/%,$(PROGRAM_OBJS)) $(PLAIN_OBJS) $(TLS_OBJS): | zookeeper-headers
 .PHONY: zookeeper-headers
 zookeeper-headers:
 	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \

@@ -1,15 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * program_openssl.c
- *	  The module of the session's program for TLS, and all that has OpenSSL.
+ *	  Connections with TLS, by OpenSSL, which nothing else calls.
  *
- * It is a shared object of its own, which program_tls.c loads once TLS is
- * wanted (program_tls_module.h).  Nothing else of the program is linked with
- * it: hosts are expected, and sockets connected, by program_tls.c.
+ * Hosts are expected, and sockets connected, by program_tls.c.
  *
  *-------------------------------------------------------------------------
  */
-#include "program_tls_module.h"
+#include "program_openssl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +34,7 @@
  */
 #define RUN_COMMAND "exec timeout -s KILL %d sh -c 'said=$(eval \"$COMMAND\") && printf %%s \"$said\"'"
 
-/* What the text of begin() holds; the first are files. */
+/* What the text of line_begin() holds; the first are files. */
 typedef enum Setting
 {
 	CA_FILE,
@@ -50,7 +48,7 @@ typedef enum Setting
 /* What lines are opened with. */
 typedef struct Setup
 {
-	char	   *copy;			/* of what begin() was given, malloc'ed: where
+	char	   *copy;			/* of what line_begin() got, malloc'ed: where
 								 * the settings are */
 	const char *settings[PASSPHRASE_COMMAND + 1];
 	uint64_t	files_read;		/* their state when they were read last */
@@ -87,18 +85,7 @@ static struct
 	int			patience_s;		/* how long the passphrase command may take */
 }			setups;
 
-static bool begin(const char *text, int seconds, char why[TLS_WHY_SIZE]);
 static void free_setup(Setup *setup);
-static TlsLine *open_line(int socket, const char *address, const char *host,
-						  bool is_numeric, int error);
-static void close_line(TlsLine *line);
-static ssize_t send_line(TlsLine *line, const void *bytes, size_t length);
-static ssize_t receive(TlsLine *line, void *bytes, size_t size,
-					   bool is_peek);
-static short before_poll(TlsLine *line, short events, short *awaited);
-static short after_poll(TlsLine *line, short events, short revents);
-static const char *error_of(const TlsLine *line);
-static const char *describe(const TlsLine *line, char *text, size_t size);
 static SSL_CTX *load(Setup *setup, char why[TLS_WHY_SIZE]);
 static uint64_t state_of_files(const Setup *setup);
 static bool load_file(SSL_CTX *made, Setting file, const char *path,
@@ -116,30 +103,14 @@ static int	note_verdict(int is_good, X509_STORE_CTX *store);
 static int64_t expiry_of(const X509 *certificate);
 static void read_text(BIO *text, char *to, size_t size);
 
-/* All that is exported (zklock_tls.map). */
-extern const TlsModule zklock_tls_module;
-__attribute__((visibility("default")))
-const TlsModule zklock_tls_module = {
-	.version = TLS_MODULE_VERSION,
-	.begin = begin,
-	.open = open_line,
-	.close = close_line,
-	.send = send_line,
-	.receive = receive,
-	.before_poll = before_poll,
-	.after_poll = after_poll,
-	.error = error_of,
-	.describe = describe
-};
-
 /* ---------------------------------------------------------------------
  * Beginning
  * ---------------------------------------------------------------------
  */
 
 /* On failure all stays as it was. */
-static bool
-begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
+bool
+line_begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 {
 	Setup		setup = {.copy = strdup(text)};
 	char	   *rest = setup.copy;
@@ -358,8 +329,8 @@ start_command(const char *command, int *said)
  * ---------------------------------------------------------------------
  */
 
-static TlsLine *
-open_line(int socket, const char *address, const char *host, bool is_numeric,
+TlsLine *
+line_open(int socket, const char *address, const char *host, bool is_numeric,
 		  int error)
 {
 	TlsLine    *line = calloc(1, sizeof(*line));
@@ -373,7 +344,8 @@ open_line(int socket, const char *address, const char *host, bool is_numeric,
 			 line->address);
 	if (error != 0)
 		fail(line, error);
-	else if (!begin_handshake(line, is_numeric))
+	else if (setups.current.context == NULL ||
+			 !begin_handshake(line, is_numeric))
 		fail(line, ENOMEM);
 	return line;
 }
@@ -410,8 +382,8 @@ begin_handshake(TlsLine *line, bool is_numeric)
 		SSL_set_tlsext_host_name(line->ssl, line->host) == 1;
 }
 
-static void
-close_line(TlsLine *line)
+void
+line_close(TlsLine *line)
 {
 	move(line);
 	if (line->is_ready && !line->is_over)
@@ -422,8 +394,8 @@ close_line(TlsLine *line)
 	free(line);
 }
 
-static ssize_t
-send_line(TlsLine *line, const void *bytes, size_t length)
+ssize_t
+line_send(TlsLine *line, const void *bytes, size_t length)
 {
 	if (line->nleaving + length > BUFFER_SIZE)
 		move(line);
@@ -439,8 +411,8 @@ send_line(TlsLine *line, const void *bytes, size_t length)
 	return (ssize_t) length;
 }
 
-static ssize_t
-receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
+ssize_t
+line_receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 {
 	int			length;
 
@@ -463,30 +435,30 @@ receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 	return line->is_over ? 0 : -1;
 }
 
-static short
-before_poll(TlsLine *line, short events, short *awaited)
+short
+line_before_poll(TlsLine *line, short events, short *awaited)
 {
 	move(line);
 	*awaited = line->is_stuck ? POLLIN | POLLOUT : POLLIN;
 	return find_ready(line, events, 0);
 }
 
-static short
-after_poll(TlsLine *line, short events, short revents)
+short
+line_after_poll(TlsLine *line, short events, short revents)
 {
 	if (revents != 0 && !line->is_ready)
 		move(line);
 	return find_ready(line, events, revents);
 }
 
-static const char *
-error_of(const TlsLine *line)
+const char *
+line_error(const TlsLine *line)
 {
 	return line->error;
 }
 
-static const char *
-describe(const TlsLine *line, char *text, size_t size)
+const char *
+line_describe(const TlsLine *line, char *text, size_t size)
 {
 	STACK_OF(X509) *chain = NULL;
 	const X509 *own;

@@ -4,22 +4,15 @@
  *	  The connections of the session's program: its own connect(), send(),
  *	  recv() and close(), and what leads them through TLS.
  *
- * To load OpenSSL takes longer than all else that the program does until it
- * connects.  So it is in a module (program_openssl.c) that lies beside the
- * program, and is loaded once TLS is wanted.  Without it these functions are
- * system calls.
- *
- * With TLS the caller of connect() has a socket that leads nowhere, and the
- * TCP connection belongs to the module's line.
+ * The caller of connect() has a socket that leads nowhere, and the TCP
+ * connection belongs to a line (program_openssl.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "program_tls.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +22,7 @@
 
 #include "ask.h"
 #include "program.h"
-#include "program_tls_module.h"
+#include "program_openssl.h"
 
 /*
  * Descriptors of callers with TLS are below that: program_ask.c has two for
@@ -59,8 +52,7 @@ typedef struct TlsServer
  */
 static struct
 {
-	const TlsModule *module;	/* NULL: it was not loaded */
-	bool		is_on;			/* connections are made with TLS */
+	bool		is_left;		/* connections are made without it */
 	bool		is_proved;		/* the library does call our connect() */
 	int			nproved;		/* calls of it while that is proved; */
 	bool		is_proving;		/* valid then */
@@ -71,7 +63,6 @@ static struct
 	int			nexpected;
 }			tls;
 
-static const TlsModule *load_module(char why[TLS_WHY_SIZE]);
 static bool is_ours(void);
 static int	make_line(int fd, const struct sockaddr *address,
 					  socklen_t length);
@@ -110,7 +101,7 @@ program_connect(int fd, const struct sockaddr *address, socklen_t length)
 	if (address->sa_family == AF_INET || address->sa_family == AF_INET6)
 	{
 		tls.has_connected = true;
-		if (tls.is_on)
+		if (!tls.is_left)
 			return make_line(fd, address, length);
 	}
 	return (int) syscall(SYS_connect, fd, address, length);
@@ -124,7 +115,7 @@ program_send(int fd, const void *bytes, size_t length, int flags)
 
 	if (line == NULL)
 		return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
-	return tls.module->send(line, bytes, length);
+	return line_send(line, bytes, length);
 }
 
 ssize_t
@@ -137,7 +128,7 @@ program_recv(int fd, void *bytes, size_t size, int flags)
 	if (line == NULL)
 		received = syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
 	else
-		received = tls.module->receive(line, bytes, size, is_peek);
+		received = line_receive(line, bytes, size, is_peek);
 	if (received > 0 && line != NULL)
 		tls.connections[fd].received_at = protocol_now();
 	return received;
@@ -152,7 +143,7 @@ program_close(int fd)
 	{
 		tls.connections[fd].line = NULL;
 		tls.nconnections--;
-		tls.module->close(line);
+		line_close(line);
 	}
 	return (int) syscall(SYS_close, fd);
 }
@@ -171,14 +162,8 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 		return false;
 	}
 	tls.is_proved = true;
-	if (tls.module == NULL)
-		tls.module = load_module(why);
-	if (tls.module == NULL ||
-		!tls.module->begin(text, tls.has_connected ? TLS_PATIENCE_CONNECTED_S :
-					   TLS_PATIENCE_S, why))
-		return false;
-	tls.is_on = true;
-	return true;
+	return line_begin(text, tls.has_connected ? TLS_PATIENCE_CONNECTED_S :
+					  TLS_PATIENCE_S, why);
 }
 
 void
@@ -195,7 +180,7 @@ tls_expect(const ServerList *list, const ServerAddress addresses[], int count)
 void
 tls_leave(void)
 {
-	tls.is_on = false;
+	tls.is_left = true;
 	memset(tls.connections, 0, sizeof(tls.connections));	/* the parent's */
 	tls.nconnections = 0;
 }
@@ -221,7 +206,7 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 		real[i] = polled[i];
 		if (line == NULL)
 			continue;
-		if (tls.module->before_poll(line, polled[i].events, &real[i].events) != 0)
+		if (line_before_poll(line, polled[i].events, &real[i].events) != 0)
 			timeout_ms = 0;
 		real[i].fd = tls.connections[polled[i].fd].outer;
 	}
@@ -232,8 +217,8 @@ tls_poll(struct pollfd *polled, int count, int timeout_ms)
 
 		polled[i].revents = real[i].revents;
 		if (line != NULL)
-			polled[i].revents = tls.module->after_poll(line, polled[i].events,
-													   real[i].revents);
+			polled[i].revents = line_after_poll(line, polled[i].events,
+												real[i].revents);
 		nready += polled[i].revents != 0;
 	}
 	return nready;
@@ -244,7 +229,7 @@ tls_error(int fd)
 {
 	const TlsLine *line = line_of(fd);
 
-	return line != NULL ? tls.module->error(line) : "";
+	return line != NULL ? line_error(line) : "";
 }
 
 int
@@ -262,48 +247,13 @@ tls_describe(int fd, char *text, size_t size)
 	const TlsLine *line = line_of(fd);
 
 	text[0] = '\0';
-	return line != NULL ? tls.module->describe(line, text, size) : "";
+	return line != NULL ? line_describe(line, text, size) : "";
 }
 
 /* ---------------------------------------------------------------------
  * Beginning
  * ---------------------------------------------------------------------
  */
-
-/*
- * The module that lies beside the program, also if the program's own file was
- * replaced meanwhile; NULL with a reason.  It stays loaded.
- */
-static const TlsModule *
-load_module(char why[TLS_WHY_SIZE])
-{
-	char		path[PATH_MAX + sizeof(TLS_MODULE_FILE)];
-	ssize_t		length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-	void	   *library;
-	const TlsModule *found;
-
-	path[length > 0 ? length : 0] = '\0';
-	if (strrchr(path, '/') == NULL)
-	{
-		snprintf(why, TLS_WHY_SIZE, "Could not find out from \"/proc/self/exe\" where the module for TLS is");
-		return NULL;
-	}
-	strcpy(strrchr(path, '/') + 1, TLS_MODULE_FILE);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (library == NULL)
-	{
-		snprintf(why, TLS_WHY_SIZE, "Could not load the module for TLS: %s",
-				 dlerror());
-		return NULL;
-	}
-	found = dlsym(library, TLS_MODULE_SYMBOL);
-	if (found != NULL && found->version == TLS_MODULE_VERSION)
-		return found;
-	snprintf(why, TLS_WHY_SIZE, "Could not load the module for TLS: \"%.300s\" is of another version of zklock than this program",
-			 path);
-	dlclose(library);
-	return NULL;
-}
 
 /*
  * Does the library call our connect()?  It would not if it was linked so that
@@ -337,7 +287,7 @@ is_ours(void)
  */
 
 /*
- * What connect() does with TLS: connect a copy of the socket, and put another
+ * What connect() does: connect a copy of the socket, and put another
  * one in its place that nothing leaves.  The result is always that of a socket
  * that is being connected: what has failed shows as the end of its input.
  */
@@ -372,7 +322,7 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 	if (host == NULL)
 		host = "";
 	tls.connections[fd].line =
-		program_need(tls.module->open(outer, text, host,
+		program_need(line_open(outer, text, host,
 								  servers_is_numeric(host), error));
 	tls.connections[fd].outer = outer;
 	tls.connections[fd].received_at = 0;

@@ -3,19 +3,22 @@
  * program_tls.h
  *	  TLS between the session's program and ZooKeeper's servers.
  *
+ * There are two programs: zklock-session has no TLS (program_plain.c), and
+ * zklock-session-tls makes no connection without it (program_tls.c).  To load
+ * OpenSSL takes longer than all else that a program does until it connects.
+ *
  * ZooKeeper's client library has no TLS as Debian builds it.  But it calls
  * connect(), send(), recv() and close() as every library does, so that those
- * of the program's own are the ones that are called.  While TLS is on
- * connect() puts a socket in the place of the caller's that leads nowhere, and
- * connects that itself; and what is sent to, or received from, the one in its
- * place goes through OpenSSL.  The caller, the library or program_ask.c, goes
- * on as with a socket of its own, but polls it with tls_poll().  A connection
- * is with TLS, or without, as it was when it was made, until it is closed.
+ * of zklock-session-tls are the ones that are called.  Its connect() puts a
+ * socket in the place of the caller's that leads nowhere, and connects that
+ * itself; and what is sent to, or received from, the one in its place goes
+ * through OpenSSL.  The caller, the library or program_ask.c, goes on as with
+ * a socket of its own, but polls it with tls_poll().
  *
- * The one rule: while TLS is on no connection over TCP is made without it, and
- * none whose certificate was not verified carries a byte of its caller's.  A
- * look-up of a name may take connections, too: it has a process of its own,
- * which is left out.
+ * The one rule: no connection of zklock-session-tls over TCP is made without
+ * TLS, and none whose certificate was not verified carries a byte of its
+ * caller's.  A look-up of a name may take connections, too: it has a process
+ * of its own, which is left out.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,12 +36,12 @@
 #define TLS_WHY_SIZE 480
 
 /*
- * Connections that are made from now on are made with TLS: load the module
- * that has OpenSSL, read the files that the text names, and prove that the
- * library calls our connect().  Its lines: the file of the authorities, of the
- * certificate, of the key, of revocations, any of them empty; the lowest
- * version, 2 or 3; and the rest is the command that says the key's passphrase,
- * or empty: it has five seconds, one if anything was connected before.
+ * What connections are made with from now on: read the files that the text
+ * names, and prove that the library calls our connect().  The text's lines:
+ * the file of the authorities, of the certificate, of the key, of revocations,
+ * any of them empty; the lowest version, 2 or 3; and the rest is the command
+ * that says the key's passphrase, or empty: it has five seconds, one if
+ * anything was connected before.
  * Relative paths lead to the data directory, where the program runs.  Files
  * that are replaced later are read again for the next connection.  May be
  * called again, with another text.
@@ -59,7 +62,7 @@ extern void tls_expect(const ServerList *list,
  */
 extern bool tls_is_used(int fd);
 
-/* In a child process: all connections are left alone, as without TLS. */
+/* In a child process: all connections are left alone, and made without TLS. */
 extern void tls_leave(void);
 
 /*

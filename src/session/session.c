@@ -26,8 +26,9 @@
 #include "channel.h"
 #include "stat.h"
 
-/* The session's program, which is installed beside this library. */
-#define PROGRAM_NAME "zklock-session"
+/* The session's programs, which are installed beside this library. */
+#define PROGRAM_PLAIN "zklock-session"
+#define PROGRAM_TLS "zklock-session-tls"
 
 /*
  * How long the end of a backend waits for its session to be closed.  A
@@ -53,7 +54,7 @@
 static int	idle_timeout_setting;
 
 /* Path of the session's program, once it was asked for. */
-static char program_path[MAXPGPATH];
+static char library_directory[MAXPGPATH];
 
 /* See zklock_session_hear_at_close(): set once, by a layer above. */
 static void (*hear_at_close) (void);
@@ -187,26 +188,27 @@ zklock_session_begin_statement(void)
 }
 
 /*
- * The program is beside the library, wherever that was loaded from: another
+ * The programs are beside the library, wherever that was loaded from: another
  * place than at installation, for all we know.
  */
-const char *
+char *
 zklock_session_program(void)
 {
 	Dl_info		library;
 
-	if (program_path[0] == '\0')
+	if (library_directory[0] == '\0')
 	{
 		if (dladdr((void *) zklock_session_program, &library) == 0 ||
 			library.dli_fname == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
 					 errmsg("could not find out where the library of zklock is")));
-		strlcpy(program_path, library.dli_fname, sizeof(program_path));
-		get_parent_directory(program_path);
-		join_path_components(program_path, program_path, PROGRAM_NAME);
+		strlcpy(library_directory, library.dli_fname,
+				sizeof(library_directory));
+		get_parent_directory(library_directory);
 	}
-	return program_path;
+	return psprintf("%s/%s", library_directory,
+					session_settings.ssl ? PROGRAM_TLS : PROGRAM_PLAIN);
 }
 
 /* The program of the session has it at once, also where no use follows. */

@@ -254,10 +254,11 @@ extern void zklock_session_close(int wait_ms);
 extern void zklock_session_hear_at_close(void (*hear) (void));
 
 /*
- * The path of the session's program, be it there or not.  Raises 58000 if the
- * place of the library is not known.
+ * The path of the session's program, with TLS if the setting says so,
+ * palloc'ed, be it there or not.  Raises 58000 if the place of the library is
+ * not known.
  */
-extern const char *zklock_session_program(void);
+extern char *zklock_session_program(void);
 
 /* How it is to use TLS (program_tls.h), palloc'ed; NULL: not at all. */
 extern char *zklock_session_tls(void);

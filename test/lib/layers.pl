@@ -26,7 +26,7 @@ my @findings;
 my $makefile = contents("$top/Makefile");
 my $map = contents("$top/src/README.md");
 my @modules = modules('OBJS');
-my @program = (modules('PROGRAM_OBJS'), modules('TLS_OBJS'));
+my @program = map { modules($_) } qw(PROGRAM_OBJS PLAIN_OBJS TLS_OBJS);
 my %layer = map { $modules[$_] =~ s{.*/}{}r => $_ } 0 .. $#modules;
 my %includes;
 

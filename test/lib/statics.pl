@@ -10,8 +10,8 @@ my $top = shift;
 my $makefile = contents("$top/Makefile");
 my @findings;
 
-# The library, and the session's program with its module for TLS.
-foreach my $program ([ objects('OBJS') ], [ objects('PROGRAM_OBJS'), objects('TLS_OBJS') ])
+# The library, and the session's program, with and without TLS.
+foreach my $program ([ objects('OBJS') ], [ map { objects($_) } qw(PROGRAM_OBJS PLAIN_OBJS TLS_OBJS) ])
 {
 	my %files;
 	foreach my $file (@$program)

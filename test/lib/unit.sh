@@ -12,12 +12,10 @@ instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all
 	-include "$top/test/unit/report_path.h")
 
 # unit_sources TEST-SOURCE: set the array "sources" to the modules that it needs, first the
-# one that it tests, "libraries" to what it is linked with besides, and "loaded" to the
-# modules that it loads as zklock-session-tls.so, which lies beside it.
+# one that it tests, and "libraries" to what it is linked with besides.
 unit_sources() {
 	local module needs=()
 	libraries=()
-	loaded=()
 	module=$(basename "$1" .c)
 	module=${module#test_}
 	case $module in
@@ -32,9 +30,8 @@ unit_sources() {
 			[[ $module == program_session ]] || needs+=(program_session)
 			;;
 		program_tls)
-			needs=(protocol servers)
-			libraries=(-lssl -lcrypto -ldl)
-			loaded=(program_openssl)
+			needs=(program_openssl protocol servers)
+			libraries=(-lssl -lcrypto)
 			;;
 		session_state) needs=(contact) ;;
 		recipe) needs=(recipe_name recipe_node foreign) ;;

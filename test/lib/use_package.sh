@@ -27,7 +27,7 @@ build() {
 	check 'lintian has nothing to say' judge_package
 	cd /tmp
 	dpkg-deb -c "$packages"/postgresql-[0-9]*-zklock_*.deb >contents
-	for file in /lib/zklock.so /lib/zklock-session /lib/zklock-session-tls.so extension/zklock.control \
+	for file in /lib/zklock.so /lib/zklock-session /lib/zklock-session-tls extension/zklock.control \
 		"extension/zklock--[0-9.]*.sql" extension/zklock/README.md \
 		extension/zklock/docs/recipes.md zklock.spdx.json; do
 		check "the package has $file" grep -q "/${file#/}\$" contents
@@ -60,7 +60,7 @@ rpm() {
 	check 'rpmbuild' rpmbuild -ba --nodeps --define "_topdir $top" \
 		--define "pg_config $config" "$source/packages/zklock.spec"
 	list=$(command rpm -qlp "$top"/RPMS/*/*-zklock-[0-9]*.rpm)
-	for file in /lib/zklock.so /lib/zklock-session /lib/zklock-session-tls.so /extension/zklock.control \
+	for file in /lib/zklock.so /lib/zklock-session /lib/zklock-session-tls /extension/zklock.control \
 		/extension/zklock/docs/recipes.md; do
 		check "the RPM has $file" grep -q "$file\$" <<<"$list"
 	done

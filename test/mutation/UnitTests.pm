@@ -52,8 +52,8 @@ sub new ($class, $top, $directory, @prefix)
 	$self->{runner} = { plain => [], sanitized => \@still };
 	foreach my $file (grep { slurp($_) !~ /ZKLOCK_TEST_SERVERS/ } glob "'$top'/test/unit/test_*.c")
 	{
-		my %list = (sources => [], libraries => [], loaded => []);
-		my $ask = q{unit_sources "$0"; for list in sources libraries loaded; do
+		my %list = (sources => [], libraries => []);
+		my $ask = q{unit_sources "$0"; for list in sources libraries; do
 			declare -n words=$list; for word in "${words[@]}"; do echo "$list $word"; done; done};
 		foreach ($self->ask_unit($ask, $file))
 		{
@@ -62,7 +62,7 @@ sub new ($class, $top, $directory, @prefix)
 		}
 		$self->{test}{ basename($file, '.c') } = {
 			source => $file, own => $list{sources}[0], linked => $list{sources},
-			libraries => $list{libraries}, loaded => $list{loaded} };
+			libraries => $list{libraries} };
 	}
 	return $self;
 }
@@ -84,7 +84,7 @@ sub tests_of ($self, $module)
 {
 	my $tests = $self->{test};
 	my @own = grep { $tests->{$_}{own} eq $module } sort keys %$tests;
-	my @needing = grep { grep { $_ eq $module } @{ $tests->{$_}{linked} }, @{ $tests->{$_}{loaded} } } sort keys %$tests;
+	my @needing = grep { grep { $_ eq $module } @{ $tests->{$_}{linked} } } sort keys %$tests;
 	@needing = sort { @{ $tests->{$a}{linked} } <=> @{ $tests->{$b}{linked} } } @needing;
 	return @own if @own && grep { $_ eq $module } pure_modules($self->{top});
 	return (@own, grep { $tests->{$_}{own} ne $module } @needing);
@@ -102,7 +102,7 @@ sub prepare ($self, $module)
 		foreach my $test (grep { !$self->{is_prepared}{"$flavor $_"}++ } @tests)
 		{
 			my %test = %{ $self->{test}{$test} };
-			foreach my $source ($test{source}, map { source_in($self->{top}, $_) } @{ $test{linked} }, @{ $test{loaded} })
+			foreach my $source ($test{source}, map { source_in($self->{top}, $_) } @{ $test{linked} })
 			{
 				next if $self->{object}{$flavor}{$source};
 				my $file = "$directory/$flavor-" . basename($source, '.c') . '.o';
@@ -176,13 +176,6 @@ sub passes ($self, $flavor, $test, $directory, %changed)
 	quietly($cc, @flags, '-o', "$directory/$test", $self->{object}{$flavor}{ $test{source} },
 		map({ $object->($_) } @{ $test{linked} }), @{ $test{libraries} })
 	  or return 0;
-	if (@{ $test{loaded} })
-	{
-		quietly($cc, @flags, '-shared', '-o', "$directory/zklock-session-tls.so",
-			map({ $object->($_) } @{ $test{loaded} }),
-			"-Wl,--version-script=$self->{top}/src/zklock_tls.map", @{ $test{libraries} })
-		  or return 0;
-	}
 	my %seconds = %{ $self->{seconds}{$flavor}{$test} // { cpu => $patience, clock => $patience } };
 	my $limit = int($times * $seconds{cpu} + $more);
 	my $command = "exec 2>/dev/null; ulimit -c 0; ulimit -t $limit; exec setpriv --pdeathsig KILL \"\$@\"";

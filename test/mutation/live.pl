@@ -8,7 +8,7 @@
 # that run one test each with that installation, as run_tap.pl's do; PREFIX is how they are
 # run. A mutant is made of one change (see Mutants.pm). First the unit tests that need no
 # server look at it, if there are any of its module (see UnitTests.pm): that takes a second
-# or two. If it lives it is compiled and installed, library, program and module for TLS, and
+# or two. If it lives it is compiled and installed, library and programs, and
 # the tests that test/coverage/map names for its function and its file are run, the most
 # telling ones first, a few at a time, until one fails.
 #
@@ -203,13 +203,13 @@ sub make ($worker)
 {
 	my $build = "$directory/$worker/build";
 	my $libdir = slurp("$directory/$worker/libdir") =~ s/\s+$//r;
-	unlink "$build/zklock.so", "$build/src/zklock-session", "$build/src/zklock-session-tls.so";
+	unlink "$build/zklock.so", "$build/src/zklock-session", "$build/src/zklock-session-tls";
 	system("make -s --no-print-directory -C '$build' PG_CONFIG='$ENV{PG_CONFIG}' with_llvm=no COPT=-w all >'$directory/$worker/make.log' 2>&1") == 0
 	  or return 0;
 	# Not into the file that a process may still have.
 	system('install', '-m', '755', "$build/zklock.so", "$libdir/zklock.so") == 0
 	  && system('install', '-m', '755', "$build/src/zklock-session", "$libdir/zklock-session") == 0
-	  && system('install', '-m', '755', "$build/src/zklock-session-tls.so", "$libdir/zklock-session-tls.so") == 0
+	  && system('install', '-m', '755', "$build/src/zklock-session-tls", "$libdir/zklock-session-tls") == 0
 	  or die "could not install\n";
 	return 1;
 }

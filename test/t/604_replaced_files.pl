@@ -9,7 +9,7 @@ use ZkLockTest;
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 
 my $zk = ZooKeeper->new->start;
-my @files = qw(zklock.so zklock-session zklock-session-tls.so);
+my @files = qw(zklock.so zklock-session zklock-session-tls);
 # The next version: another protocol, and a function that its script declares.
 my $next = '9.9';
 my $newer = Builds->of_tree(

@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * test_program_tls.c
- *	  Unit tests of src/program/program_tls.c: connections with TLS and without, side
- *	  by side in one process, with OpenSSL in the module that lies beside this
- *	  program.
+ *	  Unit tests of src/program/program_tls.c: connections with TLS, and those of a
+ *	  child process without.
  *
  * The server is a process that speaks TLS with whoever begins so, and answers
  * each byte with a 'T' then, and with a 'P' otherwise.
@@ -277,29 +276,24 @@ test_turns(const char *good, const char *other)
 	char		away[PATH_SIZE + 10];
 	struct sockaddr_in peer = {0};
 	socklen_t	length = sizeof(peer);
-	int			plain = open_connection();
+	int			fd = open_connection();
 	int			secure;
-	int			fd;
 	int64_t		received_at;
 
-	is_str("P", ask_server(plain), "the server answers a connection without TLS");
-	ok(!tls_is_used(plain), "a connection without TLS is said to be one");
+	is_str("", ask_server(fd), "before TLS begins no server is asked");
+	close(fd);
 
 	ok(!begin(good, why), "a library that does not call our connect() has no TLS");
 	ok(strstr(why, "does not call the connect() of zklock's program") != NULL, "why");
 	library_is_ours = true;
 	ok(!begin("/nowhere", why), "a file that is missing");
 	ok(strstr(why, "Could not load file \"/nowhere\"") != NULL, "why");
+	expect("localhost");
 	fd = open_connection();
-	is_str("P", ask_server(fd), "a new connection is without TLS");
+	is_str("", ask_server(fd), "a connection after TLS could not begin is not made without it");
 	close(fd);
 
 	ok(begin(good, why), "TLS begins: %s", why);
-	expect("localhost");
-	is_str("P", ask_server(plain), "the connection that was there goes on");
-	ok(!tls_is_used(plain), "the earlier connection stays without TLS");
-	is_str("", tls_error(plain), "the connection without TLS has no error of TLS");
-	is_int(plain, tls_socket(plain, &received_at), "the connection without TLS has its own socket");
 	secure = open_connection();
 	ok(tls_is_used(secure), "a new one has TLS");
 	(void) tls_socket(secure, &received_at);
@@ -308,8 +302,6 @@ test_turns(const char *good, const char *other)
 	is_str("", tls_error(secure), "the new connection has no error");
 	tls_describe(secure, text, sizeof(text));
 	ok(strncmp(text, "TLSv1.", 6) == 0, "the new connection is described");
-	tls_describe(plain, text, sizeof(text));
-	is_str("", text, "the connection without TLS is not described");
 	ok(getpeername(tls_socket(secure, &received_at), (struct sockaddr *) &peer, &length) == 0 &&
 	   peer.sin_port == server.sin_port, "the socket of the connection with TLS leads to the server");
 	ok(tls_socket(secure, &received_at) != secure && received_at > 0,
@@ -352,14 +344,12 @@ test_turns(const char *good, const char *other)
 	ok(strstr(tls_error(fd), "Could not connect") != NULL, "an address of no server is not connected to");
 	close(fd);
 
-	is_str("P", ask_server(plain), "the connection without TLS goes on");
 	is_str("T", ask_server(secure), "the connection with TLS goes on");
 	ok(begin(good, why), "TLS begins again");
 	expect("localhost");
 	fd = open_connection();
 	is_str("T", ask_server(fd), "a connection after TLS has begun again is served with TLS");
 	close(fd);
-	close(plain);
 	is_str("T", ask_server(secure), "the first connection with TLS works all the time");
 	close(secure);
 }
@@ -426,8 +416,10 @@ static void
 test_child(const char *good)
 {
 	char		why[TLS_WHY_SIZE];
+	char		text[TLS_WHY_SIZE];
 	int			secure;
 	int			status = -1;
+	int64_t		received_at;
 	pid_t		child;
 
 	ok(begin(good, why), "a child process: TLS begins");
@@ -442,7 +434,13 @@ test_child(const char *good)
 		if (tls_is_used(secure))
 			_exit(1);
 		close(secure);
-		_exit(strcmp(ask_server(open_connection()), "P") == 0 ? 0 : 2);
+		secure = open_connection();
+		if (strcmp(ask_server(secure), "P") != 0)
+			_exit(2);
+		if (tls_is_used(secure) || tls_error(secure)[0] != '\0' ||
+			tls_socket(secure, &received_at) != secure)
+			_exit(3);
+		_exit(tls_describe(secure, text, sizeof(text))[0] == '\0' && text[0] == '\0' ? 0 : 4);
 	}
 	waitpid(child, &status, 0);
 	is_int(0, status, "the child connects without");
