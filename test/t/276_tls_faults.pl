@@ -83,7 +83,7 @@ foreach my $fault (qw(closed silent changed))
 			is($session->sqlstate, '08001', 'the call fails with 08001');
 			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'the error is that of a connection');
 			# Where a name has an address of IPv6, too, nobody listens there.
-			like($session->error, qr/TLS|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/, 'the error says why');
+			like($session->error, qr/TLS|did not answer|is not good|::1\]?:\d+"(?: cannot be reached)?: Connection refused/, 'the error says why');
 		}
 		my $check = $session->query_safe('SELECT item, state, what FROM zk_check(false)');
 		my %said = map { $_ => 1 } $check =~ /^server ([^|]+)/mg;

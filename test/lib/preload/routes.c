@@ -43,11 +43,33 @@ read_port(void)
 	return port;
 }
 
-/* The program makes its calls of connect() so. */
+/* Where that address leads: to itself, unless there is a route. */
+static const struct sockaddr *
+lead(const struct sockaddr *address, struct sockaddr_in *route)
+{
+	int			port = address->sa_family == AF_INET ? read_port() : 0;
+
+	if (port == 0)
+		return address;
+	*route = *(const struct sockaddr_in *) address;
+	route->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	route->sin_port = htons(port);
+	return (const struct sockaddr *) route;
+}
+
+/* The library calls this one in zklock-session. */
+int
+connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+	return (int) syscall(SYS_connect, fd, address, length);
+}
+
+/* zklock-session-tls has a connect() of its own, which makes its calls so. */
 long
 syscall(long number,...)
 {
 	static long (*real) (long number,...);
+	struct sockaddr_in route;
 	long		arg[6];
 	va_list		args;
 
@@ -57,17 +79,7 @@ syscall(long number,...)
 	for (int i = 0; i < 6; i++)
 		arg[i] = va_arg(args, long);
 	va_end(args);
-	if (number == SYS_connect && ((struct sockaddr *) arg[1])->sa_family == AF_INET)
-	{
-		struct sockaddr_in route = *(struct sockaddr_in *) arg[1];
-		int			port = read_port();
-
-		if (port != 0)
-		{
-			route.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-			route.sin_port = htons(port);
-			return real(number, arg[0], &route, arg[2]);
-		}
-	}
+	if (number == SYS_connect)
+		arg[1] = (long) lead((const struct sockaddr *) arg[1], &route);
 	return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }
