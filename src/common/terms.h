@@ -119,8 +119,8 @@ typedef struct ZkReply
 	int64_t		mtime_ms;		/* get: when the data was set last, likewise */
 	ZkResult	result;
 	int			version;		/* get: how often the data was set */
-	int			is_open;		/* get_acl: everybody may create or delete
-								 * something in the node */
+	int			is_open;		/* get_acl: everybody may change the node, or
+								 * create or delete something in it */
 	int			nbelow;			/* get: how many children the node has */
 	int			nchanges;		/* get: how often one was made or deleted;
 								 * may have wrapped around */

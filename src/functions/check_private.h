@@ -60,7 +60,7 @@ typedef struct CheckZnode
 								 * there was no reply */
 	ZkResult	result;
 	const char *why;			/* not OK: the library's words */
-	bool		is_open;		/* GET_ACL: everybody may create or delete */
+	bool		is_open;		/* GET_ACL: everybody may change it */
 	int			nbelow;			/* GET */
 	int64		ctime_ms;		/* GET */
 } CheckZnode;

@@ -654,7 +654,7 @@ check_tell_acl(Check *check)
 				  NULL);
 	else if (check->scheme != NULL)
 		check_put(check, "acl", CHECK_WARNING,
-				  psprintf("everybody may create or delete in znode \"%s\", whatever zklock.auth is", node->path),
+				  psprintf("everybody may create, delete or write in znode \"%s\", whatever zklock.auth is", node->path),
 				  "Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see docs/security.md, ACLs.");
 	else
 		check_put(check, "acl", CHECK_OK,

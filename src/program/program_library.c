@@ -696,7 +696,7 @@ acl_for(const Session *session, ZkNodeKind kind)
 }
 
 /*
- * May everybody create or delete something in a node with that ACL?  It may be
+ * May everybody change a node with that ACL, or something in it?  It may be
  * what a hostile server has sent: without entries, or with one that has no
  * scheme or id.
  */
@@ -708,7 +708,7 @@ is_open(const struct ACL_vector *acl)
 		const struct ACL *entry = &acl->data[i];
 
 		if ((entry->perms & (ZOO_PERM_CREATE | ZOO_PERM_DELETE |
-							 ZOO_PERM_ADMIN)) != 0 &&
+							 ZOO_PERM_WRITE | ZOO_PERM_ADMIN)) != 0 &&
 			entry->id.scheme != NULL && entry->id.id != NULL &&
 			strcmp(entry->id.scheme, ZOO_ANYONE_ID_UNSAFE.scheme) == 0 &&
 			strcmp(entry->id.id, ZOO_ANYONE_ID_UNSAFE.id) == 0)

@@ -486,7 +486,7 @@ subtest 'zk_check() says what the credentials may do' => sub {
 		acl => [ qr/^ok: not everybody/, 'its ACL' ],
 		credentials => [ qr/^ok: .* scheme "digest"/, 'their scheme is shown' ]);
 	shows([ "SET zklock.auth = 'digest:alice:secret'$_", 'true' ],
-		acl => [ qr/^warning: everybody may create or delete/, "a root that is open all the same$_" ])
+		acl => [ qr/^warning: everybody may create, delete or write/, "a root that is open all the same$_" ])
 	  foreach '', "; SET zklock.root = '/admin'";
 	shows([ "SET zklock.auth = 'nonsense:alice:secret'", 'true' ],
 		session => [ qr/^error: .*refused the credentials/, 'a scheme that the ensemble does not know' ]);
@@ -527,6 +527,9 @@ subtest 'zk_check() names a quota of the root that everybody may change' => sub 
 	};
 	$opens->('/zookeeper/quota', 'the znode of all quotas is open, as ZooKeeper makes it');
 	$opens->("/zookeeper/quota/$_", "so is $_") foreach 'limited', 'limited/root', 'limited/root/zookeeper_limits';
+	# Of the limits themselves to write is all that it takes.
+	$client->set_acl('/zookeeper/quota/limited/root/zookeeper_limits', [ [ 31, 'auth', '' ], [ 3, 'world', 'anyone' ] ]);
+	$opens->('/zookeeper/quota/limited/root/zookeeper_limits', 'so are limits that everybody may write');
 	shows([ $set, 'true' ], quota => [ qr/^ok: /, 'what is not open is well' ]);
 	is(check($set, 'false')->{quota}, undef, 'only a session knows');
 	$client->close;

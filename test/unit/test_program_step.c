@@ -561,8 +561,8 @@ test_acl(void)
 		char	   *scheme;
 		char	   *id;
 	}			cases[] = {
-		{true, 31, "world", "anyone"}, {true, 4, "world", "anyone"}, {true, 8, "world", "anyone"},
-		{true, 16, "world", "anyone"}, {false, 3, "world", "anyone"}, {false, 31, "digest", "anyone"},
+		{true, 31, "world", "anyone"}, {true, 2, "world", "anyone"}, {true, 4, "world", "anyone"}, {true, 8, "world", "anyone"},
+		{true, 16, "world", "anyone"}, {false, 1, "world", "anyone"}, {false, 31, "digest", "anyone"},
 		{false, 31, "world", "else"}, {false, 31, NULL, "anyone"}, {false, 31, "world", NULL},
 	};
 
