@@ -562,8 +562,6 @@ tls_remedy(const char *reason)
 		const char *words;
 		const char *remedy;
 	}			remedies[] = {
-		{"Could not load the module for TLS",
-		"Install zklock again: its file zklock-session-tls.so belongs beside zklock-session; and OpenSSL (libssl), which it needs."},
 		{"\"zklock.ssl_cert_file\" has expired",
 		"Renew the client certificate, and replace the file that zklock.ssl_cert_file names; or set the clock of this machine, or of the server, if it is wrong."},
 		{" alert certificate expired",
