@@ -48,6 +48,7 @@ static struct
 
 static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
 							 const ZkReply *own);
+static const char *stranger_of(const ZkReply *acl, const ZkReply *own);
 static bool is_own_or_trusted(const char *identity, const ZkReply *own,
 					 const List *trusted);
 pg_noreturn static void refuse_root(const char *identity);
@@ -139,6 +140,31 @@ zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
 	return true;
 }
 
+bool
+zklock_root_find_stranger(ZkRoundTrip *trip, const char *path, int root_length,
+						  char **stranger)
+{
+	const char *root = root_length == 0 ? "/" : Asked.root;
+	bool		is_answered;
+
+	*stranger = NULL;
+	zklock_root_ask(trip, path, root_length);
+	is_answered = zklock_roundtrip_await_looks(trip);
+	if (is_answered)
+	{
+		const ZkReply *acl = zklock_roundtrip_look(trip, ZK_GET_ACL, root);
+		const ZkReply *own = zklock_roundtrip_look(trip, ZK_GET_ACL,
+												   Asked.probe);
+		const char *found = NULL;
+
+		if (acl->result == ZK_OK && own->result == ZK_OK)
+			found = stranger_of(acl, own);
+		*stranger = found != NULL ? pstrdup(found) : NULL;
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_answered;
+}
+
 /*
  * The replies: the ACL of the root, its child, and the ACL of our own znode in
  * it.  If that one cannot be made, no identity counts as ours.  It is not found
@@ -147,22 +173,20 @@ zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
 static ZkRootState
 judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 {
-	List	   *trusted = split_trusted(trusted_setting);
+	const char *stranger;
 
 	if (acl->result == ZK_NO_NODE)
 		return ZK_ROOT_UNCLEAR;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the root", Asked.root);
-	for (int i = 0; i < acl->nchildren; i++)
+	stranger = stranger_of(acl, own);
+	if (stranger != NULL)
 	{
-		if (is_own_or_trusted(acl->children[i], own, trusted))
-			continue;
 		if (own->result == ZK_NO_NODE && ++Asked.nunclear < UNCLEAR_MAX)
 			return ZK_ROOT_UNCLEAR;
 		Asked.nunclear = 0;
-		refuse_root(acl->children[i]);
+		refuse_root(stranger);
 	}
-	list_free(trusted);
 
 	/*
 	 * A root that somebody has made by hand.  Until it has the child, a client
@@ -180,6 +204,20 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 	}
 	Asked.nunclear = 0;
 	return ZK_ROOT_SAFE;
+}
+
+/* The first one who may change the root and is not trusted; NULL: nobody. */
+static const char *
+stranger_of(const ZkReply *acl, const ZkReply *own)
+{
+	List	   *trusted = split_trusted(trusted_setting);
+	const char *stranger = NULL;
+
+	for (int i = 0; i < acl->nchildren && stranger == NULL; i++)
+		if (!is_own_or_trusted(acl->children[i], own, trusted))
+			stranger = acl->children[i];
+	list_free(trusted);
+	return stranger;
 }
 
 static bool

@@ -55,4 +55,13 @@ extern ZkRootState zklock_root_judge(ZkRoundTrip *trip);
 extern bool zklock_root_prove(ZkRoundTrip *trip, const char *path,
 							  int root_length);
 
+/*
+ * Who could change that root, though these are neither this session's
+ * identities nor trusted: one of them, palloc'ed; NULL if there is none, if the
+ * root is missing, or if the session may make no znode in it.  false at the
+ * deadline, and if the session is lost.
+ */
+extern bool zklock_root_find_stranger(ZkRoundTrip *trip, const char *path,
+									  int root_length, char **stranger);
+
 #endif							/* ZKLOCK_ROOT_H */

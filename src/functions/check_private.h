@@ -71,6 +71,9 @@ typedef struct CheckTree
 	CheckZnode	chroot;
 	CheckZnode	root;
 	CheckZnode	acl;			/* of the root */
+	const char *stranger;		/* who besides our credentials and those that
+								 * are trusted may change it, can be quoted; or
+								 * NULL */
 	CheckZnode	writing;		/* a create in the root, or above it */
 	const char *no_containers;	/* how the server refuses one; NULL: it does
 								 * not */

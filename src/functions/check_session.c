@@ -23,6 +23,7 @@
 #include "nodedata.h"
 #include "parents.h"
 #include "recipe.h"
+#include "root.h"
 #include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
@@ -71,7 +72,9 @@ static bool ask_all(ZkRoundTrip *trip, void *argument);
 static AskEnd end_of(const ZkReply *reply);
 static AskEnd ask_node(ZkRoundTrip *trip, CheckZnode *node, const char *path);
 static AskEnd ask_root(ZkRoundTrip *trip, Questions *questions,
-					   const char *root);
+					   const char *root, int root_length);
+static AskEnd ask_stranger(ZkRoundTrip *trip, CheckTree *tree,
+						   const char *root, int root_length);
 static AskEnd try_to_make(ZkRoundTrip *trip, Questions *questions,
 						  const char *parent);
 static AskEnd try_container(ZkRoundTrip *trip, CheckTree *tree,
@@ -206,7 +209,7 @@ ask_all(ZkRoundTrip *trip, void *argument)
 		questions->end = ask_node(trip, &tree->chroot, chroot_path);
 	if (questions->end == ASKED_ALL)
 		questions->end = ask_root(trip, questions,
-								  root_length == 0 ? "/" : root);
+								  root_length == 0 ? "/" : root, root_length);
 
 	/* a session knows nothing of what is above its chroot */
 	if (questions->end == ASKED_ALL && chroot_path[0] == '\0')
@@ -244,7 +247,8 @@ ask_node(ZkRoundTrip *trip, CheckZnode *node, const char *path)
  * tried in the nearest znode above, where the first lock makes it.
  */
 static AskEnd
-ask_root(ZkRoundTrip *trip, Questions *questions, const char *root)
+ask_root(ZkRoundTrip *trip, Questions *questions, const char *root,
+		 int root_length)
 {
 	CheckTree  *tree = &questions->check->tree;
 	char	   *path = pstrdup(root);
@@ -259,6 +263,8 @@ ask_root(ZkRoundTrip *trip, Questions *questions, const char *root)
 		if (end == ASKED_ALL)
 			note_reply(&tree->acl, root, reply);
 	}
+	if (end == ASKED_ALL && is_there && questions->check->scheme != NULL)
+		end = ask_stranger(trip, tree, root, root_length);
 	while (end == ASKED_ALL && !is_there && strcmp(path, "/") != 0)
 	{
 		char	   *slash = strrchr(path, '/');
@@ -271,6 +277,21 @@ ask_root(ZkRoundTrip *trip, Questions *questions, const char *root)
 	if (end != ASKED_ALL)
 		return end;
 	return try_to_make(trip, questions, path);
+}
+
+/* Who besides us may change the root? */
+static AskEnd
+ask_stranger(ZkRoundTrip *trip, CheckTree *tree, const char *root,
+			 int root_length)
+{
+	char	   *stranger;
+
+	if (!zklock_root_find_stranger(trip, root, root_length, &stranger))
+		return zklock_session_live() != 0 || zklock_has_locks() ?
+			ASKED_LATE : ASKED_SESSION_LOST;
+	if (stranger != NULL)
+		tree->stranger = zklock_text_quotable(stranger);
+	return ASKED_ALL;
 }
 
 /*
@@ -648,14 +669,15 @@ check_tell_acl(Check *check)
 		check_put(check, "acl", CHECK_NOTE,
 				  psprintf("the ACL of znode \"%s\" cannot be read: %s", node->path, node->why),
 				  NULL);
+	else if (check->tree.stranger != NULL)
+		check_put(check, "acl", CHECK_ERROR,
+				  psprintf("\"%s\" may change znode \"%s\", which is not an identity of these credentials: sessions take no lock there",
+						   check->tree.stranger, node->path),
+				  "Correct its ACL (setAcl in zkCli.sh), or name that identity in zklock.trusted_identities if you trust it: docs/install.md, The ACL of the root.");
 	else if (!node->is_open)
 		check_put(check, "acl", CHECK_OK,
 				  psprintf("not everybody may create and delete in znode \"%s\"", node->path),
 				  NULL);
-	else if (check->scheme != NULL)
-		check_put(check, "acl", CHECK_WARNING,
-				  psprintf("everybody may create, delete or write in znode \"%s\", whatever zklock.auth is", node->path),
-				  "Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see docs/security.md, ACLs.");
 	else
 		check_put(check, "acl", CHECK_OK,
 				  psprintf("everybody may create and delete in znode \"%s\", as without zklock.auth it has to be", node->path),
