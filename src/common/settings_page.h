@@ -15,8 +15,7 @@
  * PostgreSQL calls them one after the other while it reads its files, within
  * microseconds, and tells nobody when it has called the last one.  (The lease
  * worker would know the end of a reload.  But it may be switched off, or be
- * without a slot, or have settings of its database's or its role's in the way
- * of those of the files.)  So a reader takes the settings for whole when they
+ * without a slot.)  So a reader takes the settings for whole when they
  * have been as they are for SETTINGS_QUIET_MS.  A postmaster that is stopped
  * in the middle for longer than that leaves half of a change to be read, for
  * example a certificate with the key of before.  That does no harm: a

@@ -23,8 +23,9 @@
  *	program_session.c	the handle and the states of the session
  *	program_code.c		what ZooKeeper's codes mean
  *	program_names.c		look-ups of the servers' names (program_names.h)
- *	program_tls.c		connections, with TLS or without (program_tls.h)
- *	program_openssl.c	TLS itself, a module that is loaded when it is wanted
+ *	program_tls.c		connections with TLS (program_tls.h), and
+ *	program_openssl.c	what OpenSSL does for them; or
+ *	program_plain.c		connections without
  *	program_backend.c	the program's end of the channel
  *	program_time.c		when something is to be done next
  *

@@ -75,8 +75,8 @@ struct TlsLine
 
 /*
  * What connections are made with.  It is static for there is one configuration
- * at a time in the process, and TlsModule's functions are called as the system's
- * are, without a context.
+ * at a time in the process, and the functions are called as the system's are,
+ * without a context.
  */
 static struct
 {

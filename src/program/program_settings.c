@@ -16,7 +16,7 @@
  * there is stays: a server that leaves the ensemble ends it when it stops.
  *
  * The settings of TLS count for the next connection, too.  Whether TLS is used
- * at all is decided when the session is opened.
+ * at all is decided when PostgreSQL starts.
  *
  *-------------------------------------------------------------------------
  */
@@ -101,8 +101,7 @@ follow_tls(Session *session, const SettingsRead *settings)
 	Following  *following = &session->settings;
 	char		why[TLS_WHY_SIZE];
 
-	if (!settings->has_tls || settings->tls[0] == '\0' ||
-		following->tls[0] == '\0' || strcmp(settings->tls, following->tls) == 0)
+	if (!settings->has_tls || strcmp(settings->tls, following->tls) == 0)
 		return true;
 	if (!tls_begin(settings->tls, why))
 	{

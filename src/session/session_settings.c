@@ -96,7 +96,7 @@ session_settings_init(void)
 							   check_servers, assign_servers, show_servers);
 	DefineCustomBoolVariable("zklock.ssl",
 							 "Encrypts the connections to ZooKeeper, and verifies its servers.",
-							 NULL, &settings->ssl, false, PGC_SIGHUP, 0,
+							 NULL, &settings->ssl, false, PGC_POSTMASTER, 0,
 							 NULL, assign_ssl, NULL);
 	DefineCustomStringVariable("zklock.ssl_ca_file",
 							   "File with the authorities that sign the certificates of ZooKeeper's servers.",

@@ -589,7 +589,7 @@ sub wait_for_loss ($session, $seconds = undef)
 
 From now on the cluster has these settings, or no other than at its start where the value is
 undef. Its new sessions have them by then. Other servers are set together with those of before
-first, for zklock takes no others while it runs.
+first, for zklock takes no others while it runs. C<zklock.ssl> is set by a restart.
 
 =cut
 
@@ -617,14 +617,18 @@ sub _reconfigure ($node, %setting)
 	{
 		my $value = defined $setting{$name} ? "'" . $setting{$name} =~ s/'/''/gr . "'" : undef;
 		push @changes, 'ALTER SYSTEM ' . (defined $value ? "SET $name = $value" : "RESET $name");
+		next if $name eq 'zklock.ssl';
 		push @conditions, defined $value ? "current_setting('$name') = $value"
 		  : "NOT EXISTS (SELECT FROM pg_settings WHERE name = '$name' AND sourcefile LIKE '%.auto.conf')";
 	}
 	ask($node, join '; ', @changes);
+	my $began = ask($node, 'SELECT clock_timestamp()');
 	$node->reload;
 	# The postmaster has them before its children: so new sessions have them, too.
+	push @conditions, "pg_conf_load_time() >= '$began'" if !@conditions;
 	my $are_there = 'SELECT ' . join ' AND ', @conditions;
 	poll_until { ask($node, $are_there) eq 't' } "the settings @{[ sort keys %setting ]}";
+	$node->restart if ask($node, "SELECT pending_restart FROM pg_settings WHERE name = 'zklock.ssl'") eq 't';
 	return;
 }
 

@@ -209,9 +209,7 @@ subtest 'settings of TLS that cannot be used leave a session with a lock as it w
 	use_command("echo 'open sesame'");
 	my ($session, $reconnect) = session();
 	my $ca = $good->ca;
-	my %broken = (
-		'a file that is missing' => { 'zklock.ssl_ca_file' => "$directory/missing" },
-		'no TLS' => { 'zklock.ssl' => 'off' });
+	my %broken = ('a file that is missing' => { 'zklock.ssl_ca_file' => "$directory/missing" });
 	foreach my $what (sort keys %broken)
 	{
 		# Files of before are not needed any more.

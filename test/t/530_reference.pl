@@ -54,7 +54,7 @@ sub defined_settings
 {
 	my $source = join '', map { slurp_file($_) } glob "$top/src/*/*.c";
 	my @found;
-	my %context = (SUSET => 'superuser', USERSET => 'user', SIGHUP => 'sighup');
+	my %context = (SUSET => 'superuser', USERSET => 'user', SIGHUP => 'sighup', POSTMASTER => 'postmaster');
 	foreach my $call ($source =~ /\bDefineCustom(\w+Variable\(.*?)\);/gs)
 	{
 		my ($type, $name, $short, $extra, $rest) =
@@ -289,7 +289,7 @@ sub with_unit ($value, $unit)
 sub expected_facts ($setting)
 {
 	my ($type, $unit, $default) = @$setting{qw(vartype unit boot_val)};
-	my %whom = (superuser => 'superuser', user => 'every role', sighup => 'postgresql.conf');
+	my %whom = (superuser => 'superuser', user => 'every role', sighup => 'postgresql.conf', postmaster => 'postgresql.conf');
 	my %facts = (
 		Type => $type . ($unit ? ", $unit" : ''),
 		Default => $default eq '' ? 'empty' : with_unit($default, $unit),
