@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * root.c
- *	  Is the root safe from clients without the credentials?
+ *	  Are the root and the znode of a lock safe from clients without the
+ *	  credentials?
  *
  * The credentials of a session can be several identities for the ACL of a
  * znode, and only the server knows them.  So the session makes a znode of its
@@ -16,6 +17,7 @@
 
 #include "common/string.h"
 #include "nodes/pg_list.h"
+#include "utils/memutils.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -31,9 +33,13 @@
 /* zklock.trusted_identities: a list of "scheme:id", as an ACL has them. */
 static char *trusted_setting;
 
-/* The root that is safe, and the session that has asked; 0: none has. */
+/*
+ * The root that is safe, the session that has asked, and the identities of that
+ * (List of char *, in TopMemoryContext); 0: none has.
+ */
 static char known_root[RECIPE_PATH_SIZE];
 static ZkSessionNumber known_by;
+static List *known_own;
 
 /* The question under way, of the trip that has asked it. */
 static struct
@@ -46,12 +52,15 @@ static struct
 	int			nunclear;		/* how often in a row one was not found */
 }			Asked;
 
+static ZkRootState judge_root(ZkRoundTrip *trip);
 static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
 							 const ZkReply *own);
-static const char *stranger_of(const ZkReply *acl, const ZkReply *own);
-static bool is_own_or_trusted(const char *identity, const ZkReply *own,
-					 const List *trusted);
-pg_noreturn static void refuse_root(const char *identity);
+static ZkRootState judge_lock(const ZkReply *acl, const char *path);
+static List *own_of(const ZkReply *own);
+static const char *stranger_of(const ZkReply *acl, const List *own);
+static bool is_one_of(const char *identity, const List *identities);
+static bool is_hidden(const char *identity);
+pg_noreturn static void refuse_znode(const char *path, const char *identity);
 static List *split_trusted(const char *setting);
 static bool check_trusted(char **newval, void **extra, GucSource source);
 
@@ -72,6 +81,14 @@ zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
 	const char *root = Asked.root;
 	char		guid[RECIPE_GUID_LEN + 1];
 
+	if (zklock_root_is_known(path, root_length))
+	{
+		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, path);
+		return;
+	}
+	if (strncmp(Asked.root, path, root_length) != 0 ||
+		Asked.root[root_length] != '\0')
+		Asked.nunclear = 0;
 	snprintf(Asked.root, sizeof(Asked.root), "%.*s", root_length, path);
 	snprintf(Asked.child, sizeof(Asked.child), "%s/" ZK_ROOT_CHILD, root);
 	zklock_nodedata_make_guid(guid);
@@ -89,27 +106,50 @@ zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
 		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, root);
 		(void) zklock_roundtrip_look(trip, ZK_GET, Asked.child);
 		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe);
+		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, path);
 		zklock_client_withdraw(probe);
 	}
 	zklock_client_end_many(client);
 }
 
 ZkRootState
-zklock_root_judge(ZkRoundTrip *trip)
+zklock_root_judge(ZkRoundTrip *trip, const char *path, int root_length)
 {
-	const char *root = Asked.root;
 	ZkRootState state = ZK_ROOT_UNANSWERED;
 
-	Assert(Asked.session == zklock_session_number());
-	if (root[0] == '\0')
-		root = "/";
 	if (zklock_roundtrip_await_looks(trip))
-		state = judge_acl(zklock_roundtrip_look(trip, ZK_GET_ACL, root),
-						  zklock_roundtrip_look(trip, ZK_GET, Asked.child),
-						  zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe));
+	{
+		state = ZK_ROOT_SAFE;
+		if (!zklock_root_is_known(path, root_length))
+			state = judge_root(trip);
+		if (state == ZK_ROOT_SAFE)
+			state = judge_lock(zklock_roundtrip_look(trip, ZK_GET_ACL, path),
+							   path);
+	}
 	zklock_roundtrip_end_looks(trip);
+	return state;
+}
+
+/* The root itself, and keep what is known then. */
+static ZkRootState
+judge_root(ZkRoundTrip *trip)
+{
+	const char *root = Asked.root[0] == '\0' ? "/" : Asked.root;
+	const ZkReply *own = zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe);
+	ZkRootState state;
+
+	Assert(Asked.session == zklock_session_number());
+	state = judge_acl(zklock_roundtrip_look(trip, ZK_GET_ACL, root),
+					  zklock_roundtrip_look(trip, ZK_GET, Asked.child), own);
 	if (state == ZK_ROOT_SAFE)
 	{
+		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+		known_by = 0;
+		list_free_deep(known_own);
+		known_own = NIL;
+		known_own = own_of(own);
+		MemoryContextSwitchTo(caller);
 		strlcpy(known_root, Asked.root, sizeof(known_root));
 		known_by = Asked.session;
 	}
@@ -121,15 +161,17 @@ zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
 {
 	const ZkReply *refusal;
 
-	for (int attempts = 0; !zklock_root_is_known(path, root_length); attempts++)
+	if (!zklock_session_has_credentials())
+		return true;
+	for (int attempts = 0;; attempts++)
 	{
 		ZkRootState state;
 
 		zklock_root_ask(trip, path, root_length);
-		state = zklock_root_judge(trip);
+		state = zklock_root_judge(trip, path, root_length);
 		if (state == ZK_ROOT_UNANSWERED)
 			return false;
-		if (state == ZK_ROOT_SAFE)
+		if (zklock_root_is_known(path, root_length))
 			break;
 		if (attempts >= PARENT_ATTEMPTS)
 			zklock_parents_raise_deleted(path);
@@ -158,7 +200,7 @@ zklock_root_find_stranger(ZkRoundTrip *trip, const char *path, int root_length,
 		const char *found = NULL;
 
 		if (acl->result == ZK_OK && own->result == ZK_OK)
-			found = stranger_of(acl, own);
+			found = stranger_of(acl, own_of(own));
 		*stranger = found != NULL ? pstrdup(found) : NULL;
 	}
 	zklock_roundtrip_end_looks(trip);
@@ -179,13 +221,13 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 		return ZK_ROOT_UNCLEAR;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the root", Asked.root);
-	stranger = stranger_of(acl, own);
+	stranger = stranger_of(acl, own_of(own));
 	if (stranger != NULL)
 	{
 		if (own->result == ZK_NO_NODE && ++Asked.nunclear < UNCLEAR_MAX)
 			return ZK_ROOT_UNCLEAR;
 		Asked.nunclear = 0;
-		refuse_root(stranger);
+		refuse_znode(Asked.root[0] == '\0' ? "/" : Asked.root, stranger);
 	}
 
 	/*
@@ -206,49 +248,83 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 	return ZK_ROOT_SAFE;
 }
 
-/* The first one who may change the root and is not trusted; NULL: nobody. */
+/*
+ * Who may change the znode of the lock can delete the queue nodes in it, whoever
+ * may change the root: it may have been made before the root had its ACL.
+ */
+static ZkRootState
+judge_lock(const ZkReply *acl, const char *path)
+{
+	const char *stranger;
+
+	if (acl->result == ZK_NO_NODE)
+		return ZK_ROOT_UNCLEAR;
+	if (acl->result != ZK_OK)
+		zklock_session_raise(acl, "read the ACL of the znode of the lock", path);
+	stranger = stranger_of(acl, known_own);
+	if (stranger != NULL)
+		refuse_znode(path, stranger);
+	return ZK_ROOT_SAFE;
+}
+
+/* Our identities, as the ACL of our own znode has them, palloc'ed. */
+static List *
+own_of(const ZkReply *own)
+{
+	List	   *identities = NIL;
+
+	for (int i = 0; own->result == ZK_OK && i < own->nchildren; i++)
+		identities = lappend(identities, pstrdup(own->children[i]));
+	return identities;
+}
+
+/* The first one who may change the znode and is not trusted; NULL: nobody. */
 static const char *
-stranger_of(const ZkReply *acl, const ZkReply *own)
+stranger_of(const ZkReply *acl, const List *own)
 {
 	List	   *trusted = split_trusted(trusted_setting);
-	const char *stranger = NULL;
 
-	for (int i = 0; i < acl->nchildren && stranger == NULL; i++)
-		if (!is_own_or_trusted(acl->children[i], own, trusted))
-			stranger = acl->children[i];
-	list_free(trusted);
-	return stranger;
+	for (int i = 0; i < acl->nchildren; i++)
+	{
+		const char *identity = acl->children[i];
+
+		/* everybody is nobody's identity, also if the server gives all to all */
+		if (strcmp(identity, "world:anyone") == 0 ||
+			(!is_one_of(identity, own) && !is_one_of(identity, trusted)))
+			return identity;
+	}
+	return NULL;
 }
 
 static bool
-is_own_or_trusted(const char *identity, const ZkReply *own, const List *trusted)
+is_one_of(const char *identity, const List *identities)
 {
-	/* everybody is nobody's identity, also if the server gives all to all */
-	if (strcmp(identity, "world:anyone") == 0)
-		return false;
-	for (int i = 0; own->result == ZK_OK && i < own->nchildren; i++)
-		if (strcmp(own->children[i], identity) == 0)
-			return true;
-	foreach_ptr(const char, one, trusted)
+	foreach_ptr(const char, one, identities)
 		if (strcmp(one, identity) == 0)
 			return true;
 	return false;
 }
 
-static void
-refuse_root(const char *identity)
+/* As ZooKeeper shows one to clients without the right to administer the znode. */
+static bool
+is_hidden(const char *identity)
 {
-	const char *root = Asked.root;
+	return strncmp(identity, "digest:", 7) == 0 &&
+		pg_str_endswith(identity, ":x");
+}
 
-	if (root[0] == '\0')
-		root = "/";
+static void
+refuse_znode(const char *path, const char *identity)
+{
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("root \"%s\" of ZooKeeper locks can be changed by others",
-					zklock_text_quotable(root)),
+			 errmsg("znode \"%s\" of ZooKeeper locks can be changed by others",
+					zklock_text_quotable(path)),
 			 errdetail("Its ACL gives more than to read to \"%s\", which is not an identity of this session. Such a client can delete the znodes of locks that are held.",
 					   zklock_text_quotable(identity)),
-			 errhint("Correct the ACL with \"setAcl\" in ZooKeeper's zkCli.sh, or add the identity to \"%s\" if you trust it. See docs/install.md, The ACL of the root.",
+			 is_hidden(identity) ?
+			 errhint("Give the credentials of this session admin in the ACL: ZooKeeper hides identities from others. See docs/install.md, The ACL of the root.") :
+			 errhint("Correct the ACL with \"setAcl -R\" in ZooKeeper's zkCli.sh, or add the identity to \"%s\" if you trust it. See docs/install.md, The ACL of the root.",
 					 "zklock.trusted_identities")));
 }
 
@@ -262,7 +338,7 @@ zklock_root_init(void)
 {
 	DefineCustomStringVariable("zklock.trusted_identities",
 							   "Identities besides the credentials of this cluster that may change the root.",
-							   "A list of scheme:id as getAcl shows them. Double quotes enclose one with a comma.",
+							   "A list of scheme:id, as the DETAIL of the error has them. Double quotes enclose one with a comma.",
 							   &trusted_setting, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY | GUC_LIST_INPUT,
 							   check_trusted, NULL, NULL);
@@ -299,8 +375,7 @@ check_trusted(char **newval, void **extra, GucSource source)
 								identity);
 			return false;
 		}
-		if (strncmp(identity, "digest:", 7) == 0 &&
-			pg_str_endswith(identity, ":x"))
+		if (is_hidden(identity))
 		{
 			GUC_check_errdetail("\"%s\" is what ZooKeeper shows to clients without the right to administer the znode.",
 								identity);

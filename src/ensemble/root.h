@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * root.h
- *	  Is the root safe from clients without the credentials?
+ *	  Are the root and the znode of a lock safe from clients without the
+ *	  credentials?
  *
  * A client that may delete or administer the znode of the root, or create and
  * delete in it, can end every lock below it, whatever the ACLs of the locks'
  * znodes are.  So a session with credentials (zklock.auth) uses no root that
  * others could change.  It reads the ACL once for each root, before anything
- * that it has made there counts.  A session without credentials asks nothing:
- * its znodes are everybody's.
+ * that it has made there counts; and that of the znode of each lock, which may
+ * be older than the ACL of the root.  A session without credentials asks
+ * nothing: its znodes are everybody's.
  *
  * That holds for as long as the session does: a root is never empty (ZK_ROOT),
  * so only who may delete in it can make another one in its place.
@@ -25,9 +27,9 @@
 /* What is known of a root. */
 typedef enum ZkRootState
 {
-	ZK_ROOT_SAFE,				/* or the session has no credentials */
-	ZK_ROOT_UNCLEAR,			/* it was not there, or the connection broke in
-								 * between: ask again */
+	ZK_ROOT_SAFE,
+	ZK_ROOT_UNCLEAR,			/* the root or the znode was not there, or the
+								 * connection broke in between: ask again */
 	ZK_ROOT_UNANSWERED			/* at the deadline, or the session was lost */
 } ZkRootState;
 
@@ -41,16 +43,20 @@ extern void zklock_root_init(void);
 extern bool zklock_root_is_known(const char *path, int root_length);
 
 /*
- * Ask, without waiting: it goes out with the next question of the trip, ahead of
- * it.  Then await the answer.  Raises 42501 if others could change the root.
+ * Ask about the znode of a lock at that path, and about the root unless it is
+ * known, without waiting: it goes out with the next question of the trip, ahead
+ * of it.  Then await the answer.  Raises 42501 if others could change either.
+ * Only for sessions with credentials.
  */
 extern void zklock_root_ask(ZkRoundTrip *trip, const char *path,
 							int root_length);
-extern ZkRootState zklock_root_judge(ZkRoundTrip *trip);
+extern ZkRootState zklock_root_judge(ZkRoundTrip *trip, const char *path,
+									 int root_length);
 
 /*
- * Ask and await, unless it is known; make the root if it is missing.  false at the
- * deadline, and if the session is lost.  Raises 42501 likewise.
+ * Ask and await, if the session has credentials; make the root if it is missing.
+ * That znode itself may be missing.  false at the deadline, and if the session
+ * is lost.  Raises 42501 likewise.
  */
 extern bool zklock_root_prove(ZkRoundTrip *trip, const char *path,
 							  int root_length);

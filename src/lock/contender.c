@@ -328,7 +328,8 @@ look_at_queue(Contender *contender)
 /*
  * CONTENDER_JOINING: make a node in the queue, or read what has become of the
  * one that was asked for.  Then, as in CONTENDER_LISTING, look which ones are
- * ahead.  Nothing is granted before it is known that the root is safe.
+ * ahead.  Nothing is granted before it is known that the znode of the lock is
+ * safe.
  */
 static ContenderState
 list_queue(Contender *contender)
@@ -342,13 +343,19 @@ list_queue(Contender *contender)
 		return CONTENDER_OUT_OF_TIME;
 	if (list->result == ZK_SESSION_LOST)
 		return CONTENDER_LOST;
-	if (!zklock_root_is_known(path, root_length) &&
-		zklock_root_judge(&contender->trip) == ZK_ROOT_UNANSWERED)
-		return end_unanswered();
+	if (!contender_is_safe(contender))
+	{
+		ZkRootState state = zklock_root_judge(&contender->trip, path, root_length);
+
+		if (state == ZK_ROOT_UNANSWERED)
+			return end_unanswered();
+		if (state == ZK_ROOT_SAFE)
+			contender->safe_for = zklock_session_number();
+	}
 	if (contender->state == CONTENDER_JOINING &&
 		!contender_take_node(contender))
 		return CONTENDER_JOINING;
-	if (!zklock_root_is_known(path, root_length))
+	if (!contender_is_safe(contender))
 		return CONTENDER_LISTING;
 	if (contender_read_answer(list, path) == ANSWER_NO_NODE)
 		contender_raise_evicted(contender->place);

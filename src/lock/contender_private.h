@@ -144,6 +144,9 @@ typedef struct Contender
 								 * CONTENDER_GRANTED */
 
 	ZkRoundTrip trip;			/* the question under way */
+	ZkSessionNumber safe_for;	/* which session with credentials knows that
+								 * others cannot change the znode of the lock;
+								 * 0: none */
 	OwnNode		node;
 	Ahead		ahead;
 	AheadWatch	watch;
@@ -170,9 +173,12 @@ extern const char *contender_node_name(const ZkPlace *place);
  * Have a node in the queue, if there is none, and a list that is not older.
  * The first time both requests go out back to back, and the server answers
  * them in that order.  NULL if the deadline comes first.  As long as it is not
- * known that the root is safe, that is asked ahead.
+ * known that the znode of the lock is safe, that is asked ahead.
  */
 extern const ZkReply *contender_join(Contender *contender);
+
+/* Is that known, or has the session no credentials? */
+extern bool contender_is_safe(const Contender *contender);
 
 /*
  * Read the reply to our create, which is there when the list's is.  false if

@@ -85,7 +85,7 @@ contender_join(Contender *contender)
 {
 	const ZkPlace *place = contender->place;
 
-	if (!zklock_root_is_known(place->lock_path, place->root_length))
+	if (!contender_is_safe(contender))
 		zklock_root_ask(&contender->trip, place->lock_path, place->root_length);
 	if (contender->node.state == OWN_NODE_NONE)
 		send_create(contender);
@@ -94,6 +94,13 @@ contender_join(Contender *contender)
 								 contender->watch.is_of_queue ?
 								 ZK_LIST_AND_WATCH : ZK_LIST,
 								 place->lock_path);
+}
+
+bool
+contender_is_safe(const Contender *contender)
+{
+	return !zklock_session_has_credentials() ||
+		contender->safe_for == zklock_session_number();
 }
 
 /* Send the create of our node. */

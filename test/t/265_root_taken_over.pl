@@ -4,6 +4,7 @@
 # credentials takes nothing below a root that others may change, whoever has made it. Tested with
 # clients with and without the credentials on real servers.
 
+use Certificates;
 use Proxy;
 use ZkLockTest;
 
@@ -151,7 +152,7 @@ subtest 'the znode of a chroot is the root where zklock.root is /, and no root o
 	$chrooted = cluster('ulm', $zk, 'zklock.auth' => "digest:$secret", 'zklock.root' => '/', servers => $zk->connect_string . '/chroot2');
 	$session = background($chrooted);
 	assert_query($session, "SELECT zk_lock('a')", '42501', 'a chroot that is open is no root');
-	like($session->error, qr{root "/chroot2" of ZooKeeper locks can be changed by others}, 'the message names the chroot');
+	like($session->error, qr{znode "/chroot2" of ZooKeeper locks can be changed by others}, 'the message names the chroot');
 	$session->query_safe("SET zklock.root = '/zklock'");
 	is($session->query_safe("SELECT zk_try_lock('a')"), 't', 'a root in it is made, and is not open');
 	is(join(' ', sort $stranger->children('/chroot2/zklock')), '.root a', 'it has its child');
@@ -228,10 +229,89 @@ subtest 'a session without credentials asks nothing' => sub {
 	{
 		my $path = $client == $friend ? '/closed' : '/bare';
 		$client->create_path("$path/counted/$_") foreach 0, 1;
-		$client->set_acl($path, [ [ 31, 'auth', '' ], [@read] ]) if $client == $friend;
+		next if $client != $friend;
+		$client->set_acl($_, [ [ 31, 'auth', '' ], [@read] ]) foreach map { "$path$_" } '', '/counted', '/counted/0', '/counted/1';
 	}
 	is($requests->($bare), '2 2', 'without credentials each lock takes a create and a list');
-	is($requests->($credentials), '7 2', 'with them the first one takes five more');
+	is($requests->($credentials), '8 3', 'with them the first one takes six more, and each further one the ACL of its znode');
+};
+
+# The credentials of the other one have changed.
+my $fresh = cluster('milan', $zk, 'zklock.auth' => "digest:$secret");
+
+# Below a root in which a stranger has made a znode: is the holder of a lock safe from that client?
+sub assert_safe ($cluster, $client, $root)
+{
+	my $one = background($cluster, 'zklock.root' => $root);
+	if ($one->query("SELECT zk_try_lock('a')") ne 't')
+	{
+		is($one->sqlstate, '42501', 'no lock is taken in a znode that others can change');
+		return $one->quit;
+	}
+	my ($queue_node) = grep { /lock/ } $client->children("$root/a");
+	eval { $client->delete("$root/a/$queue_node") };
+	like($@, qr/NoAuth/, 'others cannot delete the node of the holder');
+	return $one->quit;
+}
+
+subtest 'a znode that others have made before the root had its ACL is not used' => sub {
+	$stranger->create($_, '') foreach '/planted', '/planted/a', '/planted/b', '/planted/b/a';
+	$friend->set_acl('/planted', [ [ 31, 'auth', '' ], [@read] ]);
+	my $session = background($fresh, 'zklock.root' => '/planted');
+	foreach my $call ("zk_lock('a')", "zk_try_lock('a')", "zk_hold('a', 'why', '1s')", "zk_try_lease('a', 'app', '60s')", "zk_lock('b/a')")
+	{
+		assert_query($session, "SELECT $call", '42501', $call);
+		like($session->error, qr{znode "/planted/\S+" of ZooKeeper locks can be changed by others.*HINT:  .*setAcl -R}s, 'the message names the znode and the way');
+	}
+	is($session->query_safe("SELECT zk_try_lock('c')"), 't', 'the other locks are free');
+	$session->quit;
+	is_deeply([ $stranger->children('/planted/a') ], [], 'nothing is left in that znode');
+	$friend->set_acl('/planted/a', [ [ 31, 'auth', '' ], [@read] ]);
+	assert_safe($fresh, $stranger, '/planted');
+};
+
+# Its subject is no secret: getAcl shows it.
+subtest 'with a client certificate a stranger who makes the root gets no lock deleted' => sub {
+	Certificates::need_tls();
+	my $good = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
+	$good->issue('server', 'DNS:localhost,IP:127.0.0.1');
+	$good->issue('client');
+	my $tls = ZooKeeper->new(tls => $good->of_server('server'))->start;
+	my $oslo = cluster('oslo', $tls, servers => $tls->secure_connect_string, $good->settings('client'), 'zklock.auth' => 'x509');
+	my $session = background($oslo, 'zklock.root' => '/first');
+	$session->query_safe("SELECT zk_lock('x')");
+	my $mallet = $tls->client;
+	my ($subject) = grep { $_->[1] eq 'x509' } $mallet->get_acl('/first');
+	$mallet->create($_, '') foreach '/second', '/second/a', '/second/.root';
+	$mallet->set_acl('/second', [ $subject, [@read] ]);
+	assert_safe($oslo, $mallet, '/second');
+	$session->quit;
+};
+
+subtest 'below a root that was deleted and made anew by a stranger the holder is safe' => sub {
+	my $session = background($fresh, 'zklock.root' => '/anew');
+	$session->query_safe("SELECT zk_lock('x'), zk_unlock('x')");
+	$friend->delete_recursive('/anew');
+	$stranger->create('/anew', '');
+	$stranger->create('/anew/b', '');
+	assert_query($session, "SELECT zk_try_lock('b')", '42501', 'no lock in a znode of the stranger');
+	is($session->query_safe("SELECT zk_try_lock('a')"), 't', 'a lock in one of its own');
+	my ($queue_node) = grep { /lock/ } $stranger->children('/anew/a');
+	eval { $stranger->delete("/anew/a/$queue_node") };
+	like($@, qr/NoAuth/, 'the stranger cannot delete its node');
+	$session->quit;
+};
+
+subtest 'a root that was made by hand gets its child, whatever a session has met before' => sub {
+	my ($own) = grep { $_->[1] eq 'digest' } $friend->get_acl('/planted');
+	$stranger->create('/short', '', ephemeral => 1, acl => [ $own, [@read] ]);
+	$friend->create_path('/handmade');
+	$friend->set_acl('/handmade', [ [ 31, 'auth', '' ], [@read] ]);
+	my $session = background($fresh, 'zklock.root' => '/short');
+	assert_query($session, "SELECT zk_try_lock('a')", '55000', 'an ephemeral root is in the way');
+	$session->query_safe("SET zklock.root = '/handmade'; SELECT zk_try_lock('a')");
+	ok($stranger->exists('/handmade/.root'), 'the root has its child');
+	$session->quit;
 };
 
 done_testing();
