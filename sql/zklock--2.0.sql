@@ -857,9 +857,7 @@ CREATE FUNCTION zk_backends(
 	OUT waiting_since timestamptz,
 	OUT lock_count integer,
 	OUT last_proof timestamptz,
-	OUT root text,
-	OUT max_locks integer,
-	OUT max_creates integer)
+	OUT root text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
@@ -907,10 +905,6 @@ COMMENT ON COLUMN zk_backends.last_proof IS
 COMMENT ON COLUMN zk_backends.root IS
 'Root, as in zk_session_locks, of the lock for which the backend waited, or which it took, last: '
 'the first 127 bytes. NULL before the first lock.';
-COMMENT ON COLUMN zk_backends.max_locks IS
-'Value of zklock.max_locks when the ZooKeeper session was opened.';
-COMMENT ON COLUMN zk_backends.max_creates IS
-'Value of zklock.max_creates when the ZooKeeper session was opened. 0 means no bound.';
 
 CREATE FUNCTION zk_locks(
 	OUT pid integer,

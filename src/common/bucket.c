@@ -19,6 +19,8 @@ bool
 bucket_pour(Bucket *bucket, int64_t now_us, int bound, int count)
 {
 	drain(bucket, now_us, bound);
+	if (bucket->level > bound)	/* it was greater before */
+		bucket->level = bound;
 	if (count > 0 && count > bound - bucket->level)
 		return false;
 	bucket->level += count;

@@ -21,9 +21,8 @@
  * ROOTS_PER_ROLE of them, unless it is a superuser, so that some are left for
  * other roles.
  *
- * The worker has one ensemble, that of postgresql.conf.  Leases in another
- * one, and below roots that have found no room, are not looked after: the log
- * says so, once.
+ * Leases below roots that have found no room are not looked after: the log says
+ * so, once.
  *
  *-------------------------------------------------------------------------
  */

@@ -90,6 +90,8 @@ zk_check(PG_FUNCTION_ARGS)
 	};
 	bool		is_told[lengthof(items)] = {0}; /* an error has made its row */
 
+	if (check.has_session)
+		zklock_args_refuse_restricted();
 	zklock_session_attend();
 	zklock_session_interrupt_on_loss(false);
 	for (int i = 0; i < (int) lengthof(items); i++)

@@ -742,7 +742,7 @@ check_tell_request_size(Check *check)
 	int64		shortest = INT64_MAX;
 	StringInfoData too_short;
 	bool		is_known[SERVERS_MAX] = {0};
-	int			nknown = 0;
+	int			known = 0;
 
 	if (serving == 0)
 		return;
@@ -759,7 +759,7 @@ check_tell_request_size(Check *check)
 			appendStringInfo(&too_short, "%s%s", too_short.len > 0 ? ", " : "",
 							 answer->address);
 		if (!is_known[answer->server])
-			nknown++;
+			known++;
 		is_known[answer->server] = true;
 	}
 	if (too_short.len > 0)
@@ -768,7 +768,7 @@ check_tell_request_size(Check *check)
 						   INT64_FORMAT, too_short.data, wanted, shortest),
 				  psprintf("Set zklock.max_lock_bytes to " INT64_FORMAT "kB or less wherever this ensemble is used, or raise jute.maxbuffer of all servers. The end of a session that holds more makes a transaction that the servers cannot read again: after a restart none of them starts.",
 						   (shortest + 1) / 2048));
-	else if (nknown < serving)
+	else if (known < serving)
 		check_put(check, "jute.maxbuffer", CHECK_NOTE,
 				  psprintf("of some servers it could not be found out whether they take requests of %d bytes, twice zklock.max_lock_bytes",
 						   wanted),

@@ -73,7 +73,8 @@ check_tell_settings(Check *check)
 	CatalogQuery query;
 	uint64		nrows = begin_query(check, &query,
 									"SELECT s.name, s.setting,"
-									" concat(', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline)"
+									" concat(', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline),"
+									" s.source"
 									" FROM pg_settings AS s"
 									" WHERE s.name IN ('zklock.commit_guard', 'zklock.root', 'zklock.servers')"
 									" ORDER BY s.name");
@@ -87,6 +88,11 @@ check_tell_settings(Check *check)
 		if (strcmp(name, "zklock.servers") == 0 && value[0] == '\0')
 			check_put(check, name, CHECK_ERROR, "no servers are set",
 					  "Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.");
+		else if (strcmp(name, "zklock.servers") == 0 &&
+				 strcmp(value_of(i, 4), "default") == 0)
+			check_put(check, name, CHECK_ERROR,
+					  psprintf("%s; but it is not set any more, so that there are no servers after the next start", value),
+					  "Set it in postgresql.conf again, and reload.");
 		else if (strcmp(name, "zklock.commit_guard") == 0 &&
 				 strcmp(value, "off") == 0)
 			check_put(check, name, CHECK_WARNING,

@@ -142,8 +142,6 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	add_date(&columns, row->proof_ms);
 	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
 						zklock_text_printable(row->root));
-	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_locks));
-	zklock_row_add(&columns, true, Int32GetDatum(row->session.max_creates));
 	zklock_row_put(result, &columns);
 }
 

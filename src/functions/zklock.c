@@ -296,7 +296,7 @@ Datum
 zk_fence_claim(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	int64		token = zklock_args_token(fcinfo, 1);
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *schema = get_namespace_name(namespace);

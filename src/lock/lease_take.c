@@ -414,15 +414,15 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	Moment		sent;
 	ZkLeaseStep step;
 
+	if (!taking->is_counted)
+		zklock_take_rate_count(1);
+	taking->is_counted = true;
 	if (!zklock_root_prove(trip, leasing->view.lock_path, name.root_length))
 	{
 		if (zklock_session_live() == 0)
 			return ZK_LEASE_SESSION_LOST;
 		return ZK_LEASE_TIME_OVER;
 	}
-	if (!taking->is_counted)
-		zklock_take_rate_count(1);
-	taking->is_counted = true;
 	data = new_data(taking);
 	path = node_path(taking);
 	if (!has_parent)

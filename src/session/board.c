@@ -131,8 +131,6 @@ zklock_board_enter(void)
 		own.slot->row.user = GetAuthenticatedUserId();
 		own.taken_lines = 0;
 	}
-	own.slot->row.session.max_locks = atoi(GetConfigOption("zklock.max_locks", true, false));
-	own.slot->row.session.max_creates = atoi(GetConfigOption("zklock.max_creates", true, false));
 	PGSTAT_END_WRITE_ACTIVITY(own.slot);
 }
 

@@ -71,10 +71,6 @@ typedef struct ZkBoardSession
 	int			idle_timeout_ms;	/* zklock.idle_timeout; 0: never */
 	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
 																 * last, or "" */
-
-	/* settings, as it was opened */
-	int			max_locks;
-	int			max_creates;
 } ZkBoardSession;
 
 /* What a backend waits for. */

@@ -83,11 +83,11 @@ subtest 'nothing is taken, released or written in a security-restricted operatio
 		zk_fence => "zk_fence('mine')", zk_evict => "zk_evict('mine', 1)",
 		zk_hold => "zk_hold('x', 'why', '0')", zk_release_hold => "zk_release_hold('mine', 1)",
 		zk_run_once => "zk_run_once('x', 'slot')", zk_forget_run => "zk_forget_run('x', 'slot')",
-		zk_request_release => "zk_request_release('mine')",
+		zk_request_release => "zk_request_release('mine')", zk_check => 'zk_check(true)',
 		zk_try_lease => "zk_try_lease('x', 'owner', '10s')", zk_renew_lease => "zk_renew_lease('x', 1, '10s')",
 		zk_release_lease => "zk_release_lease('x', 1)", zk_require_lease => "zk_require_lease('x', 1)");
-	my $asking = join ' ', qw(zk_all_locks zk_backends zk_check zk_is_held zk_leader zk_lock_queue zk_locks zk_release_requested
-	  zk_grant zk_open zk_revoke zk_runs zk_session zk_session_locks zk_stat zk_wait_graph zk_waits zk_who zk_fencing_token);
+	my $asking = join ' ', qw(zk_all_locks zk_backends zk_is_held zk_leader zk_lock_queue zk_locks zk_release_requested
+	  zk_runs zk_session zk_session_locks zk_stat zk_wait_graph zk_waits zk_who zk_fencing_token);
 	my $session = background($primary);
 	is($session->query_safe("SELECT string_agg(DISTINCT p.proname::text COLLATE \"C\", ' ' ORDER BY p.proname::text COLLATE \"C\")
 			FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'

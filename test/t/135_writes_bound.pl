@@ -98,7 +98,6 @@ subtest 'zklock.max_creates bounds what a session takes, whatever it is' => sub 
 		cmp_ok($made, '>=', 10, "$what: the session does write");
 	}
 	cmp_ok(refused(), '>', $before, 'zk_stat counts the refused calls');
-	is(ask($node, "SELECT DISTINCT max_locks FROM zk_backends WHERE usename = 'flood'"), '1000', 'zk_backends shows the bounds of each backend');
 	$_->quit foreach values %session;
 };
 

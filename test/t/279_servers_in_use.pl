@@ -64,6 +64,13 @@ subtest 'a list without a server in common is refused, and no lock is lost' => s
 	reload_with($to);
 	like($idle->query_safe("SELECT state, what, remedy FROM zk_check(false) WHERE lower(item) = 'zklock.servers' AND state = 'error'"),
 		qr/^error\|what stands in .*postgresql\.conf line \d+ is refused: .*\|.*restart/, 'zk_check() has a row of it');
+	# Nothing stands in the file that could be refused.
+	$node->adjust_conf('postgresql.conf', 'zklock.servers', undef);
+	$node->reload;
+	assert_soon { $idle->query_safe("SELECT state, what FROM zk_check(false) WHERE lower(item) = 'zklock.servers'") =~ /^error\|\Q$from\E; but it is not set any more/ }
+	'zk_check() has a row of a line that was taken out';
+	assert_in_use($from, 'the former list stays without a line', $idle);
+	$node->append_conf('postgresql.conf', "zklock.servers = '$from'");
 	assert_held($idle, 'idle', 'the lock is held');
 	is($idle->query_safe(q(SELECT zk_fencing_token('idle'))), $token, 'with the token that it had');
 	is(session_id_of($idle), $id{idle}, 'the session is the same');

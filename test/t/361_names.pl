@@ -256,6 +256,16 @@ SQL
 	assert_query($tenant, 'SELECT public.lend()', '42501', 'without SET ON PARAMETER the owner lends nothing');
 };
 
+# A lock that its session may only release, show and prove.
+subtest 'a token that is too great is refused for a name that is held without a pattern' => sub {
+	sql("CREATE ROLE fencer LOGIN IN ROLE zklock_operator; ALTER ROLE fencer SET zklock.names = 'pay/a'");
+	my $fencer = background($node, user => 'fencer');
+	my $token = $fencer->query_safe("SELECT zk_lock_path('pay/a')");
+	refused($fencer, 'SELECT zk_fence($$pay$$, ' . ($token + 10000000000) . ')', 'the ancestor');
+	is($fencer->query_safe("SELECT zk_is_held('pay')"), 't', 'which is held');
+	$fencer->quit;
+};
+
 subtest 'lists of role, database and both replace one another' => sub {
 	sql("CREATE DATABASE second; ALTER DATABASE second SET zklock.names = 'of_database'; ALTER ROLE tenant IN DATABASE second SET zklock.names = 'of_both'");
 	sql('CREATE EXTENSION zklock', 'second');

@@ -75,6 +75,17 @@ test_refusal(void)
 	ok(bucket_pour(&bucket, START, 10, 0), "none needs no room");
 }
 
+/* What was taken under a greater bound is over within a second under a lower one. */
+static void
+test_lower(void)
+{
+	Bucket		bucket = {0};
+
+	ok(bucket_pour(&bucket, START, 5000, 900), "900 of 5000 are taken");
+	ok(!bucket_pour(&bucket, START, 2, 1), "then none of two");
+	ok(bucket_pour(&bucket, START + SECOND, 2, 2), "a second later two of two");
+}
+
 /*
  * Whatever the pace of the calls, there are never more than the bound allows,
  * and hardly fewer.
@@ -167,8 +178,8 @@ test_bounds(void)
 	is_int(5000, pour_all(&bucket, START, 5000, 1, 10000), "the larger one");
 	is_int(0, pour_all(&bucket, START, 100, 1, 10000), "leaves nothing");
 	ok(bucket_pour(&bucket, START, 100, 0), "but none is always taken");
-	is_int(0, pour_all(&bucket, START + 10 * SECOND, 100, 1, 10000),
-		   "it runs out as slowly as the smaller one lets");
+	is_int(100, pour_all(&bucket, START + 10 * SECOND, 100, 1, 10000),
+		   "what is more than the smaller bound does not count");
 	is_int(5000, pour_all(&bucket, START + 11 * SECOND, 5000, 1, 10000),
 		   "it runs out as fast as the larger bound lets");
 
@@ -183,6 +194,7 @@ main(void)
 {
 	test_at_once();
 	test_refusal();
+	test_lower();
 	test_rate();
 	test_clock();
 	test_parts();
