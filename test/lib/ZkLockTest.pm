@@ -180,9 +180,8 @@ sub cluster ($name, $zk, %setting)
 	  exists $setting{extension} ? delete $setting{extension} : 'zklock';
 	my $servers = delete $setting{servers} || $zk->connect_string;
 	my $logfile = delete $setting{logfile};
-	local %ENV = (%ENV, %{ delete $setting{environment} || {} }, LD_TEST_ROUTES => $routes);
-	$router //= Preload::library('routes') // '';
-	$ENV{LD_PRELOAD} = join ' ', grep { $_ } $ENV{LD_PRELOAD}, $router;
+	delete $setting{environment};
+	local %ENV = _environment_of($name);
 
 	%setting = (
 		'zklock.servers' => $servers,
@@ -610,6 +609,16 @@ sub reconfigure ($node, %setting)
 	return _reconfigure($node, %setting);
 }
 
+# What the server of that cluster is started with.
+sub _environment_of ($name)
+{
+	my (undef, %made) = @{ $made{$name} };
+	my %environment = (%ENV, %{ $made{environment} || {} }, LD_TEST_ROUTES => $routes);
+	$router //= Preload::library('routes') // '';
+	$environment{LD_PRELOAD} = join ' ', grep { $_ } $environment{LD_PRELOAD}, $router;
+	return %environment;
+}
+
 sub _reconfigure ($node, %setting)
 {
 	my (@changes, @conditions);
@@ -628,7 +637,11 @@ sub _reconfigure ($node, %setting)
 	push @conditions, "pg_conf_load_time() >= '$began'" if !@conditions;
 	my $are_there = 'SELECT ' . join ' AND ', @conditions;
 	poll_until { ask($node, $are_there) eq 't' } "the settings @{[ sort keys %setting ]}";
-	$node->restart if ask($node, "SELECT pending_restart FROM pg_settings WHERE name = 'zklock.ssl'") eq 't';
+	if (ask($node, "SELECT pending_restart FROM pg_settings WHERE name = 'zklock.ssl'") eq 't')
+	{
+		local %ENV = _environment_of($node->name);
+		$node->restart;
+	}
 	return;
 }
 
