@@ -27,6 +27,8 @@
 #include "session.h"
 #include "text.h"
 
+#define EVERYBODY "world:anyone"
+
 /* So often our own znode or the child may be missing: then we may make none. */
 #define UNCLEAR_MAX 3
 
@@ -251,6 +253,9 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 /*
  * Who may change the znode of the lock can delete the queue nodes in it, whoever
  * may change the root: it may have been made before the root had its ACL.
+ * Below a root in which the session may make no znode it does not know its own
+ * identities.  Then ZooKeeper decides whether it may use the znode, and only
+ * one that is everybody's is refused.
  */
 static ZkRootState
 judge_lock(const ZkReply *acl, const char *path)
@@ -261,7 +266,10 @@ judge_lock(const ZkReply *acl, const char *path)
 		return ZK_ROOT_UNCLEAR;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the znode of the lock", path);
-	stranger = stranger_of(acl, known_own);
+	for (int i = 0; known_own == NIL && i < acl->nchildren; i++)
+		if (strcmp(acl->children[i], EVERYBODY) == 0)
+			refuse_znode(path, EVERYBODY);
+	stranger = known_own != NIL ? stranger_of(acl, known_own) : NULL;
 	if (stranger != NULL)
 		refuse_znode(path, stranger);
 	return ZK_ROOT_SAFE;
@@ -289,7 +297,7 @@ stranger_of(const ZkReply *acl, const List *own)
 		const char *identity = acl->children[i];
 
 		/* everybody is nobody's identity, also if the server gives all to all */
-		if (strcmp(identity, "world:anyone") == 0 ||
+		if (strcmp(identity, EVERYBODY) == 0 ||
 			(!is_one_of(identity, own) && !is_one_of(identity, trusted)))
 			return identity;
 	}
