@@ -242,7 +242,7 @@ subtest "Curator's Revoker is refused by zklock's nodes" => sub {
 # With credentials. Last, because a client cannot be made to forget them.
 $session = background($session->node, 'zklock.auth' => 'digest:alice:secret', 'zklock.root' => '/guarded',
 	first => q(SELECT zk_try_lock('first'), zk_unlock('first')));
-# A root of these credentials, with locks that everybody may enter.
+# A root of these credentials, with znodes of locks that everybody may enter.
 $stranger->create_path('/open/' . lc($_) =~ s/\W+//gr) foreach @kinds;
 my $alice = $zk->client;
 $alice->add_auth('digest', 'alice:secret');
@@ -254,7 +254,7 @@ foreach my $kind (@kinds)
 	subtest "$kind needs the credentials for locks made with zklock.auth" => sub {
 		Peer::require_installed($kind);
 		$session->query_safe("SET zklock.root = '/open'");
-		test_waits($peer, $lock, "/open/$lock");
+		assert_query($session, "SELECT zk_lock('$lock')", '42501', 'a znode that everybody can change is refused');
 
 		$session->query_safe("SET zklock.root = '/guarded';
 			SELECT zk_lock('$lock')");
