@@ -169,6 +169,7 @@ subtest 'a wait in PostgreSQL that is over is not taken for part of a deadlock' 
 
 # It is read once more behind the claim, from the leader.
 subtest 'a cycle that ends before it is claimed is no deadlock' => sub {
+	plan skip_all => 'a proxy does not know what is encrypted' if $ENV{ZKLOCK_TEST_TLS};
 	my $proxy = Proxy->new($zk->connect_string);
 	my $one = patient('paris', holds => 'ended/a');
 	my $other = background($node{berlin}, route => $proxy->address, holds => 'ended/b');

@@ -376,7 +376,7 @@ subtest 'a lock fails with 53000 where no process can be started' => sub {
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
 	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
-		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  If the program is missing or cannot be executed, install zklock again. Otherwise raise the limits of processes, .*zk_check\(\)/,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session(?:-tls)?": .*\nHINT:  If the program is missing or cannot be executed, install zklock again. Otherwise raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend is granted a lock when processes can be started');
@@ -389,6 +389,7 @@ subtest 'a relocated installation finds its own program and refuses other versio
 	my $build = Builds->copy;
 	my $elsewhere = cluster('elsewhere', $zk, $build->settings);
 	my $moved = $build->library_directory;
+	my $program_file = $ENV{ZKLOCK_TEST_TLS} ? 'zklock-session-tls' : 'zklock-session';
 	my $session = background($elsewhere, holds => 'program');
 	assert_held($session, 'program', 'a lock works in the copied installation');
 
@@ -403,15 +404,15 @@ subtest 'a relocated installation finds its own program and refuses other versio
 	foreach my $what (sort keys %bad)
 	{
 		my ($text, $message) = @{ $bad{$what} };
-		unlink "$moved/zklock-session";
-		append_to_file("$moved/zklock-session", $text);
-		chmod 0755, "$moved/zklock-session";
+		unlink "$moved/$program_file";
+		append_to_file("$moved/$program_file", $text);
+		chmod 0755, "$moved/$program_file";
 		assert_held($session, 'program', "$what: sessions that are there go on");
 		my $new = background($elsewhere);
 		assert_query($new, "SELECT zk_lock('new')", '08006', "$what: a new one is refused");
 		like($new->error, $message, "$what: with the reason");
 	}
-	unlink "$moved/zklock-session";
+	unlink "$moved/$program_file";
 	my $new = background($elsewhere);
 	assert_query($new, "SELECT zk_lock('new')", '53000', 'a missing program fails the call');
 	like($new->error, qr/No such file or directory/, 'the error says that the program is missing');
