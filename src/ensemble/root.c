@@ -54,6 +54,7 @@ static struct
 	int			nunclear;		/* how often in a row one was not found */
 }			Asked;
 
+static bool is_known(const char *path, int root_length);
 static ZkRootState judge_root(ZkRoundTrip *trip);
 static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
 							 const ZkReply *own);
@@ -66,11 +67,9 @@ pg_noreturn static void refuse_znode(const char *path, const char *identity);
 static List *split_trusted(const char *setting);
 static bool check_trusted(char **newval, void **extra, GucSource source);
 
-bool
-zklock_root_is_known(const char *path, int root_length)
+static bool
+is_known(const char *path, int root_length)
 {
-	if (!zklock_session_has_credentials())
-		return true;
 	return known_by == zklock_session_number() &&
 		strncmp(known_root, path, root_length) == 0 &&
 		known_root[root_length] == '\0';
@@ -83,7 +82,8 @@ zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
 	const char *root = Asked.root;
 	char		guid[RECIPE_GUID_LEN + 1];
 
-	if (zklock_root_is_known(path, root_length))
+	Assert(zklock_session_has_credentials());
+	if (is_known(path, root_length))
 	{
 		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, path);
 		return;
@@ -122,7 +122,7 @@ zklock_root_judge(ZkRoundTrip *trip, const char *path, int root_length)
 	if (zklock_roundtrip_await_looks(trip))
 	{
 		state = ZK_ROOT_SAFE;
-		if (!zklock_root_is_known(path, root_length))
+		if (!is_known(path, root_length))
 			state = judge_root(trip);
 		if (state == ZK_ROOT_SAFE)
 			state = judge_lock(zklock_roundtrip_look(trip, ZK_GET_ACL, path),
@@ -173,7 +173,7 @@ zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
 		state = zklock_root_judge(trip, path, root_length);
 		if (state == ZK_ROOT_UNANSWERED)
 			return false;
-		if (zklock_root_is_known(path, root_length))
+		if (is_known(path, root_length))
 			break;
 		if (attempts >= PARENT_ATTEMPTS)
 			zklock_parents_raise_deleted(path);
@@ -192,6 +192,7 @@ zklock_root_find_stranger(ZkRoundTrip *trip, const char *path, int root_length,
 	bool		is_answered;
 
 	*stranger = NULL;
+	known_by = 0;				/* its ACL may have been changed since */
 	zklock_root_ask(trip, path, root_length);
 	is_answered = zklock_roundtrip_await_looks(trip);
 	if (is_answered)
@@ -260,16 +261,18 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 static ZkRootState
 judge_lock(const ZkReply *acl, const char *path)
 {
-	const char *stranger;
+	const char *stranger = NULL;
 
 	if (acl->result == ZK_NO_NODE)
 		return ZK_ROOT_UNCLEAR;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the znode of the lock", path);
-	for (int i = 0; known_own == NIL && i < acl->nchildren; i++)
-		if (strcmp(acl->children[i], EVERYBODY) == 0)
-			refuse_znode(path, EVERYBODY);
-	stranger = known_own != NIL ? stranger_of(acl, known_own) : NULL;
+	if (known_own != NIL)
+		stranger = stranger_of(acl, known_own);
+	else
+		for (int i = 0; i < acl->nchildren; i++)
+			if (strcmp(acl->children[i], EVERYBODY) == 0)
+				stranger = EVERYBODY;
 	if (stranger != NULL)
 		refuse_znode(path, stranger);
 	return ZK_ROOT_SAFE;

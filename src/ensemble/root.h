@@ -37,14 +37,8 @@ typedef enum ZkRootState
 extern void zklock_root_init(void);
 
 /*
- * Has this session no more to ask about the root, the first root_length bytes
- * of that path?
- */
-extern bool zklock_root_is_known(const char *path, int root_length);
-
-/*
- * Ask about the znode of a lock at that path, and about the root unless it is
- * known, without waiting: it goes out with the next question of the trip, ahead
+ * Ask about the znode of a lock at that path, and about the root, the first
+ * root_length bytes of it, unless that is known, without waiting: it goes out with the next question of the trip, ahead
  * of it.  Then await the answer.  Raises 42501 if others could change either.
  * Only for sessions with credentials.
  */
@@ -62,7 +56,7 @@ extern bool zklock_root_prove(ZkRoundTrip *trip, const char *path,
 							  int root_length);
 
 /*
- * Who could change that root, though these are neither this session's
+ * Asked anew: who could change that root, though these are neither this session's
  * identities nor trusted: one of them, palloc'ed; NULL if there is none, if the
  * root is missing, or if the session may make no znode in it.  false at the
  * deadline, and if the session is lost.

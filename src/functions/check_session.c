@@ -263,7 +263,7 @@ ask_root(ZkRoundTrip *trip, Questions *questions, const char *root,
 		if (end == ASKED_ALL)
 			note_reply(&tree->acl, root, reply);
 	}
-	if (end == ASKED_ALL && is_there && questions->check->scheme != NULL)
+	if (end == ASKED_ALL && is_there && zklock_session_has_credentials())
 		end = ask_stranger(trip, tree, root, root_length);
 	while (end == ASKED_ALL && !is_there && strcmp(path, "/") != 0)
 	{

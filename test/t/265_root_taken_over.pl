@@ -288,6 +288,18 @@ subtest 'with a client certificate a stranger who makes the root gets no lock de
 	$session->quit;
 };
 
+subtest 'zk_check() looks at the root anew in a session that has taken locks there' => sub {
+	my $session = background($fresh, 'zklock.root' => '/checked');
+	$session->query_safe("SELECT zk_lock('a')");
+	my $acl = "SELECT state FROM zk_check() WHERE item = 'acl'";
+	is($session->query_safe($acl), 'ok', 'nobody else may change it');
+	my ($own) = grep { $_->[1] eq 'digest' } $friend->get_acl('/checked');
+	$friend->set_acl('/checked', [ $own, [ 31, 'world', 'anyone' ] ]);
+	is($session->query_safe($acl), 'error', 'everybody may change it since');
+	assert_query($session, "SELECT zk_lock('b')", '42501', 'the next lock is refused');
+	$session->quit;
+};
+
 subtest 'below a root that was deleted and made anew by a stranger the holder is safe' => sub {
 	my $session = background($fresh, 'zklock.root' => '/anew');
 	$session->query_safe("SELECT zk_lock('x'), zk_unlock('x')");
