@@ -4,6 +4,8 @@
 # also one that has only a number for a name or belongs to no session. Tested with znodes of all
 # kinds on a real server.
 
+use List::Util qw(min);
+
 use ZkLockTest;
 
 my $zk = ZooKeeper->new(java_options => [
@@ -63,19 +65,24 @@ subtest 'locks below do not count in the queue of the lock above' => sub {
 
 # A lock below whose number is greater is behind the contender, whatever it is.
 subtest 'locks below cost no request more' => sub {
-	my $cycle = sub ($name) {
-		return sub {
-			my $before = $zk->packets_received;
-			$session->query_safe("SELECT zk_lock('$name')");
-			$before = $zk->packets_received - $before;
-			$session->query_safe("SELECT zk_unlock('$name')");
-			return $before;
-		};
-	};
+	my %counts = (ids => [], words => []);
 	$below->query_safe("SELECT zk_lock('$_/plain')") foreach qw(ids words);
 	$below->query_safe("SELECT zk_lock('ids/' || i) FROM generate_series(1000000000, 1000000100) AS i");
-	my @counts = map { $cycle->('words')->() } 1 .. 5;
-	assert_least { $cycle->('ids')->() } (sort { $a <=> $b } @counts)[0], 'ids cost no request more';
+	# By turns, so that what else is sent on a busy machine is counted for both. zk_unlock()
+	# waits for no reply: a question behind it does.
+	foreach my $attempt (1 .. 10)
+	{
+		foreach my $name (qw(words ids))
+		{
+			$session->query_safe("SELECT count(*) FROM zk_lock_queue('$name')");
+			my $before = $zk->packets_received;
+			$session->query_safe("SELECT zk_lock('$name')");
+			push $counts{$name}->@*, $zk->packets_received - $before;
+			$session->query_safe("SELECT zk_unlock('$name')");
+		}
+		last if $attempt >= 3 && min($counts{ids}->@*) == min($counts{words}->@*);
+	}
+	is(least_of($counts{ids}->@*), least_of($counts{words}->@*), 'ids cost no request more');
 	is($session->query_safe("SELECT zk_try_lock('ids'), zk_unlock('ids')"), 't|t', 'a try reads some of many');
 	my $theirs = $stranger->contend(lock_path('ids') . '/x-1-');
 	is($session->query_safe("SELECT zk_try_lock('ids')"), 'f', 'a try finds a contender among many locks below');

@@ -127,20 +127,10 @@ test_tls(void)
 	is_str("bad files", session->settings.tls, "settings whose files were mended are used");
 	is_int(INT64_MAX, session->wake_at, "and nothing is to be done");
 
-	settings_page_write(page, FOUR, NULL);
-	turn(SETTINGS_QUIET_MS);
-	is_str("bad files", session->settings.tls, "a session that has TLS keeps it");
 	memset(too_long, 'x', SETTINGS_TEXT_SIZE);
 	settings_page_write(page, FOUR, too_long);
 	turn(SETTINGS_QUIET_MS);
 	is_str("bad files", session->settings.tls, "settings that are not in the page change nothing");
-
-	begin(NULL);
-	around.bad_files = "There is no such file";
-	settings_page_write(page, THREE, "files");
-	turn(SETTINGS_QUIET_MS);
-	is_str("", session->settings.tls, "a session without TLS stays without");
-	is_int(INT64_MAX, session->wake_at, "and does not try");
 }
 
 int
