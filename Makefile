@@ -146,7 +146,6 @@ OBJS = \
 	src/lock/deadlock_fact.o \
 	src/lock/deadlock_local.o \
 	src/lock/lock_table.o \
-	src/lock/released.o \
 	src/lock/keep.o \
 	src/lock/place.o \
 	src/lock/loss.o \

@@ -22,7 +22,6 @@ typedef enum AnswerColumn
 {
 	COLUMN_ASKED,				/* the backend has asked, and is told */
 	COLUMN_CREATE,				/* a create */
-	COLUMN_REPLACE,				/* the create of a REPLACE */
 	COLUMN_ERASE,				/* what a create has made is looked for */
 	COLUMN_REPEATED,			/* a SET, DELETE or LEAVE that is repeated */
 	COLUMN_IGNORED,				/* whatever the answer */
@@ -39,29 +38,26 @@ typedef enum AnswerColumn
  * too.  A create that is given up or withdrawn as NOT_EXECUTED is not believed
  * either: a node that nobody knows of would be in everybody's way.
  *
- * NODE_EXISTS where a REPLACE creates its node may mean that an attempt of the
- * REPLACE has made it: the next step finds out.
- *
  * The SQLSTATE is that of the caller who cannot go on: a caller for whom a
  * missing node, one that is there, or another version is part of the way a lock
  * works does not raise it.
  */
 #define RESULTS(ROW) \
-	/*	result				ASKED	 CREATE	  REPLACE  ERASE	REPEATED IGNORED  SQLSTATE */ \
-	ROW(ZK_OK,				DONE,	 DONE,	  DONE,	   DONE,	DONE,	 DONE,	  "00000") \
-	ROW(ZK_NO_NODE,			TELL,	 TELL,	  TELL,	   DONE,	DONE,	 DONE,	  "58000") \
-	ROW(ZK_NODE_EXISTS,		TELL,	 TELL,	  DONE,	   REPEAT,	REPEAT,	 DONE,	  "58000") \
-	ROW(ZK_BAD_VERSION,		TELL,	 TELL,	  TELL,	   REPEAT,	DONE,	 DONE,	  "58000") \
-	ROW(ZK_NO_AUTH,			TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "42501") \
-	ROW(ZK_UNKNOWN_OUTCOME, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, DONE,	  "08006") \
-	ROW(ZK_SESSION_LOST,	OVER,	 OVER,	  OVER,	   OVER,	OVER,	 OVER,	  "08006") \
-	ROW(ZK_BAD_ARGUMENTS,	TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "22023") \
-	ROW(ZK_UNIMPLEMENTED,	TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "58000") \
-	ROW(ZK_QUOTA_EXCEEDED,	TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "53400") \
-	ROW(ZK_NO_MEMORY,		TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "53200") \
-	ROW(ZK_FAILED,			TELL,	 UNKNOWN, TELL,	   REPEAT,	REPEAT,	 DONE,	  "58000") \
-	ROW(ZK_NOT_EXECUTED,	TELL,	 UNKNOWN, TELL,	   REPEAT,	REPEAT,	 DONE,	  "53000") \
-	ROW(ZK_LOCAL_SESSION,	TELL,	 TELL,	  TELL,	   REPEAT,	REPEAT,	 DONE,	  "0A000")
+	/*	result				ASKED	 CREATE	  ERASE	REPEATED IGNORED  SQLSTATE */ \
+	ROW(ZK_OK,				DONE,	 DONE,	  DONE,	DONE,	 DONE,	  "00000") \
+	ROW(ZK_NO_NODE,			TELL,	 TELL,	  DONE,	DONE,	 DONE,	  "58000") \
+	ROW(ZK_NODE_EXISTS,		TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "58000") \
+	ROW(ZK_BAD_VERSION,		TELL,	 TELL,	  REPEAT,	DONE,	 DONE,	  "58000") \
+	ROW(ZK_NO_AUTH,			TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "42501") \
+	ROW(ZK_UNKNOWN_OUTCOME, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, DONE,	  "08006") \
+	ROW(ZK_SESSION_LOST,	OVER,	 OVER,	  OVER,	OVER,	 OVER,	  "08006") \
+	ROW(ZK_BAD_ARGUMENTS,	TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "22023") \
+	ROW(ZK_UNIMPLEMENTED,	TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "58000") \
+	ROW(ZK_QUOTA_EXCEEDED,	TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "53400") \
+	ROW(ZK_NO_MEMORY,		TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "53200") \
+	ROW(ZK_FAILED,			TELL,	 UNKNOWN, REPEAT,	REPEAT,	 DONE,	  "58000") \
+	ROW(ZK_NOT_EXECUTED,	TELL,	 UNKNOWN, REPEAT,	REPEAT,	 DONE,	  "53000") \
+	ROW(ZK_LOCAL_SESSION,	TELL,	 TELL,	  REPEAT,	REPEAT,	 DONE,	  "0A000")
 
 /*
  * The kinds of requests.
@@ -91,10 +87,6 @@ typedef enum AnswerColumn
 	ROW(REQUEST_DELETE_GUARDED, ASKED,	  CALLER,	   REFUSED) \
 	ROW(REQUEST_CREATE_GUARDED, ASKED,	  CALLER,	   REFUSED) \
 	ROW(REQUEST_MOVE,			ASKED,	  CALLER,	   REFUSED) \
-	ROW(REQUEST_REPLACE,		REPLACE,  CALLER,	   SOUGHT) \
-	ROW(REQUEST_REPLACE_FIND,	ASKED,	  CALLER,	   CHANGES_NOTHING) \
-	ROW(REQUEST_REPLACE_CHECK,	ASKED,	  CALLER,	   CHANGES_NOTHING) \
-	ROW(REQUEST_LEAVE_CHECK,	ASKED,	  CALLER,	   CHANGES_NOTHING) \
 	ROW(REQUEST_HELD,			IGNORED,  HOLDER,	   CHANGES_NOTHING) \
 	ROW(REQUEST_ERASE,			ERASE,	  NOBODY,	   CHANGES_NOTHING) \
 	ROW(REQUEST_UNWATCH,		IGNORED,  NOBODY,	   CHANGES_NOTHING) \
@@ -130,11 +122,11 @@ typedef struct KindRow
 	AnswerLate	late;
 } KindRow;
 
-#define RESULT_ROW(result, asked, create, replace, erase, repeated, ignored, state) \
+#define RESULT_ROW(result, asked, create, erase, repeated, ignored, state) \
 	[result] = { \
 		.meanings = { \
 			[COLUMN_ASKED] = ANSWER_##asked, [COLUMN_CREATE] = ANSWER_##create, \
-			[COLUMN_REPLACE] = ANSWER_##replace, [COLUMN_ERASE] = ANSWER_##erase, \
+			[COLUMN_ERASE] = ANSWER_##erase, \
 			[COLUMN_REPEATED] = ANSWER_##repeated, [COLUMN_IGNORED] = ANSWER_##ignored \
 		}, \
 		.sqlstate = state \

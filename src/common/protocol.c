@@ -349,11 +349,11 @@ is_request_good(const FrameTaken *taken)
 	return is_among(kind, REQUEST_LAST_OF_BACKEND) &&
 		is_among(request->node_kind, ZK_NODE_LAST) &&
 		(taken->frame.id != 0 || REQUEST_MAY_BE_SILENT(kind)) &&
+		(taken->frame.id == 0 || kind != REQUEST_LEAVE) &&
 		(!request->is_awaited || kind == REQUEST_LEAVE) &&
 		(!request->is_watched || kind == REQUEST_LIST || kind == REQUEST_GET) &&
 		(taken->blobs[1] != NULL) ==
-		(kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
-		 kind == REQUEST_CREATE_GUARDED) &&
+		(kind == REQUEST_MOVE || kind == REQUEST_CREATE_GUARDED) &&
 		(kind != REQUEST_LEAVE || is_blob(taken, 2, 'T'));
 }
 

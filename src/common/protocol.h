@@ -93,8 +93,7 @@ typedef enum FrameKind
 /*
  * What is asked of the server: the rows of the table in program_library.c.  A
  * SET, DELETE or LEAVE without a number (id 0) is one whose reply nobody waits
- * for: it is repeated until it is confirmed (answer.h).  So is a LEAVE with a
- * number, whose reply says whether the node was there when it was left.
+ * for: it is repeated until it is confirmed (answer.h).  A LEAVE never has one.
  */
 typedef enum RequestKind
 {
@@ -111,21 +110,16 @@ typedef enum RequestKind
 	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_CREATE_GUARDED,		/* one, likewise; the guard is not set */
 	REQUEST_MOVE,				/* create one, delete another: both or none */
-	REQUEST_REPLACE,			/* an ephemeral node by another: the create */
 
 	/* what follows, and what only the program asks */
-	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
-	REQUEST_REPLACE_CHECK,		/* is the old node still there? then it goes */
-	REQUEST_LEAVE_CHECK,		/* it was refused: was the node there? */
-	REQUEST_HELD,				/* a CREATE or REPLACE has made a place in a
-								 * queue: watch it */
+	REQUEST_HELD,				/* a CREATE has made a place in a queue: watch it */
 	REQUEST_ERASE,				/* look for what a create has made, then delete
 								 * it */
 	REQUEST_UNWATCH,			/* remove a watch */
 	REQUEST_HEARTBEAT,
 	REQUEST_NUDGE				/* whatever the answer */
 } RequestKind;
-#define REQUEST_LAST_OF_BACKEND REQUEST_REPLACE
+#define REQUEST_LAST_OF_BACKEND REQUEST_MOVE
 #define REQUEST_LAST REQUEST_NUDGE
 #define REQUEST_MAY_BE_SILENT(kind) \
 	((kind) == REQUEST_SET || (kind) == REQUEST_DELETE || \
@@ -153,19 +147,17 @@ typedef struct FrameOpen
 } FrameOpen;
 
 /*
- * Blobs: path, other path (of REPLACE and MOVE: the node to go; of
- * CREATE_GUARDED: the guard), data; for
- * DELETE_GUARDED these are that of the guard, none, and the paths of the
- * nodes, with a NUL behind each; for LEAVE that of the node, none, and the
- * name of the lock.
+ * Blobs: path, other path (of MOVE: the node to go; of CREATE_GUARDED: the
+ * guard), data; for DELETE_GUARDED these are that of the guard, none, and the
+ * paths of the nodes, with a NUL behind each; for LEAVE that of the node, none,
+ * and the name of the lock.
  */
 typedef struct FrameRequest
 {
-	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
-								 * 0: any.  LEAVE: the fencing token; with a
-								 * number the node's own */
+	int64_t		czxid;			/* CHECK: that the node must have; 0: any.
+								 * LEAVE: the fencing token */
 	int32_t		kind;			/* RequestKind */
-	int32_t		node_kind;		/* ZkNodeKind: both CREATEs, REPLACE and MOVE */
+	int32_t		node_kind;		/* ZkNodeKind: both CREATEs and MOVE */
 	int32_t		version;		/* SET and DELETE: that the node must have;
 								 * both GUARDED: that of the guard; -1: any */
 	int32_t		node_version;	/* DELETE_GUARDED: that each of the nodes must
@@ -213,13 +205,8 @@ typedef struct FrameStatus
  * data; children, one after the other with a NUL behind each.  Without a
  * number (id 0) it is about a LEAVE whose node had gone before: that node,
  * no data, the name of the lock, and in czxid the fencing token.  ZK_NO_NODE
- * behind the reply to a create or replace: the place in a queue that it has
- * made was deleted by somebody else.
- *
- * The reply to a LEAVE with a number: ZK_OK if the node was there when it was
- * left, whether it is deleted or that was refused; ZK_NO_NODE if somebody else
- * had deleted it; ZK_UNKNOWN_OUTCOME if an attempt whose reply was lost may
- * have been the one.
+ * behind the reply to a create: the place in a queue that it has made was
+ * deleted by somebody else.
  */
 typedef ZkReply FrameReply;
 

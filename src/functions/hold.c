@@ -229,13 +229,8 @@ make(Holding *holding)
 	{
 		zklock_attend_locks();
 		zklock_refuse_if_lost();
-		if (zklock_token(holding->order.name) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("lock \"%s\" is held by this session",
-							holding->order.name),
-					 errdetail("A permanent hold takes the lock anew, and would wait for this session for ever."),
-					 errhint("Release the lock first.")));
+		zklock_refuse_own(holding->order.name,
+						  _("A permanent hold takes the lock anew, and would wait for this session for ever."));
 		zklock_take_rate_count(1);
 		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
 									NULL, holding);

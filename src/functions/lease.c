@@ -55,12 +55,8 @@ zk_try_lease(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	zklock_attend_locks();
-	if (zklock_token(leasing->order.name) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held by this session", leasing->order.name),
-				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
-				 errhint("Release the lock first.")));
+	zklock_refuse_own(leasing->order.name,
+					  _("A lease takes the lock anew, and would wait for this session for ever."));
 	zklock_drop_kept(leasing->order.name);	/* we do not stand in our own way */
 	zklock_lease_roots_note();
 	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_take,

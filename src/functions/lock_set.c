@@ -180,12 +180,12 @@ static bool
 release_all(const Call *call)
 {
 	bool		all_good = true;
-	ZkWork		work = zklock_hooks_work();
+	bool		has_written = zklock_hooks_has_written();
 
 	zklock_args_refuse_restricted();
 	for (int i = call->nwanted - 1; i >= 0; i--)
 		all_good &= zklock_release(call->wanted[i].name,
-								   call->wanted[i].mode, work);
+								   call->wanted[i].mode, has_written);
 	return all_good;
 }
 

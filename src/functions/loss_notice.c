@@ -56,7 +56,6 @@ static bool read_listener(int slot, ZkBoardRow *row);
 static void note_losses_of(const ZkBoardRow *row, int slot, bool asks);
 static bool has_path(const ZkBoardRow *row, const ZkBoardLock *lock);
 static bool ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock);
-static bool ask_whether_gone(Search *search);
 static bool find_node(ZkRoundTrip *trip, void *argument);
 static List *list_contenders(const Search *search, const ZkReply *list);
 static Oid	next_database(void);
@@ -201,8 +200,8 @@ has_path(const ZkBoardRow *row, const ZkBoardLock *lock)
 }
 
 /*
- * Ask the ensemble whether the lock is lost.  A downgrade replaces the node
- * while it is looked for, but once for a token: so it must be gone twice.
+ * Ask the ensemble whether the lock is lost: whether the session has no node in
+ * the queue any more.  What cannot be read may be its.
  */
 static bool
 ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock)
@@ -211,19 +210,8 @@ ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock)
 	Search		search = {.session_id = row->session.id};
 
 	search.path = psprintf("%s/%s", root, lock->name);
-	return ask_whether_gone(&search) && ask_whether_gone(&search);
-}
-
-/*
- * Ask whether the session has no node in the queue any more.  What cannot be
- * read may be its.
- */
-static bool
-ask_whether_gone(Search *search)
-{
-	search->is_gone = false;
-	zklock_roundtrip_run(find_node, NULL, search);
-	return search->is_gone;
+	zklock_roundtrip_run(find_node, NULL, &search);
+	return search.is_gone;
 }
 
 static bool

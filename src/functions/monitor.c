@@ -181,16 +181,18 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 	{
 		const ZkBoardLock *lock = &row->locks[i];
 		const ZkBoardHeld *held = &lock->held;
-		const char *state = zklock_board_is_lost(row, held) ? "lost" : "held";
+		const char *state = held->is_leaving ? "leaving" : "held";
 
 		if (lock->name[0] == '\0')
 			continue;
+		if (zklock_board_is_lost(row, held))
+			state = "lost";
 		for (int mode = 0; mode < (int) lengthof(held->taken); mode++)
 		{
 			const ZkTaken *taken = &held->taken[mode];
 			ZkRow		columns = {0};
 
-			if (!zklock_board_is_taken(taken))
+			if (!zklock_board_is_taken(taken) && mode != (int) held->mode)
 				continue;
 			zklock_row_add(&columns, true, Int32GetDatum(row->pid));
 			zklock_row_add_taken(&columns,

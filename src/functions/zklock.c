@@ -95,7 +95,6 @@ _PG_init(void)
 	zklock_nodedata_init();
 	zklock_board_init();
 	zklock_lock_init();
-	zklock_released_init();
 	zklock_keep_init();
 	zklock_hooks_init();
 	zklock_cancel_init();
@@ -200,7 +199,7 @@ zk_unlock(PG_FUNCTION_ARGS)
 	zklock_args_refuse_restricted();
 	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
 								  RECIPE_EXCLUSIVE,
-								  zklock_hooks_work()));
+								  zklock_hooks_has_written()));
 }
 
 Datum
@@ -209,14 +208,14 @@ zk_unlock_shared(PG_FUNCTION_ARGS)
 	zklock_args_refuse_restricted();
 	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
 								  RECIPE_SHARED,
-								  zklock_hooks_work()));
+								  zklock_hooks_has_written()));
 }
 
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
 	zklock_args_refuse_restricted();
-	zklock_release_session_scope(zklock_hooks_work());
+	zklock_release_session_scope(zklock_hooks_has_written());
 	PG_RETURN_VOID();
 }
 
@@ -226,16 +225,18 @@ zk_disconnect(PG_FUNCTION_ARGS)
 	int64		deadline = protocol_now() + DISCONNECT_MS;
 
 	zklock_args_refuse_restricted();
+	if (zklock_has_locks() && zklock_hooks_has_written())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot disconnect from ZooKeeper in a transaction that has written and holds locks"),
+				 errdetail("Locks that are released in such a transaction are held until it ends, so that others see what it has written."),
+				 errhint("End the transaction first.")));
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction or call scope"),
 				 errhint("End the transaction first.")));
-	zklock_release_session_scope(zklock_hooks_work());
-
-	/* behind the close there are no answers, which the commit may need */
-	zklock_released_await(deadline);
-	(void) zklock_released_tell(0); /* the guard looks for itself */
+	zklock_release_session_scope(false);
 	zklock_session_close(Max(deadline - protocol_now(), 0));
 	PG_RETURN_VOID();
 }

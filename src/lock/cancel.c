@@ -81,8 +81,12 @@ static struct
 	ZkLoss		named;			/* if so: what the error is to say */
 }			Statement;
 
+/* In an ErrorContextCallback of ours: its statement may write. */
+#define WRITER ((void *) &Statement)
+
 static void executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT);
 static void executor_finish(QueryDesc *query);
+static bool is_writer(const QueryDesc *query);
 static void begin_statement(void);
 static void end_statement(void *arg);
 static void at_raise(void *arg);
@@ -116,11 +120,11 @@ zklock_cancel_follow(void)
 }
 
 void
-zklock_cancel_enter(ErrorContextCallback *frame)
+zklock_cancel_enter(ErrorContextCallback *frame, bool is_writer)
 {
 	begin_statement();
 	frame->callback = at_raise;
-	frame->arg = NULL;
+	frame->arg = is_writer ? WRITER : NULL;
 	frame->previous = error_context_stack;
 	error_context_stack = frame;
 }
@@ -130,6 +134,16 @@ zklock_cancel_leave(const ErrorContextCallback *frame)
 {
 	Assert(error_context_stack == frame);
 	error_context_stack = frame->previous;
+}
+
+bool
+zklock_cancel_runs_writer(void)
+{
+	for (const ErrorContextCallback *frame = error_context_stack;
+		 frame != NULL; frame = frame->previous)
+		if (frame->callback == at_raise && frame->arg == WRITER)
+			return true;
+	return false;
 }
 
 void
@@ -150,7 +164,7 @@ executor_run(EXECUTOR_RUN_PARAMETERS_COMPAT)
 	ErrorContextCallback frame;
 
 	Assert(IsTransactionState());
-	zklock_cancel_enter(&frame);
+	zklock_cancel_enter(&frame, is_writer(query));
 	next_ExecutorRun(EXECUTOR_RUN_ARGUMENTS_COMPAT);
 	zklock_cancel_leave(&frame);
 }
@@ -162,9 +176,17 @@ executor_finish(QueryDesc *query)
 	ErrorContextCallback frame;
 
 	Assert(IsTransactionState());
-	zklock_cancel_enter(&frame);
+	zklock_cancel_enter(&frame, is_writer(query));
 	next_ExecutorFinish(query);
 	zklock_cancel_leave(&frame);
+}
+
+/* Is it anything but a plain SELECT? */
+static bool
+is_writer(const QueryDesc *query)
+{
+	return query->operation != CMD_SELECT ||
+		query->plannedstmt->hasModifyingCTE;
 }
 
 /* If the statement that runs has not begun yet, it does. */

@@ -18,11 +18,14 @@ extern void zklock_cancel_follow(void);
 
 /*
  * Around what a statement does: an error that is raised in between gets the
- * words of the loss.  The frame is the caller's; nothing is to be done where an
- * error leaves.
+ * words of the loss.  is_writer: it may write.  The frame is the caller's;
+ * nothing is to be done where an error leaves.
  */
-extern void zklock_cancel_enter(ErrorContextCallback *frame);
+extern void zklock_cancel_enter(ErrorContextCallback *frame, bool is_writer);
 extern void zklock_cancel_leave(const ErrorContextCallback *frame);
+
+/* Does a statement run that may write, or in one that does? */
+extern bool zklock_cancel_runs_writer(void);
 
 /* A transaction is over, and in a background worker the statement with it. */
 extern void zklock_cancel_end_transaction(void);

@@ -195,7 +195,7 @@ contender_take_node(Contender *contender)
 	}
 
 	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
-	place->token = place->czxid = reply->czxid;
+	place->token = reply->czxid;
 	place->proof = reply->proof;
 	if (reply->ephemeral_owner != zklock_session_id() || reply->czxid <= 0)
 		contender_raise_evicted(place);

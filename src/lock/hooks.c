@@ -149,14 +149,15 @@ zklock_hooks_follow(void)
 	Transaction.is_followed = true;
 }
 
-ZkWork
-zklock_hooks_work(void)
+/*
+ * A transaction gets its id with the first row that it writes, and a statement
+ * may call a function ahead of that: INSERT ... VALUES (zk_unlock('a')).
+ */
+bool
+zklock_hooks_has_written(void)
 {
-	if (has_notified())
-		return ZK_WORK_NOTIFICATIONS;
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return ZK_WORK_CHANGES;
-	return ZK_WORK_NONE;
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		zklock_cancel_runs_writer() || has_notified();
 }
 
 bool
@@ -178,7 +179,7 @@ at_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 			Assert(IsTransactionState());
 			Assert(Transaction.stage != TRANSACTION_OVER);
-			(void) zklock_released_tell(0); /* the guard looks for itself */
+			(void) zklock_loss_tell_gone(0);	/* the guard looks for itself */
 			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -208,6 +209,12 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 refuse_to_prepare(void)
 {
+	if (zklock_lock_count_leaving() > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has written and released ZooKeeper locks"),
+				 errdetail("They are held until the transaction ends, and a prepared transaction ends without this session."),
+				 errhint("Release them after PREPARE TRANSACTION, or commit in one phase.")));
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -260,7 +267,7 @@ guard_ahead(XactEvent event, void *arg)
 	Assert(Transaction.is_followed);
 	if (event != XACT_EVENT_PRE_COMMIT)
 		return;
-	zklock_released_hear();
+	zklock_session_attend();
 	if (is_to_be_guarded())
 		prove_locks();
 }
@@ -313,9 +320,8 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
  *
  * DISCARD ALL releases locks of session scope, as it does advisory locks;
  * poolers rely on it.  It fails in a transaction block, and then nothing may be
- * released; so the locks go when it has succeeded.  What the transaction had to
- * commit is read before: dropping temporary tables is a change, but none that
- * relied on a lock.
+ * released; so the locks go when it has succeeded, and at once: dropping temporary
+ * tables is a change, but none that relied on a lock.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
@@ -328,13 +334,12 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
 		IsA(pstmt->utilityStmt, NotifyStmt);
-	ZkWork		work = ZK_WORK_NONE;
+	bool		is_copy_from = IsA(pstmt->utilityStmt, CopyStmt) &&
+		((CopyStmt *) pstmt->utilityStmt)->is_from;
 	ErrorContextCallback frame;
 
 	Assert(next_ProcessUtility != NULL);
-	zklock_cancel_enter(&frame);
-	if (is_discard_all)
-		work = zklock_hooks_work();
+	zklock_cancel_enter(&frame, is_copy_from);
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
@@ -342,7 +347,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	Assert(!is_notify || has_notified());
 	if (is_discard_all)
-		zklock_release_session_scope(work);
+		zklock_release_session_scope(false);
 	zklock_cancel_leave(&frame);
 }
 
@@ -369,14 +374,13 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 static void
 guard_commit(void)
 {
-	zklock_released_hear();
-	if (!zklock_has_locks() && !zklock_released_matters() &&
-		!zklock_lease_is_used())
+	zklock_session_attend();
+	if (!zklock_has_locks() && !zklock_lease_is_used())
 		return;
 	zklock_durable_insist();
 	if (is_to_be_guarded())
 	{
-		if (zklock_lease_is_used() && zklock_hooks_work() != ZK_WORK_NONE)
+		if (zklock_lease_is_used() && zklock_hooks_has_written())
 			zklock_durable_await_standbys(zklock_lease_shortest_ttl() *
 										  STANDBY_TENTHS / 10);
 		prove_behind_others();
@@ -392,9 +396,8 @@ is_to_be_guarded(void)
 		return false;
 	if (zklock_lease_is_used())
 		return true;
-	if (!zklock_has_locks() && !zklock_released_matters())
-		return false;
-	return zklock_hooks_work() != ZK_WORK_NONE || zklock_has_xact_locks();
+	return zklock_has_locks() &&
+		(zklock_hooks_has_written() || zklock_has_xact_locks());
 }
 
 /*

@@ -164,7 +164,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 }
 
 bool
-zklock_keep_put(ZkPlace *place, ZkSessionNumber live, bool may_stay)
+zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 {
 	ZkKeep	   *keep = place->keep;
 	KeptLock   *shared;
@@ -180,8 +180,6 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live, bool may_stay)
 		return false;
 	}
 	why_not = why_not_kept(keep, live);
-	if (!may_stay)
-		why_not = "what was written relies on it";
 	if (why_not != NULL)
 		keep_word_end(shared);
 	else if (keep_word_put(shared, keep->generation, protocol_now()))
@@ -310,7 +308,7 @@ why_not_kept(const ZkKeep *keep, ZkSessionNumber live)
 	if (!is_unchanged(keep))
 		return "zklock.keep or the caller is another one";
 	if (place->mode != RECIPE_EXCLUSIVE)
-		return "its node is a shared one, or is about to be";
+		return "its node is a shared one";
 	if (place->grant.basis == ZK_GRANTED_ON_WORD)
 		return "its grant is not confirmed";
 	if (place->told.of_recall != 0)
@@ -403,15 +401,9 @@ reclaim(ZkKeep *keep)
 static void
 leave_kept(ZkKeep *keep, const char *why, bool is_awaited)
 {
-	const ZkLeave leave = {
-		.why = why,
-		.is_awaited = is_awaited	/* no transaction relies on it, so nobody
-									 * asks whether it was there */
-	};
-
 	zklock_session_attend();
 	keep_word_end(shared_part(keep));
-	(void) zklock_place_leave(keep->place, zklock_session_live(), &leave);
+	zklock_place_leave(keep->place, zklock_session_live(), why, is_awaited);
 	release(keep);
 }
 

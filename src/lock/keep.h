@@ -38,11 +38,9 @@ extern void zklock_keep_begin(ZkPlace *place, const char *data);
 /*
  * The last count of its lock is gone: keep the place, if that is allowed and
  * nobody waits for it.  It must stay where it is while it is kept.  false: it
- * is to be left, as always without may_stay, and will not be kept.  Never
- * raises, never waits.
+ * is to be left, and will not be kept.  Never raises, never waits.
  */
-extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live,
-							bool may_stay);
+extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live);
 
 /*
  * A question: is it kept, as far as this backend has noticed?  The program may

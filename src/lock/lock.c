@@ -45,9 +45,8 @@ static int	max_locks_setting;
  * jute.maxbuffer and no more.
  *
  * So the bound is half of jute.maxbuffer, whose default is 1 MB.  The other
- * half is for what is not counted: the second node of each downgrade under way,
- * the facts of a wait (deadlock.c), and the queues of kept locks, which are
- * watched, too.
+ * half is for what is not counted: the facts of a wait (deadlock.c), and the
+ * queues of kept locks, which are watched, too.
  */
 static int	max_lock_bytes_setting;
 
@@ -112,7 +111,8 @@ static struct
 typedef struct Ending
 {
 	const char *how;			/* for the log */
-	ZkWork		work;			/* see zklock_release() */
+	bool		stays;			/* what is released stays to the end of the
+								 * transaction, for that has written */
 	ZkSessionNumber live;
 	bool		is_awaited;		/* the caller waits for the answer to the
 								 * delete of the place's node */
@@ -121,16 +121,19 @@ typedef struct Ending
 static void make_room(const Lock *lock);
 static void warn_of_snapshot(void);
 static int64 take_again(const ZkOrder *order, Lock *lock, Lock **taken);
+pg_noreturn static void refuse_leaving(const Lock *lock, const char *why);
 static int64 grant(const ZkOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkOrder *order, Lock *lock);
 static ZkWaitEnd win_place(const ZkOrder *order, Lock *lock);
-static ZkWork work_of_changes(void);
-static void end_mode(Lock *lock, RecipeMode mode, const Ending *ending);
+static void notice_exclusive(const Lock *lock);
+static ZkLossOf loss_of(const Lock *lock, ZkSessionNumber live);
+static void end_unless_taken(Lock *lock, const Ending *ending);
 static void leave(Lock *lock, const Ending *ending);
 static int64 held_ms(const ZkPlace *place);
 static int64 patience_of(const ZkPlace *place);
-static void end_scopes(unsigned scopes, ZkWork work, const char *how);
+static List *losses_of_session_scope(void);
+static void end_scopes(unsigned scopes, Ending ending);
 static void follow_call(void);
 static void end_call(void *arg);
 
@@ -212,7 +215,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 
 		zklock_session_attend();
 		zklock_refuse_if_lost();
-		(void) zklock_released_tell(0); /* it matters to no lock of now */
+		(void) zklock_loss_tell_gone(0);	/* it matters to no lock of now */
 		zklock_session_renew(is_again);
 		lock = zklock_lock_enter(order->name);
 		if (order->scope == ZK_SCOPE_CALL)
@@ -244,6 +247,22 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 	}
 }
 
+void
+zklock_refuse_own(const char *name, const char *why)
+{
+	Lock	   *lock = zklock_lock_find(name);
+
+	if (lock == NULL || !zklock_lock_is_held(lock))
+		return;
+	if (zklock_lock_is_leaving(lock))
+		refuse_leaving(lock, why);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("lock \"%s\" is held by this session", lock->name),
+			 errdetail_internal("%s", why),
+			 errhint("Release the lock first.")));
+}
+
 bool
 zklock_has_at_hand(const char *name)
 {
@@ -265,13 +284,12 @@ zklock_drop_kept(const char *name)
 void
 zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
-	Ending		ending = {.how = "given back",.work = ZK_WORK_NONE};
+	Ending		ending = {.how = "given back"};
 
 	zklock_session_attend();
 	zklock_lock_count_back(lock, mode, scope);
 	ending.live = zklock_session_live();
-	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, &ending);
+	end_unless_taken(lock, &ending);
 	zklock_lock_forget_if_empty(lock);
 }
 
@@ -281,12 +299,12 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
  */
 
 bool
-zklock_release(const char *name, RecipeMode mode, ZkWork work)
+zklock_release(const char *name, RecipeMode mode, bool has_written)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	Ending		ending = {.how = "unlocked",.work = work};
-	ZkLossOf	loss = {.name = name};
-	int64		patience;
+	Ending		ending = {.how = "unlocked",.stays = has_written};
+	ZkLossOf	loss;
+	int64		patience = 0;
 
 	if (lock == NULL || lock->taken[mode].counts[ZK_SCOPE_SESSION] == 0)
 	{
@@ -295,23 +313,23 @@ zklock_release(const char *name, RecipeMode mode, ZkWork work)
 	}
 	ending.live = zklock_session_reap(false);
 	zklock_place_settle(&lock->place, ending.live);
-	loss.token = lock->place.token;
-	if (zklock_place_is_lost(&lock->place, ending.live))
-		loss.kind = ZK_LOST_RELEASED;
+	loss = loss_of(lock, ending.live);
 
-	/* all or none of its nodes: a WARNING would look for interrupts, too */
+	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	patience = patience_of(&lock->place);
+	if (!has_written)
+		patience = patience_of(&lock->place);
 	ending.is_awaited = patience > 0;
 	zklock_lock_count_back(lock, mode, ZK_SCOPE_SESSION);
-	if (!zklock_board_is_taken(&lock->taken[mode]))
-		end_mode(lock, mode, &ending);
+	end_unless_taken(lock, &ending);
+	if (mode == RECIPE_EXCLUSIVE)
+		notice_exclusive(lock);
 	zklock_lock_forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	/* whatever came in that time is told */
 	if (patience > 0)
 		(void) zklock_session_await_undone(protocol_now() + patience);
-	if (zklock_released_tell(loss.token))
+	if (zklock_loss_tell_gone(loss.token))
 		return false;
 	if (loss.kind == ZK_LOST_NOT)
 		return true;
@@ -320,22 +338,29 @@ zklock_release(const char *name, RecipeMode mode, ZkWork work)
 }
 
 void
-zklock_release_session_scope(ZkWork work)
+zklock_release_session_scope(bool has_written)
 {
 	bool		had_locks = zklock_has_locks();
+	List	   *losses;
 
-	(void) zklock_released_tell(0); /* of what was released before */
+	zklock_session_attend();
+	losses = losses_of_session_scope();
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	if (had_locks)
-		end_scopes(ENDS(ZK_SCOPE_SESSION), work, "unlocked with all");
+		end_scopes(ENDS(ZK_SCOPE_SESSION), (Ending)
+				   {
+					   .how = "unlocked with all",.stays = has_written
+				   });
 	zklock_keep_drop_all("all locks are released",
 						 had_locks && zklock_session_is_connected());
 	RESUME_INTERRUPTS();
 	if (had_locks)
 		(void) zklock_session_await_undone(protocol_now() + RELEASE_MS);
-	(void) zklock_released_tell(0); /* the guard looks for itself */
+	(void) zklock_loss_tell_gone(0);
+	foreach_ptr(const ZkLossOf, loss, losses)
+		zklock_loss_warn(loss);
 }
 
 /* A backend that holds and keeps nothing pays two comparisons. */
@@ -350,11 +375,12 @@ zklock_end_transaction(void)
 		scopes |= ENDS(ZK_SCOPE_CALL);
 		Call.state = CALL_NONE;
 	}
-	zklock_released_end_transaction();
 	zklock_keep_settle();
 	if (zklock_lock_has_unkept())
-		end_scopes(scopes, ZK_WORK_NONE,
-				   "ended with its transaction or call");
+		end_scopes(scopes, (Ending)
+				   {
+					   .how = "ended with its transaction or call"
+				   });
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -375,25 +401,19 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 		return;
 	foreach_lock(scan, lock)
 	{
-		bool		is_same = zklock_lock_is_held(lock);
+		bool		was_taken = zklock_lock_is_taken(lock);
+		bool		is_same = was_taken;
 
 		foreach_mode(mode)
+			is_same &= !zklock_lock_end_sub(lock, mode, is_commit, mine,
+											parent);
+		if (was_taken && !zklock_lock_is_taken(lock))
 		{
-			bool		was_taken = zklock_board_is_taken(&lock->taken[mode]);
+			Ending		ending = {.how = "rolled back"};
 
-			if (!zklock_lock_end_sub(lock, mode, is_commit, mine, parent))
-				continue;
-			if (was_taken && !zklock_board_is_taken(&lock->taken[mode]))
-			{
-				Ending		ending = {
-					.how = "rolled back",.work = work_of_changes()
-				};
-
-				zklock_session_attend();
-				ending.live = zklock_session_live();
-				end_mode(lock, mode, &ending);
-			}
-			is_same = false;
+			zklock_session_attend();
+			ending.live = zklock_session_live();
+			end_unless_taken(lock, &ending);
 		}
 		if (!is_same)
 			zklock_lock_forget_if_empty(lock);
@@ -417,22 +437,36 @@ make_room(const Lock *lock)
 	Size		most = (Size) max_lock_bytes_setting * 1024;
 	int			nheld = zklock_lock_count_held();
 	Size		held_bytes = zklock_lock_held_bytes();
+	const char *bound = NULL;
+	int			nleaving;
 
+	if (nheld >= max_locks_setting)
+		bound = "zklock.max_locks";
+	else if (held_bytes + next > most)
+		bound = "zklock.max_lock_bytes";
+	nleaving = bound != NULL ? zklock_lock_count_leaving() : 0;
+	if (nleaving > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 errdetail("This session holds %d, which is all that \"%s\" allows. It has released %d of them in this transaction, which has written: they are held until it ends.",
+						   nheld, bound, nleaving),
+				 errhint("COMMIT more often, for example in a procedure, or increase \"%s\".",
+						 bound)));
 	if (nheld >= max_locks_setting)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many ZooKeeper locks"),
 				 errdetail("Number of locks that this session holds: %d.", nheld),
-				 errhint("Release some of them, or increase \"%s\".",
-						 "zklock.max_locks")));
-	if (held_bytes + next > most)
+				 errhint("Release some of them, or increase \"%s\".", bound)));
+	if (bound != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many ZooKeeper locks"),
 				 errdetail("This session holds %d, and the paths of their queue nodes would have %zu bytes in total. The limit is %zu bytes.",
 						   nheld, held_bytes, most),
 				 errhint("Release some of them, or use shorter names. You can increase \"%s\" to at most half of jute.maxbuffer of the ZooKeeper servers: zk_check() compares them.",
-						 "zklock.max_lock_bytes")));
+						 bound)));
 	zklock_keep_drop_down_to(max_locks_setting - nheld - 1,
 							 most - held_bytes - next);
 }
@@ -461,16 +495,22 @@ warn_of_snapshot(void)
 
 /*
  * Take a lock that is held already, in whatever mode, on the place that it has.
- * Shared mode besides exclusive mode is granted at once, on the exclusive node;
- * see place.c.
+ * Shared mode besides exclusive mode is granted at once, on the exclusive node,
+ * which keeps others out until the last of both is released.  A lock that was
+ * released, and stays to the end of the transaction, is taken back with its
+ * token: nobody else has had it in between.
  */
 static int64
 take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 {
-	const ZkTaken *exclusive = &lock->taken[RECIPE_EXCLUSIVE];
-	bool		is_exclusive = zklock_board_is_taken(exclusive);
+	bool		is_exclusive = lock->place.mode == RECIPE_EXCLUSIVE;
+	bool		has_others = is_exclusive ?
+		lock->place.permits != order->permits :
+		order->mode == RECIPE_EXCLUSIVE;
 
-	if (is_exclusive && lock->place.permits != order->permits)
+	if (has_others && zklock_lock_is_leaving(lock))
+		refuse_leaving(lock, _("It can be taken again only in the same mode, and with the same number of permits."));
+	if (is_exclusive && has_others)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is held here with another number of permits",
@@ -478,7 +518,7 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 				 errdetail("This call names permits => %d, and the lock was taken with permits => %d.",
 						   order->permits, lock->place.permits),
 				 errhint("Name the same number of permits as before, which zk_session_locks shows; a shared lock has 1.")));
-	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
+	if (has_others)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
@@ -488,9 +528,20 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 	if (!contact_is_after(lock->place.proof, zklock_session_fresh_since()))
 		confirm_own(order, lock);
 	zklock_refuse_if_lost();
-	if (!zklock_board_is_taken(&lock->taken[order->mode]))
-		zklock_place_prepare_downgrade(&lock->place, zklock_lock_memory());
 	return count_one(order, lock, taken);
+}
+
+/* Raise 55000: the lock is leaving.  why: a sentence for the DETAIL. */
+static void
+refuse_leaving(const Lock *lock, const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("lock \"%s\" is held by this session until the transaction ends",
+					lock->name),
+			 errdetail("It was released in this transaction, which has written. %s",
+					   why),
+			 errhint("COMMIT first.")));
 }
 
 /*
@@ -501,7 +552,7 @@ take_again(const ZkOrder *order, Lock *lock, Lock **taken)
 static void
 confirm_own(const ZkOrder *order, Lock *lock)
 {
-	if (zklock_confirm_by(order->name, order->bounds.deadline))
+	if (zklock_confirm_by(lock, order->bounds.deadline))
 		return;
 	zklock_attend_locks();
 	if (!zklock_has_lost())
@@ -555,17 +606,69 @@ win_place(const ZkOrder *order, Lock *lock)
  */
 
 /*
- * The counts of these scopes end, and with them the places of locks that have
- * no other counts.  work: see zklock_release().  how: for the log.  Answers to
- * the release of session scope are for the caller to wait for, all together.
- * Never raises or waits.
+ * Say so if the last exclusive acquisition was released of a lock that is still
+ * taken in shared mode.  There is no downgrade: it would put a second node in
+ * the queue, ahead of those who wait, and nobody is known to need it.
  */
 static void
-end_scopes(unsigned scopes, ZkWork work, const char *how)
+notice_exclusive(const Lock *lock)
+{
+	if (lock->place.mode == RECIPE_EXCLUSIVE && zklock_lock_is_taken(lock) &&
+		!zklock_board_is_taken(&lock->taken[RECIPE_EXCLUSIVE]))
+		ereport(NOTICE,
+				(errmsg("lock \"%s\" is still held in exclusive mode", lock->name),
+				 errdetail("This session has also taken it in shared mode, and keeps all others out until that is released, too.")));
+}
+
+/* How the lock was lost, as far as is known. */
+static ZkLossOf
+loss_of(const Lock *lock, ZkSessionNumber live)
+{
+	return (ZkLossOf) {
+		.kind = zklock_place_loss(&lock->place, live),
+		.name = pstrdup(lock->name),
+		.token = lock->place.token,
+		.is_of_session = zklock_lock_is_of_session(lock)
+	};
+}
+
+/* Those of the locks of session scope: a list of ZkLossOf. */
+static List *
+losses_of_session_scope(void)
+{
+	ZkSessionNumber live = zklock_session_live();
+	List	   *losses = NIL;
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	if (!zklock_has_locks())
+		return NIL;
+	foreach_lock(scan, lock)
+	{
+		zklock_place_settle(&lock->place, live);
+		if (zklock_lock_is_of_session(lock) &&
+			zklock_place_is_lost(&lock->place, live))
+		{
+			ZkLossOf   *loss = palloc(sizeof(*loss));
+
+			*loss = loss_of(lock, live);
+			losses = lappend(losses, loss);
+		}
+	}
+	return losses;
+}
+
+/*
+ * The counts of these scopes end, and with them the places of locks that have
+ * no other counts; with transaction scope also those that have stayed to the end
+ * of the transaction.  Answers to the release of session scope are for the caller
+ * to wait for, all together.  Never raises or waits.
+ */
+static void
+end_scopes(unsigned scopes, Ending ending)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
-	Ending		ending = {.how = how,.work = work};
 	bool		can_answer;
 
 	ending.live = zklock_session_reap(false);
@@ -573,92 +676,65 @@ end_scopes(unsigned scopes, ZkWork work, const char *how)
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
-		zklock_place_settle(&lock->place, ending.live);
-		foreach_mode(mode)
-		{
-			ZkTaken    *taken = &lock->taken[mode];
-			bool		was_held = zklock_board_is_taken(taken);
+		bool		was_held = zklock_lock_is_held(lock);
 
-			ending.is_awaited = can_answer &&
-				(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
-				taken->counts[ZK_SCOPE_SESSION] > 0 &&
-				held_ms(&lock->place) >= AWAITED_MS;
+		zklock_place_settle(&lock->place, ending.live);
+		ending.is_awaited = can_answer &&
+			(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
+			zklock_lock_is_of_session(lock) &&
+			held_ms(&lock->place) >= AWAITED_MS;
+		foreach_mode(mode)
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
-				if ((scopes & ENDS(scope)) != 0)
-					zklock_lock_drop_counts(lock, mode, scope);
-			if (was_held && !zklock_board_is_taken(taken))
-				end_mode(lock, mode, &ending);
-		}
+			if ((scopes & ENDS(scope)) != 0)
+				zklock_lock_drop_counts(lock, mode, scope);
+		if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
+			lock->stays_to_end = false;
+		if (was_held)
+			end_unless_taken(lock, &ending);
 		zklock_lock_forget_if_empty(lock);
 	}
 	zklock_client_end_many(zklock_session_client());
 }
 
 /*
- * What the transaction has to commit by now, without notifications: a savepoint
- * that is rolled back takes back those that were made since.
- */
-static ZkWork
-work_of_changes(void)
-{
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return ZK_WORK_CHANGES;
-	return ZK_WORK_NONE;
-}
-
-/*
- * The last count of that mode is gone.  If the lock is still held in shared
- * mode, its place is downgraded; if it is held no more, its place is kept or
- * left.  Never raises or waits.
+ * The last count may be gone: then the lock is released, at once or when the
+ * transaction ends.  Once it was to be released when that ends, it is, whatever
+ * ends what was taken later.  Never raises or waits.
  */
 static void
-end_mode(Lock *lock, RecipeMode mode, const Ending *ending)
+end_unless_taken(Lock *lock, const Ending *ending)
 {
-	Assert(!zklock_board_is_taken(&lock->taken[mode]));
-	if (!zklock_lock_is_held(lock))
+	if (zklock_lock_is_taken(lock))
+		return;
+	if (ending->stays || lock->stays_to_end)
 	{
-		/* ahead of the delete, or loss_notice.c misses a node of what is held */
-		zklock_board_remove_lock(&lock->line);
-		zklock_lock_log_end(lock, mode, ending->how);
-		leave(lock, ending);
-		zklock_lock_note_unheld(lock);
-		if (zklock_has_locks())
-			return;
-		zklock_session_note_use(false);
-		zklock_session_interrupt_on_loss(false);
+		zklock_lock_stay_to_end(lock);
+		return;
 	}
-	else if (mode == RECIPE_EXCLUSIVE)
-		zklock_place_downgrade(&lock->place, ending->live);
+
+	/* ahead of the delete, or loss_notice.c misses a node of what is held */
+	zklock_board_remove_lock(&lock->line);
+	zklock_lock_log_end(lock, ending->how);
+	leave(lock, ending);
+	zklock_lock_note_unheld(lock);
+	if (zklock_has_locks())
+		return;
+	zklock_session_note_use(false);
+	zklock_session_interrupt_on_loss(false);
 }
 
-/*
- * Keep the place or leave it.  If the transaction has written while it held the
- * lock, its commit has to know whether the lock had been lost by now.  The answer
- * to the delete of the node tells that, so such a place is not kept.  Never
- * raises or waits.
- */
+/* Keep the place or leave it.  Never raises or waits. */
 static void
 leave(Lock *lock, const Ending *ending)
 {
 	ZkPlace    *place = &lock->place;
-	bool		is_relied_on = zklock_released_wrote_since(&lock->granted_in,
-														   ending->work);
-	bool		is_lost;
-	ZkLeave		leaving = {.why = ending->how,.is_awaited = ending->is_awaited};
-	ZkRequest  *answer;
 
 	zklock_place_settle(place, ending->live);
-	is_lost = zklock_place_is_lost(place, ending->live);
-	if (is_lost)
+	if (zklock_place_is_lost(place, ending->live))
 		zklock_lock_note_late_loss(lock);
-	if (is_lost && is_relied_on)
-		zklock_released_note_lost(place);
-	if (zklock_keep_put(place, ending->live, !is_relied_on))
-		return;
-	leaving.is_asking = is_relied_on && !is_lost;
-	answer = zklock_place_leave(place, ending->live, &leaving);
-	if (leaving.is_asking)
-		zklock_released_note(place, answer);
+	if (!zklock_keep_put(place, ending->live))
+		zklock_place_leave(place, ending->live, ending->how,
+						   ending->is_awaited);
 }
 
 /* For how long its lock has been held. */
@@ -741,7 +817,9 @@ end_call(void *arg)
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	end_scopes(ENDS(ZK_SCOPE_CALL), ZK_WORK_NONE,
-			   "ended with its transaction or call");
+	end_scopes(ENDS(ZK_SCOPE_CALL), (Ending)
+			   {
+				   .how = "ended with its transaction or call"
+			   });
 	RESUME_INTERRUPTS();
 }

@@ -14,7 +14,6 @@
 #include "compat.h"
 #include "order.h"
 #include "recipe.h"
-#include "released.h"
 #include "utils/timestamp.h"
 
 /* A lock that is held here; lock_table.h. */
@@ -41,12 +40,20 @@ extern void zklock_check_scope(ZkScope scope, const char *name);
  * is counted, for zklock_give_back().  Raises as zklock_check_scope(); 55P03
  * when a wait is over its bound, 08001 when a try is and the ensemble has not
  * said that the lock is busy, 40001 when this backend has a lost lock, 55000
- * on an upgrade or for another number of permits than that of the queue, 53400
+ * on an upgrade or for another number of permits than that of the queue, also
+ * where the lock is leaving (lock_table.h), 53400
  * past zklock.max_locks, 54000 past what a count can hold, 42602 for a bad
  * name, and whatever a session or the queue raises.  On failure nothing is
  * held that was not held before, and nothing is left in ZooKeeper.
  */
 extern int64 zklock_acquire(const ZkOrder *order, struct Lock **taken);
+
+/*
+ * Raise 55000 if this session holds the lock, or is leaving it: it would stand in
+ * the way of who takes it anew.  why: a sentence for the DETAIL.  Raises 42602 for
+ * a bad name.
+ */
+extern void zklock_refuse_own(const char *name, const char *why);
 
 /*
  * Does this session hold the lock of that name, or keep it after its release?
@@ -61,25 +68,30 @@ extern bool zklock_has_at_hand(const char *name);
 extern void zklock_drop_kept(const char *name);
 
 /*
- * Take one count back, as if its order had never been granted.  In the
- * subtransaction of the order; of several orders of one lock the last comes
- * first.  Never raises if interrupts are held, never waits.
+ * Take one count back, as if its order had never been granted: at once,
+ * whatever was written since.  In the subtransaction of the order; of several
+ * orders of one lock the last comes first.  Never raises if interrupts are held,
+ * never waits.
  */
 extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 							 ZkScope scope);
 
 /*
  * Take back one count of session scope.  false with a WARNING if there is
- * none, or if the lock had been lost as far as that is known.  work: what the
- * transaction has to commit by now.  If it wrote while it held the lock, and
- * that had been lost, it must not commit.  Of a lock that was held for long it
- * waits for the answer, for a second at most; raises on interrupts then, when
- * the lock is released.
+ * none, or if the lock had been lost as far as that is known.  With the last
+ * count the lock is released: if the current transaction has written, when that
+ * ends, so that the next holder sees what was written; else at once.  Then, of a
+ * lock that was held for long, it waits for the answer, for a second at most, and
+ * raises on interrupts, when the lock is released.
  */
-extern bool zklock_release(const char *name, RecipeMode mode, ZkWork work);
+extern bool zklock_release(const char *name, RecipeMode mode,
+						   bool has_written);
 
-/* Take back all counts of session scope.  Likewise, and waits likewise. */
-extern void zklock_release_session_scope(ZkWork work);
+/*
+ * Take back all counts of session scope.  Likewise, waits likewise, and warns of
+ * each lock that had been lost.
+ */
+extern void zklock_release_session_scope(bool has_written);
 
 /* ---- for hooks.c ---- */
 

@@ -45,13 +45,13 @@ zklock_lock_log_taken(const Lock *lock, RecipeMode mode)
 }
 
 void
-zklock_lock_log_end(const Lock *lock, RecipeMode mode, const char *how)
+zklock_lock_log_end(const Lock *lock, const char *how)
 {
 	if (lock->holder == NULL)
 		return;
 	if (zklock_place_is_lost(&lock->place, zklock_session_live()))
 		how = "lost";
-	write_line(lock, mode, how);
+	write_line(lock, lock->place.mode, how);
 }
 
 static void
@@ -80,6 +80,5 @@ log_exit(int code, Datum arg)
 	zklock_session_attend();
 	foreach_lock(scan, lock)
 		if (zklock_lock_is_held(lock))
-			zklock_lock_log_end(lock, lock->place.mode,
-								"ended with its session");
+			zklock_lock_log_end(lock, "ended with its session");
 }

@@ -23,7 +23,6 @@ extern void zklock_lock_log_holder(Lock *lock);
  * wait: the caller of a lock must hear that the lock is held.
  */
 extern void zklock_lock_log_taken(const Lock *lock, RecipeMode mode);
-extern void zklock_lock_log_end(const Lock *lock, RecipeMode mode,
-								const char *how);
+extern void zklock_lock_log_end(const Lock *lock, const char *how);
 
 #endif							/* ZKLOCK_LOCK_LOG_H */

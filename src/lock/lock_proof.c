@@ -35,9 +35,10 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *find_place(const char *name);
 static void settle_places(void);
+static const char *state_shown(const Lock *lock, RecipeMode mode,
+							   ZkSessionNumber live);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe(const Lock *lock, ZkLoss *loss);
-static void await_downgrades(void);
 static bool prove(const Lock *only, bool always_ask, int64 deadline);
 static bool is_asked(const Lock *lock, const Lock *only);
 static Lock *find_lost(const Lock *only);
@@ -53,7 +54,7 @@ static void confirm_grant(ZkPlace *place, int64 deadline);
 void
 zklock_attend_locks(void)
 {
-	zklock_released_hear();		/* attends to the session */
+	zklock_session_attend();
 	settle_places();
 }
 
@@ -70,16 +71,6 @@ settle_places(void)
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
 		zklock_place_settle(&lock->place, live);
-}
-
-int64
-zklock_token(const char *name)
-{
-	const ZkPlace *place = find_place(name);
-
-	if (place == NULL)
-		return 0;
-	return place->token;
 }
 
 int64
@@ -124,16 +115,20 @@ zklock_show_locks(ReturnSetInfo *result)
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
 	{
-		const char *state = "held";
-
-		if (zklock_place_is_lost(&lock->place, live))
-			state = "lost";
 		foreach_mode(mode)
-			if (zklock_board_is_taken(&lock->taken[mode]))
-			show_lock(result, lock, mode, state);
+			if (zklock_lock_is_shown(lock, mode))
+			show_lock(result, lock, mode, state_shown(lock, mode, live));
 		if (zklock_keep_can_be_taken(&lock->place, live))
 			show_lock(result, lock, RECIPE_EXCLUSIVE, "kept");
 	}
+}
+
+static const char *
+state_shown(const Lock *lock, RecipeMode mode, ZkSessionNumber live)
+{
+	if (zklock_place_is_lost(&lock->place, live))
+		return "lost";
+	return zklock_lock_is_leaving(lock) ? "leaving" : "held";
 }
 
 /* Put one row of zk_session_locks. */
@@ -161,28 +156,29 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 bool
 zklock_confirm_held(const char *name)
 {
-	return zklock_confirm_by(name, ZK_NO_DEADLINE);
+	Lock	   *lock = zklock_lock_find(name);
+
+	return lock != NULL && zklock_lock_is_taken(lock) &&
+		zklock_confirm_by(lock, ZK_NO_DEADLINE);
 }
 
 bool
-zklock_confirm_by(const char *name, int64 deadline)
+zklock_confirm_by(Lock *lock, int64 deadline)
 {
-	Lock	   *lock = zklock_lock_find(name);
-
 	zklock_session_attend();
-	return lock != NULL && zklock_lock_is_held(lock) &&
-		prove(lock, true, deadline) && find_lost(lock) == NULL;
+	return prove(lock, true, deadline) && find_lost(lock) == NULL;
 }
 
 /*
- * The place that a lock is held on and that is not known to be lost, or NULL.
+ * The place that a lock is held on and that is not known to be lost, or NULL.  What
+ * is leaving the user holds no more.
  */
 static ZkPlace *
 find_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
-	if (lock == NULL || !zklock_lock_is_held(lock) ||
+	if (lock == NULL || !zklock_lock_is_taken(lock) ||
 		zklock_place_is_lost(&lock->place, zklock_session_live()))
 		return NULL;
 	return &lock->place;
@@ -199,6 +195,8 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
 	else if (lock != NULL && zklock_lock_is_of_session(lock))
 		hint = hint_of_other_mode(lock, mode);
+	else if (lock != NULL && zklock_lock_is_leaving(lock))
+		hint = _("It was released before in this transaction, which has written: others get it when the transaction ends.");
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" is not held in %s mode by this session",
@@ -269,16 +267,14 @@ zklock_explain_cancellation(ZkLoss *loss)
 bool
 zklock_has_lost(void)
 {
-	return zklock_released_has_lost() || find_lost(NULL) != NULL;
+	return find_lost(NULL) != NULL;
 }
 
 void
 zklock_prove_locks(bool always_ask)
 {
-	zklock_released_prove(always_ask);
 	if (!zklock_has_locks())
 		return;
-	await_downgrades();
 	(void) prove(NULL, always_ask, ZK_NO_DEADLINE); /* raises, or has a loss */
 	zklock_refuse_if_lost();
 }
@@ -286,7 +282,7 @@ zklock_prove_locks(bool always_ask)
 bool
 zklock_are_proved(void)
 {
-	return !zklock_has_lost() && zklock_released_are_proved() &&
+	return !zklock_has_lost() &&
 		(!zklock_has_locks() ||
 		 find_unproved(NULL, NULL, zklock_session_fresh_since()) == 0);
 }
@@ -328,29 +324,6 @@ describe(const Lock *lock, ZkLoss *loss)
 	};
 
 	zklock_loss_describe(&of, loss);
-}
-
-/*
- * Wait for the answers to downgrades: a downgrade finds out if somebody had
- * deleted the node.  After the deadline a fresh proof of the place will do
- * instead; without one prove() waits for the answer and for a proof.
- */
-static void
-await_downgrades(void)
-{
-	int64		deadline = zklock_session_reply_deadline(protocol_now());
-	ZkPlace   **places = palloc(zklock_lock_count_entries() *
-								sizeof(*places));
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	int			nplaces = 0;
-
-	foreach_lock(scan, lock)
-		if (lock->place.state == ZK_PLACE_DOWNGRADING && is_asked(lock, NULL))
-		places[nplaces++] = &lock->place;
-	for (int i = 0; i < nplaces; i++)
-		(void) zklock_place_await_downgrade(places[i], deadline);
-	pfree(places);
 }
 
 /*
@@ -473,10 +446,7 @@ confirm_grant(ZkPlace *place, int64 deadline)
 	if (place->grant.basis != ZK_GRANTED_ON_WORD ||
 		zklock_session_number() == 0)
 		return;
-	await_downgrades();
 	until = Min(deadline, protocol_now() + zklock_session_timeout_ms());
-	if (!zklock_place_await_downgrade(place, deadline))
-		return;
 	if (!zklock_contend_confirm(place, until))
 	{
 		if (protocol_now() >= deadline)

@@ -17,17 +17,10 @@
 
 /*
  * Attend to the session, and look what has become of the places of all locks
- * that are held and of what the transaction has let go of.  The questions below
- * are answered by what was known then, and change nothing.  Never raises or
- * waits.
+ * that are held.  The questions below are answered by what was known then, and
+ * change nothing.  Never raises or waits.
  */
 extern void zklock_attend_locks(void);
-
-/*
- * A question: the fencing token of a lock held here, in either mode; 0 if it is
- * not held, or is known to be lost.  Raises 42602 for a bad name.
- */
-extern int64 zklock_token(const char *name);
 
 /* What a fencing token is a token of. */
 typedef struct ZkTokenOf
@@ -45,12 +38,15 @@ extern int64 zklock_tell_token(const char *name, ZkTokenOf *of);
 
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?
- * Asks the quorum.
+ * Asks the quorum.  Not of a lock that is leaving: the user has released it.
  */
 extern bool zklock_confirm_held(const char *name);
 
-/* The same by that deadline: false if there is no answer by then. */
-extern bool zklock_confirm_by(const char *name, int64 deadline);
+/*
+ * The same of a lock that is held, be it leaving or not, by that deadline:
+ * false if there is no answer by then.
+ */
+extern bool zklock_confirm_by(Lock *lock, int64 deadline);
 
 /*
  * Has somebody asked this session to release the lock?  false if it is not
@@ -73,16 +69,10 @@ extern void zklock_refuse_if_lost(void);
 
 /* ---- losses ---- */
 
-/*
- * A question: is a lock known to be lost that is held here, or on which the
- * transaction relied and which it has let go of?  Never raises.
- */
+/* A question: is a lock known to be lost that is held here?  Never raises. */
 extern bool zklock_has_lost(void);
 
-/*
- * A question: is a lock held here known to be lost?  Then say so in words.  Never
- * raises.
- */
+/* The same; then say so in words. */
 extern bool zklock_describe_loss(ZkLoss *loss);
 
 /*
@@ -95,7 +85,7 @@ extern bool zklock_explain_cancellation(ZkLoss *loss);
 /*
  * Raise 40001 unless every lock held here is good: by the guard lease, or if
  * there is none that is fresh, or with always_ask, by a quorum's word for each
- * node; and as zklock_released_prove().  May wait and be cancelled.
+ * node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 

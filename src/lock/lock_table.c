@@ -6,7 +6,7 @@
  *
  * One entry per lock: how often it is taken in each mode and scope, and the
  * one place in its queue that all of them stand on.  The place lives as long
- * as a count does.  The table and what hangs on it live in a context of their
+ * as a count does, and longer in a transaction that has written: to its end.  The table and what hangs on it live in a context of their
  * own until the backend exits.
  *
  * The one rule: between a grant and its count nothing may raise.  So the
@@ -65,7 +65,8 @@ zklock_has_xact_locks(void)
 	foreach_lock(scan, lock)
 		foreach_mode(mode)
 		found |= lock->taken[mode].counts[ZK_SCOPE_CALL] > 0 ||
-			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0;
+			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0 ||
+			zklock_lock_is_leaving(lock);
 	return found;
 }
 
@@ -73,6 +74,20 @@ int
 zklock_lock_count_held(void)
 {
 	return Table.nheld;
+}
+
+int
+zklock_lock_count_leaving(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			count = 0;
+
+	if (Table.nheld == 0)
+		return 0;
+	foreach_lock(scan, lock)
+		count += zklock_lock_is_leaving(lock);
+	return count;
 }
 
 Size
@@ -88,10 +103,29 @@ zklock_lock_has_unkept(void)
 }
 
 bool
-zklock_lock_is_held(const Lock *lock)
+zklock_lock_is_taken(const Lock *lock)
 {
 	return zklock_board_is_taken(&lock->taken[RECIPE_EXCLUSIVE]) ||
 		zklock_board_is_taken(&lock->taken[RECIPE_SHARED]);
+}
+
+bool
+zklock_lock_is_leaving(const Lock *lock)
+{
+	return lock->stays_to_end && !zklock_lock_is_taken(lock);
+}
+
+bool
+zklock_lock_is_held(const Lock *lock)
+{
+	return lock->stays_to_end || zklock_lock_is_taken(lock);
+}
+
+bool
+zklock_lock_is_shown(const Lock *lock, RecipeMode mode)
+{
+	return zklock_board_is_taken(&lock->taken[mode]) ||
+		(zklock_lock_is_held(lock) && lock->place.mode == mode);
 }
 
 bool
@@ -181,7 +215,6 @@ zklock_lock_forget_if_empty(Lock *lock)
 		drop_xact_counts(&lock->xact[mode]);
 	if (zklock_keep_is_kept(&lock->place))
 		return;
-	zklock_place_free(&lock->place);
 	if (lock->name != NULL)
 		pfree(lock->name);
 	if (lock->holder != NULL)
@@ -196,7 +229,6 @@ is_placed(const Lock *lock)
 	switch (lock->place.state)
 	{
 		case ZK_PLACE_HELD:
-		case ZK_PLACE_DOWNGRADING:
 		case ZK_PLACE_LOST:
 			return true;
 		case ZK_PLACE_NONE:
@@ -269,7 +301,6 @@ zklock_lock_count(Lock *lock, RecipeMode mode, ZkScope scope)
 	{
 		Table.held_bytes += lock->nbytes;
 		Table.nheld++;
-		lock->granted_in = zklock_released_mark();
 	}
 	if (!zklock_board_is_taken(taken))
 	{
@@ -332,6 +363,14 @@ zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 }
 
 void
+zklock_lock_stay_to_end(Lock *lock)
+{
+	Assert(!zklock_lock_is_taken(lock) && is_placed(lock));
+	lock->stays_to_end = true;
+	post(lock);
+}
+
+void
 zklock_lock_note_unheld(const Lock *lock)
 {
 	Assert(!zklock_lock_is_held(lock));
@@ -361,11 +400,13 @@ post(Lock *lock)
 {
 	const ZkPlace *place = &lock->place;
 	ZkBoardHeld held = {
+		.mode = place->mode,
 		.permits = place->permits,
 		.token = place->token,
 		.proof_ms = place->proof.wall_ms,
 		.session_number = place->grant.session,
-		.is_lost = place->state == ZK_PLACE_LOST
+		.is_lost = place->state == ZK_PLACE_LOST,
+		.is_leaving = zklock_lock_is_leaving(lock)
 	};
 
 	memcpy(held.taken, lock->taken, sizeof(held.taken));

@@ -14,7 +14,6 @@
 #include "board.h"
 #include "place.h"
 #include "recipe.h"
-#include "released.h"
 #include "utils/hsearch.h"
 
 /* How often a mode was taken in transaction scope by one subtransaction. */
@@ -39,8 +38,11 @@ typedef struct Lock
 								 * logged */
 	Size		nbytes;			/* what the path of its node takes, from the
 								 * grant on */
-	ZkWorkMark	granted_in;		/* how far the transaction was at the grant */
-	ZkPlace		place;			/* of both modes; ours while there are counts */
+	bool		stays_to_end;	/* it was released by the current transaction,
+								 * which has written: its place is not left
+								 * before that ends, even if it was taken
+								 * again since */
+	ZkPlace		place;			/* of both modes; ours while the lock is held */
 } Lock;
 
 /* ---- what is held ---- */
@@ -48,18 +50,40 @@ typedef struct Lock
 /* Does this backend hold any lock? */
 extern bool zklock_has_locks(void);
 
-/* One of transaction or call scope, which ends by itself? */
+/*
+ * One of transaction or call scope, which ends by itself, or one that is
+ * leaving?
+ */
 extern bool zklock_has_xact_locks(void);
 
-/* How many it holds, and how many bytes the paths of their queue nodes have. */
+/*
+ * How many it holds, how many of these are leaving, and how many bytes the
+ * paths of their queue nodes have.
+ */
 extern int	zklock_lock_count_held(void);
+extern int	zklock_lock_count_leaving(void);
 extern Size zklock_lock_held_bytes(void);
 
 /* Are there entries of other locks than those that are kept? */
 extern bool zklock_lock_has_unkept(void);
 
-/* Is the lock held, in any mode? */
+/* Has the user any acquisition of it? */
+extern bool zklock_lock_is_taken(const Lock *lock);
+
+/*
+ * Has the user released it, and its place is left when the transaction ends?
+ * Until then it is held, and can be taken again.
+ */
+extern bool zklock_lock_is_leaving(const Lock *lock);
+
+/* Is the lock held: taken, or leaving? */
 extern bool zklock_lock_is_held(const Lock *lock);
+
+/*
+ * Has it a row of that mode in the views: one for each mode in which it is
+ * taken, and one for the mode of its node?
+ */
+extern bool zklock_lock_is_shown(const Lock *lock, RecipeMode mode);
 
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
@@ -96,12 +120,8 @@ extern void zklock_lock_scan(HASH_SEQ_STATUS *scan);
 /* How many entries such a loop has. */
 extern int	zklock_lock_count_entries(void);
 
-/*
- * Shared first: where both modes end, the exclusive one then ends last, and
- * no downgrade is begun for nothing.
- */
 #define foreach_mode(mode) \
-	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
 
 /* ---- counts.  Nothing but the first raises; nothing waits. ---- */
 
@@ -132,7 +152,13 @@ extern bool zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 								SubTransactionId mine,
 								SubTransactionId parent);
 
-/* The last count of the lock is gone, and its place is left or kept. */
+/*
+ * Its last count is gone, and the transaction has written: the place is left
+ * when that ends.
+ */
+extern void zklock_lock_stay_to_end(Lock *lock);
+
+/* It is held no more, and its place is left or kept. */
 extern void zklock_lock_note_unheld(const Lock *lock);
 
 #endif							/* ZKLOCK_LOCK_TABLE_H */

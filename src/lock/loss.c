@@ -28,7 +28,6 @@
 	"Search for this token in the log of the cluster where zk_evict() was called: it says who called it."
 
 static void describe_held(const ZkLossOf *of, ZkLoss *loss);
-static void describe_released(const ZkLossOf *of, ZkLoss *loss);
 static void describe_leased(const ZkLossOf *of, ZkLoss *loss);
 static const char *hint_of_held(const ZkLossOf *of);
 
@@ -44,11 +43,6 @@ zklock_loss_describe(const ZkLossOf *of, ZkLoss *loss)
 		case ZK_LOST_DELETED:
 		case ZK_LOST_MISLED:
 			describe_held(of, loss);
-			break;
-		case ZK_LOST_RELEASED:
-		case ZK_LOST_UNANSWERED:
-		case ZK_LOST_FORGOTTEN:
-			describe_released(of, loss);
 			break;
 		case ZK_LOST_LEASE:
 			describe_leased(of, loss);
@@ -70,29 +64,6 @@ describe_held(const ZkLossOf *of, ZkLoss *loss)
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
 	loss->hint = hint_of_held(of);
-}
-
-static void
-describe_released(const ZkLossOf *of, ZkLoss *loss)
-{
-	loss->hint = _("Run the transaction again.");
-	if (of->kind == ZK_LOST_RELEASED)
-	{
-		snprintf(loss->message, sizeof(loss->message),
-				 _("a lock was lost in this transaction"));
-		snprintf(loss->detail, sizeof(loss->detail),
-				 _("Lock \"%s\" was released after the loss."), of->name);
-		return;
-	}
-	snprintf(loss->message, sizeof(loss->message),
-			 _("could not prove that the locks released in this transaction were held until their release"));
-	if (of->kind == ZK_LOST_UNANSWERED)
-		snprintf(loss->detail, sizeof(loss->detail),
-				 _("ZooKeeper has not said whether the queue node of lock \"%s\" was still there when the lock was released."),
-				 of->name);
-	else
-		strlcpy(loss->detail, _("There was no memory to keep a list of them."),
-				sizeof(loss->detail));
 }
 
 static void
@@ -168,6 +139,40 @@ zklock_loss_warn(const ZkLossOf *of)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("lock \"%s\" had been lost before it was released",
 						of->name)));
+}
+
+/*
+ * Each is taken before it is told: what an interrupt ends in between has an
+ * error of its own, and the log has the loss once.
+ */
+bool
+zklock_loss_tell_gone(int64 token)
+{
+	ZkClient   *client = zklock_session_client();
+	ZkRequest  *request;
+	bool		is_found = false;
+
+	zklock_session_attend();
+	while (client != NULL &&
+		   (request = zklock_client_take_gone(client)) != NULL)
+	{
+		const ZkReply *gone = zklock_client_reply(request);
+		ZkLossOf	of = {.kind = ZK_LOST_DELETED,.token = gone->czxid};
+		char	   *node = NULL;
+
+		if (gone->result == ZK_OK)	/* there was memory for it */
+		{
+			of.name = pstrdup(gone->children[0]);
+			node = pstrdup(strrchr(gone->path, '/') + 1);
+		}
+		zklock_client_free(request);
+		if (node == NULL)
+			continue;
+		is_found |= token == 0 || of.token == token;
+		zklock_loss_log_deletion(of.name, node, of.token);
+		zklock_loss_warn(&of);
+	}
+	return is_found;
 }
 
 void

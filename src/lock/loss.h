@@ -27,11 +27,6 @@ typedef enum ZkLossKind
 								 * ahead said that it lets go, while somebody
 								 * further ahead held it */
 
-	/* Of a lock that a transaction relied on and has let go of. */
-	ZK_LOST_RELEASED,			/* it had been lost by then */
-	ZK_LOST_UNANSWERED,			/* nobody can say whether it had */
-	ZK_LOST_FORGOTTEN,			/* likewise, for there was no memory */
-
 	/* Of a lease. */
 	ZK_LOST_LEASE				/* it is not held any more, or nobody can say
 								 * whether it is */
@@ -41,9 +36,8 @@ typedef enum ZkLossKind
 typedef struct ZkLossOf
 {
 	ZkLossKind	kind;			/* not ZK_LOST_NOT */
-	const char *name;			/* of the lock; unused if FORGOTTEN */
-	int64		token;			/* its fencing token; of a lock that was let go
-								 * of it is not said */
+	const char *name;			/* of the lock */
+	int64		token;			/* its fencing token */
 	bool		is_of_session;	/* SESSION, DELETED, MISLED: it is held in
 								 * session scope, so the user has to release
 								 * it */
@@ -70,11 +64,18 @@ pg_noreturn extern void zklock_loss_raise(const ZkLoss *loss);
 pg_noreturn extern void zklock_loss_raise_of(const ZkLossOf *of);
 
 /*
- * Warn that a lock was released that had been lost by then: DELETED, or
- * RELEASED if the user has heard how.  Looks for interrupts unless they are
- * held.
+ * Warn that a lock was released that had been lost by then.  Looks for
+ * interrupts unless they are held.
  */
 extern void zklock_loss_warn(const ZkLossOf *of);
+
+/*
+ * Attend to the session.  Then tell, in the log and by a WARNING, of each node of
+ * a lock that was released before, and that somebody else had deleted by then.
+ * Was one of them that with the token (0: any)?  Never waits; looks for interrupts
+ * unless they are held; needs a transaction.
+ */
+extern bool zklock_loss_tell_gone(int64 token);
 
 /*
  * Tell the log that a queue node of ours was deleted by somebody else, and count

@@ -2,7 +2,7 @@
  *
  * place.h
  *	  A place in the queue of a lock: the queue node that this backend stands
- *	  on, with all that hangs on it: token, proof, downgrade, removal.
+ *	  on, with all that hangs on it: token, proof, removal.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,13 +33,11 @@ typedef enum ZkPlaceState
 								 * yet, or was left */
 	ZK_PLACE_WANTED,			/* a contender is on its way to it */
 	ZK_PLACE_HELD,				/* its lock is held */
-	ZK_PLACE_DOWNGRADING,		/* likewise, and a shared node is about to
-								 * replace the exclusive one */
 	ZK_PLACE_KEPT,				/* its lock was let go of, and the node is
 								 * kept (keep.c) */
 	ZK_PLACE_LOST				/* its lock was held, and is lost */
 } ZkPlaceState;
-#define ZK_NPLACE_STATES 6
+#define ZK_NPLACE_STATES 5
 
 /* What a grant rests on. */
 typedef enum ZkGrantBasis
@@ -69,21 +67,6 @@ typedef struct ZkGrant
 	ZkRequest  *made;
 } ZkGrant;
 
-/* From the exclusive node to a shared one. */
-typedef struct ZkDowngrade
-{
-	/* From zklock_place_prepare_downgrade() on, until the place is freed. */
-	char	   *data;			/* of the shared node; NULL: not prepared */
-	char	   *node;			/* room for its path, RECIPE_PATH_SIZE bytes */
-
-	/*
-	 * DOWNGRADING: the request that replaces the node by that one; NULL in any
-	 * other state.  Valid only while the session is alive, which frees it when
-	 * it ends.
-	 */
-	ZkRequest  *request;
-} ZkDowngrade;
-
 /* What others have been told of a place, since its grant. */
 typedef struct ZkPlaceTold
 {
@@ -102,27 +85,24 @@ typedef struct ZkPlace
 	const char *name;			/* of the lock, for messages */
 	const char *lock_path;		/* its znode */
 	int			root_length;	/* how much of lock_path is the root */
-	RecipeMode	mode;			/* of the node; SHARED after a downgrade */
+	RecipeMode	mode;			/* of the node */
 	int			permits;		/* more than 1: of a counting semaphore */
 
 	ZkPlaceState state;
 	ZkLossKind	loss;			/* LOST: how; ZK_LOST_NOT in any other
 								 * state */
 
-	/* The queue node, as its contender, a downgrade or a proof has seen it. */
-	int64		czxid;			/* of the node */
-	int64		token;			/* the czxid of the node at the grant */
+	/* The queue node, as its contender or a proof has seen it. */
+	int64		token;			/* its czxid */
 	Moment		proof;			/* date of the proof of the node, contact.h;
 								 * all zero: there is none */
 	char		node[RECIPE_PATH_SIZE]; /* its path */
 
-	/* HELD, DOWNGRADING, KEPT, LOST */
+	/* HELD, KEPT, LOST */
 	ZkGrant		grant;
 	ZkPlaceTold told;
 	struct ZkKeep *keep;		/* NULL unless it may be kept after its
 								 * release; keep.c */
-
-	ZkDowngrade downgrade;
 } ZkPlace;
 
 /* ---- states ---- */
@@ -159,8 +139,8 @@ extern ZkLossKind zklock_place_loss(const ZkPlace *place,
 extern bool zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live);
 
 /*
- * Look what has become of the session, of the node and of a downgrade, and
- * move the place accordingly.  Never raises or waits.
+ * Look what has become of the session and of the node, and move the place
+ * accordingly.  Never raises or waits.
  */
 extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
 
@@ -176,40 +156,14 @@ extern void zklock_place_log_deletion(ZkPlace *place);
 /* ---- what is done with it ---- */
 
 /*
- * Make the data that a downgrade will need, in that context: at the end of a
- * transaction names cannot be looked up.  Raises as zklock_nodedata_build().
- */
-extern void zklock_place_prepare_downgrade(ZkPlace *place,
-										   MemoryContext context);
-
-/*
- * From exclusive to shared: put a shared node with the same number in the
- * exclusive node's place.  Writers that wait stay behind it, readers behind
- * it get in.  If that fails the exclusive node stays, which keeps readers out
- * but nobody in.  Needs zklock_place_prepare_downgrade().  Never raises,
- * never waits.
- */
-extern void zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live);
-
-/*
  * Leave the queue: the node is deleted, unless it went with its session, and
- * the lock is handed over if somebody waits who can take it so.
- * Never raises, never waits.
- *
- * leave says who waits for what.  The result is for the caller of one that is
- * asking, of a place that is not known to be lost: zklock_client_leave_asking()'s,
- * NULL without memory.  NULL otherwise.
+ * the lock is handed over if somebody waits who can take it so.  why: for the log
+ * at DEBUG1.  is_awaited: somebody will wait until the node is gone, by
+ * zklock_session_await_undone().  If somebody else had deleted the node, and that
+ * is not known yet, zklock_loss_tell_gone() tells.  Never raises, never waits.
  */
-typedef struct ZkLeave
-{
-	const char *why;			/* for the log at DEBUG1 */
-	bool		is_asking;		/* whether the node was there */
-	bool		is_awaited;		/* somebody will wait until the node is gone,
-								 * by zklock_session_await_undone() */
-} ZkLeave;
-
-extern ZkRequest *zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
-									 const ZkLeave *leave);
+extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
+							   const char *why, bool is_awaited);
 
 /* What becomes of the node is of no interest any more. */
 extern void zklock_place_unwatch(ZkPlace *place);
@@ -227,18 +181,5 @@ extern bool zklock_place_read_recall(ZkPlace *place);
  */
 extern bool zklock_place_prove(ZkPlace *const *places, int nplaces,
 							   int64 deadline);
-
-/*
- * Wait until a downgrade is over: before that it is not known which node the
- * place has. false if the deadline comes or the session is lost meanwhile.
- * Raises on interrupts.
- */
-extern bool zklock_place_await_downgrade(ZkPlace *place, int64 deadline);
-
-/*
- * Free what belongs to it.  Its node must have been removed, or be removed by
- * somebody else.
- */
-extern void zklock_place_free(ZkPlace *place);
 
 #endif							/* ZKLOCK_PLACE_H */

@@ -11,7 +11,6 @@
 
 static bool take_request(Session *session, const FrameTaken *taken);
 static void take_content(Request *request, const FrameTaken *taken);
-static void follow_replace(Request *leave);
 static void withdraw(Session *session, uint64_t id);
 static char *copy_blob(const FrameTaken *taken, int blob);
 
@@ -53,8 +52,7 @@ take_request(Session *session, const FrameTaken *taken)
 		return false;
 	request = request_new(session, taken->frame.id,
 						  (RequestKind) wanted->kind, taken->blobs[0]);
-	request->is_repeated = taken->frame.id == 0 ||
-		wanted->kind == REQUEST_LEAVE;
+	request->is_repeated = taken->frame.id == 0;
 	if (wanted->is_awaited)
 		request->owed |= OWED_UNDONE;
 	take_content(request, taken);
@@ -65,8 +63,6 @@ take_request(Session *session, const FrameTaken *taken)
 			request->watch = WATCH_CHILDREN;
 		wait_begin(session, request);
 	}
-	if (request->step == REQUEST_LEAVE)
-		follow_replace(request);
 	step_submit(request);
 	return true;
 }
@@ -92,14 +88,9 @@ take_content(Request *request, const FrameTaken *taken)
 			request->version = wanted->version;
 			break;
 		case REQUEST_LEAVE:
-			request->leaving.czxid = wanted->czxid;
+			request->leaving.token = wanted->czxid;
 			request->leaving.lock = data;
 			data = NULL;
-			break;
-		case REQUEST_REPLACE:
-			request->check.czxid = wanted->czxid;
-			request->replacing.old_node = other_path;
-			other_path = NULL;
 			break;
 		case REQUEST_DELETE_GUARDED:
 			several->guard_version = wanted->version;
@@ -135,33 +126,7 @@ copy_blob(const FrameTaken *taken, int blob)
 	return memcpy(program_need(malloc(length)), taken->blobs[blob], length);
 }
 
-/*
- * Has a REPLACE come so far that its end deletes the node of a LEAVE, or has done
- * so?  Then our place is its new node, and that is the one to leave.  The backend
- * does not know that yet, and withdraws the REPLACE right behind.  If it has done
- * so before, the new node goes already, and nobody can tell who deleted it.
- */
-static void
-follow_replace(Request *leave)
-{
-	Request    *request = leave->session->traffic.all;
-
-	while (request != NULL &&
-		   !(request->replacing.is_old_left &&
-			 strcmp(request->replacing.old_node, leave->path) == 0))
-		request = request->next;
-	if (request == NULL)
-		return;
-	leave->leaving.is_in_doubt = request->wish == WISH_UNDO;
-	if (request->wish == WISH_HEAR)
-		request->wish = WISH_DO;	/* that its node goes is no loss */
-	free(leave->path);
-	leave->path = program_need(strdup(request->path));
-	if (leave->id != 0)
-		leave->leaving.czxid = request->answer.reply.czxid;
-}
-
-/* Undo a create or a replace. */
+/* Undo a create. */
 static void
 withdraw(Session *session, uint64_t id)
 {

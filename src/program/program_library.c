@@ -78,14 +78,10 @@ static const LibraryStep library_steps[] = {
 	[REQUEST_SET] = {"set", send_set, true},
 	[REQUEST_DELETE] = {"delete", send_delete, true},
 	[REQUEST_LEAVE] = {"delete", send_delete, true},
-	[REQUEST_LEAVE_CHECK] = {"check", send_check, true},
 	[REQUEST_HELD] = {"list", send_list, false},
 	[REQUEST_DELETE_GUARDED] = {"delete nodes guarded by", send_delete_guarded, true},
 	[REQUEST_CREATE_GUARDED] = {"create", send_create_guarded, true},
 	[REQUEST_MOVE] = {"create", send_move, true},
-	[REQUEST_REPLACE] = {"create", send_create, true},
-	[REQUEST_REPLACE_FIND] = {"read", send_get, false},
-	[REQUEST_REPLACE_CHECK] = {"check the node that is replaced by", send_check, true},
 	[REQUEST_ERASE] = {"look for", send_erase, false},
 	[REQUEST_UNWATCH] = {"remove the watch of", send_unwatch, false},
 	[REQUEST_HEARTBEAT] = {"sync", send_sync, true},
@@ -212,8 +208,6 @@ send_check(Request *request)
 	const char *path = request->path;
 	int			rc;
 
-	if (request->step == REQUEST_REPLACE_CHECK)
-		path = request->replacing.old_node;
 	request->check.is_looked_at = false;
 	zoo_check_op_init(&request->check.op, path, -1);
 	rc = zoo_amulti(zh, 1, &request->check.op, &request->check.result,

@@ -29,16 +29,7 @@ static const bool __attribute__((unused)) may_follow[NSTEPS][NSTEPS] = {
 	[REQUEST_CREATE] = {
 		[REQUEST_HELD] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
 	},
-	[REQUEST_REPLACE] = {
-		[REQUEST_REPLACE_FIND] = true, [REQUEST_REPLACE_CHECK] = true,
-		[REQUEST_DELETE] = true
-	},
-	[REQUEST_REPLACE_FIND] = {
-		[REQUEST_REPLACE_CHECK] = true, [REQUEST_DELETE] = true
-	},
-	[REQUEST_REPLACE_CHECK] = {[REQUEST_HELD] = true,[REQUEST_DELETE] = true},
 	[REQUEST_HELD] = {[REQUEST_DELETE] = true},
-	[REQUEST_LEAVE] = {[REQUEST_DELETE] = true},
 	[REQUEST_ERASE] = {[REQUEST_ERASE] = true,[REQUEST_DELETE] = true},
 	[REQUEST_DELETE] = {[REQUEST_ERASE] = true}
 };
@@ -111,7 +102,6 @@ request_free(Request *request)
 		session->traffic.nsearches--;
 	free(request->path);
 	free(request->content.data);
-	free(request->replacing.old_node);
 	free(request->leaving.lock);
 	free(request->several.guard);
 	free(request->several.old_node);
@@ -128,10 +118,7 @@ bool
 request_is_kept(const Request *request)
 {
 	return request->id != 0 &&
-		(request->step == REQUEST_CREATE || request->step == REQUEST_REPLACE ||
-		 request->step == REQUEST_REPLACE_FIND ||
-		 request->step == REQUEST_REPLACE_CHECK ||
-		 request->step == REQUEST_HELD);
+		(request->step == REQUEST_CREATE || request->step == REQUEST_HELD);
 }
 
 /* It is among the latest, and these come first. */

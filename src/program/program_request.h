@@ -96,14 +96,14 @@ typedef struct PutOff
 	int			count;			/* how often since */
 } PutOff;
 
-/* CREATE, REPLACE, CREATE_GUARDED, MOVE, SET: what is written. */
+/* CREATE, CREATE_GUARDED, MOVE, SET: what is written. */
 typedef struct Content
 {
 	char	   *data;
 	int			length;
 } Content;
 
-/* CHECK, REPLACE, LEAVE_CHECK; of an ERASE the write ahead of its look. */
+/* CHECK; of an ERASE the write ahead of its look. */
 typedef struct CheckStep
 {
 	int64_t		czxid;			/* that the node must have; 0: any */
@@ -112,23 +112,12 @@ typedef struct CheckStep
 	zoo_op_result_t result;
 } CheckStep;
 
-/* REPLACE and its steps: path is the new node. */
-typedef struct Replacing
-{
-	char	   *old_node;		/* which goes */
-	bool		is_old_left;	/* both were there at one time, and the old one
-								 * is being deleted */
-	ZkResult	told;			/* why it was undone; ZK_OK: it was not */
-} Replacing;
-
-/* LEAVE, LEAVE_CHECK, and the DELETE that a LEAVE has become. */
+/* LEAVE. */
 typedef struct Leaving
 {
 	char	   *lock;			/* the name of the lock */
-	int64_t		czxid;			/* the fencing token; with a number the node's
-								 * own */
-	bool		is_in_doubt;	/* an attempt, or the end of a REPLACE that was
-								 * withdrawn, may have deleted the node */
+	int64_t		token;			/* its fencing token */
+	bool		is_in_doubt;	/* an attempt may have deleted the node */
 } Leaving;
 
 /* DELETE_GUARDED, CREATE_GUARDED, MOVE: one transaction. */
@@ -160,7 +149,7 @@ typedef enum Lateness
  */
 #define MADE_IN_TIME (-1)
 
-/* CREATE, REPLACE, and the ERASE and DELETE of what they have made. */
+/* CREATE, and the ERASE and DELETE of what it has made. */
 typedef struct Search
 {
 	Lateness	lateness;
@@ -199,7 +188,7 @@ struct Request
 	Answer		answer;			/* the last one; valid once there was any */
 
 	/* of some kinds and steps: their comments say of which */
-	ZkNodeKind	node_kind;		/* both CREATEs, REPLACE, MOVE: what is made */
+	ZkNodeKind	node_kind;		/* both CREATEs, MOVE: what is made */
 	int			version;		/* SET and DELETE: that the node must have; -1:
 								 * any */
 	WatchOf		watch;			/* LIST, GET, HELD: is set; UNWATCH: is removed */
@@ -207,7 +196,6 @@ struct Request
 												 * it is answered */
 	Content		content;
 	CheckStep	check;
-	Replacing	replacing;
 	Leaving		leaving;
 	Several		several;
 	Search		search;
@@ -314,8 +302,8 @@ extern void step_submit_delete(Session *session, const char *path);
 extern void step_let_go(Request *request);
 
 /*
- * The backend undoes it: a create or a replace.  false: there is nothing to
- * undo, or it was withdrawn before.
+ * The backend undoes it: a create.  false: there is nothing to undo, or it was
+ * withdrawn before.
  */
 extern bool step_withdraw(Request *request);
 

@@ -42,18 +42,11 @@ static void step_answered(Request *request);
 static void end_request(Request *request);
 static bool is_more_to_do(Request *request);
 static AnswerMeaning meaning_of(const Request *request);
-static bool is_leaving(const Request *request);
 static bool follow_up(Request *request);
 static bool after_read(Request *request);
 static bool after_delete(Request *request);
 static bool after_leave(Request *request);
-static bool tell_left(Request *request);
-static void check_left(Request *leave);
 static bool after_erase(Request *request);
-static bool after_replace(Request *request);
-static bool after_replace_find(Request *request);
-static bool after_replace_check(Request *request);
-static bool undo_replace(Request *request);
 static bool after_unwatch(Request *request);
 static void hold(Request *request);
 static bool after_held(Request *held);
@@ -121,26 +114,16 @@ step_let_go(Request *request)
 		request_free(request);
 }
 
-/*
- * If it is not answered yet, its answer does that.  A replace names its node,
- * so that the delete can go out at once: what this session asks next will not
- * find the node any more.
- */
+/* If it is not answered yet, its answer does that. */
 bool
 step_withdraw(Request *request)
 {
-	Session    *session = request->session;
-
 	if (request->wish == WISH_UNDO)
 		return false;
 	request->wish = WISH_UNDO;
 	request_end_putting_off(request);
 	if (request->state == REQUEST_SENT)
-	{
 		request->owed |= OWED_UNDONE;
-		if (request->step != REQUEST_CREATE)
-			step_submit_delete(session, request->path);
-	}
 	else if (undo(request))
 	{
 		request->owed |= OWED_UNDONE;
@@ -186,8 +169,6 @@ end_request(Request *request)
 
 	assert(request->state != REQUEST_NEW && request->state != REQUEST_SENT);
 	request_count_finished(request);
-	if (request->replacing.told != ZK_OK)
-		request->answer.reply.result = request->replacing.told;
 	if (request->wish == WISH_HEAR && session->status.state != ZK_CLIENT_LOST &&
 		answer_told(request->step) == ANSWER_TO_CALLER)
 		request_reply(request);
@@ -213,24 +194,21 @@ meaning_of(const Request *request)
 /*
  * Is the request to be sent once more: now, or, if it is DUE, later?  It has
  * been changed for that as need be.  What a backend waits for is not repeated
- * here, but where it has several steps.
+ * here.
  */
 static bool
 is_more_to_do(Request *request)
 {
 	bool		is_ours = request->is_repeated ||
-		request->step >= REQUEST_REPLACE;
+		request->step > REQUEST_LAST_OF_BACKEND;
 	AnswerMeaning meaning = meaning_of(request);
 
 	if (put_off(request))
 		return true;
-	if (meaning == ANSWER_UNKNOWN && is_leaving(request))
+	if (meaning == ANSWER_UNKNOWN && request->step == REQUEST_LEAVE)
 		request->leaving.is_in_doubt = true;
 	if (request->wish == WISH_UNDO && undo(request))
 		return true;
-	if (meaning == ANSWER_REPEAT && is_leaving(request) &&
-		request->wish == WISH_HEAR)
-		check_left(request);
 	if (meaning == ANSWER_REPEAT)
 		return defer(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
@@ -247,13 +225,6 @@ is_more_to_do(Request *request)
 	return follow_up(request);
 }
 
-static bool
-is_leaving(const Request *request)
-{
-	return request->step == REQUEST_LEAVE ||
-		request->step == REQUEST_LEAVE_CHECK;
-}
-
 /* Does the answer lead to another step?  All of them are here. */
 static bool
 follow_up(Request *request)
@@ -267,16 +238,8 @@ follow_up(Request *request)
 			return after_delete(request);
 		case REQUEST_LEAVE:
 			return after_leave(request);
-		case REQUEST_LEAVE_CHECK:
-			return tell_left(request);
 		case REQUEST_HELD:
 			return after_held(request);
-		case REQUEST_REPLACE:
-			return after_replace(request);
-		case REQUEST_REPLACE_FIND:
-			return after_replace_find(request);
-		case REQUEST_REPLACE_CHECK:
-			return after_replace_check(request);
 		case REQUEST_ERASE:
 			return after_erase(request);
 		case REQUEST_UNWATCH:
@@ -327,50 +290,15 @@ after_leave(Request *request)
 	const Leaving *leaving = &request->leaving;
 	const Frame frame = {
 		.kind = FRAME_REPLY,
-		.u.reply = {.czxid = leaving->czxid,.nchildren = 1}
+		.u.reply = {.czxid = leaving->token,.nchildren = 1}
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(request->path), {0}, frame_text(leaving->lock)
 	};
 
-	if (request->wish == WISH_HEAR)
-		return tell_left(request);
 	if (request->answer.reply.result == ZK_NO_NODE && !leaving->is_in_doubt)
 		backend_put(request->session, &frame, blobs, true);
 	return false;
-}
-
-/* The backend wants to know whether the node was there. */
-static bool
-tell_left(Request *request)
-{
-	FrameReply *reply = &request->answer.reply;
-
-	if (reply->result != ZK_OK &&
-		(reply->result != ZK_NO_NODE || request->leaving.is_in_doubt))
-		reply->result = ZK_UNKNOWN_OUTCOME;
-	return false;
-}
-
-/*
- * A LEAVE is refused, and a number of the backend's is on it: find out for the
- * backend whether the node is there.  The check goes out right behind the
- * attempt that was refused, and well ahead of the next one.  The LEAVE itself
- * goes on without the number.
- */
-static void
-check_left(Request *leave)
-{
-	Request    *check = request_new(leave->session, leave->id,
-									REQUEST_LEAVE_CHECK, leave->path);
-
-	check->owed = 0;
-	check->check.czxid = leave->leaving.czxid;
-	check->leaving.is_in_doubt = leave->leaving.is_in_doubt;
-	leave->id = 0;
-	leave->wish = WISH_DO;
-	request_go_on(leave, REQUEST_DELETE, NULL);
-	step_submit(check);
 }
 
 /* Not there: if it may be made late, look again with the next connection. */
@@ -397,63 +325,6 @@ after_delete(Request *request)
 	return false;
 }
 
-static bool
-after_replace(Request *request)
-{
-	RequestKind next = REQUEST_REPLACE_FIND;
-
-	if (meaning_of(request) != ANSWER_DONE)
-		return false;
-	if (request->answer.reply.result == ZK_OK)
-		next = REQUEST_REPLACE_CHECK;
-	request_go_on(request, next, NULL);
-	return true;
-}
-
-/*
- * The reply to our create was lost, so what it has made is not known; or it
- * was not us.
- */
-static bool
-after_replace_find(Request *request)
-{
-	FrameReply *reply = &request->answer.reply;
-
-	if (reply->result == ZK_NO_AUTH ||	/* ours can be read */
-		(meaning_of(request) == ANSWER_DONE && reply->ephemeral_owner !=
-		 request->session->status.ticket.session_id))
-		reply->result = ZK_NO_NODE;
-	if (meaning_of(request) != ANSWER_DONE)
-		return undo_replace(request);
-	request_go_on(request, REQUEST_REPLACE_CHECK, NULL);
-	return true;
-}
-
-/*
- * Both nodes at one time: nobody can have been let in between, and the old one
- * goes, however often that takes.  If the old one had been deleted before the
- * new one was there, the new one must not stand ahead of who was.
- */
-static bool
-after_replace_check(Request *request)
-{
-	if (meaning_of(request) != ANSWER_DONE)
-		return undo_replace(request);
-	step_submit_delete(request->session, request->replacing.old_node);
-	request->replacing.is_old_left = true;
-	return false;
-}
-
-/* The new node of a REPLACE goes, and the caller is told why. */
-static bool
-undo_replace(Request *request)
-{
-	if (meaning_of(request) == ANSWER_OVER)
-		return false;
-	request->replacing.told = request->answer.reply.result;
-	return go_on_to_delete(request, NULL);
-}
-
 /*
  * A server that knows of no watch, or a connection that has gone, has none;
  * but the library would ask for it again after the next reconnect.  A request
@@ -473,24 +344,18 @@ after_unwatch(Request *request)
  */
 
 /*
- * A create or replace is answered, and stays for the backend.  If it has made
- * a place in a queue, it is HELD from now on.
+ * A create is answered, and stays for the backend.  If it has made a place in a
+ * queue, it is HELD from now on.
  */
 static void
 hold(Request *request)
 {
-	char	   *node = NULL;
+	char	   *node = request->answer.path;
 
-	if (request->answer.reply.result != ZK_OK)
+	if (request->answer.reply.result != ZK_OK ||
+		request->node_kind != ZK_EPHEMERAL_SEQUENTIAL)
 		return;
-	if (request->step == REQUEST_CREATE &&
-		request->node_kind == ZK_EPHEMERAL_SEQUENTIAL)
-	{
-		node = request->answer.path;
-		request->answer.path = NULL;
-	}
-	else if (request->step != REQUEST_REPLACE_CHECK)
-		return;
+	request->answer.path = NULL;
 	request_go_on(request, REQUEST_HELD, node);
 	request->watch = WATCH_CHILDREN;
 	request_set_due(request, protocol_now() + MOMENT_MS);
@@ -612,12 +477,6 @@ defer(Request *request)
 
 	if (session->status.state == ZK_CLIENT_LOST)
 		return false;
-	if (request->wish == WISH_HEAR)
-	{
-		/* a caller that waits for this one must not wait for hours */
-		step_submit_delete(session, request->path);
-		return false;
-	}
 	if (refusal->since == 0)
 		begin_refusal(request, now);
 	else if (now - refusal->since >= timeout && blocks_others(request) &&
@@ -806,8 +665,8 @@ find_ahead(const Request *request)
  */
 
 /*
- * Turn an answered create or replace into the request that removes what it
- * made. false if there is nothing to remove.
+ * Turn an answered create into the request that removes what it made. false if
+ * there is nothing to remove.
  *
  * After a lost reply the node may exist or not, and we do not know its
  * number: look for its GUID.  A create that the server executes later still,
@@ -827,8 +686,8 @@ undo(Request *request)
 
 	if (meaning == ANSWER_OVER || !request_is_kept(request))
 		return false;
-	if (request->step != REQUEST_CREATE)
-		return go_on_to_delete(request, NULL);	/* of the new node */
+	if (request->step == REQUEST_HELD)
+		return go_on_to_delete(request, NULL);
 	if (meaning == ANSWER_DONE)
 	{
 		node = request->answer.path;

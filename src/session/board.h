@@ -39,6 +39,7 @@ typedef struct ZkTaken
 /* How a lock is held. */
 typedef struct ZkBoardHeld
 {
+	RecipeMode	mode;			/* of its queue node */
 	int			permits;
 	ZkTaken		taken[2];		/* by RecipeMode */
 	int64		token;
@@ -46,6 +47,8 @@ typedef struct ZkBoardHeld
 								 * epoch; 0: there is none */
 	uint64		session_number; /* under which it was granted */
 	bool		is_lost;		/* as far as its backend knows */
+	bool		is_leaving;		/* its transaction has released it, and has it
+								 * until it ends */
 } ZkBoardHeld;
 
 typedef struct ZkBoardLock

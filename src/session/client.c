@@ -817,15 +817,6 @@ zklock_client_unwatch(ZkClient *client)
 }
 
 ZkRequest *
-zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
-					  const char *to, const char *data)
-{
-	return start_request(client, &(FrameRequest) {
-		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
-	}, to, from, data, length_of(data));
-}
-
-ZkRequest *
 zklock_client_move(ZkClient *client, const char *from, const char *to,
 				   const char *data)
 {
@@ -901,7 +892,7 @@ zklock_client_free(ZkRequest *request)
 {
 	if (request == NULL)
 		return;
-	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE)
+	if (request->kind == REQUEST_CREATE)
 		put_note(request->client, FRAME_FREE, request->id);
 	if (request->state == ASKED)
 		flush_unless_many(request->client);
@@ -944,22 +935,6 @@ zklock_client_leave(ZkClient *client, const char *path, const char *name,
 		return false;
 	client->nwithdrawn += is_awaited;
 	return true;
-}
-
-ZkRequest *
-zklock_client_leave_asking(ZkClient *client, const char *path,
-						   const char *name, int64_t czxid, bool is_awaited)
-{
-	ZkRequest  *request = start_request(client, &(FrameRequest) {
-		.kind = REQUEST_LEAVE, .version = ZK_ANY_VERSION, .czxid = czxid,
-		.is_awaited = is_awaited
-	}, path, NULL, name, (int) strlen(name) + 1);
-
-	if (request == NULL)
-		return NULL;
-	client->nwithdrawn += is_awaited;
-	flush_unless_many(client);
-	return request;
 }
 
 ZkRequest *
@@ -1127,8 +1102,7 @@ start_request(ZkClient *client, const FrameRequest *what, const char *path,
 
 	if (request == NULL)
 		return NULL;
-	request->is_place = what->kind == REQUEST_REPLACE ||
-		what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
+	request->is_place = what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
 	if (what->kind == REQUEST_CREATE)
 		request->path = strdup(path);
 	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||

@@ -34,8 +34,7 @@ typedef struct ZkRequest ZkRequest;
  * An ephemeral sequential node is a place in a queue.  If somebody else
  * deletes it when it has been there for more than a moment, the reply becomes
  * ZK_NO_NODE, without its strings, and the program interrupts us
- * (zklock_client_interrupt_on_loss()), until the request is ended.  So for the
- * node that a zklock_client_replace() has made.
+ * (zklock_client_interrupt_on_loss()), until the request is ended.
  */
 extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 									   ZkNodeKind kind,
@@ -80,16 +79,6 @@ extern void zklock_client_unwatch(ZkClient *client);
  */
 extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data);
-
-/*
- * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
- * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if
- * `from`, the node with that czxid (0: any), was gone before `to` was there,
- * or somebody else has made `to`; then there is no `to` either.
- */
-extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
-										int64_t czxid, const char *to,
-										const char *data);
 
 /*
  * Delete the node at from, and create another one at to that outlives the
@@ -146,8 +135,7 @@ extern void zklock_client_free(ZkRequest *request);
 
 /*
  * Undo a create of an ephemeral node: whether its reply is here, still to
- * come or lost, the node will be removed.  Of a replace the new node is
- * removed at once; the old one is the caller's.  Frees the request.
+ * come or lost, the node will be removed.  Frees the request.
  */
 extern void zklock_client_withdraw(ZkRequest *request);
 
@@ -171,17 +159,6 @@ extern bool zklock_client_delete_version(ZkClient *client, const char *path,
 extern bool zklock_client_leave(ZkClient *client, const char *path,
 								const char *name, int64_t token,
 								bool is_awaited);
-
-/*
- * The same, with a reply that tells whether the node was there when it was
- * left: ZK_OK, also if its deletion was refused and is repeated; ZK_NO_NODE if
- * somebody else had deleted it; anything else: nobody knows.  czxid is the
- * node's.  NULL, with nothing sent, only without memory.
- */
-extern ZkRequest *zklock_client_leave_asking(ZkClient *client,
-											 const char *path,
-											 const char *name, int64_t czxid,
-											 bool is_awaited);
 
 /*
  * Take a node that was left, and had been deleted by somebody else before; to be

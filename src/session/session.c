@@ -56,9 +56,6 @@ static int	idle_timeout_setting;
 /* Path of the session's program, once it was asked for. */
 static char library_directory[MAXPGPATH];
 
-/* See zklock_session_hear_at_close(): set once, by a layer above. */
-static void (*hear_at_close) (void);
-
 static void refuse_wrong_process(void);
 static void pace_sessions(bool is_retry);
 static void start_session(void);
@@ -396,16 +393,6 @@ zklock_session_reap(bool may_cancel)
 }
 
 void
-zklock_session_hear_at_close(void (*hear) (void))
-{
-	hear_at_close = hear;
-}
-
-/*
- * What its program has said goes with the session, so it is heard now.  At the
- * end of a process nobody hears it any more.
- */
-void
 zklock_session_close(int wait_ms)
 {
 	ZkClient   *closing;
@@ -413,12 +400,6 @@ zklock_session_close(int wait_ms)
 	Assert((MySession.client == NULL) == (MySession.known.state == SESSION_NONE));
 	if (MySession.client == NULL)
 		return;
-	if (hear_at_close != NULL && !proc_exit_inprogress)
-	{
-		zklock_session_read();
-		hear_at_close();
-	}
-
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
 		zklock_session_count_requests();

@@ -247,13 +247,6 @@ extern const char *zklock_session_chroot(void);
 extern void zklock_session_close(int wait_ms);
 
 /*
- * What is to be called ahead of each close but that at the end of the backend,
- * as long as the client is still there; all that has come was read.  It must
- * not raise or wait.
- */
-extern void zklock_session_hear_at_close(void (*hear) (void));
-
-/*
  * The path of the session's program, with TLS if the setting says so,
  * palloc'ed, be it there or not.  Raises 58000 if the place of the library is
  * not known.
