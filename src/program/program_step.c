@@ -344,15 +344,16 @@ after_unwatch(Request *request)
  */
 
 /*
- * A create is answered, and stays for the backend.  If it has made a place in a
- * queue, it is HELD from now on.
+ * A request is answered, and stays for the backend.  If it is a create that has
+ * made a place in a queue, it is HELD from now on.
  */
 static void
 hold(Request *request)
 {
 	char	   *node = request->answer.path;
 
-	if (request->answer.reply.result != ZK_OK ||
+	if (request->step != REQUEST_CREATE ||
+		request->answer.reply.result != ZK_OK ||
 		request->node_kind != ZK_EPHEMERAL_SEQUENTIAL)
 		return;
 	request->answer.path = NULL;
@@ -828,12 +829,7 @@ search(Request *made)
 		request_set_state(searching, REQUEST_AWAITS_CONNECTION);
 		request_begin_search(searching);
 	}
-	searching->search.spared = 0;
-	if (made->step == REQUEST_CREATE)
-		searching->search.spared = MADE_IN_TIME;
-	else if (made->step != REQUEST_DELETE &&
-			 made->answer.reply.result == ZK_OK)
-		searching->search.spared = made->answer.reply.czxid;
+	searching->search.spared = made->step == REQUEST_CREATE ? MADE_IN_TIME : 0;
 }
 
 /*

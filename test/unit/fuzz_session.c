@@ -289,10 +289,6 @@ do_something(Player *player)
 			request = zklock_client_remove(client, some_node(), ZK_ANY_VERSION);
 			break;
 		case 14:
-			request = zklock_client_replace(client, some_node(), choose(3), some_node(),
-											"data");
-			can_be_withdrawn = true;
-			break;
 		case 15:
 			request = zklock_client_move(client, some_node(), some_node(),
 										 data);
@@ -302,10 +298,7 @@ do_something(Player *player)
 			zklock_client_announce(client, some_node(), data);
 			break;
 		case 18:
-			if (choose(2))
-				request = zklock_client_leave_asking(client, some_node(), "lock", choose(3), choose(2));
-			else
-				zklock_client_leave(client, some_node(), "lock", 1, choose(2));
+			zklock_client_leave(client, some_node(), "lock", 1, choose(2));
 			zklock_client_free(zklock_client_take_gone(client));
 			break;
 		case 19:

@@ -85,8 +85,6 @@ test_no_node(void)
 	}			cases[] = {
 		{ANSWER_TELL, REQUEST_DELETE, ZK_NO_NODE, "who deletes another's node hears that it was gone"},
 		{ANSWER_DONE, REQUEST_ERASE, ZK_NO_NODE, "nothing is left to be erased"},
-		{ANSWER_DONE, REQUEST_REPLACE, ZK_NODE_EXISTS, "the next step of a REPLACE finds out by whom"},
-		{ANSWER_TELL, REQUEST_REPLACE_CHECK, ZK_NO_NODE, "the old node of a REPLACE is gone too early"},
 		{ANSWER_TELL, REQUEST_CREATE, ZK_NODE_EXISTS, "who creates hears that it is there"},
 		{ANSWER_TELL, REQUEST_MOVE, ZK_NO_NODE, "who moves hears that it was gone"},
 	};
@@ -109,14 +107,13 @@ test_late(void)
 		bool		changes = kind == REQUEST_CREATE || kind == REQUEST_SET ||
 			kind == REQUEST_DELETE || kind == REQUEST_LEAVE ||
 			kind == REQUEST_DELETE_GUARDED || kind == REQUEST_CREATE_GUARDED ||
-			kind == REQUEST_MOVE || kind == REQUEST_REPLACE;
+			kind == REQUEST_MOVE;
 
 		for (int node_kind = ZK_PERSISTENT; node_kind <= ZK_NODE_LAST; node_kind++)
 		{
 			AnswerLate	late = answer_late(kind, node_kind);
-			bool		makes = kind == REQUEST_REPLACE ||
-				(kind == REQUEST_CREATE && node_kind >= ZK_EPHEMERAL &&
-				 node_kind != ZK_ROOT);
+			bool		makes = kind == REQUEST_CREATE &&
+				node_kind >= ZK_EPHEMERAL && node_kind != ZK_ROOT;
 
 			ok(late == ANSWER_CHANGES_NOTHING || late == ANSWER_REFUSED ||
 			   late == ANSWER_HARMLESS || late == ANSWER_SOUGHT,
@@ -129,16 +126,13 @@ test_late(void)
 	}
 }
 
-/* What a backend asks is told to the call; of the rest the steps of that are. */
+/* What a backend asks is told to the call, and what becomes of its place to the holder. */
 static void
 test_told(void)
 {
 	for (int kind = REQUEST_CREATE; kind <= REQUEST_LAST; kind++)
 	{
-		bool		is_step = kind == REQUEST_REPLACE_FIND ||
-			kind == REQUEST_REPLACE_CHECK || kind == REQUEST_LEAVE_CHECK;
-
-		is_int(kind <= REQUEST_LAST_OF_BACKEND || is_step ? ANSWER_TO_CALLER :
+		is_int(kind <= REQUEST_LAST_OF_BACKEND ? ANSWER_TO_CALLER :
 			   kind == REQUEST_HELD ? ANSWER_TO_HOLDER : ANSWER_TO_NOBODY,
 			   answer_told(kind), "kind %d: who is told", kind);
 		ok(answer_is_ignored(kind) == (is_idle_talk(kind) && kind != REQUEST_HELD),

@@ -439,46 +439,6 @@ test_withdraw(ZkClient *client)
 	remove_node(client, parent);
 }
 
-/* Replace: the new node is there, the old one is not; withdrawn: neither. */
-static void
-test_replace(ZkClient *client)
-{
-	char		parent[80];
-	char		from[128];
-	char		to[128];
-	char		gone[128];
-	ZkRequest  *request;
-
-	make_parent(client, parent, sizeof(parent), "replace");
-	snprintf(from, sizeof(from), "%s/from", parent);
-	snprintf(to, sizeof(to), "%s/to", parent);
-	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, from, ZK_EPHEMERAL, NULL)),
-		   "a node to be replaced");
-	is_int(ZK_OK, result_of(zklock_client_replace(client, from, 0, to, "x")),
-		   "replace");
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
-		   "the old node is gone");
-	is_int(ZK_OK, result_of(zklock_client_check(client, to, 0)),
-		   "the new node is there");
-
-	snprintf(gone, sizeof(gone), "%s/gone", parent);
-	is_int(ZK_NO_NODE,
-		   result_of(zklock_client_replace(client, gone, 0, from, "x")),
-		   "a node that is gone is not replaced");
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
-		   "a failed replace leaves no new node");
-
-	request = zklock_client_replace(client, to, 0, from, "x");
-	zklock_client_withdraw(request);
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
-		   "a replace withdrawn under way removes the new node at once");
-	zklock_client_delete(client, to);
-	is_int(0, await_children(client, parent, 0),
-		   "neither the old node nor the new one is left");
-	remove_node(client, parent);
-}
-
 /* An empty node can be removed, one with children stays. */
 static void
 test_children(ZkClient *client)
@@ -1571,7 +1531,6 @@ main(void)
 	test_proof(client);
 	test_versions(client);
 	test_withdraw(client);
-	test_replace(client);
 	test_children(client);
 	test_watch(client);
 	test_hand_over(client);

@@ -24,7 +24,6 @@
 static FrameTaken read_last;
 
 static void begin_wait(uint64_t id, RequestKind kind, const char *path);
-static void begin_replace(void);
 
 /* ---- requests and replies ---- */
 
@@ -135,8 +134,7 @@ test_led(void)
 {
 	static const RequestKind led[] = {
 		REQUEST_CREATE, REQUEST_CHECK, REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE,
-		REQUEST_LEAVE_CHECK, REQUEST_DELETE_GUARDED, REQUEST_CREATE_GUARDED, REQUEST_MOVE, REQUEST_REPLACE, REQUEST_REPLACE_CHECK,
-		REQUEST_HEARTBEAT
+		REQUEST_DELETE_GUARDED, REQUEST_CREATE_GUARDED, REQUEST_MOVE, REQUEST_HEARTBEAT
 	};
 
 	for (RequestKind kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
@@ -328,43 +326,6 @@ test_late_names(void)
 	struct Stat second = {.ephemeralOwner = 4711,.czxid = 34};
 	struct Stat foreign = {.ephemeralOwner = 4712,.czxid = 35};
 
-	/* a downgrade: its create is repeated over another connection */
-	begin_replace();
-	lose_connection(last_call(), 1);
-	connect_now();
-	is_int(2, count_calls("create", OTHER), "the create is repeated");
-	answer_with(last_of("create"), ZOK, OTHER, &first, NULL);
-	answer(&calls[ncalls - 2], ZOK);
-	answer_with(last_call(), ZOK, NULL, &first, NULL);
-	is_reply(1, ZK_OK, "the downgrade is done");
-	answer(last_of("delete"), ZOK);
-	send_frame(FRAME_FREE, 1);
-	look_again(OTHER, &first);
-	is_int(0, count_calls("delete", OTHER), "the node that was made in time stays");
-	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, OTHER);
-	answer(last_call(), ZOK);
-	look_again(OTHER, NULL);
-	look_again(OTHER, &foreign);
-	is_int(1, count_calls("delete", OTHER), "a node of another session is not deleted");
-	look_again(OTHER, &second);
-	is_int(2, count_calls("delete", OTHER), "a node that is made late is deleted");
-	answer(last_of("delete"), ZOK);
-	is_quiet("nobody asked");
-	look_again(OTHER, NULL);
-	is_int(0, session->status.nrefused, "nothing is refused");
-
-	/* without a lost answer nobody looks */
-	begin_replace();
-	answer_with(last_call(), ZOK, OTHER, &first, NULL);
-	answer(&calls[1], ZOK);
-	answer_with(&calls[2], ZOK, NULL, &first, NULL);
-	answer(last_of("delete"), ZOK);
-	send_frame(FRAME_FREE, 1);
-	disconnect_now(-4);
-	connect_now();
-	tick_requests(boot_ms);
-	is_int(0, count_calls("get", OTHER), "nothing is looked for when all was answered");
-
 	/* one that is given up, and one that is made anew at the same path */
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
@@ -374,11 +335,31 @@ test_late_names(void)
 	look_again("/w/fact", NULL);
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 2, "/w/fact");
 	answer_with(last_call(), ZOK, "/w/fact", &second, NULL);
+	is_reply(2, ZK_OK, "the node is made anew at the same path");
 	send_frame(FRAME_FREE, 2);
 	look_again("/w/fact", &second);
 	is_int(0, count_calls("delete", "/w/fact"), "the node that was made anew stays");
+	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, "/w/fact");
+	answer(last_call(), ZOK);
+	look_again("/w/fact", NULL);
+	look_again("/w/fact", &foreign);
+	is_int(1, count_calls("delete", "/w/fact"), "a node of another session is not deleted");
 	look_again("/w/fact", &first);
-	is_int(1, count_calls("delete", "/w/fact"), "the node that was made late is deleted");
+	is_int(2, count_calls("delete", "/w/fact"), "the node that was made late is deleted");
+	answer(last_of("delete"), ZOK);
+	is_quiet("the delete of a node that was made late is not told of");
+	look_again("/w/fact", NULL);
+	is_int(0, session->status.nrefused, "the search for a node that was made late refuses nothing");
+
+	/* without a lost answer nobody looks */
+	start();
+	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/w/fact");
+	answer_with(last_call(), ZOK, "/w/fact", &first, NULL);
+	send_frame(FRAME_FREE, 1);
+	disconnect_now(-4);
+	connect_now();
+	tick_requests(boot_ms);
+	is_int(0, count_calls("get", "/w/fact"), "nothing is looked for when all was answered");
 
 	/* one that was made in time, which the backend will find */
 	start();
@@ -863,121 +844,27 @@ test_leave(void)
 	is_quiet("a place that our own lost delete may have deleted is not told of");
 	is_int(0, count_requests(), "nothing is left of a place that our own delete may have deleted");
 
-	leave((FrameRequest) {.is_awaited = 1});
-	answer(last_call(), ZOK);
-	is_int(1, (int) atomic_load(&session->page->nundone), "a leave that is awaited is counted");
-}
-
-/* The same for a backend that wants to know whether its place was there. */
-static void
-ask_left(void)
-{
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
-}
-
-static void
-test_leave_asking(void)
-{
-	static const struct
+	/* refused: it is repeated, and what it finds then is told */
+	for (int is_there = 0; is_there < 2; is_there++)
 	{
-		int			check_rc;
-		int64_t		czxid;
-		ZkResult	expected;
-		const char *what;
-	}			cases[] = {
-		{ZOK, 33, ZK_OK, "refused, and there"},
-		{ZOK, 34, ZK_NO_NODE, "refused, and another one there"},
-		{ZNONODE, 0, ZK_NO_NODE, "refused, and gone"},
-		{ZAPIERROR, 0, ZK_UNKNOWN_OUTCOME, "refused, and the check, too"},
-	};
-
-	ask_left();
-	answer(last_call(), ZOK);
-	is_reply(7, ZK_OK, "the backend hears that its place was there");
-	is_int(0, count_requests(), "nothing is left of an asking leave");
-
-	ask_left();
-	answer(last_call(), ZNONODE);
-	is_reply(7, ZK_NO_NODE, "the backend hears that its place had gone before");
-	is_int(1, ncalls, "an asking leave takes one request");
-
-	ask_left();
-	lose_connection(last_call(), 1);
-	is_quiet("a reply that is lost is asked for again");
-	connect_now();
-	answer(last_call(), ZNONODE);
-	is_reply(7, ZK_UNKNOWN_OUTCOME, "an asking leave repeated on a gone node has an unknown outcome");
-
-	ask_left();
-	lose_connection(last_call(), 1);
-	connect_now();
-	answer(last_call(), ZOK);
-	is_reply(7, ZK_OK, "an asking leave repeated on a node that is there hears so");
-
-	for (int i = 0; i < NELEMS(cases); i++)
-	{
-		struct Stat stat = {.czxid = cases[i].czxid};
-
-		ask_left();
+		leave((FrameRequest) {.czxid = 33});
 		answer(last_call(), ZNOTEMPTY);
-		is_quiet("refused: whether it is there is to be found out");
+		is_quiet("a leave that is refused is not told of");
 		is_int(1, session->status.nrefused, "a leave that is refused counts as refused");
-		is_int(1, count_calls("multi", NULL), "a leave that is refused makes a check");
-		answer(last_of("multi"), cases[i].check_rc);
-		answer_with(last_of("exists"), cases[i].czxid != 0 ? ZOK : ZNONODE, NULL,
-					cases[i].czxid != 0 ? &stat : NULL, NULL);
-		is_reply(7, cases[i].expected, cases[i].what);
 		boot_ms += 100;
 		tick_requests(boot_ms);
 		is_int(2, count_calls("delete", NODE), "the delete of a refused leave is repeated");
-		answer(last_of("delete"), i % 2 == 0 ? ZNONODE : ZOK);
-		is_quiet("the repeated delete of a refused leave is not told of");
+		answer(last_of("delete"), is_there ? ZOK : ZNONODE);
+		if (is_there)
+			is_quiet("a place that was there when its delete was repeated is not told of");
+		else
+			is_reply(0, ZK_OK, "a place that had gone when its delete was repeated is told of");
+		is_int(0, session->status.nrefused, "a leave that is done does not count as refused");
 	}
 
-	/* a downgrade that has ended has another node, and that one is left */
-	for (int is_done = 0; is_done < 2; is_done++)
-	{
-		for (int is_there = 0; is_there < 2; is_there++)
-		{
-			const char *path = is_done ? OTHER : NODE;
-			struct Stat stat = {.czxid = 33};
-			Call		leave;
-
-			start();
-			ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
-			if (is_done)
-			{
-				answer_with(last_call(), ZOK, OTHER, NULL, NULL);
-				answer(last_of("multi"), ZOK);
-				answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
-				is_reply(1, ZK_OK, "a downgrade is done");
-				answer(last_of("delete"), ZOK);
-			}
-			ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
-			is_int(1, count_calls("delete", path), "the node of the place is deleted");
-			leave = *last_call();
-			send_frame(FRAME_WITHDRAW, 1);
-			answer(&leave, is_there ? ZOK : ZNONODE);
-			is_reply(7, is_there ? ZK_OK : ZK_NO_NODE, is_there ? "place of a downgrade: it was there" : "it had gone before");
-		}
-	}
-
-	/* the new node of one that was withdrawn goes already */
-	{
-		struct Stat stat = {.czxid = 33};
-
-		start();
-		ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
-		answer_with(last_call(), ZOK, OTHER, NULL, NULL);
-		answer(last_of("multi"), ZOK);
-		answer_with(last_of("exists"), ZOK, NULL, &stat, NULL);
-		is_reply(1, ZK_OK, "a downgrade is done");
-		send_frame(FRAME_WITHDRAW, 1);
-		ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1,.czxid = 33}, 7, NODE, NULL, "name", 5);
-		answer(last_call(), ZNONODE);
-		is_reply(7, ZK_UNKNOWN_OUTCOME, "the withdrawal may have deleted it");
-	}
+	leave((FrameRequest) {.is_awaited = 1});
+	answer(last_call(), ZOK);
+	is_int(1, (int) atomic_load(&session->page->nundone), "a leave that is awaited is counted");
 }
 
 /* Transactions of several operations. */
@@ -1086,95 +973,6 @@ test_root(void)
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_ROOT}, 1, "/a//b");
 	is_int(0, ncalls, "a root with a path that makes no sense is not asked for");
 	is_reply(1, ZK_BAD_ARGUMENTS, "a root with a path that makes no sense is refused");
-}
-
-/* ---- an ephemeral node by another ---- */
-
-static void
-begin_replace(void)
-{
-	start();
-	ask_bytes((FrameRequest) {.kind = REQUEST_REPLACE,.node_kind = ZK_EPHEMERAL,.czxid = 33}, 1, OTHER, NODE, "x", 1);
-	is_call("create", OTHER, "a replace makes the new node first");
-}
-
-static void
-test_replace(void)
-{
-	struct Stat ours = {.ephemeralOwner = 4711,.czxid = 33};
-	struct Stat foreign = {.ephemeralOwner = 4712,.czxid = 33};
-
-	begin_replace();
-	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
-	is_int(3, ncalls, "a replace checks and looks when the new node is there");
-	is_str(NODE, calls[1].path, "a replace checks the old node");
-	is_quiet("a replace is not done before the check");
-	answer(&calls[1], ZOK);
-	answer_with(&calls[2], ZOK, NULL, &ours, NULL);
-	is_call("delete", NODE, "a replace deletes the old node when both are there");
-	is_reply(1, ZK_OK, "a replace is done when both were there");
-	is_int(1, count_finished(), "a replace counts as finished once");
-	ok(request_find_held(session, OTHER) != NULL, "the new node of a replace is held");
-
-	begin_replace();
-	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
-	answer(&calls[1], ZNONODE);
-	answer(&calls[2], ZNONODE);
-	is_call("delete", OTHER, "a replace deletes the new node when the old one had gone");
-	is_quiet("a replace is not done before the new node is deleted");
-	answer(last_call(), ZOK);
-	is_reply(1, ZK_NO_NODE, "a replace says that the old node had gone");
-	is_int(0, count_calls("delete", NODE), "a replace does not delete an old node that had gone");
-
-	begin_replace();
-	answer(last_call(), ZNODEEXISTS);
-	is_call("get", OTHER, "a replace looks whose node there is already");
-	answer_with(last_call(), ZOK, "", &ours, NULL);
-	is_str("exists", last_call()->what, "a replace checks the old node if the new one is ours");
-	begin_replace();
-	answer(last_call(), ZNODEEXISTS);
-	answer_with(last_call(), ZOK, "", &foreign, NULL);
-	is_call("delete", OTHER, "a replace deletes a new node of another session");
-	answer(last_call(), ZNOAUTH);
-	begin_replace();
-	answer(last_call(), ZNODEEXISTS);
-	answer(last_call(), ZNOAUTH);
-	is_call("delete", OTHER, "a replace deletes a new node that cannot be read");
-	answer(last_call(), ZOK);
-	is_reply(1, ZK_NO_NODE, "a replace whose new node cannot be read fails");
-
-	begin_replace();
-	answer(last_call(), ZNONODE);
-	is_reply(1, ZK_NO_NODE, "a replace whose new node cannot be made fails");
-	is_int(1, ncalls, "a replace whose new node cannot be made takes one request");
-
-	/* the connection is lost at each step */
-	begin_replace();
-	lose_connection(last_call(), 1);
-	is_int(2, ncalls, "the create of a replace is repeated");
-	is_call("create", OTHER, "the repeated request is the create of the new node");
-	begin_replace();
-	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
-	lose_connection(&calls[1], 2);
-	is_str("exists", last_call()->what, "the check of a replace is repeated");
-	is_int(5, ncalls, "the look of a replace is repeated");
-
-	/* the session is over: nothing is undone */
-	begin_replace();
-	answer_with(last_call(), ZOK, OTHER, &ours, NULL);
-	answer(&calls[1], ZSESSIONEXPIRED);
-	answer(&calls[2], ZSESSIONEXPIRED);
-	is_int(3, ncalls, "a session that is over deletes nothing");
-	is_quiet("no outcome of a replace is told after the session");
-	is_int(ZK_LOSS_EXPIRED, session->status.loss, "the session that is over is told as expired");
-
-	/* withdrawn meanwhile: the new node goes at once */
-	begin_replace();
-	send_frame(FRAME_WITHDRAW, 1);
-	is_call("delete", OTHER, "the new node of a withdrawn replace is deleted");
-	answer_with(&calls[0], ZOK, OTHER, &ours, NULL);
-	is_int(2, count_calls("delete", OTHER), "the new node of a withdrawn replace is deleted again when its create is answered");
-	is_int(0, count_calls("delete", NODE), "the old node of a withdrawn replace stays");
 }
 
 /* ---- what is watched for a wait ---- */
@@ -1982,10 +1780,8 @@ main(void)
 	test_repeated();
 	test_refused();
 	test_leave();
-	test_leave_asking();
 	test_transactions();
 	test_root();
-	test_replace();
 	test_late_names();
 	test_wait();
 	test_held();

@@ -95,13 +95,13 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("127.0.0.1:1");
 			break;
 		case FRAME_REQUEST:
-			/* a LEAVE has blobs of its own: test_kinds() */
+			/* a LEAVE has blobs of its own, and no number: test_kinds() */
 			frame.u.request.kind = (int32_t) choose(REQUEST_LAST_OF_BACKEND);
 			frame.u.request.kind += frame.u.request.kind >= REQUEST_LEAVE;
 			frame.u.request.node_kind = (int32_t) choose(ZK_NODE_LAST + 1);
 			frame.id = REQUEST_MAY_BE_SILENT(frame.u.request.kind) && choose(2) == 0 ? 0 : id;
 			blobs[0] = frame_text("/a/b");
-			if (frame.u.request.kind == REQUEST_REPLACE || frame.u.request.kind == REQUEST_MOVE ||
+			if (frame.u.request.kind == REQUEST_MOVE ||
 				frame.u.request.kind == REQUEST_CREATE_GUARDED)
 				blobs[1] = frame_text("/a/c");
 			blobs[2] = (FrameBlob) {"\0data", choose(6)};
@@ -455,7 +455,7 @@ test_blobs(void)
 			else if (i == 3)
 				continue;
 			if (kinds[j] == FRAME_REQUEST)
-				frame.u.request.kind = REQUEST_REPLACE;
+				frame.u.request.kind = REQUEST_MOVE;
 			frame.u.reply.nchildren += kinds[j] == FRAME_REPLY;
 			is_int(FRAME_COMPLETE, judge(&frame, blobs), "kind %d: all texts", kinds[j]);
 			blobs[i].length--;
@@ -485,6 +485,10 @@ test_leaving(void)
 	Frame		keep = make_frame(FRAME_KEEP);
 
 	leave.u.request.kind = REQUEST_LEAVE;
+	is_int(FRAME_INVALID, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), {0}, frame_text("lock")
+	}), "a LEAVE with a number");
+	leave.id = 0;
 	is_int(FRAME_COMPLETE, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
 		frame_text("/a"), {0}, frame_text("")
 	}), "a LEAVE of a lock with an empty name");
@@ -524,7 +528,10 @@ test_leaving(void)
 			   protocol_state(state), "the word for state %d", state);
 }
 
-/* A second path: of REPLACE, MOVE and CREATE_GUARDED. No number: of SET, DELETE, LEAVE alone. */
+/*
+ * A second path: of MOVE and CREATE_GUARDED. No number: of SET and DELETE, which may have one,
+ * and of LEAVE, which has none.
+ */
 static void
 test_kinds(void)
 {
@@ -532,11 +539,13 @@ test_kinds(void)
 	{
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
-		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
-			kind == REQUEST_CREATE_GUARDED;
+		bool		has_two = kind == REQUEST_MOVE || kind == REQUEST_CREATE_GUARDED;
 
 		if (kind == REQUEST_LEAVE)
+		{
 			blobs[2] = frame_text("the lock");
+			frame.id = 0;
+		}
 		frame.u.request.kind = kind;
 		is_int(has_two ? FRAME_INVALID : FRAME_COMPLETE,
 			   judge(&frame, blobs), "request %d with one path", kind);
@@ -549,6 +558,8 @@ test_kinds(void)
 		is_int(kind == REQUEST_SET || kind == REQUEST_DELETE || kind == REQUEST_LEAVE ?
 			   FRAME_COMPLETE : FRAME_INVALID, judge(&frame, blobs), "request %d without a number", kind);
 		frame.id = 7;
+		is_int(kind == REQUEST_LEAVE ? FRAME_INVALID : FRAME_COMPLETE,
+			   judge(&frame, blobs), "request %d with a number", kind);
 		frame.u.request.is_watched = true;
 		is_int(kind == REQUEST_LIST || kind == REQUEST_GET ? FRAME_COMPLETE :
 			   FRAME_INVALID, judge(&frame, blobs), "request %d watched", kind);
@@ -1102,7 +1113,7 @@ use_client(const char *program, int number)
 	requests[1] = zklock_client_read(client, ZK_LIST, "/a");
 	requests[2] = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
-	requests[4] = zklock_client_replace(client, "/a", 0, "/b", "");
+	requests[4] = zklock_client_move(client, "/a", "/b", "");
 	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_read(client, ZK_GET, "/a");
 	zklock_client_leave(client, "/a", "a", 1, number % 2);
