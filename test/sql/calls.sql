@@ -56,7 +56,8 @@ SELECT held(), queued();
 SELECT zk_unlock('call');
 SELECT held(), queued();
 
--- A downgrade at the end of the call, which is over when the ensemble is asked
+-- The exclusive acquisition ends with the call. The node is exclusive until the shared
+-- one is released, too.
 SELECT zk_call_lock('call') = zk_lock_shared('call') AS same_place;
 SELECT zk_is_held('call');
 SELECT held(), mode FROM zk_lock_queue('call');

@@ -17,7 +17,8 @@ CREATE TABLE durable_refused ();
 \set VERBOSITY default
 SELECT zk_unlock('durable/own');
 
--- A downgraded hold keeps the token of the exclusive one, on another znode.
+-- In both modes the lock has one token, by which it is evicted, also when only the shared
+-- acquisition is left.
 SELECT zk_lock('durable/own') AS token \gset
 SELECT zk_lock_shared('durable/own') = :token AS same_token, zk_unlock('durable/own');
 SELECT zk_is_held('durable/own');

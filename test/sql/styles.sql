@@ -15,7 +15,7 @@ SELECT * FROM my_nodes();
 SELECT state, mode, style FROM zk_lock_queue('styles/rw');
 SELECT zk_unlock_shared('styles/reader');
 
--- a downgrade keeps to the style of the node
+-- in both modes the node keeps its style and its mode
 SELECT zk_lock_shared('styles/rw') > 0 AS shared;
 SET zklock.node_style = kazoo;
 SELECT zk_unlock('styles/rw'), zk_is_held('styles/rw');

@@ -134,11 +134,15 @@ my $savepoint_one_in = 4;
 my $brief_one_in = 3;
 my $brief = 0.1;
 
-# One in so many cycles of session scope keeps the lock as a reader before it
-# changes anything: its node is replaced while writers wait behind it. There are
-# no other readers, so it stays alone.
-my $downgrade_one_in = 5;
-my %can_downgrade = map { $_ => 1 } qw(local fenced bare);
+# One in so many cycles of session scope takes the lock as a reader, too, and releases it
+# as a writer before it changes anything: it stays alone until both are released.
+my $both_modes_one_in = 5;
+my %can_have_both_modes = map { $_ => 1 } qw(local fenced bare);
+
+# One in so many of session scope that writes where it holds the lock releases it in the
+# transaction, when it has written: that takes effect when the transaction ends.
+my $unlock_early_one_in = 5;
+my %has_no_unlock = map { $_ => 1 } qw(lease call);
 
 # One in so many local locks is that of the holds.
 my $held_one_in = 8;
@@ -165,7 +169,7 @@ keeps => whether it keeps locks)
 
 A hash: kind, function ("lock", "names", "path", or that of the kind alone),
 names and modes (of all locks it takes), name (those that it asks for, joined with "+"; a path says only its end),
-permits, scope ("session", "transaction", "call"), wait, patience, downgrade, think, slow,
+permits, scope ("session", "transaction", "call"), wait, patience, both_modes, unlocks_early, think, slow,
 slow_early, rest, notifies, is_synchronous, is_asynchronous, prepares, savepoint ("", or
 whether it is released, or rolled back with the lock, or with a lock that was taken
 "again"), spins, ttl, is_rival, own (locks that it keeps), and read and write: the counters, in order.
@@ -190,9 +194,12 @@ sub plan (%option)
 		patience => rand($brief_one_in) < 1
 		? 0.005 + rand($brief)
 		: 0.1 + rand($option{session_timeout}),
-		downgrade => rand($downgrade_one_in) < 1
+		both_modes => rand($both_modes_one_in) < 1
 		  && $scope eq 'session'
-		  && $can_downgrade{$kind},
+		  && $can_have_both_modes{$kind},
+		unlocks_early => rand($unlock_early_one_in) < 1
+		  && $scope eq 'session'
+		  && !$has_no_unlock{$kind},
 		think => 0.001 + rand(0.015),
 		slow => rand($slow_one_in) < 1
 		? $option{session_timeout} * (0.2 + rand(2.2))
@@ -208,6 +215,8 @@ sub plan (%option)
 		  && rand($savepoint_one_in) < 1 ? _one_of(qw(released again undone)) : '',
 		# Where a slow worker sleeps: before or after it has read.
 		slow_early => rand(2) < 1 };
+	# What was released cannot be prepared.
+	$plan->{prepares} = '' if $plan->{unlocks_early};
 	my $choose = __PACKAGE__->can("_choose_$kind") || \&_choose_one;
 	$choose->($plan, %option);
 	return $plan;

@@ -185,15 +185,14 @@ sub _forget_lost ($self, $node)
 	return;
 }
 
-# Several nodes of one have its GUID; a reader's that replaces a writer's, and a hold, its
-# number. (Numbers may come again when all of them are gone, or lost.)
+# Several nodes of one have its GUID; a hold has its number. (Numbers may come again when all
+# of them are gone, or lost.)
 sub _is_same_contender ($node, $other)
 {
 	return $node->{session} == $other->{session}
 	  && ($node->{guid} eq $other->{guid}
 		|| $node->{number} == $other->{number}
-		&& ($node->{is_shared} != $other->{is_shared}
-			|| $node->{is_ephemeral} != $other->{is_ephemeral}));
+		&& $node->{is_ephemeral} != $other->{is_ephemeral});
 }
 
 sub _end ($self, $node, $transaction, $how)
@@ -502,8 +501,8 @@ sub check_proofs ($self)
 	return $self->_check_commits(
 		'commit without a proof',
 		sub ($cycle, @nodes) {
-			# A node that a downgrade replaces goes meanwhile, or stays if its delete is
-			# refused: then either of the two will do, which are one contender's.
+			# A create that is repeated may have made two nodes, which are one
+			# contender's: then either will do.
 			my @left = grep { $_->{end} > $cycle->{recorded} } @nodes;
 			my $proof = max map { $self->_proof($cycle, $_) }
 			  @left ? @left : _last_to_go(@nodes);

@@ -131,7 +131,7 @@ sub _attempt ($self)
 	$self->note_asked;
 	return unless $self->_take_lock;
 	$self->_end_savepoint if $plan->{savepoint};
-	$self->_downgrade if $plan->{downgrade};
+	$self->_take_both_modes if $plan->{both_modes};
 	if ($plan->{kind} =~ /^(fenced|bare)$/)
 	{
 		$self->increment_in_vault;
@@ -370,12 +370,13 @@ sub _tokens ($self, $answer)
 	return @tokens;
 }
 
-sub _downgrade ($self)
+# What is left is the shared acquisition, on the exclusive node.
+sub _take_both_modes ($self)
 {
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	$home->value('SELECT zk_lock_shared(?)', $plan->{name});
 	$home->value('SELECT zk_unlock(?)', $plan->{name});
-	$self->tell('downgraded');
+	$self->tell('took_both_modes');
 	return;
 }
 
@@ -478,6 +479,12 @@ sub _increment ($self, $db, $prepares = undef)
 	  ? _read_counters($db, $plan->{read})
 	  : $plan->{v};
 	$self->_write($db);
+	if ($plan->{unlocks_early} && $db == $self->{home_db})
+	{
+		# Nobody else has it before the transaction has ended.
+		$plan->{was_held} = $self->_unlock;
+		$self->tell('unlocked_early');
+	}
 	if ($prepares)
 	{
 		$plan->{is_prepared} = 1;
@@ -618,6 +625,10 @@ sub _release ($self)
 	{
 		$home->execute('COMMIT');
 	}
+	elsif (defined $plan->{was_held})
+	{
+		$was_held = $plan->{was_held};
+	}
 	else
 	{
 		$self->tell('release_sent');
@@ -633,7 +644,7 @@ sub _unlock ($self)
 	return $home->value('SELECT zk_unlock_set(?::text[], ?::text[])',
 		$plan->{names}, $plan->{modes})
 	  if $plan->{function} eq 'names' || $plan->{kind} eq 'free';
-	my $is_shared = $plan->{downgrade} || $self->_is_shared;
+	my $is_shared = $plan->{both_modes} || $self->_is_shared;
 	return $home->value('SELECT zk_unlock_path(?, ?)', $plan->{name}, $is_shared ? 'shared' : 'exclusive')
 	  if $plan->{function} eq 'path';
 	my $function = $is_shared ? 'zk_unlock_shared' : 'zk_unlock';
