@@ -175,9 +175,11 @@ SELECT zk_evict('call', token) FROM zk_session_locks;
 BEGIN;
 INSERT INTO work VALUES (1);
 SELECT zk_is_held('call');
+\set VERBOSITY terse
 SELECT zk_unlock_all();
 COMMIT;
 \echo :SQLSTATE
+\set VERBOSITY default
 INSERT INTO work VALUES (2);
 TABLE work;
 DROP TABLE work;

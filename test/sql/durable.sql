@@ -14,8 +14,8 @@ SELECT * FROM zk_lock_queue('durable/own');
 SELECT name, state FROM zk_session_locks;
 \set VERBOSITY terse
 CREATE TABLE durable_refused ();
-\set VERBOSITY default
 SELECT zk_unlock('durable/own');
+\set VERBOSITY default
 
 -- In both modes the lock has one token, by which it is evicted, also when only the shared
 -- acquisition is left.
@@ -23,7 +23,9 @@ SELECT zk_lock('durable/own') AS token \gset
 SELECT zk_lock_shared('durable/own') = :token AS same_token, zk_unlock('durable/own');
 SELECT zk_is_held('durable/own');
 SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
+\set VERBOSITY terse
 SELECT zk_unlock_shared('durable/own');
+\set VERBOSITY default
 
 -- A hold belongs to nobody.
 SELECT zk_lock('durable/hold') AS earlier, zk_unlock('durable/hold') \gset
@@ -62,8 +64,8 @@ SELECT zk_lock('durable/own') AS token \gset
 SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
 \set VERBOSITY terse
 SELECT zk_hold('durable/hold', 'lost');
-\set VERBOSITY default
 SELECT zk_unlock('durable/own');
+\set VERBOSITY default
 
 -- A wait for somebody else's is bounded as for a lock, and leaves nothing behind.
 SELECT zk_hold('durable/bound', 'x') AS token \gset

@@ -119,9 +119,9 @@ subtest 'a proof that was asked for before a pause of the backend is not accepte
 	is(written('proof'), '0', 'nothing is written');
 };
 
-# Deleted by hand, then granted to another: letting go of the exclusive hold
-# must not bring the shared one back with a number ahead of the new holder.
-subtest 'a downgrade does not bring an evicted lock back' => sub {
+# Deleted by hand, then granted to another: with the exclusive acquisition released, the
+# shared one is lost, too.
+subtest 'an evicted lock that was held in both modes does not come back in one of them' => sub {
 	my ($old, $new) = map { background($node) } 1 .. 2;
 	$old->query_safe("SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
 	evict('evicted');
@@ -136,20 +136,37 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 
 subtest 'a transaction that releases a lost lock is refused all the same' => sub {
 	my $session = background($node);
+	my $held = 'SELECT session_acquisitions, state FROM zk_session_locks';
 	my %taken = (q{zk_unlock('released')} => 'zk_lock', q{zk_unlock_shared('released')} => 'zk_lock_shared',
-		q{zk_unlock_set(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock', 'zk_disconnect()' => 'zk_lock');
+		q{zk_unlock_set(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock');
 	foreach my $way (sort keys %taken)
 	{
 		$session->query_safe("SELECT $taken{$way}('released')");
 		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
 		lose($session, 'released');
 		$session->query_safe("SELECT $way");
-		is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', "let go of by $way");
+		like($session->error, qr/WARNING:  lock "released" had been lost before it was released/, "$way warns of the loss");
+		is($session->query_safe($held), '0|lost', 'the lost lock is left when the transaction ends');
 		assert_query($session, 'COMMIT', '40001', 'the commit is refused');
+		like($session->error, qr/lock "released" was lost/, 'the error names the lock');
 		is(written('released'), '0', 'nothing is written');
+		is($session->query_safe($held), '', 'the transaction has left it');
 	}
 	$session->query_safe("INSERT INTO written VALUES ('later')");
 	is(written('later'), '1', 'the next transaction is not refused');
+};
+
+subtest 'zk_disconnect() is refused in a transaction that has written and holds a lock, lost or not' => sub {
+	my $session = background($node);
+	foreach my $is_lost (0, 1)
+	{
+		$session->query_safe("SELECT zk_lock('released'); BEGIN; INSERT INTO written VALUES ('disconnected')");
+		lose($session, 'released') if $is_lost;
+		assert_query($session, 'SELECT zk_disconnect()', '25001', 'refused');
+		$session->query_safe('ROLLBACK');
+		assert_query($session, 'SELECT zk_disconnect()', '00000', 'not refused after the transaction');
+	}
+	is(written('disconnected'), '0', 'nothing is written');
 };
 
 # A commit is held up when it is past its guard, and not yet visible.

@@ -123,27 +123,26 @@ subtest "data set on another client's node is not taken for a hand-over" => sub 
 	}
 };
 
-# The holder becomes a reader: the writer behind it must not take that for the
-# end of the lock, in whichever way the holder got it.
-subtest 'a downgrade does not hand over the lock' => sub {
+# The holder is a reader, too, and releases what it has as a writer: the writer behind it
+# must not take that for the end of the lock, in whichever way the holder got it.
+subtest 'a lock held in both modes is handed over when both are released' => sub {
 	my ($first, $second, $third) = @pool;
-	line_up($zk, 'down', $first, $second, $third);
+	line_up($zk, 'both', $first, $second, $third);
 	foreach my $pair ([ $first, $second ], [ $second, $third ])
 	{
 		my ($holder, $next) = @$pair;
-		my $old = first_in_queue($zk, 'down');
-		$holder->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
-		poll_until { first_in_queue($zk, 'down') ne $old } 'the node of a reader', 30;
-		wait_for_watch($zk, first_in_queue($zk, 'down'));
+		my $old = first_in_queue($zk, 'both');
+		$holder->query_safe("SELECT zk_lock_shared('both'); SELECT zk_unlock('both')");
+		is(first_in_queue($zk, 'both'), $old, 'the node stays');
+		wait_for_watch($zk, $old);
 		ok(!$next->is_done, 'the writer waits');
-		$holder->query_safe("SELECT zk_unlock_shared('down')");
-		assert_ends($next, '00000', 'the writer is granted the lock when the reader has released it');
+		$holder->query_safe("SELECT zk_unlock_shared('both')");
+		assert_ends($next, '00000', 'the writer is granted the lock when both modes are released');
 	}
-	assert_released($zk, 'down', $third);
-	# released before the node of the reader is there
-	$first->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down'), zk_unlock_shared('down')
+	assert_released($zk, 'both', $third);
+	$first->query_safe("SELECT zk_lock('both'), zk_lock_shared('both'), zk_unlock('both'), zk_unlock_shared('both')
 		FROM generate_series(1, 20)");
-	assert_no_nodes($zk, lock_path('down'));
+	assert_no_nodes($zk, lock_path('both'));
 };
 
 # Readers look: several may go ahead together, and some may be there.

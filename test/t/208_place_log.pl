@@ -33,12 +33,10 @@ is_deeply([ told('xact', "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('xact'); ROLLB
 	  ('none -> wanted: a contender sets out', 'wanted -> held: granted', 'held -> none: ended with its transaction or call') ],
 	'a lock ends with its savepoint or transaction');
 
-is_deeply([ told('down', "SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down')",
-			line => qr/^downgrading -> held: it has a shared node$/, asking => "SELECT zk_is_held('down')") ],
-	[ 'none -> wanted: a contender sets out', 'wanted -> held: granted',
-	  'held -> downgrading: held in shared mode', 'downgrading -> held: it has a shared node' ],
-	'a downgrade');
-is_deeply([ told('down', "SELECT zk_unlock_shared('down')") ], [ 'held -> none: unlocked' ], 'a lock held in shared mode is released');
+is_deeply([ told('both', "SELECT zk_lock('both'), zk_lock_shared('both'), zk_unlock('both')") ],
+	[ 'none -> wanted: a contender sets out', 'wanted -> held: granted' ],
+	'a lock is taken in both modes, and one of them is released');
+is_deeply([ told('both', "SELECT zk_unlock_shared('both')") ], [ 'held -> none: unlocked' ], 'the other mode is released');
 
 my $other = background($node);
 $other->query_safe("SELECT zk_lock('busy')");

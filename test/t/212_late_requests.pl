@@ -102,21 +102,6 @@ subtest 'a try is granted though the reply to its first create is lost' => sub {
 	$session->quit;
 };
 
-subtest 'the create of a downgrade that is executed late makes a node, which goes' => sub {
-	my $session = session();
-	$session->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
-	my $held = hold_up($create, 1, sub { $session->query_safe("SELECT zk_unlock('down')"); });
-	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared',
-	  'it is repeated', 60;
-	is($session->query_safe("SELECT zk_is_held('down'), zk_unlock_shared('down')"), 't|t', 'the shared lock is held and released');
-	assert_no_nodes($zk, lock_path('down'), 'nothing is left of the downgrade');
-	execute($held);
-	assert_nodes($zk, lock_path('down'), 1, 'the create of the downgrade, executed late, makes a node');
-	$proxy->heal;
-	assert_no_nodes($zk, lock_path('down'), 'the node that was made late goes');
-	$session->quit;
-};
-
 # The slot would be taken, and never run.
 subtest 'a record that was forgotten is not made by a request executed late' => sub {
 	my $session = session();

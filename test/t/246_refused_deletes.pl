@@ -98,17 +98,6 @@ $table->run('a kept lock that is wanted is given up when its delete is allowed',
 	[ 'two ends' => qr/^\d+$/ ],
 	[ two => "zk_unlock('kept')", 't' ], [ gone => 'kept' ]);
 
-# Its node is in the way of others until it may be deleted; then the lock is held, shared.
-$table->run('a downgrade whose delete is refused is done when that is allowed', cast(qw(one two)),
-	[ one => "zk_lock('downgraded'), zk_lock_shared('downgraded')" ],
-	refuse('downgraded'),
-	[ one => "zk_unlock('downgraded')", 't' ], [ 'one becomes' => $pending, 1 ],
-	[ two => "zk_try_lock_shared('downgraded')", 'f' ],
-	allow('downgraded'),
-	[ two => "zk_try_lock_shared('downgraded', '60s')", 't' ], [ 'one becomes' => $pending, 0 ],
-	[ one => "zk_is_held('downgraded')", 't' ],
-	[ one => 'SELECT zk_unlock_all()' ], [ two => 'SELECT zk_unlock_all()' ], [ gone => 'downgraded' ]);
-
 # What is released stands in the way of readers until it may be deleted. Who waits for that
 # waits for nobody, so there is no deadlock: not with itself, and not with others.
 $table->run('a circle through a lock that is released is no deadlock', cast(qw(one two)),

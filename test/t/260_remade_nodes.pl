@@ -59,25 +59,24 @@ foreach my $style (qw(curator kazoo))
 	}
 }
 
-# A reader that was a writer has a node of its own, by then or never.
-subtest 'a downgrade of a lock whose node was made again is refused' => sub {
+# Both modes are on one node.
+subtest 'a lock held in both modes whose node was made again is lost in both' => sub {
 	my ($old, $next) = map { background($node) } 1 .. 2;
-	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
-	my @names = remake('down', sub { });
-	$old->query_safe("SELECT zk_unlock('down')");
-	poll_until { $old->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the answer to that';
-	assert_query($old, "SELECT zk_lock_shared('down')", '40001', 'a lost lock is not acquired once more');
-	assert_not_held($old, 'down', 'no downgrade of a lost lock');
+	$old->query_safe("SELECT zk_lock('both'), zk_lock_shared('both')");
+	my @names = remake('both', sub { });
+	$old->query_safe("SELECT zk_unlock('both')");
+	assert_not_held($old, 'both', 'the shared mode is lost, too');
+	assert_query($old, "SELECT zk_lock_shared('both')", '40001', 'a lost lock is not acquired once more');
 	assert_query($old, 'BEGIN; UPDATE counter SET n = n + 1; COMMIT', '40001', 'the commit is refused');
 	$old->query_safe('SELECT zk_unlock_all()');
-	remove('down', @names);
+	remove('both', @names);
 
-	# And of one that is over, the new node is the one that counts.
-	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'); SELECT zk_unlock('down')");
-	assert_held($old, 'down', 'the lock is held in shared mode');
-	@names = remake('down', sub { });
-	assert_not_held($old, 'down', 'the lock is not held when its node was made again');
-	remove('down', @names);
+	# And with the exclusive mode released before.
+	$old->query_safe("SELECT zk_lock('both'), zk_lock_shared('both'); SELECT zk_unlock('both')");
+	assert_held($old, 'both', 'the lock is still held');
+	@names = remake('both', sub { });
+	assert_not_held($old, 'both', 'the lock is not held when its node was made again');
+	remove('both', @names);
 };
 
 # That there is a node of the name is half an answer: whose it is a look tells. If that

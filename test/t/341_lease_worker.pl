@@ -162,34 +162,6 @@ subtest 'a standby that is away does not hold up the notice of a loss' => sub {
 	$alone->stop;
 };
 
-# The worker has read the queue, and when it reads what stands there, the node of the holder is
-# another one: a reader's. Two servers, so that the holder's way and the worker's are not one.
-subtest 'a lock that is downgraded while the lease worker looks for it is not told as lost' => sub {
-	my ($of_worker, $of_holder) = map { Proxy->new($zk->connect_string) } 1 .. 2;
-	my $between = cluster('between', $zk, servers => join(',', map { $_->address } $of_worker, $of_holder),
-		'zklock.session_timeout' => '40s', 'zklock.lease_worker' => 'on');
-	$of_worker->refuse;
-	my $holder = background($between, 'zklock.loss_channel' => 'losses', is_connected => 1);
-	$of_worker->heal;
-	$of_holder->refuse;
-	my $listener = background($between, first => 'LISTEN losses');
-	my $heard = '';
-	$of_worker->trap(4, 1, 'rest');    # getData
-	$holder->query_safe("SELECT zk_lock('between'), zk_lock_shared('between')");
-	assert_soon { $of_worker->is_sprung } 'the worker has a list', 60;
-	my ($old) = queue_nodes($zk, lock_path('between'));
-	$holder->query_safe("SELECT zk_unlock('between')");
-	assert_soon { (queue_nodes($zk, lock_path('between')))[0] ne $old } 'the list that the worker has read is outdated';
-	$of_worker->heal;
-	my $token = $holder->query_safe("SELECT zk_lock('lost')");
-	$client->delete(lock_path('lost') . '/' . (queue_nodes($zk, lock_path('lost')))[0]);
-	assert_soon { ($heard .= $listener->query('SELECT 1')) =~ /payload "$token lost"/ } 'a lock that is lost then is told of', 60;
-	unlike($heard, qr/"\d+ between"/, 'no loss is told of the lock that is held');
-	assert_becomes { $holder->query("SELECT zk_is_held('between')") } 't', 'the downgraded lock is held';
-	$_->quit foreach $holder, $listener;
-	$between->stop;
-};
-
 my $worker = $guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'");
 is(scalar(session_programs($worker)), 1, 'the worker has a session');
 is($guard->safe_psql('postgres', 'SELECT requests > 0 FROM zk_stat WHERE datname IS NULL'), 't', 'whose requests are of no database');

@@ -140,7 +140,7 @@ subtest 'zk_locks shows the locks of a session that has held hundreds one after 
 		'of a transaction that is rolled back' => "PERFORM zk_xact_lock('turn/' || i); ROLLBACK;",
 		'of a subtransaction that is rolled back' => "BEGIN
 			PERFORM zk_xact_lock('turn/' || i); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END;",
-		'downgraded' => "PERFORM zk_lock('turn/' || i), zk_lock_shared('turn/' || i);
+		'in both modes' => "PERFORM zk_lock('turn/' || i), zk_lock_shared('turn/' || i);
 			PERFORM zk_unlock('turn/' || i), zk_unlock_shared('turn/' || i);");
 	foreach my $way (sort keys %ways)
 	{
