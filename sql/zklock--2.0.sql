@@ -53,8 +53,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
 'Takes a shared lock of session scope: several sessions can hold it together, all in shared mode. '
-'If this session holds the lock exclusively, the shared acquisition is granted at once, and stays '
-'when the exclusive one is released. Release it with zk_unlock_shared(). All else is as with '
+'If this session holds the lock exclusively, the shared acquisition is granted at once, and others '
+'are kept out until both are released. Release it with zk_unlock_shared(). All else is as with '
 'zk_lock().';
 
 CREATE FUNCTION zk_xact_lock(
@@ -299,7 +299,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 COMMENT ON FUNCTION zk_disconnect() IS
 'Releases all acquisitions of session scope, and closes the ZooKeeper session. The next call that '
 'takes a lock opens a new ZooKeeper session. Raises 55000 while this session holds locks of '
-'transaction or call scope.';
+'transaction or call scope, and 25001 if it holds any lock in a transaction that has written.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
@@ -775,10 +775,12 @@ COMMENT ON VIEW zk_session_locks IS
 COMMENT ON COLUMN zk_session_locks.name IS
 'Name of the lock.';
 COMMENT ON COLUMN zk_session_locks.mode IS
-'exclusive or shared. A lock that is held in both modes has two rows.';
+'exclusive or shared. A lock that is held in both modes has two rows, and one of exclusive mode '
+'without acquisitions when only shared ones are left.';
 COMMENT ON COLUMN zk_session_locks.state IS
-'held; lost, until the lost lock is released; or kept: released, but its queue node is still '
-'there (zklock.keep). The view shows what this session knows, and does not ask ZooKeeper.';
+'held; leaving: released, and held until the transaction ends, which has written; lost, until the '
+'lost lock is released; or kept: released, but its queue node is still there (zklock.keep). The '
+'view shows what this session knows, and does not ask ZooKeeper.';
 COMMENT ON COLUMN zk_session_locks.session_acquisitions IS
 'Number of acquisitions of session scope in this mode.';
 COMMENT ON COLUMN zk_session_locks.call_acquisitions IS
@@ -938,7 +940,7 @@ COMMENT ON COLUMN zk_locks.name IS
 COMMENT ON COLUMN zk_locks.mode IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.state IS
-'held or lost. Kept locks are not shown.';
+'held, leaving or lost, as in zk_session_locks. Kept locks are not shown.';
 COMMENT ON COLUMN zk_locks.session_acquisitions IS
 'As in zk_session_locks.';
 COMMENT ON COLUMN zk_locks.call_acquisitions IS
