@@ -198,7 +198,7 @@ my %situation = (
 			my (undef, $after) = behind_another($way);
 			is($after, 2, 'both have counted');
 		}
-		my ($unlocked, $rest) = $right[-1] =~ /(.*zk_unlock.*?;)(.*)/s;
+		my ($unlocked, $rest) = $right[-1] =~ /^(.*zk_unlock.*?;)(.*COMMIT;)/s or return;
 		my ($first, $second) = map { session($trap) } 1 .. 2;
 		$first->query_safe('UPDATE counter SET n = 0');
 		$first->query_safe($unlocked);
