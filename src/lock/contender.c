@@ -19,9 +19,9 @@
  * read after our node was created, or a hand-over (contender_watch.c); never
  * a mere wake-up, never a timeout.  A list may come from a server that lags
  * behind, but never behind our own create, and children with lower numbers
- * only ever disappear: what such a list lacks is gone.  (Curator 5.5 and our
- * own downgrade do add a child with a lower number, for a contender that
- * holds the lock, before they delete its old node.)
+ * only ever disappear: what such a list lacks is gone.  (Curator 5.5 does add a
+ * child with a lower number, for a contender that holds the lock, before it
+ * deletes its old node.)
  *
  *-------------------------------------------------------------------------
  */

@@ -14,9 +14,8 @@
  * however late we learn of it.  That supposes that our own node still exists,
  * which a list would have shown: without a fresh proof of that the quorum is
  * asked (confirm_queued()).  A deletion of the node proves nothing of that
- * kind: a waiter deletes its node when it gives up, and a downgrade deletes it
- * while the lock is held.  Readers always list, for several are granted
- * together.
+ * kind: a waiter deletes its node when it gives up.  Readers always list, for
+ * several are granted together.
  *
  * A client that may create nodes in the queue can make one with the mark and
  * set its data, and never have held the lock.  So the message of the contender
