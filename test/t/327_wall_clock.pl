@@ -41,8 +41,8 @@ foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
 		my $released;
 		foreach my $try (1 .. 5)
 		{
-			$holder = background($berlin, first => 'CREATE TABLE IF NOT EXISTS written (i int)');
-			$holder->query_safe("BEGIN; SELECT zk_lock('moved'); INSERT INTO written VALUES (1); SELECT pg_sleep(0.5)");
+			$holder = background($berlin);
+			$holder->query_safe("SELECT zk_lock('moved'), pg_sleep(0.5)");
 			my ($queued) = queue_nodes($zk, lock_path('moved'));
 			set_clock(-3600);
 			$client->delete(lock_path("moved/$queued"));
@@ -54,16 +54,14 @@ foreach my $unlock ('zk_unlock($$moved$$)', 'zk_unlock_all()')
 		}
 		is($released, 'f', 'says that it was lost') if $unlock !~ /all/;
 		like($holder->error, qr/lock "moved" had been lost before it was released/, 'the release warns of the loss');
-		assert_query($holder, 'COMMIT', '40001', 'the transaction does not commit');
 		set_clock(0);
-		is(ask($berlin, 'SELECT count(*) FROM written'), 0, 'nothing was written');
 		assert_leave_nothing($zk, lock_path('moved'), $holder);
 	};
 }
 
 # A lock, its proof and its release, with a clock that is set to and fro.
 subtest 'a lock stays held while the wall clock is set to and fro' => sub {
-	my $holder = background($berlin);
+	my $holder = background($berlin, first => 'CREATE TABLE written (i int)');
 	foreach my $offset (86400, -86400, 0)
 	{
 		$holder->query_safe("SELECT zk_lock('held')");

@@ -52,13 +52,15 @@ subtest 'zk_backends and zk_locks show what a backend holds' => sub {
 	$holder->query_safe("SELECT zk_lock_shared('a'), zk_unlock('a')");
 	is(locks($holder, 'name, mode, session_acquisitions'), "a|exclusive|1\na|shared|1\nb|shared|1", 'zk_locks shows both modes of a lock');
 	$holder->query_safe("SELECT zk_unlock('a')");
-	is(locks($holder, 'name, mode'), "a|shared\nb|shared", 'zk_locks shows the mode that is left');
+	is(locks($holder, 'name, mode, session_acquisitions'), "a|exclusive|0\na|shared|1\nb|shared|1", 'zk_locks shows the mode that is left, and that of the node');
 	$holder->query_safe("BEGIN; SELECT zk_xact_lock('c', permits => 3); SAVEPOINT s;
 		SELECT zk_xact_lock('d'), zk_xact_lock('c', permits => 3)");
 	is(locks($holder, 'name, session_acquisitions, xact_acquisitions, permits'),
-		"a|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'zk_locks shows locks of an open transaction');
+		"a|0|0|1\na|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'zk_locks shows locks of an open transaction');
 	$holder->query_safe('ROLLBACK TO s');
-	is(locks($holder, 'name, xact_acquisitions'), "a|0\nb|0\nc|1", 'zk_locks does not show locks that were rolled back');
+	is(locks($holder, 'name, xact_acquisitions'), "a|0\na|0\nb|0\nc|1", 'zk_locks does not show locks that were rolled back');
+	$holder->query_safe("NOTIFY news; SELECT zk_unlock_shared('b')");
+	is(locks($holder, "name, state, session_acquisitions"), "a|held|0\na|held|1\nb|leaving|0\nc|held|0", 'zk_locks shows which lock is released at the end of the transaction');
 	$holder->query_safe('COMMIT; SELECT zk_unlock_all()');
 	is(locks($holder, 'count(*)'), 0, 'zk_locks shows nothing after all were released');
 	is(backend($holder, 'state, lock_count'), 'connected|0', 'zk_backends still shows the session');
