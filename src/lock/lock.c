@@ -111,7 +111,8 @@ static struct
 typedef struct Ending
 {
 	const char *how;			/* for the log */
-	bool		stays;			/* what is released stays to the end of the
+	bool		stays;			/* what is taken in session scope, and is
+								 * released, stays to the end of the
 								 * transaction, for that has written */
 	ZkSessionNumber live;
 	bool		is_awaited;		/* the caller waits for the answer to the
@@ -302,7 +303,7 @@ bool
 zklock_release(const char *name, RecipeMode mode, bool has_written)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	Ending		ending = {.how = "unlocked",.stays = has_written};
+	Ending		ending = {.how = "unlocked"};
 	ZkLossOf	loss;
 	int64		patience = 0;
 
@@ -321,6 +322,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		patience = patience_of(&lock->place);
 	ending.is_awaited = patience > 0;
 	zklock_lock_count_back(lock, mode, ZK_SCOPE_SESSION);
+	lock->stays_to_end |= has_written;
 	end_unless_taken(lock, &ending);
 	if (mode == RECIPE_EXCLUSIVE)
 		notice_exclusive(lock);
@@ -683,6 +685,8 @@ end_scopes(unsigned scopes, Ending ending)
 			(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 			zklock_lock_is_of_session(lock) &&
 			held_ms(&lock->place) >= AWAITED_MS;
+		if (zklock_lock_is_of_session(lock))
+			lock->stays_to_end |= ending.stays;
 		foreach_mode(mode)
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 			if ((scopes & ENDS(scope)) != 0)
@@ -698,19 +702,13 @@ end_scopes(unsigned scopes, Ending ending)
 
 /*
  * The last count may be gone: then the lock is released, at once or when the
- * transaction ends.  Once it was to be released when that ends, it is, whatever
- * ends what was taken later.  Never raises or waits.
+ * transaction ends.  Never raises or waits.
  */
 static void
 end_unless_taken(Lock *lock, const Ending *ending)
 {
-	if (zklock_lock_is_taken(lock))
+	if (zklock_lock_is_taken(lock) || lock->stays_to_end)
 		return;
-	if (ending->stays || lock->stays_to_end)
-	{
-		zklock_lock_stay_to_end(lock);
-		return;
-	}
 
 	/* ahead of the delete, or loss_notice.c misses a node of what is held */
 	zklock_board_remove_lock(&lock->line);

@@ -363,14 +363,6 @@ zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 }
 
 void
-zklock_lock_stay_to_end(Lock *lock)
-{
-	Assert(!zklock_lock_is_taken(lock) && is_placed(lock));
-	lock->stays_to_end = true;
-	post(lock);
-}
-
-void
 zklock_lock_note_unheld(const Lock *lock)
 {
 	Assert(!zklock_lock_is_held(lock));

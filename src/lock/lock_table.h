@@ -38,10 +38,10 @@ typedef struct Lock
 								 * logged */
 	Size		nbytes;			/* what the path of its node takes, from the
 								 * grant on */
-	bool		stays_to_end;	/* it was released by the current transaction,
-								 * which has written: its place is not left
-								 * before that ends, even if it was taken
-								 * again since */
+	bool		stays_to_end;	/* it was released, at least once, by the
+								 * current transaction, which has written: its
+								 * place is not left before that ends, whatever
+								 * ends what else is taken of it */
 	ZkPlace		place;			/* of both modes; ours while the lock is held */
 } Lock;
 
@@ -151,12 +151,6 @@ extern void zklock_lock_drop_counts(Lock *lock, RecipeMode mode,
 extern bool zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 								SubTransactionId mine,
 								SubTransactionId parent);
-
-/*
- * Its last count is gone, and the transaction has written: the place is left
- * when that ends.
- */
-extern void zklock_lock_stay_to_end(Lock *lock);
 
 /* It is held no more, and its place is left or kept. */
 extern void zklock_lock_note_unheld(const Lock *lock);
