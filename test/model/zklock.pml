@@ -16,9 +16,10 @@
  * sessions (expired, given up by the client's clock, client crashed), removals
  * of the lock's znode while it is empty, which restart the sequence numbers,
  * acts of strangers (they delete a queue node, or set one whose ACL lets them),
- * downgrades; whether contenders may give up, any number of them; how many of the
- * contenders, from the first on, are backends of one cluster; and how often a
- * leader is deposed that goes on answering reads and syncs for a while.
+ * downgrades as Curator makes them; whether contenders may give up, any number of
+ * them; how many of the contenders, from the first on, are backends of one cluster;
+ * and how often a leader is deposed that goes on answering reads and syncs for a
+ * while.
  */
 #ifndef N
 #define N 2
@@ -102,14 +103,12 @@
 #define OLD_EVENT			1048576	/* also if it was for the session before */
 #define SET_AGAIN			2097152	/* a lost set hits the client's next node */
 #define DELETE_IS_GRANT		4194304	/* of the lowest node, when it was next */
-#define DOWNGRADE_SETS		8388608	/* a downgrade sets the old node */
-#define TOLD_UNPROVED		16777216	/* a neighbor is believed whenever it was read */
-#define LEAVE_TELLS			33554432	/* who gives up tells its neighbor, too */
-#define EARLY_TELL			67108864	/* a neighbor is told ahead of the commit */
-#define DOWNGRADE_TELLS		134217728	/* a downgrade tells, too */
-#define TOLD_AND_LEFT		268435456	/* who tells a neighbor does not delete */
-#define SYNC				536870912	/* a sync, not a write, ahead of such a list */
-#define ASK_SERVER			1073741824	/* a read of one's own node, not a check */
+#define TOLD_UNPROVED		8388608	/* a neighbor is believed whenever it was read */
+#define LEAVE_TELLS			16777216	/* who gives up tells its neighbor, too */
+#define EARLY_TELL			33554432	/* a neighbor is told ahead of the commit */
+#define TOLD_AND_LEFT		67108864	/* who tells a neighbor does not delete */
+#define SYNC				134217728	/* a sync, not a write, ahead of such a list */
+#define ASK_SERVER			268435456	/* a read of one's own node, not a check */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -646,21 +645,17 @@ release:						/* zklock_end_transaction() */
 	atomic {
 		if
 		:: true
-		/* downgrade(): a node with the same number, then the old one goes */
+		/* as Curator's: a node with the same number, then the old one goes */
 		:: downgrades > 0 && is_reachable(g) && exists(g) ->
 			downgrades--; ahead = used; used++;
 			n[ahead].client = c; n[ahead].session = session[c];
 			make_node(ahead, KNOWN); counter--; n[ahead].number = n[g].number;
-			n[g].job = (MUTANT(DOWNGRADE_SETS) -> SET : DELETE);
-			if
-			:: MUTANT(DOWNGRADE_TELLS) -> tell(g, DELETE)
-			:: else
-			fi;
+			n[g].job = DELETE;
 			g = ahead; ahead = 0; has_waited = false;
 			row_lock = (row_lock == c -> NONE : row_lock)
 		fi
 	}
-	atomic {					/* end_mode(): pass the lock on, or just delete */
+	atomic {					/* leave(): pass the lock on, or just delete */
 		if
 		:: is_reachable(g) -> n[g].job = (has_waited && is_marked(g) -> SET : DELETE)
 		:: else
