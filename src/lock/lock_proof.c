@@ -35,8 +35,7 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *find_place(const char *name);
 static void settle_places(void);
-static const char *state_shown(const Lock *lock, RecipeMode mode,
-							   ZkSessionNumber live);
+static const char *held_state(const Lock *lock, ZkSessionNumber live);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe(const Lock *lock, ZkLoss *loss);
 static bool prove(const Lock *only, bool always_ask, int64 deadline);
@@ -117,14 +116,15 @@ zklock_show_locks(ReturnSetInfo *result)
 	{
 		foreach_mode(mode)
 			if (zklock_lock_is_shown(lock, mode))
-			show_lock(result, lock, mode, state_shown(lock, mode, live));
+			show_lock(result, lock, mode, held_state(lock, live));
 		if (zklock_keep_can_be_taken(&lock->place, live))
 			show_lock(result, lock, RECIPE_EXCLUSIVE, "kept");
 	}
 }
 
+/* As zk_session_locks has it, of a lock that is held. */
 static const char *
-state_shown(const Lock *lock, RecipeMode mode, ZkSessionNumber live)
+held_state(const Lock *lock, ZkSessionNumber live)
 {
 	if (zklock_place_is_lost(&lock->place, live))
 		return "lost";
