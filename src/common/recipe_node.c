@@ -125,6 +125,7 @@ recipe_waits_for(RecipeStyle theirs, RecipeStyle ours)
 void
 recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 {
+	static const char digits[] = "0123456789abcdef";
 	char	   *out = guid;
 
 	for (int i = 0; i < 16; i++)
@@ -139,8 +140,10 @@ recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 		/* where a new group of digits begins */
 		if (i == 4 || i == 6 || i == 8 || i == 10)
 			*out++ = '-';
-		out += sprintf(out, "%02x", byte);
+		*out++ = digits[byte >> 4];
+		*out++ = digits[byte & 0x0F];
 	}
+	*out = '\0';
 }
 
 void

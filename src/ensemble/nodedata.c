@@ -25,8 +25,10 @@
 #include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "foreign.h"
@@ -88,6 +90,18 @@ static const struct config_enum_entry log_locks_options[] = {
 	{NULL, 0, false}
 };
 
+/* Who we are, as nodes say it; see own_identity(). */
+static struct
+{
+	char	   *identity;		/* NULL: it is to be made */
+	Oid			user;			/* what it was made of, besides the names in the
+								 * catalogs */
+	char		application[NAMEDATALEN];
+	bool		is_followed;	/* changes of those names are told */
+}			Own;
+
+static const char *own_identity(void);
+static void forget_identity(Datum arg, int cache, uint32 hash);
 static bool is_same_text(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
@@ -123,7 +137,6 @@ char *
 zklock_nodedata_build(int64 token,...)
 {
 	StringInfoData json;
-	char		host[256];
 	const char *key;
 	va_list		more;
 
@@ -133,23 +146,61 @@ zklock_nodedata_build(int64 token,...)
 	if (token != 0)
 		appendStringInfo(&json, ",\"token\":" INT64_FORMAT, token);
 	if (publish_identity)
-	{
-		if (gethostname(host, sizeof(host)) != 0)
-			host[0] = '\0';
-		host[sizeof(host) - 1] = '\0';
-		append_own(&json, "cluster", cluster_name);
-		append_own(&json, "database", get_database_name(MyDatabaseId));
-		append_own(&json, "user", GetUserNameFromId(GetSessionUserId(), true));
-		append_own(&json, "application", application_name);
-		append_own(&json, "host", host);
-		appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
-	}
+		appendStringInfoString(&json, own_identity());
 	va_start(more, token);
 	while ((key = va_arg(more, const char *)) != NULL)
 		append_json(&json, key, va_arg(more, const char *));
 	va_end(more);
 	appendStringInfoChar(&json, '}');
 	return json.data;
+}
+
+/*
+ * Who we are, as members of the JSON of each node.  Most of it takes a look at the
+ * catalogs, so it is made once, until the application or the user is another
+ * one, or a role or a database has got another name.
+ */
+static const char *
+own_identity(void)
+{
+	StringInfoData json;
+	char		host[256];
+
+	if (Own.identity != NULL && Own.user == GetSessionUserId() &&
+		strcmp(Own.application, application_name) == 0)
+		return Own.identity;
+	if (!Own.is_followed)
+	{
+		CacheRegisterSyscacheCallback(AUTHOID, forget_identity, (Datum) 0);
+		CacheRegisterSyscacheCallback(DATABASEOID, forget_identity, (Datum) 0);
+		Own.is_followed = true;
+	}
+	initStringInfo(&json);
+	if (gethostname(host, sizeof(host)) != 0)
+		host[0] = '\0';
+	host[sizeof(host) - 1] = '\0';
+	append_own(&json, "cluster", cluster_name);
+	append_own(&json, "database", get_database_name(MyDatabaseId));
+	append_own(&json, "user", GetUserNameFromId(GetSessionUserId(), true));
+	append_own(&json, "application", application_name);
+	append_own(&json, "host", host);
+	appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
+
+	/* the look at the catalogs may have made it forgotten */
+	forget_identity((Datum) 0, 0, 0);
+	Own.user = GetSessionUserId();
+	strlcpy(Own.application, application_name, sizeof(Own.application));
+	Own.identity = MemoryContextStrdup(TopMemoryContext, json.data);
+	pfree(json.data);
+	return Own.identity;
+}
+
+static void
+forget_identity(Datum arg, int cache, uint32 hash)
+{
+	if (Own.identity != NULL)
+		pfree(Own.identity);
+	Own.identity = NULL;
 }
 
 const char *
@@ -212,13 +263,19 @@ zklock_nodedata_check_line(const char *text, const char *noun,
 void
 zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1])
 {
-	uint8		random[16];
+	/* the generator takes as long for many bytes as for a few */
+	static uint8 random[32][16];
+	static int	nleft = 0;
 
-	if (!pg_strong_random(random, sizeof(random)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	recipe_format_guid(guid, random);
+	if (nleft == 0)
+	{
+		if (!pg_strong_random(random, sizeof(random)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INTERNAL_ERROR),
+					 errmsg("could not generate random values")));
+		nleft = lengthof(random);
+	}
+	recipe_format_guid(guid, random[--nleft]);
 }
 
 void

@@ -361,12 +361,6 @@ extern int	connection_prepare(Session *session, int64_t now,
 /* Something of that has come: let the library read and write. */
 extern void connection_process(Session *session, short revents);
 
-/*
- * From now on, until it is not corked, what the library sends is held back, as
- * far as that goes.
- */
-extern void connection_cork(const Session *session, bool is_corked);
-
 /* Close the session and, as far as there is time, wait for the server's answer. */
 extern void connection_close(Session *session);
 

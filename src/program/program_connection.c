@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -317,23 +316,6 @@ is_end_next(const Session *session)
 		(int32_t) ntohl(head.code) == ZSESSIONCLOSEDREQUIRESASLAUTH;
 }
 
-/*
- * The library sends each request in two parts, its length first, and the
- * server would wake up for both of them, of all requests that go out together.
- * Held back until all are there they are one packet, as a rule.
- */
-void
-connection_cork(const Session *session, bool is_corked)
-{
-	int			value = is_corked;
-
-	/* with TLS all that is sent until the next poll goes as one record */
-	if (session->link.fd >= 0 && !tls_is_used(session->link.fd))
-		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
-				   sizeof(value));
-}
-
-
 /* ---------------------------------------------------------------------
  * The close
  * ---------------------------------------------------------------------
@@ -360,6 +342,7 @@ connection_close(Session *session)
 	bool		is_tls = tls_is_used(session->link.fd);
 	int			socket = -1;
 
+	tls_gather(-1);				/* the library does not come back to tls_poll() */
 	if (session->link.is_up && is_tls)
 		socket = session->link.fd;
 	else if (session->link.is_up && session->link.fd >= 0)

@@ -186,7 +186,6 @@ serve(Session *session, int64_t now)
 	struct pollfd polled[] = {
 		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}
 	};
-	bool		is_sending;
 
 	atomic_store(&session->page->alive_at, now);
 	session->wake_at = INT64_MAX;
@@ -212,13 +211,10 @@ serve(Session *session, int64_t now)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
+	if (session->link.is_up)
+		tls_gather(session->link.fd);
 	if (tls_poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
 		return;
-
-	/* answers alone hardly ever lead to a request */
-	is_sending = polled[0].revents != 0 || !session->link.is_up;
-	if (is_sending)
-		connection_cork(session, true);
 	if (polled[2].revents != 0)
 	{
 		session_take_names(session, now);
@@ -233,8 +229,6 @@ serve(Session *session, int64_t now)
 	}
 	if (polled[1].revents != 0)
 		connection_process(session, polled[1].revents);
-	if (is_sending)
-		connection_cork(session, false);
 }
 
 /*

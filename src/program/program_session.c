@@ -750,6 +750,7 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 		return;
 	backend_flush(session);
 	atomic_store(&session->page->lost, (uint32_t) loss);
+	atomic_fetch_add(&session->page->nflushed, 1);
 	if (loss != ZK_LOSS_IDLE)
 		backend_interrupt(session);
 }

@@ -191,6 +191,11 @@ tls_is_used(int fd)
 	return line_of(fd) != NULL;
 }
 
+void
+tls_gather(int fd)
+{
+}
+
 int
 tls_poll(struct pollfd *polled, int count, int timeout_ms)
 {

@@ -66,6 +66,13 @@ extern bool tls_is_used(int fd);
 extern void tls_leave(void);
 
 /*
+ * What is sent from now on over the connection that the caller of connect()
+ * knows by that descriptor goes out together, with the next tls_poll(); -1: what
+ * waits goes out now, and what is sent later at once.  With TLS it is always so.
+ */
+extern void tls_gather(int fd);
+
+/*
  * As poll(), and at most ASK_ALL_MAX + 1 of them: what has been sent goes out
  * first.  A connection with TLS gets no revents that are not its events.
  */

@@ -57,6 +57,9 @@ static struct
 	const SettingsPage *read;	/* NULL: not mapped yet */
 }			page = {.fd = -1};
 
+/* How often one of the settings of servers and of TLS was assigned. */
+static uint64 nchanges;
+
 /* The list in use, as it was read last, in a child of the postmaster. */
 static struct
 {
@@ -146,17 +149,23 @@ session_settings_init(void)
 uint64
 session_settings_hash(void)
 {
-	char	   *tls = zklock_session_tls();
-	const char *servers = page.fd < 0 ? session_settings.servers : "";
-	char	   *all = psprintf("%d\n%s\n%s", session_settings.session_timeout,
-							   servers, tls != NULL ? tls : "");
-	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all),
-										   zklock_auth_hash());
+	static uint64 hash;			/* of the texts, as of that change */
+	static uint64 hashed = UINT64_MAX;
 
-	pfree(all);
-	if (tls != NULL)
-		pfree(tls);
-	return hash;
+	if (hashed != nchanges)
+	{
+		char	   *tls = zklock_session_tls();
+		const char *servers = page.fd < 0 ? session_settings.servers : "";
+		char	   *texts = psprintf("%s\n%s", servers, tls != NULL ? tls : "");
+
+		hash = hash_bytes_extended((unsigned char *) texts, strlen(texts), 0);
+		hashed = nchanges;
+		pfree(texts);
+		if (tls != NULL)
+			pfree(tls);
+	}
+	return hash_combine64(hash_combine64(hash, zklock_auth_hash()),
+						  session_settings.session_timeout);
 }
 
 const char *
@@ -444,6 +453,7 @@ note_change(void)
 {
 	char	   *tls;
 
+	nchanges++;
 	if (page.written == NULL || IsUnderPostmaster)
 		return;
 	tls = zklock_session_tls();
