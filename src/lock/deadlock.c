@@ -598,11 +598,15 @@ is_said_again(const ZkDetector *detector, const Cycle *first,
 static void
 give_way(const ZkPlace *place, const Cycle *cycle)
 {
+	int			nleaving = zklock_lock_count_leaving();
 	char	   *detail;
 	StringInfoData text;
 
 	initStringInfo(&text);
 	append_waits(&text, place, cycle);
+	if (nleaving > 0)
+		appendStringInfo(&text, "\nThis process has released %d locks in its transaction, which has written: others get them when it ends.",
+						 nleaving);
 	detail = pstrdup(text.data);
 	append_statements(&text, cycle);
 	pgstat_report_deadlock();

@@ -1,30 +1,36 @@
 
-# A lock that was released before the commit, and had been lost by then: the transaction that
-# wrote under it does not commit, however late ZooKeeper's answer to the release comes. Here it
-# comes when the test lets it pass: a proxy holds the request back that releases the lock.
+# A release in a transaction that has written takes effect when the transaction ends: whoever is
+# next sees what was written under the lock. Until then the lock is held, and can be taken again.
+# Any other transaction releases at once, and so does DISCARD ALL.
 
-use Proxy;
 use ZkLockTest;
 
-my $zk = ZooKeeper->new(max_session_timeout => 60_000)->start;
-my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
-$node->safe_psql('postgres', 'CREATE TABLE work (i int)');
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'deadlock_timeout' => '200ms', max_prepared_transactions => 5);
 my $stranger = $zk->client;
-my $nlocks = 0;
+$node->safe_psql('postgres', q{
+	CREATE TABLE work (i int, released bool);
+	CREATE TABLE fired (i int);
+	CREATE FUNCTION release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock('way'); RETURN NEW; END $$;
+	CREATE TRIGGER fires BEFORE INSERT ON fired FOR EACH ROW EXECUTE FUNCTION release();
+	CREATE TABLE copied (i int, released bool DEFAULT zk_unlock('way'));
+	CREATE PROCEDURE many(n int, ends_each bool) LANGUAGE plpgsql AS $$ BEGIN
+		FOR i IN 1 .. n LOOP
+			PERFORM zk_lock('many/' || i);
+			INSERT INTO work VALUES (i);
+			PERFORM zk_unlock('many/' || i);
+			IF ends_each THEN COMMIT; END IF;
+		END LOOP;
+	END $$;
+});
+my ($holder, $next) = map { background($node, is_connected => 1) } 1 .. 2;
 
-# A session behind a proxy of its own, with a lock that nobody else has had.
-sub holder ($guard)
+# What zk_session_locks says of the lock: state and acquisitions.
+sub shown ($session, $name)
 {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($node, route => $proxy->address, 'zklock.commit_guard' => $guard);
-	return ($session, $proxy, 'released' . ++$nlocks);
+	return $session->query_safe("SELECT string_agg(concat_ws(' ', mode, state, session_acquisitions + call_acquisitions + xact_acquisitions), ', ' ORDER BY mode)
+		FROM zk_session_locks WHERE name = '$name'");
 }
-
-# From the next request of that type on nothing comes through: 2 is a delete, 15 a create.
-sub hold_back ($proxy, $type = 2) { return $proxy->trap($type, 1, 'rest'); }
-
-# The request is sent, and held back.
-sub await_held ($proxy) { return poll_until { $proxy->is_sprung } 'the request is held back', 60; }
 
 sub delete_node ($name)
 {
@@ -32,261 +38,253 @@ sub delete_node ($name)
 	return;
 }
 
-sub count_rows { return $node->safe_psql('postgres', 'SELECT count(*) FROM work'); }
+# How a transaction has written, with the release of the lock 'way' in it.
+my $unlock = q{SELECT zk_unlock('way')};
+my %writes = (
+	'a row' => "INSERT INTO work VALUES (1); $unlock",
+	'a notification' => "NOTIFY work; $unlock",
+	'a savepoint that was released' => "SAVEPOINT s; INSERT INTO work VALUES (1); RELEASE s; $unlock",
+	'a savepoint that was rolled back' => "SAVEPOINT s; INSERT INTO work VALUES (1); ROLLBACK TO s; $unlock",
+	'by the statement itself' => q{INSERT INTO work VALUES (1, zk_unlock('way'))},
+	'by the statement itself, within a block' => q{DO $$ BEGIN INSERT INTO work VALUES (1, zk_unlock('way')); END $$},
+	'by a CTE' => q{WITH w AS (INSERT INTO work VALUES (1)) SELECT zk_unlock('way')},
+	'in a BEFORE trigger' => 'INSERT INTO fired VALUES (1)',
+	'in a DEFAULT of COPY' => qq{COPY copied (i) FROM PROGRAM 'echo 1'},
+	'zk_unlock_all' => 'INSERT INTO work VALUES (1); SELECT zk_unlock_all()',
+	'zk_unlock_set' => q{INSERT INTO work VALUES (1); SELECT zk_unlock_set(ARRAY['way'])});
 
-# A COMMIT that waits for the answer, which comes now. On a busy machine a lock may have been
-# held for long enough to be told of its loss at once: then nothing is left to wait for.
-sub commit_waits ($session, $proxy)
+foreach my $way (sort keys %writes)
 {
-	my $waits = 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid
-	  . " AND state = 'active' AND wait_event_type = 'Extension'";
-	$session->start_query('COMMIT');
-	poll_until { $session->is_done || $node->safe_psql('postgres', $waits) } 'the commit to wait', 60;
-	$proxy->heal;
-	return $session->wait_result;
-}
-
-# What is done with the lock, and how it is let go of; [ type of the request ].
-my $take = q{BEGIN; SELECT zk_lock('%s'); INSERT INTO work VALUES (1)};
-my %ways = (
-	'zk_unlock' => [ $take, q{SELECT zk_unlock('%s')} ],
-	'zk_unlock of several' => [ $take, q{SELECT zk_unlock_set(ARRAY['%s'])} ],
-	'zk_unlock_shared' => [ q{BEGIN; SELECT zk_lock_shared('%s'); INSERT INTO work VALUES (1)}, q{SELECT zk_unlock_shared('%s')} ],
-	'zk_unlock_all' => [ $take, 'SELECT zk_unlock_all()' ],
-	'a lock of the transaction before' => [ q{SELECT zk_lock('%s'); BEGIN; INSERT INTO work VALUES (1)}, q{SELECT zk_unlock('%s')} ],
-	'ROLLBACK TO SAVEPOINT' => [ q{BEGIN; SAVEPOINT s; SELECT zk_xact_lock('%s'); INSERT INTO work VALUES (1)}, 'ROLLBACK TO s; INSERT INTO work VALUES (2)' ],
-	'all in one command' => [ 'BEGIN; SELECT /* %s */',
-		q{WITH w AS (INSERT INTO work SELECT 1 FROM zk_lock('%s') RETURNING 1) SELECT zk_unlock('%s') FROM w} ],
-	'a notification' => [ q{BEGIN; SELECT zk_lock('%s'); NOTIFY work}, q{SELECT zk_unlock('%s')} ],
-	'a lock that could be kept' => [ "SET zklock.keep = '1min'; $take", q{SELECT zk_unlock('%s')} ],
-	'a downgrade' => [ q{BEGIN; SELECT zk_lock('%1$s'), zk_lock_shared('%1$s'); INSERT INTO work VALUES (1)}, q{SELECT zk_unlock('%s')}, 15 ],
-	'a downgrade that is released, too' => [ q{BEGIN; SELECT zk_lock('%1$s'), zk_lock_shared('%1$s'); INSERT INTO work VALUES (1)},
-		q{SELECT zk_unlock('%1$s'), zk_unlock_shared('%1$s')}, 15 ]);
-
-foreach my $way (sort keys %ways)
-{
-	subtest "a lock released ahead of COMMIT, and lost or not: $way" => sub {
-		my ($work, $release, $type) = @{ $ways{$way} };
-		foreach my $guard (qw(lease quorum))
+	subtest "a release stays to the end of the transaction: $way" => sub {
+		foreach my $end (qw(COMMIT ROLLBACK))
 		{
-			foreach my $is_lost (0, 1)
-			{
-				my ($session, $proxy, $name) = holder($guard);
-				$node->safe_psql('postgres', 'TRUNCATE work');
-				$session->query_safe(sprintf $work, $name);
-				hold_back($proxy, $type // 2);
-				$session->query_safe($release =~ s/%(?:1\$)?s/$name/gr);
-				await_held($proxy);
-				delete_node($name) if $is_lost;
-				commit_waits($session, $proxy);
-				is($session->sqlstate, $is_lost ? '40001' : '00000', "$guard: " . ($is_lost ? 'it was lost' : 'it was held'));
-				is($session->error, '', 'the lock that was held causes no warning') unless $is_lost;
-				is(count_rows(), $is_lost || $way =~ /notification/ ? 0 : 1, 'the work is there only if the lock was held');
-				$session->query_safe("SELECT zk_unlock_all() \\g /dev/null\nINSERT INTO work VALUES (3)");
-				is($session->sqlstate, '00000', 'the next transaction commits');
-				assert_leave_nothing($zk, lock_path($name), $session);
-			}
+			my $token = $holder->query_safe("SELECT zk_lock('way')");
+			$holder->query_safe("BEGIN; $writes{$way}");
+			is($holder->error, '', 'nothing is said');
+			is(shown($holder, 'way'), 'exclusive leaving 0', 'zk_session_locks');
+			is($next->query_safe("SELECT state, token FROM zk_locks WHERE name = 'way'"), "leaving|$token", 'zk_locks');
+			is($next->query_safe("SELECT state, token FROM zk_lock_queue('way')"), "held|$token", 'zk_lock_queue');
+			is($next->query_safe("SELECT zk_try_lock('way')"), 'f', 'nobody else gets the lock');
+			is($holder->query_safe("SELECT zk_is_held('way'), zk_fencing_token('way') IS NULL"), 'f|t', 'the user holds it no more');
+			start_to_wait($next, "SELECT zk_lock('way') > $token");
+			$holder->query_safe($end);
+			is($next->wait_result, 't', "$end: the next one gets the lock");
+			is(shown($holder, 'way'), '', 'and the holder has it no more');
+			$next->query_safe("SELECT zk_unlock('way')");
 		}
 	};
 }
 
-# The release of the shared lock comes while the downgrade ends, at one moment or another: ZooKeeper
-# tells of the node that there is then, and nobody is refused who has lost nothing.
-subtest 'a lock released while its downgrade ends is not taken for lost' => sub {
-	my $session = background($node, 'zklock.commit_guard' => 'quorum');
-	my $round = q{BEGIN; SELECT zk_lock('ending'), zk_lock_shared('ending'); INSERT INTO work VALUES (1);
-		SELECT zk_unlock('ending'); INSERT INTO work VALUES (2); SELECT zk_unlock_shared('ending'); COMMIT;};
-	$session->query_safe(join "\n", ($round) x 400);
-	is($session->error, '', 'each round commits, and nothing is said');
-	assert_leave_nothing($zk, lock_path('ending'), $session);
+subtest 'whoever is next sees what was written' => sub {
+	my $count = background($node, is_connected => 1);
+	$holder->query_safe("TRUNCATE work; BEGIN; SELECT zk_lock('seen'); INSERT INTO work VALUES (1); SELECT zk_unlock('seen')");
+	start_to_wait($count, q{DO $$ BEGIN PERFORM zk_lock('seen'); RAISE NOTICE 'rows: %', (SELECT count(*) FROM work); PERFORM zk_unlock('seen'); END $$});
+	$holder->query_safe('COMMIT');
+	$count->wait_result;
+	like($count->error, qr/rows: 1/, 'the row is there');
 };
 
-subtest 'a lock deleted before its release lets nothing commit' => sub {
-	my ($session, $proxy, $name) = holder('lease');
-	$node->safe_psql('postgres', 'TRUNCATE work');
-	$session->query_safe(sprintf $take, $name);
-	hold_back($proxy);
-	delete_node($name);
-	my $released = $session->query("SELECT zk_unlock('$name')");
-	if ($released eq 't')
+subtest 'any other transaction releases at once' => sub {
+	foreach my $sql ("BEGIN; $unlock", "UPDATE work SET i = 1 WHERE false; BEGIN; UPDATE work SET i = 1 WHERE false; $unlock",
+		"BEGIN; SAVEPOINT s; SELECT zk_unlock('way'); ROLLBACK TO s", "BEGIN; SELECT count(*) FROM work; SELECT zk_unlock_all()")
 	{
-		commit_waits($session, $proxy);
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'the warning tells of the loss');
-		like($session->error, qr/ERROR:  a lock was lost in this transaction\nDETAIL:  Lock "$name" was released after the loss\./, 'the error tells which lock was released after its loss');
-	}
-	else
-	{
-		note('it was held for more than a moment, and so it was told at once');
-		$proxy->heal;
-		$session->query('COMMIT');
-	}
-	isnt(count_rows(), 1, 'no work of the lost lock is committed');
-};
-
-# It waits for the answer for no longer than two seconds, so on a busy machine that is tried again.
-# The warnings are more than the socket to the client takes.
-subtest 'a backend whose client does not read the warnings of lost locks can be terminated' => sub {
-	my ($session, $proxy, $name) = holder('lease');
-	my ($key, $count, $long) = (326, 800, 'n' x 200);
-	my $blocker = background($node, first => "SELECT pg_advisory_lock($key)");
-	$session->query_safe("SELECT count(zk_lock('$name/$long' || i)) FROM generate_series(1, $count) AS i");
-	hold_back($proxy);
-	$session->query_safe('BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock_all()');
-	delete_node("$name/$long$_") foreach 1 .. $count;
-	$session->start_query("DO \$\$ BEGIN
-		PERFORM pg_advisory_lock($key);
-		LOOP PERFORM zk_unlock_all(), pg_sleep(0.01); END LOOP;
-	END \$\$");
-	wait_for_lock($node, $session->pid);
-	$proxy->heal;
-	$session->signal('STOP');
-	$blocker->query_safe("SELECT pg_advisory_unlock($key)");
-	my $activity = 'FROM pg_stat_activity WHERE pid = ' . $session->pid;
-	poll_until { $blocker->query_safe("SELECT wait_event $activity") eq 'ClientWrite' } 'the backend to wait for its client', 60;
-	$session->terminate;
-	assert_soon { $blocker->query_safe("SELECT count(*) $activity") eq '0' } 'the backend ends', 20;
-	$session->signal('CONT');
-	$session->wait_result;
-};
-
-subtest 'zk_disconnect() tells of a loss, and nothing commits in the next session' => sub {
-	my ($session, $proxy, $name);
-	foreach (1 .. 10)
-	{
-		($session, $proxy, $name) = holder('lease');
-		$node->safe_psql('postgres', 'TRUNCATE work');
-		$session->query_safe(sprintf $take, $name);
-		hold_back($proxy);
-		$session->start_query('SELECT zk_disconnect()');
-		await_held($proxy);
-		delete_node($name);
-		$proxy->heal;
-		$session->wait_result;
-		last if $session->error =~ /WARNING/ || $session->sqlstate ne '00000';
-		note('again: the answer came too late');
-	}
-	if ($session->sqlstate eq '00000')
-	{
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'zk_disconnect() warns of the loss');
-		$session->query_safe("SELECT zk_lock('$name.2')");
-		$session->query('COMMIT');
-		is($session->sqlstate, '40001', 'a COMMIT in the next session is refused for the loss');
-	}
-	is(count_rows(), 0, 'no work of the lost lock is committed');
-	$session->query_safe('ROLLBACK');
-	assert_leave_nothing($zk, lock_path("$name.2"), $session);
-};
-
-# The user is warned at once, and the commit is refused all the same.
-subtest 'a later call tells of a loss, and the transaction does not commit' => sub {
-	my ($session, $proxy, $name) = holder('lease');
-	$node->safe_psql('postgres', 'TRUNCATE work');
-	$session->query_safe(sprintf $take, $name);
-	hold_back($proxy);
-	$session->query_safe("SELECT zk_unlock('$name')");
-	await_held($proxy);
-	delete_node($name);
-	$proxy->heal;
-	poll_until { $session->query_safe("SELECT zk_try_lock('$name.2'), zk_unlock('$name.2')"); $session->error ne '' } 'the warning', 60;
-	like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'a later call warns of the loss');
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'the transaction of the lost lock does not commit');
-	is(count_rows(), 0, 'no work of the lost lock is committed');
-};
-
-# Nothing that was written relies on the lock.
-subtest 'a transaction that wrote nothing under the lost lock commits' => sub {
-	my %idle = (
-		'nothing is written' => [ q{BEGIN; SELECT zk_lock('%s')}, '' ],
-		'what was written was so before' => [ q{BEGIN; INSERT INTO work VALUES (1)}, q{SELECT zk_lock('%s')} ],
-		'what is written is so later' => [ q{BEGIN; SELECT zk_lock('%s')}, '', 'INSERT INTO work VALUES (1)' ]);
-	foreach my $way (sort keys %idle)
-	{
-		my ($session, $proxy, $name) = holder('quorum');
-		my ($begin, $take_late, $later) = @{ $idle{$way} };
-		$node->safe_psql('postgres', 'TRUNCATE work');
-		$session->query_safe(sprintf $begin, $name);
-		$session->query_safe(sprintf $take_late, $name) if $take_late;
-		hold_back($proxy);
-		$session->query_safe("SELECT zk_unlock('$name')");
-		await_held($proxy);
-		delete_node($name);
-		$session->query_safe($later) if $later;
-		$session->query('COMMIT');
-		is($session->sqlstate, '00000', "$way: it commits, and waits for nothing");
-		$proxy->heal;
-		poll_until { $session->query('SELECT 1'); $session->error ne '' } 'the warning', 60;
-		like($session->error, qr/WARNING:  lock "$name" had been lost before it was released\n/, 'a warning tells of the loss after the commit');
-		is(count_rows(), $way =~ /nothing/ ? 0 : 1, 'the work without the lock is committed');
+		$holder->query_safe("SELECT zk_lock('way')");
+		$holder->query_safe($sql);
+		is(shown($holder, 'way'), '', $sql);
+		assert_soon { $next->query_safe("SELECT zk_try_lock('way')") eq 't' } 'the lock is free';
+		$next->query_safe("SELECT zk_unlock('way')");
+		$holder->query_safe('ROLLBACK');
 	}
 };
 
-subtest 'a COMMIT that waits for the answer ends by a cancel or by zklock.connect_timeout' => sub {
-	foreach my $case ([ 'quorum', 'cancel' ], [ 'lease', 'cancel' ], [ 'lease', 'wait' ], [ 'off', 'wait' ])
+subtest 'a lock that is leaving can be taken again, with its token' => sub {
+	my $token = $holder->query_safe("SELECT zk_lock('again')");
+	$holder->query_safe("BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('again')");
+	is($holder->query_safe("SELECT zk_lock('again')"), $token, 'the same token');
+	is(shown($holder, 'again'), 'exclusive held 1', 'it is held');
+	is($holder->query_safe("SELECT zk_lock_shared('again'), zk_try_xact_lock('again')"), "$token|t", 'in other modes and scopes, too');
+	$holder->query_safe("SELECT zk_unlock_shared('again'), zk_unlock('again'); SAVEPOINT s; SELECT zk_xact_lock('again')");
+	is(shown($holder, 'again'), 'exclusive held 2', 'it is held in transaction scope');
+	$holder->query_safe('COMMIT');
+	is(shown($holder, 'again'), '', 'it is left with the transaction');
+
+	$holder->query_safe("SELECT zk_lock('again')");
+	$token = $holder->query_safe("BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('again'); SAVEPOINT s; SELECT zk_xact_lock('again')");
+	$holder->query_safe('ROLLBACK TO s');
+	is(shown($holder, 'again'), 'exclusive leaving 0', 'what ROLLBACK TO gives back goes back to leaving');
+	is($next->query_safe("SELECT zk_try_lock('again')"), 'f', 'and nobody else gets it');
+	$holder->query_safe("SELECT zk_lock('again'); COMMIT");
+	is(shown($holder, 'again'), 'exclusive held 1', 'what was taken again in session scope stays');
+	$holder->query_safe("SELECT zk_unlock('again')");
+	is(shown($holder, 'again'), '', 'until it is released');
+
+	# released while it is taken in another scope, too, which ends first
+	foreach my $release ("zk_unlock('again')", 'zk_unlock_all()')
 	{
-		my ($guard, $what) = @$case;
-		my ($session, $proxy, $name) = holder($guard);
-		$node->safe_psql('postgres', 'TRUNCATE work');
-		$session->query_safe("SET zklock.connect_timeout = '" . ($what eq 'cancel' ? '1h' : '1s') . "'");
-		$session->query_safe(sprintf $take, $name);
-		hold_back($proxy);
-		$session->query_safe("SELECT zk_unlock('$name')");
-		await_held($proxy);
-		$session->start_query('COMMIT');
-		if ($what eq 'cancel')
+		$holder->query_safe("SELECT zk_lock('again'); BEGIN; INSERT INTO work VALUES (1); SAVEPOINT s; SELECT zk_xact_lock('again'); SELECT $release; ROLLBACK TO s");
+		is(shown($holder, 'again'), 'exclusive leaving 0', "$release ahead of ROLLBACK TO");
+		$holder->query_safe('COMMIT');
+		is(shown($holder, 'again'), '', 'it is left with the transaction');
+	}
+
+	# what a call gives back that fails
+	$next->query_safe("SELECT zk_lock('busy')");
+	$holder->query_safe("SELECT zk_lock('again'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('again')");
+	is($holder->query_safe("SELECT zk_try_lock_set(ARRAY['again', 'busy', 'free'])"), 'f', 'a set of which one is busy');
+	is(shown($holder, 'again'), 'exclusive leaving 0', 'the one that was leaving is so again');
+	is(shown($holder, 'free'), '', 'the other one is given back at once');
+	$holder->query_safe('ROLLBACK');
+	$next->query_safe("SELECT zk_unlock('busy')");
+};
+
+subtest 'what takes a leaving lock anew is refused, and waits for nobody' => sub {
+	my %refused = (
+		"zk_lock('up')" => 'zk_lock_shared', "zk_try_lock('up')" => 'zk_lock_shared', "zk_xact_lock('up')" => 'zk_lock_shared',
+		"zk_lock('up', permits => 2)" => 'zk_lock', "zk_try_lock('up', permits => 2)" => 'zk_lock',
+		"zk_hold('up', 'why')" => 'zk_lock', "zk_try_lease('up', 'me', '1min')" => 'zk_lock');
+	foreach my $call (sort keys %refused)
+	{
+		my $release = $refused{$call} =~ s/lock/unlock/r;
+		$holder->query_safe("SELECT $refused{$call}('up'); BEGIN; INSERT INTO work VALUES (1); SELECT $release('up')");
+		assert_query($holder, "SELECT $call", '55000', $call);
+		like($holder->error, qr/lock "up" is held by this session until the transaction ends.*HINT:  COMMIT first/s, 'the error says why');
+		$holder->query_safe('ROLLBACK');
+		is(shown($holder, 'up'), '', 'and it is gone');
+	}
+};
+
+subtest 'a release twice warns, and says that the first one takes effect later' => sub {
+	$holder->query_safe("SELECT zk_lock('twice'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('twice')");
+	is($holder->query("SELECT zk_unlock('twice')"), 'f', 'the second one');
+	like($holder->error, qr/WARNING:  lock "twice" is not held.*HINT:  It was released before in this transaction/s, 'the hint');
+	$holder->query_safe('COMMIT');
+};
+
+subtest 'PREPARE TRANSACTION and zk_disconnect() are refused' => sub {
+	$holder->query_safe("SELECT zk_lock('prepared'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('prepared')");
+	assert_query($holder, 'SAVEPOINT s; SELECT zk_disconnect()', '25001', 'zk_disconnect() with a leaving lock');
+	$holder->query_safe('ROLLBACK TO s');
+	assert_query($holder, q{PREPARE TRANSACTION 'p'}, '0A000', 'PREPARE with a leaving lock');
+	is(shown($holder, 'prepared'), '', 'the failed transaction has released it');
+	$holder->query_safe("SELECT zk_lock('prepared'); BEGIN; INSERT INTO work VALUES (1)");
+	assert_query($holder, 'SELECT zk_disconnect()', '25001', 'zk_disconnect() with a held lock');
+	$holder->query_safe("ROLLBACK; BEGIN; SELECT zk_unlock('prepared'); INSERT INTO work VALUES (1); PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'");
+	is(shown($holder, 'prepared'), '', 'what was released before it wrote does not matter');
+	$holder->query_safe("BEGIN; INSERT INTO work VALUES (1); SELECT zk_disconnect(); COMMIT");
+};
+
+subtest 'DISCARD ALL releases at once, whatever was lost' => sub {
+	$holder->query_safe("SELECT zk_lock('discarded'), zk_lock('lost'); CREATE TEMP TABLE temporary (i int)");
+	delete_node('lost');
+	assert_becomes { shown($holder, 'lost') } 'exclusive lost 1', 'the loss is known';
+	$holder->query_safe('DISCARD ALL');
+	is($holder->sqlstate, '00000', 'DISCARD ALL succeeds');
+	like($holder->error, qr/WARNING:  lock "lost" had been lost before it was released/, 'and warns of the loss');
+	unlike($holder->error, qr/discarded/, 'of nothing else');
+	is($holder->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'all are released');
+	assert_released($zk, 'discarded', $holder);
+};
+
+subtest 'zk_unlock_all() warns of each lock that was lost while the session was idle' => sub {
+	$holder->query_safe("SELECT zk_lock('lost/1'), zk_lock('lost/2'), zk_lock('kept')");
+	delete_node("lost/$_") foreach 1, 2;
+	assert_becomes { $holder->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'lost'") } 2, 'both losses are known';
+	$holder->query('SELECT zk_unlock_all()');
+	is(scalar(() = $holder->error =~ m{WARNING:  lock "lost/[12]" had been lost before it was released}g), 2, 'a warning for each');
+	is($holder->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'all are released');
+};
+
+subtest 'a leaving lock that is lost interrupts, dooms its transaction, and is gone after it' => sub {
+	foreach my $sql ('SELECT pg_sleep(60)', 'COMMIT')
+	{
+		$holder->query_safe("TRUNCATE work; SELECT zk_lock('doomed'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('doomed')");
+		$holder->start_query($sql) if $sql =~ /sleep/;
+		wait_for_sleep($node, $holder->pid) if $sql =~ /sleep/;
+		delete_node('doomed');
+		if ($sql =~ /sleep/)
 		{
-			wait_for_wait($node, $session->pid, $session);
-			$session->cancel;
+			$holder->wait_result;
+			is($holder->sqlstate, '40001', "$sql: the statement is interrupted");
+			like($holder->error, qr/lock "doomed" was lost/, 'and says so');
+			$holder->query_safe('ROLLBACK');
 		}
-		$session->wait_result;
-		is($session->sqlstate, $what eq 'cancel' ? '57014' : '00000', "$guard: $what");
-		is(count_rows(), $what eq 'cancel' ? 0 : 1, 'the work is there unless the COMMIT was canceled');
-		$proxy->heal;
-		assert_leave_nothing($zk, lock_path($name), $session);
+		else
+		{
+			assert_becomes { shown($holder, 'doomed') } 'exclusive lost 0', 'the loss is known';
+			assert_query($holder, $sql, '40001', $sql);
+		}
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'nothing is written');
+		is(shown($holder, 'doomed'), '', 'it is gone');
+		assert_query($holder, "BEGIN; INSERT INTO work VALUES (1); COMMIT", '00000', 'the next transaction commits');
 	}
 };
 
-# The delete may have been ours, or not: nobody can find out. A fresh proof will do.
-subtest 'a COMMIT whose answer is lost needs a fresh proof' => sub {
-	foreach my $guard (qw(lease quorum))
+subtest 'with commit_guard quorum the COMMIT asks for a leaving lock' => sub {
+	$holder->query_safe("TRUNCATE work; SET zklock.commit_guard = quorum; SELECT zk_lock('asked'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('asked')");
+	delete_node('asked');
+	assert_query($holder, 'COMMIT', '40001', 'COMMIT');
+	$holder->query_safe('RESET zklock.commit_guard');
+};
+
+subtest 'a loop over many names in one transaction' => sub {
+	my $few = background($node, 'zklock.max_locks' => 10);
+	assert_query($few, 'CALL many(11, false)', '53400', 'it reaches zklock.max_locks');
+	like($few->error, qr/DETAIL:  This session holds 10.*It has released 10 of them in this transaction.*HINT:  COMMIT more often, for example in a procedure/s, 'the error says why');
+	assert_query($few, 'CALL many(20, true)', '00000', 'it does not, where each turn commits');
+	assert_query($few, q{BEGIN; DO $$ BEGIN FOR i IN 1 .. 20 LOOP PERFORM zk_lock('many/' || i), zk_unlock('many/' || i); END LOOP; END $$; COMMIT},
+		'00000', 'nor where nothing is written');
+};
+
+subtest 'a deadlock through a leaving lock is found, and the error says so' => sub {
+	$holder->query_safe("BEGIN; SELECT zk_lock('one'); INSERT INTO work VALUES (1); SELECT zk_unlock('one')");
+	$next->query_safe("BEGIN; SELECT zk_lock('two'); INSERT INTO work VALUES (1); SELECT zk_unlock('two')");
+	$_->query_safe("SAVEPOINT s") foreach $holder, $next;
+	$next->start_query("SELECT zk_lock('one')");
+	$holder->start_query("SELECT zk_lock('two')");
+	assert_soon { $holder->is_done || $next->is_done } 'one of both gives way';
+	my ($victim, $other) = $holder->is_done ? ($holder, $next) : ($next, $holder);
+	$victim->wait_result;
+	is($victim->sqlstate, '40P01', 'it is a deadlock');
+	like($victim->error, qr/This process has released 1 locks in its transaction, which has written: others get them when it ends/, 'the DETAIL says why');
+	$victim->query_safe('ROLLBACK');
+	$other->wait_result;
+	is($other->sqlstate, '00000', 'the other one gets the lock');
+	$_->query_safe('ROLLBACK; SELECT zk_unlock_all()') foreach $holder, $next;
+};
+
+subtest 'a backend that ends leaves nothing' => sub {
+	foreach my $how (qw(terminate kill))
 	{
-		my ($session, $proxy, $name) = holder($guard);
-		$node->safe_psql('postgres', 'TRUNCATE work');
-		$session->query_safe(sprintf $take, $name);
-		$proxy->trap(2, 1, 'replies');
-		$session->query_safe("SELECT zk_unlock('$name')");
-		await_held($proxy);
-		assert_no_nodes($zk, lock_path($name), 'the node of the lock is deleted');
-		$session->start_query('COMMIT');
-		wait_for_wait($node, $session->pid, $session);
-		$proxy->come_back;
-		$session->wait_result;
-		is($session->sqlstate, $guard eq 'lease' ? '00000' : '40001', $guard);
-		like($session->error, qr/ERROR:  could not prove that the locks released in this transaction were held/, 'the error says that a proof is missing')
-		  if $guard eq 'quorum';
-		is(count_rows(), $guard eq 'lease' ? 1 : 0, 'the work is there only with a proof');
+		my $dying = background($node, first => "SELECT zk_lock('dying')");
+		$dying->query_safe("BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('dying')");
+		$dying->terminate if $how eq 'terminate';
+		kill_session_program($dying) if $how eq 'kill';
+		assert_no_nodes($zk, lock_path('dying'), "$how: its node is gone");
 	}
 };
 
-# The node is looked for when the delete is refused, and the delete is repeated.
-subtest 'a delete that is refused lets the work commit only if the node is there' => sub {
-	my ($all, $delete) = (31, 8);
-	foreach my $is_lost (0, 1)
-	{
-		my ($session, $proxy, $name) = holder('quorum');
-		$node->safe_psql('postgres', 'TRUNCATE work');
-		$session->query_safe(sprintf $take, $name);
-		hold_back($proxy);
-		$session->query_safe("SELECT zk_unlock('$name')");
-		await_held($proxy);
-		delete_node($name) if $is_lost;
-		$stranger->set_acl(lock_path($name), [ [ $all & ~$delete, 'world', 'anyone' ] ]);
-		commit_waits($session, $proxy);
-		is($session->sqlstate, $is_lost ? '40001' : '00000', $is_lost ? 'it was lost' : 'it was held');
-		is(count_rows(), $is_lost ? 0 : 1, 'the work is there only if the lock was held');
-		$stranger->set_acl(lock_path($name), [ [ $all, 'world', 'anyone' ] ]);
-		assert_no_nodes($zk, lock_path($name), 'the node of the lock is deleted in the end');
-	}
+subtest 'a lock that may be kept is kept when the transaction has ended' => sub {
+	$holder->query_safe("SET zklock.keep = '1min'; SELECT zk_lock('keep'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('keep')");
+	is(shown($holder, 'keep'), 'exclusive leaving 0', 'until then it is leaving');
+	$holder->query_safe('COMMIT');
+	is(shown($holder, 'keep'), 'exclusive kept 0', 'then it is kept');
+	$holder->query_safe('RESET zklock.keep; SELECT zk_unlock_all()');
 };
 
+subtest 'a lock in both modes keeps others out until both are released' => sub {
+	$holder->query_safe("SELECT zk_lock('both'), zk_lock_shared('both')");
+	is(shown($holder, 'both'), 'exclusive held 1, shared held 1', 'two rows');
+	is($holder->query("SELECT zk_unlock('both')"), 't', 'the exclusive one is released');
+	like($holder->error, qr/NOTICE:  lock "both" is still held in exclusive mode/, 'a NOTICE');
+	is(shown($holder, 'both'), 'exclusive held 0, shared held 1', 'it is shown as exclusive');
+	is($next->query_safe("SELECT zk_try_lock_shared('both')"), 'f', 'readers wait');
+	is($next->query_safe("SELECT string_agg(mode, ' ') FROM zk_lock_queue('both')"), 'exclusive', 'its node is the exclusive one');
+	assert_query($holder, "SELECT zk_lock('both')", '00000', 'it can be taken again, for it is exclusive');
+	$holder->query_safe("SELECT zk_unlock_shared('both'), zk_unlock('both')");
+	is($holder->error, '', 'the other order says nothing');
+	assert_soon { $next->query_safe("SELECT zk_try_lock_shared('both')") eq 't' } 'then readers get in';
+	$next->query_safe('SELECT zk_unlock_all()');
+};
+
+assert_leave_nothing($zk, lock_path('way'), $holder, $next);
 done_testing();
