@@ -176,7 +176,6 @@ OBJS = \
 	src/session/session_news.o \
 	src/session/session_loss.o \
 	src/session/session_settings.o \
-	src/session/session_state.o \
 	src/session/handover.o \
 	src/session/board.o \
 	src/session/stat.o \

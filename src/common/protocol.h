@@ -300,7 +300,9 @@ typedef enum InterruptState
 typedef struct SharedPage
 {
 	_Atomic int64_t alive_at;	/* program: when its loop was last alive */
-	_Atomic uint64_t nflushed;	/* program: how often it has written frames */
+	_Atomic uint64_t nflushed;	/* how often there was news: the program counts
+								 * it up when it has written frames, or lost;
+								 * the backend when the program is dead */
 	_Atomic uint64_t nfinished; /* program: requests that are over */
 	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone, and
 								 * awaited LEAVEs that are over */

@@ -72,7 +72,6 @@ typedef struct ZkClientStatus
 	int64_t		lost_deadline;	/* CONNECTED or SUSPENDED: when the program
 								 * has stood still for too long */
 	int64_t		now;			/* protocol_now(), of this moment */
-	int			npending;		/* requests that are not over */
 	int			nrefused;		/* deletes and the like that were refused and
 								 * are repeated */
 	int			nput_off;		/* requests that ZooKeeper has not executed,

@@ -184,7 +184,7 @@ zk_session(PG_FUNCTION_ARGS)
 	const char *state;
 	ZkRow		row = {0};
 
-	zklock_session_attend();
+	zklock_session_look();
 	status = zklock_session_status();
 	exists = status != NULL;
 	if (!exists)
@@ -203,7 +203,7 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_add_text(&row, is_granted ? status->server : NULL);
 	zklock_row_add_session(&row, is_granted ? status->session_id : 0);
 	zklock_row_add(&row, is_granted, Int32GetDatum(status->session_timeout_ms));
-	zklock_row_add(&row, true, Int32GetDatum(status->npending));
+	zklock_row_add(&row, true, Int32GetDatum(zklock_session_count_pending()));
 	zklock_row_add_text(&row, exists && status->library[0] != '\0' ?
 						status->library : NULL);
 	zklock_row_add(&row, exists && status->program_pid != 0,

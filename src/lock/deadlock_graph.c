@@ -89,7 +89,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 	do
 	{
 		/* what of ours is still to be deleted: see is_left() */
-		zklock_session_attend();
+		zklock_session_look();
 		reading.is_missing = false;
 		reading.graph = palloc0(sizeof(Graph));
 		shape = &reading.graph->shape;
@@ -323,10 +323,8 @@ surely_holds(const char *holder, const ZkReply *reply, const ZkNodeData *who)
 static bool
 is_left(int64 session)
 {
-	const ZkClientStatus *status = zklock_session_status();
-
-	return status != NULL && session == zklock_session_id() &&
-		status->npending > 0;
+	return session == zklock_session_id() &&
+		zklock_session_count_pending() > 0;
 }
 
 /* Add whom it waits for in PostgreSQL, as these say of themselves. */

@@ -90,6 +90,7 @@ static struct
 	bool		is_followed;	/* this backend has had a lock, so that all
 								 * callbacks are registered: for good */
 	TransactionStage stage;
+	bool		has_work;		/* it does, as was found at its commit */
 	int64		guarded_at;		/* GUARDED: when the locks were to be proved
 								 * last */
 }			Transaction;
@@ -99,6 +100,7 @@ static ProcessUtility_hook_type next_ProcessUtility;
 
 static void guard_commit(void);
 static bool is_to_be_guarded(void);
+static bool has_work(void);
 static void guard_prepared(const Node *statement);
 static void prove_locks(void);
 static bool has_notified(void);
@@ -248,6 +250,7 @@ finish_transaction(XactEvent event)
 	}
 	Transaction.stage = TRANSACTION_OPEN;
 	Transaction.guarded_at = 0;
+	Transaction.has_work = false;
 	zklock_cancel_end_transaction();
 	zklock_lease_end_use(InvalidSubTransactionId, InvalidSubTransactionId);
 	if (Transaction.is_followed && !is_in_trouble)
@@ -267,7 +270,6 @@ guard_ahead(XactEvent event, void *arg)
 	Assert(Transaction.is_followed);
 	if (event != XACT_EVENT_PRE_COMMIT)
 		return;
-	zklock_session_attend();
 	if (is_to_be_guarded())
 		prove_locks();
 }
@@ -374,7 +376,6 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 static void
 guard_commit(void)
 {
-	zklock_session_attend();
 	if (!zklock_has_locks() && !zklock_lease_is_used())
 		return;
 	zklock_durable_insist();
@@ -385,7 +386,22 @@ guard_commit(void)
 										  STANDBY_TENTHS / 10);
 		prove_behind_others();
 	}
-	stop_interruptions();
+	if (has_work())
+		stop_interruptions();
+}
+
+/*
+ * Does the current transaction rest on locks: has it written, or taken locks of
+ * its own?  What has nothing to commit waits for nobody in its commit, and an
+ * interrupt that comes behind it is for the next statement, which would go on
+ * without its lock.
+ */
+static bool
+has_work(void)
+{
+	Transaction.has_work = Transaction.has_work || zklock_has_xact_locks() ||
+		zklock_hooks_has_written();
+	return Transaction.has_work;
 }
 
 /* Is there a commit to refuse, and a lock to refuse it for? */
@@ -396,8 +412,7 @@ is_to_be_guarded(void)
 		return false;
 	if (zklock_lease_is_used())
 		return true;
-	return zklock_has_locks() &&
-		(zklock_hooks_has_written() || zklock_has_xact_locks());
+	return zklock_has_locks() && has_work();
 }
 
 /*

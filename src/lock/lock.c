@@ -214,7 +214,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		Lock	   *lock;
 		ZkWaitEnd	end;
 
-		zklock_session_attend();
+		zklock_session_look();
 		zklock_refuse_if_lost();
 		(void) zklock_loss_tell_gone(0);	/* it matters to no lock of now */
 		zklock_session_renew(is_again);
@@ -322,7 +322,8 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		patience = patience_of(&lock->place);
 	ending.is_awaited = patience > 0;
 	zklock_lock_count_back(lock, mode, ZK_SCOPE_SESSION);
-	lock->stays_to_end |= has_written;
+	if (has_written)
+		zklock_lock_stay_to_end(lock);
 	end_unless_taken(lock, &ending);
 	if (mode == RECIPE_EXCLUSIVE)
 		notice_exclusive(lock);
@@ -365,10 +366,15 @@ zklock_release_session_scope(bool has_written)
 		zklock_loss_warn(loss);
 }
 
-/* A backend that holds and keeps nothing pays two comparisons. */
+/*
+ * Each transaction of a backend that holds locks comes here, so the table is gone
+ * through only where something ends or may have changed: whatever proves or loses
+ * a lock is news of the session.
+ */
 void
 zklock_end_transaction(void)
 {
+	static uint64 news_settled = 0;
 	bool		had_locks = zklock_has_locks();
 	unsigned	scopes = ENDS(ZK_SCOPE_TRANSACTION);
 
@@ -378,11 +384,14 @@ zklock_end_transaction(void)
 		Call.state = CALL_NONE;
 	}
 	zklock_keep_settle();
-	if (zklock_lock_has_unkept())
+	if (zklock_lock_has_unkept() &&
+		(zklock_lock_has_ending() || zklock_session_live() == 0 ||
+		 zklock_session_count_news() != news_settled))
 		end_scopes(scopes, (Ending)
 				   {
 					   .how = "ended with its transaction or call"
 				   });
+	news_settled = zklock_session_count_news();
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -685,14 +694,14 @@ end_scopes(unsigned scopes, Ending ending)
 			(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 			zklock_lock_is_of_session(lock) &&
 			held_ms(&lock->place) >= AWAITED_MS;
-		if (zklock_lock_is_of_session(lock))
-			lock->stays_to_end |= ending.stays;
+		if (ending.stays && zklock_lock_is_of_session(lock))
+			zklock_lock_stay_to_end(lock);
 		foreach_mode(mode)
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
 			if ((scopes & ENDS(scope)) != 0)
 				zklock_lock_drop_counts(lock, mode, scope);
 		if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
-			lock->stays_to_end = false;
+			zklock_lock_stay_no_more(lock);
 		if (was_held)
 			end_unless_taken(lock, &ending);
 		zklock_lock_forget_if_empty(lock);

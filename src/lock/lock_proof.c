@@ -53,7 +53,7 @@ static void confirm_grant(ZkPlace *place, int64 deadline);
 void
 zklock_attend_locks(void)
 {
-	zklock_session_attend();
+	zklock_session_look();
 	settle_places();
 }
 

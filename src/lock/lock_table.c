@@ -34,6 +34,8 @@ static struct
 	HTAB	   *entries;		/* NULL until the first lock */
 	MemoryContext memory;		/* likewise */
 	int			nheld;
+	int			nending;		/* counts of call and of transaction scope, and
+								 * locks that stay to the end of the transaction */
 	Size		held_bytes;		/* of the paths of their queue nodes */
 }			Table;
 
@@ -56,18 +58,7 @@ zklock_has_locks(void)
 bool
 zklock_has_xact_locks(void)
 {
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	bool		found = false;
-
-	if (Table.nheld == 0)
-		return false;
-	foreach_lock(scan, lock)
-		foreach_mode(mode)
-		found |= lock->taken[mode].counts[ZK_SCOPE_CALL] > 0 ||
-			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0 ||
-			zklock_lock_is_leaving(lock);
-	return found;
+	return Table.nending > 0;
 }
 
 int
@@ -83,7 +74,7 @@ zklock_lock_count_leaving(void)
 	Lock	   *lock;
 	int			count = 0;
 
-	if (Table.nheld == 0)
+	if (Table.nending == 0)
 		return 0;
 	foreach_lock(scan, lock)
 		count += zklock_lock_is_leaving(lock);
@@ -94,6 +85,13 @@ Size
 zklock_lock_held_bytes(void)
 {
 	return Table.held_bytes;
+}
+
+bool
+zklock_lock_has_ending(void)
+{
+	return Table.nending > 0 ||
+		zklock_lock_count_entries() != Table.nheld + zklock_keep_count();
 }
 
 bool
@@ -308,6 +306,7 @@ zklock_lock_count(Lock *lock, RecipeMode mode, ZkScope scope)
 		lock->taken_ms[mode] = protocol_now();
 	}
 	taken->counts[scope]++;
+	Table.nending += scope != ZK_SCOPE_SESSION;
 	if (scope == ZK_SCOPE_TRANSACTION)
 	{
 		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
@@ -321,6 +320,7 @@ zklock_lock_count_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
 	Assert(lock->taken[mode].counts[scope] > 0);
 	lock->taken[mode].counts[scope]--;
+	Table.nending -= scope != ZK_SCOPE_SESSION;
 	if (scope == ZK_SCOPE_TRANSACTION)
 	{
 		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
@@ -332,6 +332,8 @@ zklock_lock_count_back(Lock *lock, RecipeMode mode, ZkScope scope)
 void
 zklock_lock_drop_counts(Lock *lock, RecipeMode mode, ZkScope scope)
 {
+	if (scope != ZK_SCOPE_SESSION)
+		Table.nending -= lock->taken[mode].counts[scope];
 	lock->taken[mode].counts[scope] = 0;
 	if (scope == ZK_SCOPE_TRANSACTION)
 		drop_xact_counts(&lock->xact[mode]);
@@ -356,10 +358,27 @@ zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 	if (is_commit)
 		(*link)->count += ending->count;
 	else
+	{
 		lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] -= ending->count;
+		Table.nending -= ending->count;
+	}
 	Assert(lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] >= 0);
 	pfree(ending);
 	return true;
+}
+
+void
+zklock_lock_stay_to_end(Lock *lock)
+{
+	Table.nending += !lock->stays_to_end;
+	lock->stays_to_end = true;
+}
+
+void
+zklock_lock_stay_no_more(Lock *lock)
+{
+	Table.nending -= lock->stays_to_end;
+	lock->stays_to_end = false;
 }
 
 void

@@ -64,6 +64,12 @@ extern int	zklock_lock_count_held(void);
 extern int	zklock_lock_count_leaving(void);
 extern Size zklock_lock_held_bytes(void);
 
+/*
+ * Does the end of the transaction, or of a call, end any of it, or is there an
+ * entry that holds nothing?
+ */
+extern bool zklock_lock_has_ending(void);
+
 /* Are there entries of other locks than those that are kept? */
 extern bool zklock_lock_has_unkept(void);
 
@@ -151,6 +157,13 @@ extern void zklock_lock_drop_counts(Lock *lock, RecipeMode mode,
 extern bool zklock_lock_end_sub(Lock *lock, RecipeMode mode, bool is_commit,
 								SubTransactionId mine,
 								SubTransactionId parent);
+
+/*
+ * It was released by a transaction that has written: its place is not left before
+ * that ends.  That has come.
+ */
+extern void zklock_lock_stay_to_end(Lock *lock);
+extern void zklock_lock_stay_no_more(Lock *lock);
 
 /* It is held no more, and its place is left or kept. */
 extern void zklock_lock_note_unheld(const Lock *lock);

@@ -217,23 +217,30 @@ zklock_channel_flush(ZkChannel *channel)
 	}
 }
 
+/*
+ * The program counts nflushed up behind all that it says, and the handler of
+ * SIGCHLD counts it up when the program is dead.
+ */
+bool
+zklock_channel_has_news(const ZkChannel *channel)
+{
+	return channel->page == NULL || channel->state != ZK_CHANNEL_OPEN ||
+		channel->child == NULL || !children.is_watched ||
+		atomic_load(&channel->page->nflushed) != channel->nflushed;
+}
+
 bool
 zklock_channel_receive(ZkChannel *channel, bool is_forced)
 {
 	FrameBuffer *in = &channel->in;
-	uint64_t	nflushed;
-	Child	   *child;
 	bool		is_dead;
 
 	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
 		return true;
-	nflushed = atomic_load(&channel->page->nflushed);
-	child = channel->child;
-	is_dead = child != NULL && child->is_dead;
-	if (!is_forced && nflushed == channel->nflushed && children.is_watched &&
-		child != NULL && !is_dead)
+	if (!is_forced && !zklock_channel_has_news(channel))
 		return false;
-	channel->nflushed = nflushed;
+	channel->nflushed = atomic_load(&channel->page->nflushed);
+	is_dead = channel->child != NULL && channel->child->is_dead;
 	for (;;)
 	{
 		ssize_t		received;
@@ -359,7 +366,12 @@ zklock_channel_watch(void)
 		.sa_flags = SA_RESTART | SA_NOCLDSTOP
 	};
 
-	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+	bool		is_known = sigaction(SIGCHLD, NULL, &now) == 0;
+
+	if (is_known && children.is_watched && children.watcher == getpid() &&
+		now.sa_handler == handle_sigchld)
+		return;					/* as it was left: nothing was missed */
+	if (is_known && now.sa_handler == SIG_DFL)
 		sigaction(SIGCHLD, &ours, NULL);
 	children.watcher = getpid();
 	children.is_watched = sigaction(SIGCHLD, NULL, &now) == 0 &&
@@ -494,6 +506,7 @@ handle_sigchld(int signal)
 		child->is_dead = true;
 		if (page == NULL)
 			continue;
+		atomic_fetch_add(&page->nflushed, 1);
 
 		/*
 		 * The program may have died while it was sending the signal.  Nobody

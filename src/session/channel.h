@@ -71,6 +71,9 @@ extern void zklock_channel_flush(ZkChannel *channel);
  */
 extern bool zklock_channel_receive(ZkChannel *channel, bool is_forced);
 
+/* May there be anything new since the last receive?  No system call. */
+extern bool zklock_channel_has_news(const ZkChannel *channel);
+
 /* Take the next complete frame that was received; false if there is none. */
 extern bool zklock_channel_take(ZkChannel *channel, FrameTaken *taken);
 

@@ -79,6 +79,8 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
+	uint64_t	nnews;			/* how often its program was found to have said
+								 * something, or to have ended */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
 	int			many_depth;		/* of zklock_client_begin_many() */
@@ -127,8 +129,8 @@ static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 static void take_news(ZkClient *client);
+static void take_loss(ZkClient *client);
 static int64_t alive_at(const ZkClient *client, int64_t now);
-static int	count_pending(const ZkClient *client);
 static void refuse_interrupt(ZkClient *client);
 static void end_channel(ZkClient *client, ZkChannelState state);
 static void note_end(ZkClient *client);
@@ -227,7 +229,18 @@ zklock_client_look(ZkClient *client)
 			end_channel(client, ZK_CHANNEL_STUCK);
 	}
 	status->now = now;
-	status->npending = count_pending(client);
+}
+
+bool
+zklock_client_has_news(const ZkClient *client)
+{
+	return zklock_channel_has_news(&client->channel);
+}
+
+uint64_t
+zklock_client_count_news(const ZkClient *client)
+{
+	return client->nnews;
 }
 
 const ZkClientStatus *
@@ -306,6 +319,9 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		refuse_interrupt(client);
 		return;
 	}
+	if (atomic_load(&page->loss_interrupt) == INTERRUPT_WANTED &&
+		!zklock_client_has_news(client))
+		return;					/* it is wanted already */
 	take_news(client);
 	if (client->status.state != ZK_CLIENT_LOST) /* if for a lock, then again */
 		refuse_interrupt(client);
@@ -436,21 +452,24 @@ end_orphan(ZkClient *client)
  * ---------------------------------------------------------------------
  */
 
-/*
- * Receive and handle what the page announces.  A loss is in the page, too: its
- * frame may be behind a long one that is not complete yet.
- */
+/* Receive and handle what the page announces. */
 static void
 take_news(ZkClient *client)
 {
-	SharedPage *page = client->channel.page;
-	uint32_t	lost;
-
 	if (zklock_channel_receive(&client->channel, false))
 		take_frames(client);
-	if (page == NULL)
-		return;
-	lost = atomic_load(&page->lost);
+}
+
+/*
+ * A loss is in the page, too: its frame may be behind a long one that is not
+ * complete yet.
+ */
+static void
+take_loss(ZkClient *client)
+{
+	SharedPage *page = client->channel.page;
+	uint32_t	lost = page != NULL ? atomic_load(&page->lost) : ZK_LOSS_NONE;
+
 	if (lost > ZK_LOSS_LAST)
 		lost = ZK_LOSS_PROGRAM;
 	if (lost != ZK_LOSS_NONE)
@@ -469,12 +488,9 @@ alive_at(const ZkClient *client, int64_t now)
 	return said < now ? said : now;
 }
 
-/*
- * How many requests are not over.  The page may say that more are over than
- * there ever were.
- */
-static int
-count_pending(const ZkClient *client)
+/* The page may say that more are over than there ever were. */
+int
+zklock_client_count_pending(const ZkClient *client)
 {
 	const SharedPage *page = client->channel.page;
 	uint64_t	nfinished;
@@ -506,6 +522,7 @@ take_frames(ZkClient *client)
 	FrameTaken	taken;
 	Moment		now = {0};
 
+	client->nnews++;
 	/* once for all: what a frame says is not from later than that */
 	if (client->channel.in.start < client->channel.in.end)
 		now = protocol_moment();
@@ -522,6 +539,7 @@ take_frames(ZkClient *client)
 			keep_note(client, taken.blobs[0]);
 		frame_buffer_consume(&client->channel.in, 0);
 	}
+	take_loss(client);
 	note_end(client);
 }
 
@@ -543,9 +561,13 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 		status->nconnects++;
 	status->state = news->state;
 	status->loss = news->loss;
-	status->was_connected = news->was_connected != 0;
-	status->session_id = news->ticket.session_id;
-	status->session_timeout_ms = news->session_timeout_ms;
+	if (news->was_connected)	/* nobody can take that back */
+	{
+		status->was_connected = true;
+		status->session_id = news->ticket.session_id;
+		status->session_timeout_ms = news->session_timeout_ms;
+		client->ticket = news->ticket;
+	}
 	status->suspended_at = news->suspended_at < now ? news->suspended_at : now;
 	status->lost_at = news->lost_at < now ? news->lost_at : now;
 	if (status->lost_at < status->suspended_at)
@@ -555,7 +577,6 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	copy_text(status->tls, sizeof(status->tls), taken->blobs[3]);
-	client->ticket = news->ticket;
 }
 
 /* The latest ones are kept: what led to the end of a session is among them. */

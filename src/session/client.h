@@ -62,6 +62,15 @@ extern void zklock_client_flush(ZkClient *client);
  */
 extern void zklock_client_look(ZkClient *client);
 
+/* May such a look find anything new, but for the time?  One comparison. */
+extern bool zklock_client_has_news(const ZkClient *client);
+
+/* How often there was any, so far. */
+extern uint64_t zklock_client_count_news(const ZkClient *client);
+
+/* How many of its requests are not over, as the page says now. */
+extern int	zklock_client_count_pending(const ZkClient *client);
+
 /* The same without asking the page: reads the socket. */
 extern void zklock_client_receive(ZkClient *client);
 

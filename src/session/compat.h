@@ -145,6 +145,17 @@ WaitEventExtensionNew_compat(const char *name)
 #endif
 }
 
+/* 17: a set of events has an owner, none for one that outlives transactions. */
+static inline WaitEventSet *
+CreateWaitEventSet_compat(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
 /* 16: what a check hook leaves for the assign hook.  NULL without memory. */
 static inline void *
 guc_malloc_compat(size_t size)

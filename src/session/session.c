@@ -93,7 +93,7 @@ zklock_session_open(void)
 	if (!is_retry)
 		heritage->connect_deadline = protocol_now() +
 			session_settings.connect_timeout;
-	session_state_await_grant(&MySession.known, heritage->connect_deadline);
+	MySession.connect_deadline = heritage->connect_deadline;
 	if (MySession.client != NULL &&
 		zklock_client_begin_use(MySession.client))
 		return;
@@ -103,7 +103,7 @@ zklock_session_open(void)
 		zklock_session_close(0);	/* it was ended as idle */
 		start_session();
 	} while (!zklock_client_begin_use(MySession.client));
-	Assert(session_state_live(&MySession.known) != 0);
+	Assert(zklock_session_live() != 0);
 }
 
 void
@@ -127,7 +127,7 @@ zklock_session_renew(bool is_again)
 
 	(void) zklock_session_reap(true);	/* the next one is opened by need */
 	heritage->keeps_deadline = heritage->keeps_deadline && is_again;
-	if (!MySession.known.is_in_use && zklock_session_is_outdated())
+	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
 }
 
@@ -141,7 +141,7 @@ zklock_session_is_outdated(void)
 void
 zklock_session_note_use(bool is_in_use)
 {
-	MySession.known.is_in_use = is_in_use;
+	MySession.is_in_use = is_in_use;
 	if (MySession.client != NULL)
 		zklock_client_note_use(MySession.client, is_in_use);
 	MySession.needs_check = true;
@@ -159,8 +159,15 @@ zklock_session_rest(void)
 	if (!MySession.needs_check)
 		return;
 	MySession.needs_check = zklock_session_reap(false) != 0 &&
-		MySession.known.client.npending > 0;
+		zklock_session_count_pending() > 0;
 	MySession.heritage.keeps_deadline = false;
+}
+
+int
+zklock_session_count_pending(void)
+{
+	return MySession.client == NULL ? 0 :
+		zklock_client_count_pending(MySession.client);
 }
 
 void
@@ -263,7 +270,7 @@ pace_sessions(bool is_retry)
 		int			pause_ms = Min(PAUSE_MIN_MS << Min(nshort - 2, 8),
 								   PAUSE_MAX_MS);
 
-		session_sleep(Min(MySession.known.opened_at + pause_ms, deadline));
+		session_sleep(Min(MySession.opened_at + pause_ms, deadline));
 	}
 	if (!is_retry || nshort == 0 || protocol_now() < deadline)
 		return;
@@ -297,12 +304,12 @@ start_session(void)
 				 errhint("Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.")));
 	zklock_board_enter();
 	choose_auth(&options);
-	if (MySession.known.number == 0)
+	if (MySession.number == 0)
 		on_proc_exit(close_at_exit, 0);
 
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) +
-		MySession.known.number + 1;
+		MySession.number + 1;
 	MySession.opening.settings = session_settings_hash();
 	MySession.ncounted = 0;
 	client = zklock_client_open(&options);
@@ -315,7 +322,7 @@ start_session(void)
 	session_begin(client);
 	zklock_client_set_idle_timeout(client, idle_timeout_setting);
 	zklock_board_put_idle_timeout(idle_timeout_setting);
-	if (session_state_is_over(&MySession.known))
+	if (session_is_over())
 		session_raise_over();
 }
 
@@ -371,21 +378,20 @@ choose_auth(ZkClientOptions *options)
 ZkSessionNumber
 zklock_session_reap(bool may_cancel)
 {
-	const ZkSession *session = &MySession.known;
 	SessionHeritage *heritage = &MySession.heritage;
 
 	zklock_session_attend();
-	if (may_cancel && session_state_is_loss(session) &&
+	if (may_cancel && session_is_loss() &&
 		session_loss_noticed_in() == MySession.statement)
 		zklock_client_interrupt_if_lost(MySession.client);
-	if (!session_state_is_over(session))
-		return session_state_live(session);
-	if (session_state_is_granted(session) &&
-		session->client.state == ZK_CLIENT_LOST)
+	if (!session_is_over())
+		return zklock_session_live();
+	if (session_is_granted() &&
+		zklock_session_status()->state == ZK_CLIENT_LOST)
 	{
-		heritage->keeps_deadline =
-			session_state_is_short(session, protocol_now(),
-								   session_settings.connect_timeout);
+		heritage->keeps_deadline = session_is_loss() &&
+			protocol_now() - MySession.opened_at <
+			session_settings.connect_timeout;
 		heritage->nshort = heritage->keeps_deadline ? heritage->nshort + 1 : 0;
 	}
 	zklock_session_close(0);
@@ -397,13 +403,13 @@ zklock_session_close(int wait_ms)
 {
 	ZkClient   *closing;
 
-	Assert((MySession.client == NULL) == (MySession.known.state == SESSION_NONE));
 	if (MySession.client == NULL)
 		return;
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
 		zklock_session_count_requests();
 	session_interrupt_note_close();
+	session_wait_end();
 	closing = session_end();
 	ReleaseExternalFD();
 	zklock_board_end_session();

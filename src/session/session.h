@@ -12,16 +12,23 @@
 
 #include "client_request.h"
 #include "compat.h"
+#include "contact.h"
 #include "protocol.h"
-#include "session_state.h"
 #include "utils/timestamp.h"
 
 /*
- * Questions tell what was known when somebody attended to the session last:
- * zklock_session_attend(), zklock_session_read(), zklock_session_reap() and
- * zklock_session_renew() do, and each turn of a wait.  They change nothing.  A
- * step begins with one of these, and asks then.
+ * The state of the session is what its program has said last, as the client has it
+ * (ZkClientStatus); all that this backend adds is whether it has given it up.
+ * Questions are answered by that, and change nothing.  zklock_session_attend(),
+ * _look() and _read() take in what is new; each step begins with one of them, and
+ * so does each turn of a wait.
  */
+
+/*
+ * Number of a session of this backend, counted from 1; a znode belongs to the
+ * session under which it was made and to no later one.
+ */
+typedef uint64 ZkSessionNumber;
 
 /* A deadline on protocol_now()'s clock that never comes. */
 #define ZK_NO_DEADLINE INT64_MAX
@@ -51,12 +58,25 @@ typedef enum ZkWaitReason
 extern void zklock_session_init(void);
 
 /*
- * Attend to the session: take in what its program has said, and give it up if
- * that has stood still for too long.  The one place where the state of the
- * session changes by itself.  No system call, as a rule.  Never raises, never
- * waits.
+ * Attend to the session: take in what its program has said since, and tell the
+ * board, the counters and the log.  One comparison, if that is nothing.  Never
+ * raises, never waits.
  */
 extern void zklock_session_attend(void);
+
+/*
+ * The same, and look at the clock, too: a program that stands still says nothing,
+ * and its session is given up when it has stood still for the session timeout.
+ * For what relies on the session from now on: an acquisition, views, a turn of a
+ * wait.
+ */
+extern void zklock_session_look(void);
+
+/*
+ * How often it was found that its program has said anything: what was known
+ * before may be another thing now if the number is.
+ */
+extern uint64 zklock_session_count_news(void);
 
 /* The same, and read also what the shared page does not speak of yet. */
 extern void zklock_session_read(void);
@@ -108,6 +128,9 @@ extern bool zklock_session_is_used(void);
  */
 extern void zklock_session_rest(void);
 
+/* How many of its requests are not over. */
+extern int	zklock_session_count_pending(void);
+
 /* Count the requests of the session (stat.h).  Never raises. */
 extern void zklock_session_count_requests(void);
 
@@ -119,6 +142,9 @@ extern bool zklock_session_can_hand_over(void);
 
 /* Has it the user's credentials (zklock.auth)? */
 extern bool zklock_session_has_credentials(void);
+
+/* No proof is fresh since then. */
+#define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
 
 /*
  * The guard lease: a proof (contact.h) is good if its date is after this.  Then

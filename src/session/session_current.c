@@ -1,14 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * session_current.c
- *	  The session of this backend: what moves its state, and what others may
- *	  ask of it.
+ *	  The session of this backend, and what may be asked of it.
  *
- * The one rule: its state is moved here, by zklock_session_attend() and by the
- * functions beside it, and nowhere else.  They are called at the beginning of
- * what has to know how the session is; each turn of a wait does so.  Questions
- * tell what was known then.  So all that a step decides it decides on one and
- * the same state.
+ * The one rule: what is known of the session is what the client has of its
+ * program's words, which it checks, and nothing is kept twice.  A session that is
+ * over stays over, whatever is said: the client sees to that, and here that it
+ * was given up.
  *
  * No look can tell what the ensemble has done a moment ago.  Where that matters, a
  * fresh proof decides (contact.h): its age is taken by the clock when the question
@@ -18,128 +16,8 @@
  */
 #include "session_private.h"
 
-#include "miscadmin.h"
-#include "storage/ipc.h"
-
 /* The state of this module, and of the family; there is one for each backend. */
 CurrentSession MySession = {.statement = 1};
-
-static void see(void);
-static void move(ZkSessionState before);
-static void drop_identity(void);
-
-/* ---------------------------------------------------------------------
- * Moving the state
- * ---------------------------------------------------------------------
- */
-
-void
-zklock_session_attend(void)
-{
-	if (MySession.client != NULL)
-		see();
-}
-
-void
-zklock_session_read(void)
-{
-	if (MySession.client == NULL)
-		return;
-	zklock_client_receive(MySession.client);
-	see();
-}
-
-void
-session_begin(ZkClient *client)
-{
-	Assert(MySession.client == NULL && client != NULL);
-	MySession.client = client;
-	session_state_open(&MySession.known, protocol_now(),
-					   MySession.heritage.connect_deadline);
-	session_news_begin();
-	move(SESSION_NONE);
-	see();
-}
-
-void
-session_give_up(void)
-{
-	ZkSessionState before = MySession.known.state;
-
-	Assert(MySession.client != NULL);
-	session_state_give_up(&MySession.known);
-	move(before);
-}
-
-ZkClient *
-session_end(void)
-{
-	ZkSessionState before = MySession.known.state;
-	ZkClient   *client = MySession.client;
-
-	Assert(client != NULL);
-	session_state_close(&MySession.known);
-	move(before);
-	MySession.client = NULL;
-	return client;
-}
-
-/* Look at the session, and tell what is new. */
-static void
-see(void)
-{
-	ZkSessionState before = MySession.known.state;
-
-	zklock_client_look(MySession.client);
-	session_state_see(&MySession.known, zklock_client_status(MySession.client));
-	if (session_state_is_loss(&MySession.known))
-		session_loss_note(&MySession.known, MySession.statement,
-						  zklock_client_last_error(MySession.client));
-	move(before);
-
-	/* a process without a postmaster has no shared memory at its very end */
-	if (IsUnderPostmaster || !proc_exit_inprogress)
-		session_news_tell(&MySession.known, MySession.client);
-}
-
-/* The state has been moved, from that one. */
-static void
-move(ZkSessionState before)
-{
-	ZkSessionState state = MySession.known.state;
-
-	Assert(session_state_may_move(before, state));
-	if (state == before)
-		return;
-	session_news_trace(&MySession.known, MySession.client, before);
-	if (state == SESSION_LOST || state == SESSION_FAILED)
-		drop_identity();
-}
-
-/*
- * The session is over.  If that is because the ensemble does not take the
- * identity that we chose ourselves, the next session does without, and has all
- * its time to connect.
- */
-static void
-drop_identity(void)
-{
-	SessionHeritage *heritage = &MySession.heritage;
-
-	if (MySession.known.client.loss != ZK_LOSS_AUTH ||
-		MySession.opening.credentials != SESSION_IDENTITY)
-		return;
-	heritage->is_identity_refused = true;
-	heritage->keeps_deadline = true;
-	heritage->connect_deadline = protocol_now() +
-		session_settings.connect_timeout;
-	session_give_up();
-}
-
-/* ---------------------------------------------------------------------
- * Questions
- * ---------------------------------------------------------------------
- */
 
 ZkClient *
 zklock_session_client(void)
@@ -147,46 +25,94 @@ zklock_session_client(void)
 	return MySession.client;
 }
 
+const ZkClientStatus *
+zklock_session_status(void)
+{
+	return MySession.client != NULL ?
+		zklock_client_status(MySession.client) : NULL;
+}
+
+bool
+session_is_granted(void)
+{
+	return MySession.client != NULL &&
+		zklock_session_status()->was_connected;
+}
+
+bool
+session_is_over(void)
+{
+	return MySession.client != NULL &&
+		(MySession.is_given_up ||
+		 zklock_session_status()->state == ZK_CLIENT_LOST);
+}
+
+bool
+session_is_loss(void)
+{
+	const ZkClientStatus *status = zklock_session_status();
+
+	return session_is_granted() && status->state == ZK_CLIENT_LOST &&
+		(status->loss != ZK_LOSS_IDLE || MySession.is_in_use);
+}
+
+const char *
+session_word(void)
+{
+	if (MySession.is_given_up)
+		return "given up";
+	switch (zklock_session_status()->state)
+	{
+		case ZK_CLIENT_LOST:
+			return session_is_granted() ? "lost" : "failed";
+		case ZK_CLIENT_CONNECTED:
+			return session_is_granted() ? "connected" : "opening";
+		case ZK_CLIENT_STARTING:
+		case ZK_CLIENT_CONNECTING:
+		case ZK_CLIENT_SUSPENDED:
+			break;
+	}
+	return session_is_granted() ? "suspended" : "opening";
+}
+
 ZkSessionNumber
 zklock_session_number(void)
 {
-	return session_state_number(&MySession.known);
+	return MySession.client != NULL ? MySession.number : 0;
 }
 
 ZkSessionNumber
 zklock_session_live(void)
 {
-	return session_state_live(&MySession.known);
+	return session_is_over() ? 0 : zklock_session_number();
 }
 
 int64
 zklock_session_id(void)
 {
-	return session_state_id(&MySession.known);
+	return session_is_granted() ? zklock_session_status()->session_id : 0;
 }
 
 int
 zklock_session_timeout_ms(void)
 {
-	return session_state_timeout_ms(&MySession.known);
+	return session_is_granted() ?
+		zklock_session_status()->session_timeout_ms : 0;
 }
 
 bool
 zklock_session_is_connected(void)
 {
-	return session_state_is_connected(&MySession.known);
-}
-
-const ZkClientStatus *
-zklock_session_status(void)
-{
-	return MySession.client != NULL ? &MySession.known.client : NULL;
+	return zklock_session_live() != 0 && session_is_granted() &&
+		zklock_session_status()->state == ZK_CLIENT_CONNECTED;
 }
 
 Moment
 zklock_session_fresh_since(void)
 {
-	return session_state_fresh_since(&MySession.known, protocol_moment());
+	if (!session_is_granted())
+		return ZK_NO_PROOF;
+	return contact_fresh_since(protocol_moment(), zklock_session_timeout_ms());
 }
 
 bool

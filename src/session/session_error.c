@@ -220,14 +220,12 @@ zklock_session_raise_memory(void)
 static void
 raise_session_lost(const char *doing)
 {
-	zklock_session_attend();
+	zklock_session_look();
 	if (MySession.client != NULL)
 	{
-		if (!session_state_is_granted(&MySession.known) &&
-			session_state_is_over(&MySession.known))
+		if (!session_is_granted() && session_is_over())
 			session_raise_over();
-		session_loss_note(&MySession.known, MySession.statement,
-						  zklock_client_last_error(MySession.client));
+		session_loss_note();
 	}
 	ereport(ERROR,
 			(zklock_stat_errcode(sqlstate_of(ZK_SESSION_LOST)),
@@ -239,14 +237,14 @@ raise_session_lost(const char *doing)
 void
 session_raise_over(void)
 {
-	ZkClientLoss loss = MySession.known.client.loss;
+	ZkClientLoss loss = zklock_session_status()->loss;
 	StartError	start = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"could not connect to ZooKeeper",
 		"Try again. If that fails, run zk_check() to find what is wrong with the ensemble."
 	};
 
-	Assert(session_state_is_over(&MySession.known));
+	Assert(session_is_over());
 	session_give_up();
 	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
 		start = start_errors[loss];
@@ -304,8 +302,7 @@ static const char *
 current_error(void)
 {
 	if (MySession.client == NULL ||
-		(session_state_is_granted(&MySession.known) &&
-		 MySession.known.client.nput_off == 0))
+		(session_is_granted() && zklock_session_status()->nput_off == 0))
 		return "";
 	return zklock_client_last_error(MySession.client);
 }
@@ -316,7 +313,7 @@ zklock_session_explain_silence(void)
 	bool		is_connected = zklock_session_is_connected();
 	const char *error = "";
 
-	if (is_connected && MySession.known.client.nput_off == 0)
+	if (is_connected && zklock_session_status()->nput_off == 0)
 		return errdetail("%s", silence_text());
 	if (MySession.client != NULL)
 		error = zklock_client_last_error(MySession.client);
@@ -343,7 +340,7 @@ zklock_session_explain_late_proof(int64 took_ms)
 static const char *
 silence_text(void)
 {
-	if (!session_state_is_granted(&MySession.known))
+	if (!session_is_granted())
 		return _("There was no connection to ZooKeeper.");
 	if (!zklock_session_is_connected())
 		return _("The connection to ZooKeeper is down.");

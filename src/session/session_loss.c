@@ -30,20 +30,20 @@ static struct
 	char		text[512];		/* why, in words */
 }			LastLoss;
 
+static void note_if_lost(void);
 static void describe_end(const ZkClientStatus *status, const char *error,
 					 char *text, size_t size);
 
 void
-session_loss_note(const ZkSession *session, uint64 statement,
-				  const char *error)
+session_loss_note(void)
 {
-	const ZkClientStatus *status = &session->client;
+	const ZkClientStatus *status = zklock_session_status();
 	bool		is_over = status->state == ZK_CLIENT_LOST;
 	TimestampTz wall_clock;
 	int64		now;
 	int64		lost_at;
 
-	if (LastLoss.number == session->number)
+	if (LastLoss.number == MySession.number)
 		return;
 	wall_clock = GetCurrentTimestamp();
 	now = protocol_now();
@@ -51,18 +51,28 @@ session_loss_note(const ZkSession *session, uint64 statement,
 
 	/* a reply can be there ahead of the loss: then it is noted again */
 	if (is_over)
-		LastLoss.number = session->number;
-	LastLoss.noticed_in = statement;
+		LastLoss.number = MySession.number;
+	LastLoss.noticed_in = MySession.statement;
 	LastLoss.broken_at = TimestampTzPlusMilliseconds(wall_clock,
 													 status->suspended_at - now);
 	LastLoss.lost_at = TimestampTzPlusMilliseconds(wall_clock, lost_at - now);
-	describe_end(status, error, LastLoss.text, sizeof(LastLoss.text));
+	describe_end(status, zklock_client_last_error(MySession.client),
+				 LastLoss.text, sizeof(LastLoss.text));
 }
 
 const char *
 session_loss_text(void)
 {
+	note_if_lost();
 	return LastLoss.text;
+}
+
+/* It may have been found where nobody attends: as requests were sent. */
+static void
+note_if_lost(void)
+{
+	if (session_is_loss())
+		session_loss_note();
 }
 
 uint64
@@ -77,6 +87,7 @@ zklock_session_describe_loss(char *text, size_t size)
 	char		broken_at[MAXDATELEN + 1];
 	const char *lost_at;
 
+	note_if_lost();
 	/* it has but one buffer */
 	strlcpy(broken_at, timestamptz_to_str(LastLoss.broken_at),
 			sizeof(broken_at));

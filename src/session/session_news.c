@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_news.c
- *	  News of this backend's session: to the board, to the counters, and to the
- *	  server's log.
+ *	  News of this backend's session: taken in, and told to the board, to the
+ *	  counters, and to the server's log.
  *
  * A backend looks at its session while it waits and at the end of its
  * statements.  So an idle backend reports late what has happened.
@@ -15,6 +15,7 @@
 #include "session_private.h"
 
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/timestamp.h"
 
 #include "board.h"
@@ -27,31 +28,139 @@ typedef struct Told
 	TimestampTz since;			/* of that; 0: nothing was told yet */
 	int			nconnects;
 	int			nrefused;
+	const char *word;			/* for developers: session_word() */
 } Told;
 
 /* It is of one session at a time, as the session is. */
 static Told told;
 
-static void count_news(const ZkSession *session, const Told *before);
+static void take_in_news(void);
+static void drop_identity(void);
+static void tell_news(void);
+static void trace_news(const char *word);
+static void count_news(const Told *before);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_notes(const ZkClientStatus *status, ZkClient *client);
-static void trace(const ZkSession *session, const char *what, const char *why);
+static void describe_state(char *text, size_t size);
 static void log_refusal(const ZkClientStatus *status, const char *error);
-static void log_news(const ZkSession *session, const Told *before,
-					 const char *error);
+static void log_news(const Told *before, const char *error);
 static void log_reconnect(const ZkClientStatus *status, const Told *before,
 						  const char *error);
 
+/* ---------------------------------------------------------------------
+ * Attending
+ * ---------------------------------------------------------------------
+ */
+
 void
-session_news_begin(void)
+zklock_session_attend(void)
 {
-	told = (Told) {0};
+	if (MySession.client != NULL && zklock_client_has_news(MySession.client))
+		zklock_session_look();
 }
 
 void
-session_news_tell(const ZkSession *session, ZkClient *client)
+zklock_session_look(void)
 {
-	const ZkClientStatus *status = &session->client;
+	if (MySession.client == NULL)
+		return;
+	zklock_client_look(MySession.client);
+	take_in_news();
+}
+
+void
+zklock_session_read(void)
+{
+	if (MySession.client == NULL)
+		return;
+	zklock_client_receive(MySession.client);
+	zklock_session_look();
+}
+
+uint64
+zklock_session_count_news(void)
+{
+	return MySession.client == NULL ? 0 :
+		zklock_client_count_news(MySession.client);
+}
+
+void
+session_begin(ZkClient *client)
+{
+	Assert(MySession.client == NULL && client != NULL);
+	MySession.client = client;
+	MySession.number++;
+	MySession.is_given_up = false;
+	MySession.opened_at = protocol_now();
+	MySession.connect_deadline = MySession.heritage.connect_deadline;
+	told = (Told) {.word = "none"};
+	zklock_session_look();
+}
+
+void
+session_give_up(void)
+{
+	Assert(MySession.client != NULL);
+	MySession.is_given_up = true;
+	trace_news("given up");
+}
+
+ZkClient *
+session_end(void)
+{
+	ZkClient   *client = MySession.client;
+
+	Assert(client != NULL);
+	trace_news("none");
+	MySession.client = NULL;
+	return client;
+}
+
+static void
+take_in_news(void)
+{
+	if (session_is_loss())
+		session_loss_note();
+	trace_news(session_word());
+	drop_identity();
+
+	/* a process without a postmaster has no shared memory at its very end */
+	if (IsUnderPostmaster || !proc_exit_inprogress)
+		tell_news();
+}
+
+/*
+ * If the session is over because the ensemble does not take the identity that we
+ * chose ourselves, the next session does without, and has all its time to connect.
+ */
+static void
+drop_identity(void)
+{
+	const ZkClientStatus *status = zklock_session_status();
+	SessionHeritage *heritage = &MySession.heritage;
+
+	if (MySession.is_given_up || status->state != ZK_CLIENT_LOST ||
+		status->loss != ZK_LOSS_AUTH ||
+		MySession.opening.credentials != SESSION_IDENTITY)
+		return;
+	heritage->is_identity_refused = true;
+	heritage->keeps_deadline = true;
+	heritage->connect_deadline = protocol_now() +
+		session_settings.connect_timeout;
+	session_give_up();
+}
+
+/* ---------------------------------------------------------------------
+ * Telling
+ * ---------------------------------------------------------------------
+ */
+
+/* If anything has changed, tell the board, the counters and the log. */
+static void
+tell_news(void)
+{
+	ZkClient   *client = MySession.client;
+	const ZkClientStatus *status = zklock_client_status(client);
 	Told		before = told;
 
 	told.nrefused = status->nrefused;
@@ -65,26 +174,26 @@ session_news_tell(const ZkSession *session, ZkClient *client)
 		told.state = status->state;
 		told.nconnects = status->nconnects;
 		told.since = state_since(status);
-		zklock_board_put_session(session->number, status, told.since);
-		count_news(session, &before);
-		if (session_state_is_granted(session) &&
+		zklock_board_put_session(MySession.number, status, told.since);
+		count_news(&before);
+		if (session_is_granted() &&
 			(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
-			log_news(session, &before, zklock_client_last_error(client));
+			log_news(&before, zklock_client_last_error(client));
 	}
 	RESUME_INTERRUPTS();
 }
 
 static void
-count_news(const ZkSession *session, const Told *before)
+count_news(const Told *before)
 {
-	int			nconnects = session->client.nconnects;
+	int			nconnects = zklock_session_status()->nconnects;
 
 	if (before->nconnects == 0 && nconnects > 0)
 		zklock_stat_count(ZK_STAT_SESSION);
 	if (nconnects > Max(before->nconnects, 1))
 		zklock_stat_add(ZK_STAT_RECONNECT,
 						nconnects - Max(before->nconnects, 1));
-	if (session_state_is_loss(session) && before->state != ZK_CLIENT_LOST)
+	if (session_is_loss() && before->state != ZK_CLIENT_LOST)
 		zklock_stat_count(ZK_STAT_LOSS);
 }
 
@@ -125,9 +234,9 @@ log_refusal(const ZkClientStatus *status, const char *error)
 
 /* A line about a session on which locks hang. */
 static void
-log_news(const ZkSession *session, const Told *before, const char *error)
+log_news(const Told *before, const char *error)
 {
-	const ZkClientStatus *status = &session->client;
+	const ZkClientStatus *status = zklock_session_status();
 	unsigned long long id = status->session_id;
 
 	if (status->state == ZK_CLIENT_SUSPENDED)
@@ -136,7 +245,7 @@ log_news(const ZkSession *session, const Told *before, const char *error)
 						id, status->server),
 				 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
 				 errhidestmt(true), errhidecontext(true)));
-	else if (session_state_is_loss(session))
+	else if (session_is_loss())
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 						id),
@@ -184,62 +293,54 @@ log_notes(const ZkClientStatus *status, ZkClient *client)
 				 errhidestmt(true), errhidecontext(true)));
 }
 
-void
-session_news_trace(const ZkSession *session, ZkClient *client,
-				   ZkSessionState before)
+/* Its state is that now: if that is news, say so. */
+static void
+trace_news(const char *word)
 {
-	const ZkClientStatus *status = &session->client;
-	char		move[64];
+	const char *before = told.word;
 	char		why[640] = "";
 
+	if (word == before || strcmp(word, before) == 0)
+		return;
+	told.word = word;
 	if (!message_level_is_interesting(DEBUG1))
 		return;
-	switch (session->state)
-	{
-		case SESSION_OPENING:
-			snprintf(why, sizeof(why), "asked for, with a session timeout of %d ms",
-					 session_settings.session_timeout);
-			break;
-		case SESSION_CONNECTED:
-			snprintf(why, sizeof(why), "server \"%s\", session timeout %d ms",
-					 status->server, status->session_timeout_ms);
-			break;
-		case SESSION_SUSPENDED:
-			snprintf(why, sizeof(why), "no connection to server \"%s\" for %lld ms",
-					 status->server,
-					 (long long) (status->now - status->suspended_at));
-			break;
-		case SESSION_LOST:
-			if (session_state_is_loss(session))
-				strlcpy(why, session_loss_text(), sizeof(why));
-			else
-				strlcpy(why, "it was idle", sizeof(why));
-			break;
-		case SESSION_FAILED:
-			strlcpy(why, zklock_client_last_error(client), sizeof(why));
-			break;
-		case SESSION_GIVEN_UP:
-			strlcpy(why, "it is not used any more", sizeof(why));
-			break;
-		case SESSION_NONE:
-			strlcpy(why, "closed", sizeof(why));
-			break;
-	}
-	snprintf(move, sizeof(move), "%s -> %s", session_state_name(before),
-			 session_state_name(session->state));
-	trace(session, move, why);
-}
-
-/* A line for the readers of the log. */
-static void
-trace(const ZkSession *session, const char *what, const char *why)
-{
+	if (strcmp(word, "none") == 0)
+		strlcpy(why, "closed", sizeof(why));
+	else
+		describe_state(why, sizeof(why));
 	HOLD_INTERRUPTS();
 	ereport(DEBUG1,
-			(errmsg_internal("zklock: session %llu, 0x%llx: %s: %s",
-							 (unsigned long long) session->number,
-							 (unsigned long long) session->client.session_id,
-							 what, why),
+			(errmsg_internal("zklock: session %llu, 0x%llx: %s -> %s: %s",
+							 (unsigned long long) MySession.number,
+							 (unsigned long long) zklock_session_status()->session_id,
+							 before, word, why),
 			 errhidestmt(true), errhidecontext(true)));
 	RESUME_INTERRUPTS();
+}
+
+/* What there is to say of the state that it is in. */
+static void
+describe_state(char *text, size_t size)
+{
+	const ZkClientStatus *status = zklock_session_status();
+
+	if (MySession.is_given_up)
+		strlcpy(text, "it is not used any more", size);
+	else if (session_is_loss())
+		strlcpy(text, session_loss_text(), size);
+	else if (session_is_over() && session_is_granted())
+		strlcpy(text, "it was idle", size);
+	else if (session_is_over())
+		strlcpy(text, zklock_client_last_error(MySession.client), size);
+	else if (!session_is_granted())
+		snprintf(text, size, "asked for, with a session timeout of %d ms",
+				 session_settings.session_timeout);
+	else if (zklock_session_is_connected())
+		snprintf(text, size, "server \"%s\", session timeout %d ms",
+				 status->server, status->session_timeout_ms);
+	else
+		snprintf(text, size, "no connection to server \"%s\" for %lld ms",
+				 status->server,
+				 (long long) (status->now - status->suspended_at));
 }

@@ -4,9 +4,9 @@
  *	  The one session of this backend, for the modules of the family session*.
  *
  * From the top down: session.c (its life), session_interrupt.c, session_wait.c,
- * session_error.c, session_current.c (which alone moves its state),
- * session_news.c, session_loss.c, session_settings.c, session_state.c.  Each
- * calls those behind it, and none ahead of it.
+ * session_error.c, session_news.c (which attends to it), session_loss.c,
+ * session_current.c (which is asked), session_settings.c.  Each calls those behind
+ * it, and none ahead of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,6 @@
 #include "client.h"
 #include "session.h"
 #include "session_settings.h"
-#include "session_state.h"
 
 /* What the next session takes over from those before. */
 typedef struct SessionHeritage
@@ -55,8 +54,18 @@ typedef struct SessionOpening
 /* The session of this backend. */
 typedef struct CurrentSession
 {
-	ZkSession	known;			/* its state */
-	ZkClient   *client;			/* NULL exactly if that is NONE */
+	ZkClient   *client;			/* with its state; NULL: there is no session */
+	ZkSessionNumber number;		/* of the last session, open or not; 0: there
+								 * has been none */
+	bool		is_in_use;		/* locks hang on it, or on the one before that
+								 * was lost with them */
+
+	/* valid if there is one */
+	bool		is_given_up;	/* it is not used any more, and closed as soon
+								 * as no request is under way: set where an
+								 * error leaves while some are */
+	int64		opened_at;		/* protocol_now() */
+	int64		connect_deadline;	/* until it is granted: when it is given up */
 
 	/* of the last session, open or not */
 	SessionOpening opening;
@@ -69,7 +78,24 @@ typedef struct CurrentSession
 
 extern CurrentSession MySession;
 
-/* ---- moving the state: session_current.c ---- */
+/* ---- questions: session_current.c ---- */
+
+/* Has it been granted, whatever has become of it? */
+extern bool session_is_granted(void);
+
+/* Is there one, and is it over or given up? */
+extern bool session_is_over(void);
+
+/*
+ * Is it over, and was there anything to lose?  A program that has taken a
+ * session for idle on which locks hang was wrong.
+ */
+extern bool session_is_loss(void);
+
+/* Its state in a word, for developers. */
+extern const char *session_word(void);
+
+/* ---- its beginning and its end, which are news: session_news.c ---- */
 
 /* There is a session from now on, with that client. */
 extern void session_begin(ZkClient *client);
@@ -80,26 +106,10 @@ extern void session_give_up(void);
 /* It is over for this process: the client is the caller's to close. */
 extern ZkClient *session_end(void);
 
-/* ---- what is told of it: session_news.c.  Never raises, never waits. ---- */
-
-/* A new session begins, of which nothing was told. */
-extern void session_news_begin(void);
-
-/* If anything has changed, tell the board, the counters and the log. */
-extern void session_news_tell(const ZkSession *session, ZkClient *client);
-
-/* For developers: its state was that, and is another one now. */
-extern void session_news_trace(const ZkSession *session, ZkClient *client,
-							   ZkSessionState before);
-
 /* ---- the loss: session_loss.c.  Never raises. ---- */
 
-/*
- * Keep the circumstances of a loss, once, for messages to come.  error is the
- * client's last one.
- */
-extern void session_loss_note(const ZkSession *session, uint64 statement,
-							  const char *error);
+/* Keep the circumstances of a loss, once, for messages to come. */
+extern void session_loss_note(void);
 
 /* Why that session was lost which was lost last, in a sentence. */
 extern const char *session_loss_text(void);
@@ -114,6 +124,9 @@ extern uint64 session_loss_noticed_in(void);
  * and termination.
  */
 extern void session_sleep(int64 until);
+
+/* The session is about to be closed: nothing waits for it any more. */
+extern void session_wait_end(void);
 
 /* ---- errors: session_error.c ---- */
 

@@ -20,13 +20,20 @@
 #include "handover.h"
 #include "stat.h"
 
+/* See events_of_session(). */
+#define NEVENTS 3
+static WaitEventSet *session_events;
+
 /* What a request on a lost session brought. */
 static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
-static void count_cancel(const ZkSession *session, bool is_asking);
+static bool is_hopeless(void);
+static int64 look_at(int64 deadline);
+static void count_cancel(bool is_asking);
 static void sleep_until(int64 wake_at, ZkWaitReason reason);
+static WaitEventSet *events_of_session(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
 static uint32 wait_event_of(ZkWaitReason reason);
@@ -114,32 +121,58 @@ static ZkWaitEnd
 wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		 ZkWaitReason reason)
 {
-	const ZkSession *session = &MySession.known;
+	const ZkClientStatus *status = zklock_session_status();
 
 	Assert(MySession.client != NULL);
 	Assert(request == NULL || is_over == NULL);
 	zklock_client_flush(MySession.client);
 	for (;;)
 	{
-		zklock_session_attend();
+		zklock_session_look();
 		if ((request != NULL && zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over()))
 			return ZK_WAIT_OVER;
-		count_cancel(session, request != NULL);
+		count_cancel(request != NULL);
 		CHECK_FOR_INTERRUPTS();
-		if (session_state_is_over(session))
+		if (session_is_over())
 		{
-			if (session_state_is_hopeless(session))
+			if (is_hopeless())
 				session_raise_over();
 			return ZK_WAIT_LOST;
 		}
-		if (session->client.now >= deadline)
+		if (status->now >= deadline)
 			return ZK_WAIT_TIMEOUT;
-		if (session->state == SESSION_OPENING &&
-			session->client.now >= session->connect_deadline)
+		if (!session_is_granted() &&
+			status->now >= MySession.connect_deadline)
 			session_raise_not_connected();
-		sleep_until(session_state_wake_at(session, deadline), reason);
+		sleep_until(look_at(deadline), reason);
 	}
+}
+
+/* The session is over: would another one fare no better? */
+static bool
+is_hopeless(void)
+{
+	const ZkClientStatus *status = zklock_session_status();
+
+	if (MySession.is_given_up)
+		return false;
+	return !status->was_connected || status->loss == ZK_LOSS_AUTH ||
+		status->loss == ZK_LOSS_DEMAND || status->loss == ZK_LOSS_PROTOCOL;
+}
+
+/*
+ * When a wait with that deadline has to look at the session also if there is no
+ * news: at the deadline, or when the session is given up.
+ */
+static int64
+look_at(int64 deadline)
+{
+	const ZkClientStatus *status = zklock_session_status();
+
+	if (!status->was_connected)
+		return Min(deadline, MySession.connect_deadline);
+	return Min(deadline, status->lost_deadline);
 }
 
 /*
@@ -147,10 +180,10 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
  * for an answer, or has no connection.  Those of a loss are losses.
  */
 static void
-count_cancel(const ZkSession *session, bool is_asking)
+count_cancel(bool is_asking)
 {
 	if (QueryCancelPending && INTERRUPTS_CAN_BE_PROCESSED() &&
-		(is_asking || !session_state_is_connected(session)) &&
+		(is_asking || !zklock_session_is_connected()) &&
 		!zklock_session_has_interrupted())
 		zklock_stat_count(ZK_STAT_UNANSWERED);
 }
@@ -159,24 +192,56 @@ count_cancel(const ZkSession *session, bool is_asking)
 static void
 sleep_until(int64 wake_at, ZkWaitReason reason)
 {
-	const ZkSession *session = &MySession.known;
-	int64		left_ms = wake_at - session->client.now;
-	int			events;
+	int64		left_ms = Max(wake_at - zklock_session_status()->now, 0);
+	WaitEvent	occurred[NEVENTS];
+	int			noccurred;
 
-	if (!session_state_is_connected(session))
+	if (!zklock_session_is_connected())
 		reason = ZK_WAITING_TO_CONNECT;
 
 	/* a snapshot that was taken to read catalogs would hold back vacuum */
 	InvalidateCatalogSnapshotConditionally();
-	events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
-							   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							   zklock_client_fd(MySession.client),
-							   Max(Min(left_ms, INT_MAX / 2), 0),
-							   wait_event_of(reason));
-	if ((events & WL_LATCH_SET) != 0)
-		ResetLatch(MyLatch);
-	if ((events & WL_SOCKET_READABLE) != 0)
-		zklock_client_receive(MySession.client);
+	noccurred = WaitEventSetWait(events_of_session(),
+								 Min(left_ms, INT_MAX / 2), occurred,
+								 NEVENTS, wait_event_of(reason));
+	for (int i = 0; i < noccurred; i++)
+	{
+		if (occurred[i].events == WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		else
+			zklock_client_receive(MySession.client);
+	}
+}
+
+/*
+ * What the waits of this session are for: made once, for that takes five system
+ * calls.  A session whose program could not be started is not waited for.
+ */
+static WaitEventSet *
+events_of_session(void)
+{
+	pgsocket	fd = zklock_client_fd(MySession.client);
+	WaitEventSet *events;
+
+	Assert(fd != PGINVALID_SOCKET);
+	if (session_events != NULL)
+		return session_events;
+	events = CreateWaitEventSet_compat(NEVENTS);
+	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL,
+						  NULL);
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, fd, NULL, NULL);
+	session_events = events;
+	return session_events;
+}
+
+void
+session_wait_end(void)
+{
+	if (session_events != NULL)
+		FreeWaitEventSet(session_events);
+	session_events = NULL;
 }
 
 /* Has everything that was withdrawn been undone? */

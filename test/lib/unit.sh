@@ -33,7 +33,6 @@ unit_sources() {
 			needs=(program_openssl protocol servers)
 			libraries=(-lssl -lcrypto)
 			;;
-		session_state) needs=(contact) ;;
 		recipe) needs=(recipe_name recipe_node foreign) ;;
 		name_pattern) needs=(recipe_name recipe_node foreign) ;;
 	esac

@@ -14,7 +14,7 @@ our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file sour
 
 # Of src/common is each, and these of other folders, too: values in, verdict out, and a unit
 # test that says all of them. Their mutants are judged by unit tests alone, every one.
-my @pure_elsewhere = qw(session_state program_code);
+my @pure_elsewhere = qw(program_code);
 
 sub pure_modules ($top)
 {

@@ -24,6 +24,7 @@
 
 #include <dlfcn.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -238,6 +239,11 @@ bool
 tls_is_used(int fd)
 {
 	return false;
+}
+
+void
+tls_gather(int fd)
+{
 }
 
 int
