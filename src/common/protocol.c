@@ -46,7 +46,6 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_WATCH] = "----",
 	[FRAME_WAKE] = "----",
 	[FRAME_ANSWER] = "tt--",
-	[FRAME_NOTE] = "T---",
 };
 
 static bool is_head_good(const Frame *frame, FrameDirection direction);

@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 21
+#define PROTOCOL_VERSION 22
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -81,14 +81,7 @@ typedef enum FrameKind
 	FRAME_NOTE					/* a line for the server's log */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_ASK
-#define FRAME_LAST FRAME_NOTE
-
-/*
- * The text of a FRAME_NOTE has at most so many bytes, and so many of them may be
- * unread at either end.
- */
-#define NOTE_SIZE 400
-#define NOTES_MAX 32
+#define FRAME_LAST FRAME_ANSWER
 
 /*
  * What is asked of the server: the rows of the table in program_library.c.  A
@@ -143,7 +136,6 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;	/* they are this session's alone */
-	int32_t		wants_notes;	/* lines for the server's log are wanted */
 } FrameOpen;
 
 /*

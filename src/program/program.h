@@ -238,8 +238,6 @@ typedef struct Session
 	FrameBuffer in;
 	FrameBuffer out;
 	bool		is_out_urgent;	/* something in out is news for the backend */
-	int			nnotes;			/* lines for the log in out, NOTES_MAX at most */
-	int			nnotes_left_out;	/* since there were so many */
 	int64_t		wake_at;		/* when something is to be done next, if
 								 * nothing happens before */
 	SharedPage *page;
@@ -335,14 +333,6 @@ extern void backend_flush(Session *session);
 
 /* Interrupt the backend, if it wants that. */
 extern void backend_interrupt(Session *session);
-
-/*
- * A line for the server's log, at DEBUG1, if the backend wants any.  It goes out
- * with what is urgent next.  Texts of others need not be escaped: the backend
- * does that.
- */
-extern void backend_note(Session *session, const char *format,...)
-			__attribute__((format(printf, 2, 3)));
 
 /* ---- program_ask.c ---- */
 

@@ -34,8 +34,6 @@
  */
 #define BURST_SIZE 4096
 
-static size_t format_time(char *text, size_t size);
-static void send_note(Session *session, const char *text);
 
 /* ---------------------------------------------------------------------
  * From the backend
@@ -118,8 +116,6 @@ backend_flush(Session *session)
 			frame_buffer_consume(out, (size_t) sent);
 			atomic_fetch_add(&session->page->nflushed, 1);
 			session->is_out_urgent = out->start < out->end;
-			if (!session->is_out_urgent)
-				session->nnotes = 0;
 		}
 		else if (errno == EAGAIN)
 			return;
@@ -140,67 +136,4 @@ backend_interrupt(Session *session)
 	if (getppid() == session->open.backend_pid &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
 		interrupt_send(session->page, session->open.backend_pid);
-}
-
-/* ---------------------------------------------------------------------
- * Lines for the server's log
- * ---------------------------------------------------------------------
- */
-
-/*
- * Nobody waits for a line: without memory, or when the backend has not read so
- * many, there is none.  The backend of an idle session reads late, so each line
- * has its own time.
- */
-void
-backend_note(Session *session, const char *format,...)
-{
-	char		text[NOTE_SIZE];
-	size_t		length;
-	va_list		args;
-
-	if (!session->open.wants_notes || session->orphaned_at != 0)
-		return;
-	if (session->nnotes == NOTES_MAX)
-	{
-		session->nnotes_left_out++;
-		return;
-	}
-	if (session->nnotes_left_out > 0 && session->nnotes == 0)
-	{
-		snprintf(text, sizeof(text), "left out %d lines, which the backend did not read in time",
-				 session->nnotes_left_out);
-		session->nnotes_left_out = 0;
-		send_note(session, text);
-	}
-	length = format_time(text, sizeof(text));
-	va_start(args, format);
-	vsnprintf(text + length, sizeof(text) - length, format, args);
-	va_end(args);
-	send_note(session, text);
-}
-
-/* "at 12:34:56.789 UTC: "; its length. */
-static size_t
-format_time(char *text, size_t size)
-{
-	struct timespec now;
-	struct tm	broken_down;
-
-	if (clock_gettime(CLOCK_REALTIME, &now) != 0 ||
-		gmtime_r(&now.tv_sec, &broken_down) == NULL)
-		return 0;
-	return snprintf(text, size, "at %02d:%02d:%02d.%03ld UTC: ",
-					broken_down.tm_hour, broken_down.tm_min,
-					broken_down.tm_sec, now.tv_nsec / 1000000);
-}
-
-static void
-send_note(Session *session, const char *text)
-{
-	const Frame frame = {.kind = FRAME_NOTE};
-
-	session->nnotes++;
-	(void) frame_put(&session->out, &frame,
-					 (FrameBlob[FRAME_NBLOBS]) {frame_text(text)});
 }

@@ -59,33 +59,32 @@ static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
 
 /*
- * A verb for the log, how the step is sent, and whether the leader has to
- * answer it: see the functions below.
+ * How the step is sent, and whether the leader has to answer it: see the
+ * functions below.
  */
 typedef struct LibraryStep
 {
-	const char *word;
 	int			(*send) (Request *request);
 	bool		is_led;
 } LibraryStep;
 
 static const LibraryStep library_steps[] = {
-	[REQUEST_CREATE] = {"create", send_create, true},
-	[REQUEST_LIST] = {"list", send_list, false},
-	[REQUEST_GET] = {"read", send_get, false},
-	[REQUEST_GET_ACL] = {"read the ACL of", send_get_acl, false},
-	[REQUEST_CHECK] = {"check", send_check, true},
-	[REQUEST_SET] = {"set", send_set, true},
-	[REQUEST_DELETE] = {"delete", send_delete, true},
-	[REQUEST_LEAVE] = {"delete", send_delete, true},
-	[REQUEST_HELD] = {"list", send_list, false},
-	[REQUEST_DELETE_GUARDED] = {"delete nodes guarded by", send_delete_guarded, true},
-	[REQUEST_CREATE_GUARDED] = {"create", send_create_guarded, true},
-	[REQUEST_MOVE] = {"create", send_move, true},
-	[REQUEST_ERASE] = {"look for", send_erase, false},
-	[REQUEST_UNWATCH] = {"remove the watch of", send_unwatch, false},
-	[REQUEST_HEARTBEAT] = {"sync", send_sync, true},
-	[REQUEST_NUDGE] = {"read", send_get, false},
+	[REQUEST_CREATE] = {send_create, true},
+	[REQUEST_LIST] = {send_list, false},
+	[REQUEST_GET] = {send_get, false},
+	[REQUEST_GET_ACL] = {send_get_acl, false},
+	[REQUEST_CHECK] = {send_check, true},
+	[REQUEST_SET] = {send_set, true},
+	[REQUEST_DELETE] = {send_delete, true},
+	[REQUEST_LEAVE] = {send_delete, true},
+	[REQUEST_HELD] = {send_list, false},
+	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, true},
+	[REQUEST_CREATE_GUARDED] = {send_create_guarded, true},
+	[REQUEST_MOVE] = {send_move, true},
+	[REQUEST_ERASE] = {send_erase, false},
+	[REQUEST_UNWATCH] = {send_unwatch, false},
+	[REQUEST_HEARTBEAT] = {send_sync, true},
+	[REQUEST_NUDGE] = {send_get, false},
 };
 _Static_assert(sizeof(library_steps) / sizeof(library_steps[0]) == REQUEST_LAST + 1,
 			   "each step is sent in some way");
@@ -94,12 +93,6 @@ bool
 library_is_led(RequestKind step)
 {
 	return library_steps[step].is_led;
-}
-
-const char *
-library_word(RequestKind step)
-{
-	return library_steps[step].word;
 }
 
 /* Is an answer to it noted in the contact log? */

@@ -277,9 +277,6 @@ extern void library_note_answer(Request *request, int code);
  */
 extern bool library_is_led(RequestKind step);
 
-/* What it does, as a verb for the log. */
-extern const char *library_word(RequestKind step);
-
 /* Remove the watches of a path, in the library's memory alone. */
 extern void library_forget_watch(const Session *session, const char *path,
 								 WatchOf watch);

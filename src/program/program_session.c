@@ -66,26 +66,6 @@
 /* Nobody's address: see R13. */
 #define STAND_IN "255.255.255.255:1"
 
-/* The words of a reason of loss, for the log. */
-static const char *const loss_words[] = {
-	[ZK_LOSS_NONE] = "none",
-	[ZK_LOSS_EXPIRED] = "expired",
-	[ZK_LOSS_SILENCE] = "no contact for the session timeout",
-	[ZK_LOSS_AUTH] = "credentials refused",
-	[ZK_LOSS_RESOLVE] = "no address of a server",
-	[ZK_LOSS_PROTOCOL] = "no ZooKeeper server",
-	[ZK_LOSS_RESOURCES] = "no resources",
-	[ZK_LOSS_PROGRAM] = "program ended",
-	[ZK_LOSS_STANDSTILL] = "backend stood still",
-	[ZK_LOSS_UNANSWERED] = "no answers",
-	[ZK_LOSS_REFUSED] = "releases refused",
-	[ZK_LOSS_TLS] = "no TLS",
-	[ZK_LOSS_DEMAND] = "authentication demanded",
-	[ZK_LOSS_IDLE] = "idle"
-};
-_Static_assert(sizeof(loss_words) / sizeof(loss_words[0]) == ZK_LOSS_LAST + 1,
-			   "each loss has its words");
-
 /* For log_line(): the library calls it without a context. */
 static Session *logging_session;
 
@@ -106,8 +86,6 @@ static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static bool may_move(ZkClientState from, ZkClientState to)
 			__attribute__((unused));
-static void note_move(Session *session, ZkClientState state,
-					  ZkClientLoss loss);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
 static void note_end_of_link(Session *session, const char *line);
@@ -219,7 +197,6 @@ connect_session(Session *session)
 		free(session->scheme);
 		session->credentials = session->scheme = NULL;
 	}
-	backend_note(session, "connects to %s", text);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
 }
 
@@ -690,37 +667,6 @@ may_move(ZkClientState from, ZkClientState to)
 	return false;
 }
 
-/* A line for the log: from which state to which, and why. */
-static void
-note_move(Session *session, ZkClientState state, ZkClientLoss loss)
-{
-	const FrameStatus *status = &session->status;
-	const char *from = protocol_state((ZkClientState) status->state);
-	const char *to = protocol_state(state);
-
-	switch (state)
-	{
-		case ZK_CLIENT_STARTING:
-		case ZK_CLIENT_CONNECTING:
-			break;				/* connect_session() has said to whom */
-		case ZK_CLIENT_CONNECTED:
-			backend_note(session, "%s -> %s: server \"%s\" grants session 0x%llx a timeout of %d ms",
-						 from, to, session->server,
-						 (unsigned long long) status->ticket.session_id,
-						 status->session_timeout_ms);
-			break;
-		case ZK_CLIENT_SUSPENDED:
-			backend_note(session, "%s -> %s: %s; lost in %lld ms unless it is connected again",
-						 from, to, session->last_error,
-						 (long long) (session->lost_deadline - protocol_now()));
-			break;
-		case ZK_CLIENT_LOST:
-			backend_note(session, "%s -> %s: %s: %s", from, to, loss_words[loss],
-						 session->last_error);
-			break;
-	}
-}
-
 /*
  * The one place where a session changes its state.  LOST is final.  The
  * backend reads of it before it is interrupted, and before the session is
@@ -741,7 +687,6 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 		status->suspended_at = status->lost_at;
 	if (state == ZK_CLIENT_CONNECTED)
 		status->suspended_at = 0;
-	note_move(session, state, loss);
 	status->state = state;
 	status->loss = loss;
 	session->is_status_news = true;

@@ -37,7 +37,7 @@
  */
 #define TLS_AGAIN_MS 30000
 
-static bool follow_tls(Session *session, const SettingsRead *settings);
+static bool follow_tls(Following *following, const SettingsRead *settings);
 static void follow_servers(Session *session, const char *servers);
 static char *copy_text(const char *text);
 
@@ -86,7 +86,7 @@ settings_tick(Session *session, int64_t now)
 	{
 		following->state = state;
 		following->tls_again_at = INT64_MAX;
-		if (!follow_tls(session, settings))
+		if (!follow_tls(following, settings))
 			following->tls_again_at = now + TLS_AGAIN_MS;
 		follow_servers(session, settings->servers);
 		program_wake_at(session, following->tls_again_at);
@@ -96,21 +96,16 @@ settings_tick(Session *session, int64_t now)
 
 /* false if they do not work now: those of before stay. */
 static bool
-follow_tls(Session *session, const SettingsRead *settings)
+follow_tls(Following *following, const SettingsRead *settings)
 {
-	Following  *following = &session->settings;
 	char		why[TLS_WHY_SIZE];
 
 	if (!settings->has_tls || strcmp(settings->tls, following->tls) == 0)
 		return true;
 	if (!tls_begin(settings->tls, why))
-	{
-		backend_note(session, "keeps the former TLS settings: %s", why);
 		return false;
-	}
 	free(following->tls);
 	following->tls = copy_text(settings->tls);
-	backend_note(session, "uses other TLS settings from the next connection on");
 	return true;
 }
 
@@ -131,8 +126,6 @@ follow_servers(Session *session, const char *servers)
 	names = names_begin(&list);
 	names_look_up(names);
 	session_adopt(session, names);
-	backend_note(session, "uses other servers from the next connection on: %s",
-				 servers);
 }
 
 static char *

@@ -213,14 +213,8 @@ is_more_to_do(Request *request)
 		return defer(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
 	{
-		if (request->session->link.is_up)
-			return defer(request);
-
-		/* it goes out with the next connection */
-		backend_note(request->session, "asks again with the next connection to %s \"%s\": %s",
-					 library_word(request->step), request->path,
-					 code_words(request->answer.code));
-		return true;
+		/* without a connection it goes out with the next one */
+		return !request->session->link.is_up || defer(request);
 	}
 	return follow_up(request);
 }
@@ -492,9 +486,6 @@ defer(Request *request)
 	if (refusal->pause_ms > timeout / 4)
 		refusal->pause_ms = timeout / 4;
 	request_set_due(request, now + refusal->pause_ms);
-	backend_note(session, "asks again in %d ms to %s \"%s\": %s",
-				 refusal->pause_ms, library_word(request->step), request->path,
-				 code_words(request->answer.code));
 	return true;
 }
 
@@ -593,10 +584,6 @@ put_off(Request *request)
 	}
 	if (delays->since == 0)
 	{
-		backend_note(session, "asks again to %s \"%s\": %s",
-					 library_word(request->step), request->path,
-					 is_executed ? "what was asked before was not executed" :
-					 code_words(request->answer.code));
 		delays->since = now;
 		session->is_status_news |= session->status.nput_off++ == 0;
 	}

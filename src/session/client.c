@@ -87,10 +87,6 @@ struct ZkClient
 	bool		is_flush_due;	/* at the end of that */
 	Watch		watch;
 	int			nunasked;		/* requests that are ANSWERED_UNASKED */
-	char		notes[NOTES_MAX][NOTE_SIZE];	/* a ring, for
-												 * zklock_client_take_note() */
-	unsigned	nnotes;			/* that came, and */
-	unsigned	nnotes_taken;	/* those of them that were taken */
 
 	/*
 	 * Live requests by slot; a request's id is its generation in the high
@@ -115,7 +111,6 @@ static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
-static void keep_note(ZkClient *client, const char *text);
 static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_unasked(ZkClient *client, const FrameTaken *taken,
@@ -294,14 +289,6 @@ zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms)
 		atomic_store(&client->channel.page->idle_ms, timeout_ms);
 }
 
-const char *
-zklock_client_take_note(ZkClient *client)
-{
-	if (client->nnotes_taken == client->nnotes)
-		return NULL;
-	return client->notes[client->nnotes_taken++ % NOTES_MAX];
-}
-
 /*
  * The program first marks the loss in the page, and then checks whether an
  * interrupt is wanted.  We first say that one is wanted, and then check the
@@ -420,7 +407,6 @@ put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
-	frame.u.open.wants_notes = has_auth && options->wants_notes;
 	return frame_put(buffer, &frame, (FrameBlob[FRAME_NBLOBS]) {
 		frame_text(options->servers), frame_text(scheme),
 		frame_text(credentials), frame_text(options->tls)
@@ -535,8 +521,6 @@ take_frames(ZkClient *client)
 			take_reply(client, &taken, now);
 		else if (taken.frame.kind == FRAME_WATCH)
 			take_watch(client, &taken);
-		else if (taken.frame.kind == FRAME_NOTE)
-			keep_note(client, taken.blobs[0]);
 		frame_buffer_consume(&client->channel.in, 0);
 	}
 	take_loss(client);
@@ -577,15 +561,6 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	copy_text(status->tls, sizeof(status->tls), taken->blobs[3]);
-}
-
-/* The latest ones are kept: what led to the end of a session is among them. */
-static void
-keep_note(ZkClient *client, const char *text)
-{
-	if (client->nnotes - client->nnotes_taken == NOTES_MAX)
-		client->nnotes_taken++;
-	copy_text(client->notes[client->nnotes++ % NOTES_MAX], NOTE_SIZE, text);
 }
 
 /*

@@ -34,7 +34,6 @@ typedef struct ZkClientOptions
 	const char *tls;			/* how to use it (program_tls.h), NULL: without it */
 	bool		is_auth_private;	/* they are this session's alone, to guard
 									 * its queue nodes and nothing else */
-	bool		wants_notes;	/* zklock_client_take_note() will be called */
 } ZkClientOptions;
 
 /*
@@ -105,13 +104,6 @@ extern bool zklock_client_is_used(const ZkClient *client);
  * ends it: ZK_LOSS_IDLE.  0: never, as at first.
  */
 extern void zklock_client_set_idle_timeout(ZkClient *client, int timeout_ms);
-
-/*
- * The next line for the server's log that the program has said and that was not
- * taken yet, printable ASCII; NULL if there is none.  Valid until the next look
- * at the session.
- */
-extern const char *zklock_client_take_note(ZkClient *client);
 
 /*
  * Send this process SIGINT when the session becomes LOST, even if it is busy

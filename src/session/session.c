@@ -291,8 +291,7 @@ start_session(void)
 		.program = zklock_session_program(),
 		.servers = zklock_session_servers(),
 		.session_timeout_ms = session_settings.session_timeout,
-		.tls = zklock_session_tls(),
-		.wants_notes = message_level_is_interesting(DEBUG1)
+		.tls = zklock_session_tls()
 	};
 	ZkClient   *client;
 

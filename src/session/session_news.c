@@ -40,7 +40,6 @@ static void tell_news(void);
 static void trace_news(const char *word);
 static void count_news(const Told *before);
 static TimestampTz state_since(const ZkClientStatus *status);
-static void log_notes(const ZkClientStatus *status, ZkClient *client);
 static void describe_state(char *text, size_t size);
 static void log_refusal(const ZkClientStatus *status, const char *error);
 static void log_news(const Told *before, const char *error);
@@ -165,7 +164,6 @@ tell_news(void)
 
 	told.nrefused = status->nrefused;
 	HOLD_INTERRUPTS();
-	log_notes(status, client);
 	if (status->nrefused > 0 && before.nrefused == 0)
 		log_refusal(status, zklock_client_last_error(client));
 	if (before.since == 0 || before.state != status->state ||
@@ -279,19 +277,6 @@ log_reconnect(const ZkClientStatus *status, const Told *before,
  * For developers
  * ---------------------------------------------------------------------
  */
-
-/* What the session's program has said for the log since the last look. */
-static void
-log_notes(const ZkClientStatus *status, ZkClient *client)
-{
-	const char *note;
-
-	while ((note = zklock_client_take_note(client)) != NULL)
-		ereport(DEBUG1,
-				(errmsg_internal("zklock: program of session 0x%llx: %s",
-								 (unsigned long long) status->session_id, note),
-				 errhidestmt(true), errhidecontext(true)));
-}
 
 /* Its state is that now: if that is news, say so. */
 static void

@@ -51,9 +51,6 @@ sub plain ($line)
 	$line =~ s{"/[\w/-]*?nightly\b}{"/nightly}g;
 	$line =~ s/_c_[0-9a-f-]+-lock-/_c_-lock-/g;
 	$line =~ s/0x[1-9a-f][0-9a-f]*/0xN/g;
-	$line =~ s/at [\d:.]{12} UTC/at T UTC/;
-	# The backend, which writes this line when it looks, may know the id by then.
-	$line =~ s/(program of session) 0x\w+(: at T UTC: connects)/$1 0xN$2/;
 	$line =~ s/127\.0\.0\.1:\d+/SERVER/g;
 	$line =~ s/\d+ ms\b/N ms/g;
 	$line =~ s/fencing token [1-9]\d*/fencing token N/;

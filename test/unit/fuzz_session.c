@@ -145,8 +145,7 @@ open_session(Player *player)
 		.first_server = choose(4),
 		.auth_scheme = has_auth ? "digest" : NULL,
 		.auth_credentials = has_auth ? credentials[choose(2)] : NULL,
-		.is_auth_private = has_auth && is_private,
-		.wants_notes = choose(2)
+		.is_auth_private = has_auth && is_private
 	});
 	if (player->client == NULL)
 		abort();
@@ -524,12 +523,9 @@ close_session(Player *player)
 	int			wait_ms = choose(2) ? 0 : (int) choose(300);
 	int64_t		since = protocol_now();
 	char		error[512];
-	const char *note;
 
 	snprintf(error, sizeof(error), "%s", zklock_client_last_error(player->client));
 	read_text(error);
-	while ((note = zklock_client_take_note(player->client)) != NULL)
-		read_text(note);
 	zklock_client_close(player->client, wait_ms);
 	player->client = NULL;
 	check_time(since, wait_ms + CALL_MS, "close");

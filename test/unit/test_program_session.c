@@ -1528,77 +1528,9 @@ test_idle_end(void)
 	ok(session_is_ending(session) && session_may_live(session), "a session that was ended is to be closed");
 }
 
-/* ---- program_backend.c: lines for the server's log ---- */
-
-/* The next one, "" if there is none. */
-static const char *
-next_note(void)
-{
-	static char note[NOTE_SIZE];
-	FrameTaken	taken;
-
-	session->is_out_urgent = session->out.start < session->out.end;
-	do
-		taken = next_frame();
-	while (taken.frame.kind != 0 && taken.frame.kind != FRAME_NOTE);
-	if (taken.frame.kind == 0)
-		return "";
-	snprintf(note, sizeof(note), "%s", taken.blobs[0]);
-	/* but for its time */
-	if (strncmp(note, "at ", strlen("at ")) == 0)
-		return note + strlen("at 12:34:56.789 UTC: ");
-	return note;
-}
-
-static void
-test_notes(void)
-{
-	FrameTaken	opening = opening_of(THREE);
-
-	begin_session();
-	opening.frame.u.open.wants_notes = true;
-	open_with(&opening);
-	is_str("connects to " THREE, next_note(), "a note tells of a session that is opened");
-	connect_now();
-	is_str("connecting -> connected: server \"127.0.0.1:1\" grants session 0x1267 a timeout of 12000 ms",
-		   next_note(), "a note tells of a session that is granted");
-	disconnect_now(-4);
-	is_str("connected -> suspended: Server \"127.0.0.1:1\" closed the connection; lost in 12000 ms unless it is connected again",
-		   next_note(), "a note tells of a connection that ends");
-	connect_now();
-	is_str("suspended -> connected: server \"127.0.0.1:1\" grants session 0x1267 a timeout of 12000 ms",
-		   next_note(), "a note tells of the next connection");
-	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
-	is_str("connected -> lost: expired: Server \"127.0.0.1:1\" has said: an error", next_note(), "a note tells of the end of the session");
-	is_str("", next_note(), "no further note is left");
-
-	open_and_connect(THREE);
-	disconnect_now(-4);
-	is_str("", next_note(), "no note is made if none is wanted");
-
-	/* a backend that does not read */
-	open_and_connect(THREE);
-	session->open.wants_notes = true;
-	count_frames(FRAME_STATUS);
-	for (int i = 0; i < NOTES_MAX + 5; i++)
-		backend_note(session, "line %d, %.*s", i, 2 * NOTE_SIZE, "long");
-	ok(!session->is_out_urgent, "a note does not wake the backend");
-	is_int(NOTES_MAX, session->nnotes, "the number of notes is bounded");
-	for (int i = 0; i < NOTES_MAX; i++)
-		ok(strncmp(next_note(), "line ", 5) == 0, "line %d", i);
-	is_str("", next_note(), "no note is left beyond the bound");
-	backend_note(session, "the next one");
-	is_str("left out 5 lines, which the backend did not read in time", next_note(), "a note says how many were left out");
-	is_str("the next one", next_note(), "notes go on after some were left out");
-	session->orphaned_at = boot_ms;
-	backend_note(session, "nobody is there");
-	is_int(0, session->nnotes, "no note is made without a backend");
-}
-
 int
 main(void)
 {
-	test_notes();
 	test_opening();
 	test_refused_opening();
 	test_first_address();

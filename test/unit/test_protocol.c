@@ -131,9 +131,6 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("/a/b/c");
 			blobs[1] = frame_text("{}");
 			break;
-		case FRAME_NOTE:
-			blobs[0] = frame_text("a line\n%s");
-			break;
 		case FRAME_ASK:
 			blobs[0] = frame_text("127.0.0.1:1");
 			break;
@@ -375,9 +372,6 @@ static const struct
 	{FRAME_COMPLETE, FRAME_ASK, {"a", "b", NULL}, "with TLS"},
 	{FRAME_INVALID, FRAME_ASK, {NULL, "b", NULL}, "without servers"},
 	{FRAME_INVALID, FRAME_ASK, {"a", "b", "c"}, "with a third text"},
-	{FRAME_COMPLETE, FRAME_NOTE, {"a", NULL, NULL}, "with a text"},
-	{FRAME_INVALID, FRAME_NOTE, {NULL, NULL, NULL}, "without one"},
-	{FRAME_INVALID, FRAME_NOTE, {"a", "b", NULL}, "with two"},
 	{FRAME_COMPLETE, FRAME_ANSWER, {"a", "b", NULL}, "with both"},
 	{FRAME_COMPLETE, FRAME_ANSWER, {NULL, NULL, NULL}, "that says nothing"},
 	{FRAME_INVALID, FRAME_ANSWER, {"a", "b", "c"}, "with a third text"},
@@ -1073,23 +1067,18 @@ look_at(ZkClient *client)
 	return *zklock_client_status(client);
 }
 
-/* Lines for the log that a client has taken, and those of them that could harm it. */
-static int	nnotes;
-static int	nbad_notes;
+/* Texts for the log that a client has said, and those of them that could harm it. */
+static int	nerrors;
+static int	nbad_errors;
 
 /* They are one line each, of printable ASCII, whatever the program has sent. */
 static void
-take_notes(ZkClient *client)
+check_error(const char *error)
 {
-	const char *note;
-
-	while ((note = zklock_client_take_note(client)) != NULL)
-	{
-		nnotes++;
-		nbad_notes += strlen(note) >= NOTE_SIZE;
-		for (; *note != '\0'; note++)
-			nbad_notes += *note < ' ' || *note > '~';
-	}
+	nerrors += *error != '\0';
+	for (; *error != '\0'; error++)
+		if (*error < ' ' || *error > '~')
+			nbad_errors++;
 }
 
 /*
@@ -1130,7 +1119,7 @@ use_client(const char *program, int number)
 		zklock_client_receive(client);
 		status = look_at(client);
 		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
-		take_notes(client);
+		check_error(error);
 		for (int i = 0; i < 12; i++)
 		{
 			const ZkReply *reply = zklock_client_reply(requests[i]);
@@ -1168,8 +1157,8 @@ test_hostile_programs(void)
 	}
 	unlink(program_path());
 	ok(true, "%d hostile programs are survived", NPROGRAMS);
-	ok(nnotes > 0, "%d of their lines are for the log", nnotes);
-	is_int(0, nbad_notes, "no line of a hostile program can harm the log");
+	ok(nerrors > 0, "%d of their texts are for the log", nerrors);
+	is_int(0, nbad_errors, "no text of a hostile program can harm the log");
 	ok(longest < CALL_MS, "no hostile program holds up the end of its session: %d ms",
 	   (int) longest);
 
