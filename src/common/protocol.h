@@ -77,8 +77,7 @@ typedef enum FrameKind
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
 	FRAME_WAKE,					/* the page has changed */
-	FRAME_ANSWER,				/* what is known of a server */
-	FRAME_NOTE					/* a line for the server's log */
+	FRAME_ANSWER				/* what is known of a server */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_ASK
 #define FRAME_LAST FRAME_ANSWER

@@ -75,35 +75,48 @@ zklock_name_style(void)
 	return node_style;
 }
 
-char *
-zklock_name_path(const char *name, int *root_length)
+ZkName
+zklock_name_make(const char *text)
 {
-	char	   *utf8 = name_to_utf8("lock name", name);
-	int			length;
+	ZkName		name = {.text = text};
+	char	   *utf8 = name_to_utf8("lock name", text);
 	char	   *path;
 
-	refuse_reserved(name);
-	path = path_below_root(utf8, &length);
-	if (length == 0 &&
+	refuse_reserved(text);
+	path = path_below_root(utf8, &name.root_length);
+	name.path = pstrdup(path);	/* that has room to spare, and there may be many */
+	pfree(path);
+	if (name.root_length == 0 &&
 		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("invalid lock name \"%s\"", name),
+				 errmsg("invalid lock name \"%s\"", text),
 				 errdetail("The znode \"/zookeeper\" is ZooKeeper's own.")));
-	if (root_length != NULL)
-		*root_length = length;
 	pfree(utf8);
-	return path;
+	return name;
+}
+
+const char *
+zklock_name_below_root(const ZkName *name)
+{
+	return name->path + name->root_length + 1;
 }
 
 char *
-zklock_name_path_of_utf8(const char *utf8, int *root_length)
+zklock_name_path_of_utf8(const char *utf8)
 {
-	int			length;
-	char	   *path = path_below_root(utf8, &length);
+	int			root_length;
 
-	if (root_length != NULL)
-		*root_length = length;
+	return path_below_root(utf8, &root_length);
+}
+
+char *
+zklock_name_root_path(void)
+{
+	int			root_length;
+	char	   *path = path_below_root("any", &root_length);
+
+	path[root_length] = '\0';
 	return path;
 }
 
@@ -130,10 +143,9 @@ path_below_root(const char *utf8, int *root_length)
 char *
 zklock_name_root(void)
 {
-	int			root_length;
-	char	   *path = zklock_name_path("any", &root_length);
+	char	   *path = zklock_name_root_path();
 
-	return zklock_name_root_of(path, root_length);
+	return zklock_name_root_of(path[0] == '\0' ? "/" : path, strlen(path));
 }
 
 char *
@@ -162,19 +174,17 @@ zklock_name_root_of(const char *path, int root_length)
 }
 
 char *
-zklock_name_runs_path(const char *name, int *root_length)
+zklock_name_runs_path(const ZkName *name, int *root_length)
 {
-	int			length;
-	char	   *path = zklock_name_path(name, &length);
-
 	if (root_length != NULL)
-		*root_length = length + 1 + strlen(ZK_RUNS_SUFFIX);
+		*root_length = name->root_length + 1 + strlen(ZK_RUNS_SUFFIX);
 	return psprintf("%.*s/" ZK_RUNS_SUFFIX "%s" ZK_RUNS_SUFFIX,
-					length, path, path + length);
+					name->root_length, name->path,
+					name->path + name->root_length);
 }
 
 char *
-zklock_name_run_path(const char *name, const char *slot, int *root_length)
+zklock_name_run_path(const ZkName *name, const char *slot, int *root_length)
 {
 	return psprintf("%s/%s" ZK_RUNS_SUFFIX,
 					zklock_name_runs_path(name, root_length),
@@ -182,27 +192,22 @@ zklock_name_run_path(const char *name, const char *slot, int *root_length)
 }
 
 char *
-zklock_name_waits_path(const char *name, int *root_length)
+zklock_name_waits_path(void)
 {
-	int			length;
-	char	   *path = zklock_name_path(name, &length);
-
-	if (root_length != NULL)
-		*root_length = length;
-	return psprintf("%.*s/" ZK_WAITS_NAME "/" ZK_WAITS_IN_POSTGRES, length,
-					path);
+	return psprintf("%s/" ZK_WAITS_NAME "/" ZK_WAITS_IN_POSTGRES,
+					zklock_name_root_path());
 }
 
 /* A slash would begin another component. */
 char *
-zklock_name_lease_path(const char *name, int *root_length)
+zklock_name_lease_path(const ZkName *name)
 {
-	char	   *path = zklock_name_path(name, root_length);
 	StringInfoData pointer;
 
 	initStringInfo(&pointer);
-	appendStringInfo(&pointer, "%.*s/" ZK_LEASES_NAME "/", *root_length, path);
-	for (const char *c = path + *root_length + 1; *c != '\0'; c++)
+	appendStringInfo(&pointer, "%.*s/" ZK_LEASES_NAME "/", name->root_length,
+					 name->path);
+	for (const char *c = zklock_name_below_root(name); *c != '\0'; c++)
 	{
 		if (*c == '/')
 			appendStringInfoString(&pointer, "%2F");

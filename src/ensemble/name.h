@@ -16,15 +16,39 @@
 extern void zklock_name_init(void);
 
 /*
- * Path of the znode of a lock, palloc'ed, RECIPE_PATH_SIZE bytes: chroot of
- * the server list, zklock.root, name in UTF-8.  *root_length, unless NULL, is
- * set to the length of the first two.  Raises 42602 with the reason if
- * ZooKeeper or the recipe does not allow the name.
+ * The name of a lock or a job, checked, with the path of its znode.  It is made
+ * once in a call, where that is given the name (given_name.h), and handed on.  The
+ * chroot is one for the life of the cluster, so the path stays the same.
  */
-extern char *zklock_name_path(const char *name, int *root_length);
+typedef struct ZkName
+{
+	const char *text;			/* as users write it, in the database's
+								 * encoding */
+	const char *path;			/* chroot of the server list, zklock.root, the
+								 * name in UTF-8 */
+	int			root_length;	/* of the first two */
+} ZkName;
 
-/* The same of a name as znodes have it, in UTF-8, which is not looked at. */
-extern char *zklock_name_path_of_utf8(const char *utf8, int *root_length);
+/*
+ * Make it, palloc'ed, of a text that stays the caller's.  Raises 42602 with the
+ * reason if ZooKeeper or the recipe does not allow the name.
+ */
+extern ZkName zklock_name_make(const char *text);
+
+/* The name in UTF-8, without the root, as ZooKeeper has it. */
+extern const char *zklock_name_below_root(const ZkName *name);
+
+/*
+ * The path of a lock whose name is as znodes have it, in UTF-8, and is not looked
+ * at; palloc'ed.
+ */
+extern char *zklock_name_path_of_utf8(const char *utf8);
+
+/*
+ * The path of the root itself, palloc'ed; "" if it is "/".  Its length is that
+ * of the root of each name of this session.
+ */
+extern char *zklock_name_root_path(void);
 
 /*
  * The root below which the names of this session live, chroot of the server list
@@ -46,8 +70,8 @@ extern RecipeStyle zklock_name_style(void);
  * unless NULL, is set to its length.  No lock's queue is there.  Raise 42602
  * likewise.
  */
-extern char *zklock_name_runs_path(const char *name, int *root_length);
-extern char *zklock_name_run_path(const char *name, const char *slot,
+extern char *zklock_name_runs_path(const ZkName *name, int *root_length);
+extern char *zklock_name_run_path(const ZkName *name, const char *slot,
 								  int *root_length);
 
 /*
@@ -65,11 +89,11 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 /*
  * The znode of the facts of deadlock.c, and the one in it for waits in
  * PostgreSQL. zklock_name_waits_path() makes the path of the latter below the
- * present root; it takes the name of any lock.
+ * present root.
  */
 #define ZK_WAITS_NAME ".waits"
 #define ZK_WAITS_IN_POSTGRES "pg"
-extern char *zklock_name_waits_path(const char *name, int *root_length);
+extern char *zklock_name_waits_path(void);
 
 /*
  * The znode in which each lock that has, or had, leases is named: a child
@@ -78,7 +102,7 @@ extern char *zklock_name_waits_path(const char *name, int *root_length);
  * path of the lock, palloc'ed, NULL if no lock can have that name.
  */
 #define ZK_LEASES_NAME ".leases"
-extern char *zklock_name_lease_path(const char *name, int *root_length);
+extern char *zklock_name_lease_path(const ZkName *name);
 extern char *zklock_name_leased_path(const char *root, const char *child);
 
 /*

@@ -30,7 +30,7 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 	int			lasting_length = root_length;
 
 	/* what is made for good may be more than the root */
-	pfree(zklock_name_path("any", &root_length));
+	root_length = strlen(zklock_name_root_path());
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);

@@ -14,7 +14,6 @@
 
 #include "ephemeral.h"
 #include "expiry.h"
-#include "name.h"
 #include "nested.h"
 #include "recipe.h"
 #include "roundtrip.h"
@@ -44,13 +43,15 @@ typedef enum ReadEnd
 	READ_SESSION_LOST
 } ReadEnd;
 
+/* What has no root_length: anything but the queue of a lock. */
+#define NOT_A_QUEUE (-1)
+
 /* A queue that is being read. */
 typedef struct Reading
 {
-	ZkPathOf	path_of;		/* what the name stands for */
-	const char *name;
+	const char *path;			/* of the znode */
+	int			root_length;	/* of that; NOT_A_QUEUE: no lock's queue is there */
 	ReadPart	part;
-	const char *path;			/* of the znode, in the session of the moment */
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
 } Reading;
@@ -72,16 +73,31 @@ static void mark_holders(ZkQueueEntry *entries, int nentries);
 static int	compare_children(const void *a, const void *b);
 
 ZkQueueEntry *
-zklock_read_queue(const ZkBounds *bounds, ZkPathOf path_of, const char *name,
-				  bool is_newest, int *nentries)
+zklock_read_queue(const ZkBounds *bounds, const ZkName *name, bool is_newest,
+				  int *nentries)
 {
-	Reading		reading = {.path_of = path_of,.name = name};
+	Reading		reading = {
+		.path = name->path,
+		.root_length = name->root_length,
+		.part = is_newest ? READ_NEWEST : READ_ALL
+	};
 
-	reading.part = is_newest ? READ_NEWEST : READ_ALL;
 	if (bounds != NULL)
 		zklock_roundtrip_run_within(bounds, read_entries, NULL, &reading);
 	else
 		zklock_roundtrip_run(read_entries, NULL, &reading);
+	*nentries = reading.nentries;
+	return reading.entries;
+}
+
+ZkQueueEntry *
+zklock_read_below(const char *path, int *nentries)
+{
+	Reading		reading = {
+		.path = path,.root_length = NOT_A_QUEUE,.part = READ_ALL
+	};
+
+	zklock_roundtrip_run(read_entries, NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }
@@ -112,10 +128,12 @@ zklock_queue_in_order(const char *const *children, int nchildren,
 }
 
 ZkQueueEntry *
-zklock_read_first(const char *name)
+zklock_read_first(const ZkName *name)
 {
 	Reading		reading = {
-		.path_of = zklock_name_path,.name = name,.part = READ_FIRST
+		.path = name->path,
+		.root_length = name->root_length,
+		.part = READ_FIRST
 	};
 
 	zklock_roundtrip_run(read_entries, NULL, &reading);
@@ -131,8 +149,6 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	Reading    *reading = argument;
 	ReadEnd		end;
 
-	/* the chroot, and so the path, belongs to the session */
-	reading->path = reading->path_of(reading->name, NULL);
 	do
 		end = read_once(trip, reading);
 	while (end == READ_AGAIN);
@@ -273,15 +289,13 @@ warn_of_styles(const Reading *reading)
 static bool
 read_stranger(ZkRoundTrip *trip, Reading *reading)
 {
-	int			root_length;
 	const ZkReply *reply;
 	char	   *found;
 	ZkQueueEntry *entry;
 
-	if (reading->path_of != zklock_name_path || reading->part == READ_FIRST)
+	if (reading->root_length == NOT_A_QUEUE || reading->part == READ_FIRST)
 		return true;
-	pfree(zklock_name_path(reading->name, &root_length));
-	if (!zklock_ephemeral_find(trip, reading->path, root_length,
+	if (!zklock_ephemeral_find(trip, reading->path, reading->root_length,
 							   &reply, &found))
 		return false;
 	if (reply == NULL)

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "name.h"
 #include "nodedata.h"
 #include "nodes/pg_list.h"
 #include "recipe.h"
@@ -41,23 +42,22 @@ typedef struct ZkQueueEntry
  * Read the first contender in the queue of a lock, palloc'ed; NULL: there is
  * none.  The queue is not older than the call.  Raises as zklock_read_queue().
  */
-extern ZkQueueEntry *zklock_read_first(const char *name);
-
-/* The path of a znode that belongs to a name, as zklock_name_path() makes it. */
-typedef char *(*ZkPathOf) (const char *name, int *root_length);
+extern ZkQueueEntry *zklock_read_first(const ZkName *name);
 
 /*
  * Read the queue of a lock: contenders in order, then other children, or the
- * stranger that is in its place.  Or read what is below another znode, whose
- * path path_of makes of the name.  The entries are read one by one, so the
+ * stranger that is in its place.  The entries are read one by one, so the
  * result may be outdated, and entries that vanish meanwhile are left out.
  * is_newest: the list is not older than the call.  bounds: of the call; NULL:
- * lock_timeout.  *nentries is set; the array is palloc'ed.  Raises 42602 for a
- * bad name, and as the session does.
+ * lock_timeout.  *nentries is set; the array is palloc'ed.  Raises as the session
+ * does.
  */
 extern ZkQueueEntry *zklock_read_queue(const ZkBounds *bounds,
-									   ZkPathOf path_of, const char *name,
-									   bool is_newest, int *nentries);
+									   const ZkName *name, bool is_newest,
+									   int *nentries);
+
+/* The same of what is below any znode. */
+extern ZkQueueEntry *zklock_read_below(const char *path, int *nentries);
 
 /*
  * The contenders among the children of a lock's znode, in order, with what

@@ -81,7 +81,6 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 {
 	Walk	   *walk = argument;
 
-	/* the chroot, and so the path, belongs to the session */
 	walk->left = list_make1(start_path(walk));
 	walk->locks = NIL;
 	walk->empty = NIL;
@@ -96,15 +95,12 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 static char *
 start_path(Walk *walk)
 {
-	char	   *path;
+	char	   *root = zklock_name_root_path();
 
+	walk->root_length = strlen(root);
 	if (walk->name[0] != '\0')
-		return zklock_name_path(walk->name, &walk->root_length);
-
-	/* there is no path without a name, but every path begins with the root */
-	path = zklock_name_path("any", &walk->root_length);
-	strcpy(path + walk->root_length, walk->root_length > 0 ? "" : "/");
-	return path;
+		return unconstify(char *, zklock_name_make(walk->name).path);
+	return root[0] != '\0' ? root : pstrdup("/");
 }
 
 /*

@@ -201,10 +201,9 @@ ask_all(ZkRoundTrip *trip, void *argument)
 	trip->deadline = check->deadline;
 	trip->by = ZK_BY_CALLER;
 
-	/* the paths belong to the session */
 	chroot_path = zklock_session_chroot();
-	root = zklock_name_path("check", &root_length);
-	root[root_length] = '\0';
+	root = zklock_name_root_path();
+	root_length = strlen(root);
 	if (chroot_path[0] != '\0')
 		questions->end = ask_node(trip, &tree->chroot, chroot_path);
 	if (questions->end == ASKED_ALL)

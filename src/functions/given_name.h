@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "name.h"
 
 /* What a name is given for. */
 typedef enum ZkGivenFor
@@ -27,14 +28,10 @@ typedef enum ZkGivenFor
  * The name that is argument 0, in its one spelling.  A NULL raises 22004: a
  * strict function would let the caller go on.
  */
-extern char *zklock_given_name(FunctionCallInfo fcinfo, ZkGivenFor what_for);
+extern ZkName zklock_given_name(FunctionCallInfo fcinfo, ZkGivenFor what_for);
 
-/*
- * The same of a text; *path, unless NULL, is set to the path of its znode at
- * present.
- */
-extern char *zklock_given_text(const char *text, ZkGivenFor what_for,
-							   char **path);
+/* The same of a text. */
+extern ZkName zklock_given_text(const char *text, ZkGivenFor what_for);
 
 /*
  * The prefix that is argument 0 of a function that shows names: empty, or a

@@ -110,15 +110,6 @@ typedef enum RemovalEnd
 	REMOVAL_DONE
 } RemovalEnd;
 
-/* The removal of one node of a contender. */
-typedef struct Removing
-{
-	const char *name;			/* of the lock */
-	const char *node;
-	bool		is_stranger;	/* the lock's znode itself, and no child */
-	ZkRemoval	removal;
-} Removing;
-
 PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
@@ -134,20 +125,19 @@ static ZkResult check(const Holding *holding, const char *path,
 static void give_up(int code, Datum arg);
 static HoldUndone undo_hold(const Holding *holding);
 static void warn_of_hold(const Holding *holding, HoldUndone undone);
-static RemovalEnd remove_contenders(const char *name, int64 token,
+static RemovalEnd remove_contenders(const ZkName *name, int64 token,
 									RemovalOf which);
-static RemovalEnd remove_listed(const char *name, int64 token,
+static RemovalEnd remove_listed(const ZkName *name, int64 token,
 								RemovalOf which, const ZkBounds *bounds,
 								const ZkQueueEntry **unread);
-static void read_unread(const char *name, const ZkQueueEntry *entry,
+static void read_unread(const ZkName *name, const ZkQueueEntry *entry,
 						RemovalOf which, const ZkBounds *bounds);
-static Removing begin_removing(const char *name, const ZkQueueEntry *entry,
+static ZkRemoval begin_removing(const ZkName *name, const ZkQueueEntry *entry,
 							   RemovalOf which);
-static bool remove_contender(const char *name, const ZkQueueEntry *entry,
+static bool remove_contender(const ZkName *name, const ZkQueueEntry *entry,
 							 RemovalOf which, const ZkBounds *bounds);
 static bool remove_queue_node(ZkRoundTrip *trip, void *argument);
 static bool read_queue_node(ZkRoundTrip *trip, void *argument);
-static void find_path(Removing *removing);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						RemovalOf which);
 static int	errdetail_entry(const ZkQueueEntry *entry);
@@ -160,13 +150,13 @@ static int	errdetail_entry(const ZkQueueEntry *entry);
 Datum
 zk_hold(PG_FUNCTION_ARGS)
 {
-	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
 
 	zklock_args_refuse_restricted();
 	zklock_nodedata_check_line(holding.reason, "reason", "a permanent hold",
 							   "Write one line that tells the waiters why the lock is held.");
-	holding.order = zklock_order_hold(name,
+	holding.order = zklock_order_hold(&name,
 									  zklock_args_timeout(fcinfo, 2, false));
 	PG_RETURN_INT64(make(&holding));
 }
@@ -174,17 +164,18 @@ zk_hold(PG_FUNCTION_ARGS)
 Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	RemovalEnd	end;
 
 	zklock_args_refuse_restricted();
-	end = remove_contenders(name, zklock_args_token(fcinfo, 1),
+	end = remove_contenders(&name, zklock_args_token(fcinfo, 1),
 							REMOVAL_OF_HOLDS);
 	if (end == REMOVAL_DONE)
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("there is no permanent hold of lock \"%s\" with that token", name),
+			 errmsg("there is no permanent hold of lock \"%s\" with that token",
+					name.text),
 			 end == REMOVAL_FOUND_OTHER ?
 			 errhint("The token is that of a contender which zk_hold() did not make. Remove it with zk_evict().") : 0));
 	PG_RETURN_BOOL(false);
@@ -193,10 +184,10 @@ zk_release_hold(PG_FUNCTION_ARGS)
 Datum
 zk_evict(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 
 	zklock_args_refuse_restricted();
-	if (remove_contenders(name, zklock_args_token(fcinfo, 1),
+	if (remove_contenders(&name, zklock_args_token(fcinfo, 1),
 						  REMOVAL_OF_ALL) == REMOVAL_DONE)
 	{
 		zklock_stat_count(ZK_STAT_EVICTION);
@@ -204,7 +195,8 @@ zk_evict(PG_FUNCTION_ARGS)
 	}
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("no contender in the queue of lock \"%s\" has that token", name),
+			 errmsg("no contender in the queue of lock \"%s\" has that token",
+					name.text),
 			 errhint("See the contenders and their tokens with zk_lock_queue().")));
 	PG_RETURN_BOOL(false);
 }
@@ -229,7 +221,7 @@ make(Holding *holding)
 	{
 		zklock_attend_locks();
 		zklock_refuse_if_lost();
-		zklock_refuse_own(holding->order.name,
+		zklock_refuse_own(&holding->order.name,
 						  _("A permanent hold takes the lock anew, and would wait for this session for ever."));
 		zklock_take_rate_count(1);
 		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
@@ -245,7 +237,7 @@ make(Holding *holding)
 	ereport(ZK_LOG_DEED,
 			(errmsg("%s made a permanent hold of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(),
-					zklock_text_quotable_own(holding->order.name)),
+					zklock_text_quotable_own(holding->order.name.text)),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
 					   holding->twin.token,
 					   zklock_text_quotable_own(holding->reason))));
@@ -278,12 +270,13 @@ lock_for_hold(Holding *holding)
 
 	*twin = (ZkPlace)
 	{
-		.name = holding->order.name,
+		.name = holding->order.name.text,
+		.lock_path = holding->order.name.path,
+		.root_length = holding->order.name.root_length,
 		.mode = holding->order.mode,
 		.permits = holding->order.permits
 	};
-	twin->lock_path = zklock_name_path(holding->order.name, &twin->root_length);
-	zklock_drop_kept(holding->order.name);	/* we do not stand in our own way */
+	zklock_drop_kept(&holding->order.name);	/* we do not stand in our own way */
 	if (zklock_contend(&holding->order, twin) == ZK_WAIT_LOST)
 		return false;
 	zklock_place_unwatch(twin);
@@ -323,7 +316,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
-		zklock_loss_raise_waiter(holding->order.name, name, twin->token);
+		zklock_loss_raise_waiter(holding->order.name.text, name, twin->token);
 	return result == ZK_OK;
 }
 
@@ -411,7 +404,7 @@ undo_hold(const Holding *holding)
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-						holding->order.name),
+						holding->order.name.text),
 				 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 	return undone;
 }
@@ -423,7 +416,7 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 	ereport(WARNING,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
 			 errmsg("there may be a permanent hold of lock \"%s\" now",
-					holding->order.name),
+					holding->order.name.text),
 			 undone == HOLD_UNDONE_NO_MEMORY ?
 			 errdetail("zk_hold() could not undo it, because there was no memory. Its token is " INT64_FORMAT ".",
 					   holding->twin.token) :
@@ -444,7 +437,7 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
  * whose the token is, and as the session does.
  */
 static RemovalEnd
-remove_contenders(const char *name, int64 token, RemovalOf which)
+remove_contenders(const ZkName *name, int64 token, RemovalOf which)
 {
 	ZkBounds	bounds = zklock_bounds_of_task();
 
@@ -458,7 +451,7 @@ remove_contenders(const char *name, int64 token, RemovalOf which)
 			return end;
 		if (nrounds > UNREAD_MAX)
 			zklock_session_raise_difference(psprintf("%s/%s",
-													 zklock_name_path(name, NULL),
+													 name->path,
 													 unread->node),
 											ZK_REFUSED_ONCE);
 		read_unread(name, unread, which, &bounds);
@@ -470,7 +463,7 @@ remove_contenders(const char *name, int64 token, RemovalOf which)
  * read, and may have that token; it is left alone if there is none.
  */
 static RemovalEnd
-remove_listed(const char *name, int64 token, RemovalOf which,
+remove_listed(const ZkName *name, int64 token, RemovalOf which,
 			  const ZkBounds *bounds, const ZkQueueEntry **unread)
 {
 	RemovalEnd	end = REMOVAL_FOUND_NONE;
@@ -478,8 +471,7 @@ remove_listed(const char *name, int64 token, RemovalOf which,
 	int			nentries;
 
 	/* the token may come from a server that is ahead of ours */
-	entries = zklock_read_queue(bounds, zklock_name_path, name, true,
-								&nentries);
+	entries = zklock_read_queue(bounds, name, true, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
@@ -508,43 +500,43 @@ remove_listed(const char *name, int64 token, RemovalOf which,
  * gone.
  */
 static void
-read_unread(const char *name, const ZkQueueEntry *entry, RemovalOf which,
+read_unread(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
 			const ZkBounds *bounds)
 {
-	Removing	removing = begin_removing(name, entry, which);
+	ZkRemoval	removal = begin_removing(name, entry, which);
 
-	zklock_roundtrip_run_within(bounds, read_queue_node, NULL, &removing);
+	zklock_roundtrip_run_within(bounds, read_queue_node, NULL, &removal);
 }
 
 /* The removal of that node, which has not begun. */
-static Removing
-begin_removing(const char *name, const ZkQueueEntry *entry, RemovalOf which)
+static ZkRemoval
+begin_removing(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which)
 {
-	Removing	removing = {
-		.name = name,
-		.node = entry->node,
-		.is_stranger = entry->is_stranger,
-		.removal.doing = "release a permanent hold",
-		.removal.czxid = entry->czxid
+	ZkRemoval	removal = {
+		.path = name->path,
+		.doing = "release a permanent hold",
+		.czxid = entry->czxid
 	};
 
+	if (!entry->is_stranger)
+		removal.path = psprintf("%s/%s", name->path, entry->node);
 	if (which == REMOVAL_OF_ALL)
-		removing.removal.doing = "evict a contender";
-	return removing;
+		removal.doing = "evict a contender";
+	return removal;
 }
 
 /* false: it has gone by itself. */
 static bool
-remove_contender(const char *name, const ZkQueueEntry *entry, RemovalOf which,
+remove_contender(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
 				 const ZkBounds *bounds)
 {
-	Removing	removing = begin_removing(name, entry, which);
+	ZkRemoval	removal = begin_removing(name, entry, which);
 
-	log_removal(name, entry, which);
+	log_removal(name->text, entry, which);
 	if (recipe_is_lasting(entry->node))
 		zklock_durable_flush_commits();
-	zklock_roundtrip_run_within(bounds, remove_queue_node, NULL, &removing);
-	return removing.removal.is_removed;
+	zklock_roundtrip_run_within(bounds, remove_queue_node, NULL, &removal);
+	return removal.is_removed;
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */
@@ -579,35 +571,19 @@ errdetail_entry(const ZkQueueEntry *entry)
 static bool
 remove_queue_node(ZkRoundTrip *trip, void *argument)
 {
-	Removing   *removing = argument;
-
-	find_path(removing);
-	return zklock_removal_do(trip, &removing->removal);
+	return zklock_removal_do(trip, argument);
 }
 
 /* Read it, or raise why not; false if the session was lost. */
 static bool
 read_queue_node(ZkRoundTrip *trip, void *argument)
 {
-	Removing   *removing = argument;
-	const ZkReply *reply;
+	const ZkRemoval *removal = argument;
+	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, removal->path);
 
-	find_path(removing);
-	reply = zklock_roundtrip_read(trip, ZK_GET, removing->removal.path);
 	if (reply == NULL)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-		zklock_session_raise(reply, removing->removal.doing,
-							 removing->removal.path);
+		zklock_session_raise(reply, removal->doing, removal->path);
 	return true;
-}
-
-/* The chroot, and so the path, belongs to the session. */
-static void
-find_path(Removing *removing)
-{
-	removing->removal.path = zklock_name_path(removing->name, NULL);
-	if (!removing->is_stranger)
-		removing->removal.path = psprintf("%s/%s", removing->removal.path,
-										  removing->node);
 }

@@ -47,11 +47,10 @@ static const char *state_of(const ZkQueueEntry *entry);
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nentries;
-	ZkQueueEntry *entries = zklock_read_queue(NULL, zklock_name_path, name, false,
-												&nentries);
+	ZkQueueEntry *entries = zklock_read_queue(NULL, &name, false, &nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
@@ -142,8 +141,7 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nfacts;
-	ZkQueueEntry *facts = zklock_read_queue(NULL, zklock_name_waits_path, "any", false,
-											&nfacts);
+	ZkQueueEntry *facts = zklock_read_below(zklock_name_waits_path(), &nfacts);
 
 	for (int i = 0; i < nfacts; i++)
 	{
@@ -220,8 +218,8 @@ put_contenders(ReturnSetInfo *result, const ZkLockCount *lock, int number)
 {
 	const char *name = zklock_name_shown(lock->name);
 	int			nentries;
-	ZkQueueEntry *entries = zklock_read_queue(NULL, zklock_name_path_of_utf8,
-											  lock->name, false, &nentries);
+	ZkQueueEntry *entries = zklock_read_below(zklock_name_path_of_utf8(lock->name),
+											  &nentries);
 
 	for (int i = 0; i < nentries && entries[i].position > 0; i++)
 	{

@@ -55,9 +55,9 @@ zk_try_lease(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	zklock_attend_locks();
-	zklock_refuse_own(leasing->order.name,
+	zklock_refuse_own(&leasing->order.name,
 					  _("A lease takes the lock anew, and would wait for this session for ever."));
-	zklock_drop_kept(leasing->order.name);	/* we do not stand in our own way */
+	zklock_drop_kept(&leasing->order.name);	/* we do not stand in our own way */
 	zklock_lease_roots_note();
 	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_take,
 								zklock_lease_end_taking, &taking);
@@ -121,7 +121,7 @@ zk_require_lease(PG_FUNCTION_ARGS)
 	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
 								&leasing);
 	if (leasing.end != ZK_LEASE_HELD)
-		zklock_lease_raise_lost(leasing.order.name, leasing.token);
+		zklock_lease_raise_lost(leasing.order.name.text, leasing.token);
 	zklock_hooks_follow();
 	zklock_lease_use(zklock_known_note(&leasing));
 	PG_RETURN_VOID();
@@ -130,8 +130,8 @@ zk_require_lease(PG_FUNCTION_ARGS)
 Datum
 zk_leader(PG_FUNCTION_ARGS)
 {
-	const ZkQueueEntry *first =
-		zklock_read_first(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE));
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+	const ZkQueueEntry *first = zklock_read_first(&name);
 	ZkRow		row = {0};
 
 	if (first == NULL)
@@ -159,7 +159,7 @@ warn_of_no_lease(const ZkLeasing *leasing)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no lease of lock \"%s\" with that token",
-					leasing->order.name),
+					leasing->order.name.text),
 			 errdetail("The lease was removed after its term, given up or evicted, or there never was one.")));
 }
 
@@ -167,7 +167,7 @@ warn_of_no_lease(const ZkLeasing *leasing)
 static ZkLeaseTaking
 read_taking(FunctionCallInfo fcinfo)
 {
-	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ZkLeaseTaking taking = {0};
 	ZkLeasing  *leasing = &taking.leasing;
 	int64		timeout_ms;
@@ -176,7 +176,7 @@ read_taking(FunctionCallInfo fcinfo)
 							   "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
 	leasing->ttl_ms = read_ttl(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
-	leasing->order = zklock_order_lease(name,
+	leasing->order = zklock_order_lease(&name,
 										zklock_bounds_of_wait(timeout_ms));
 	if (!PG_ARGISNULL(4))
 		leasing->note = read_line(fcinfo, 4, "data",
@@ -189,8 +189,8 @@ read_taking(FunctionCallInfo fcinfo)
 static ZkLeasing
 read_token(FunctionCallInfo fcinfo, ZkBounds bounds)
 {
-	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	ZkLeasing	leasing = {.order = zklock_order_lease(name, bounds)};
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkLeasing	leasing = {.order = zklock_order_lease(&name, bounds)};
 
 	leasing.token = zklock_args_token(fcinfo, 1);
 	return leasing;
@@ -255,7 +255,7 @@ log_lease(const ZkLeasing *leasing, const char *done)
 	ereport(zklock_nodedata_logs(true) ? LOG_SERVER_ONLY : DEBUG1,
 			(errmsg("%s %s a lease of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(), done,
-					zklock_text_quotable_own(leasing->order.name)),
+					zklock_text_quotable_own(leasing->order.name.text)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_text_quotable(leasing->mine->who.owner),
 						   leasing->mine->token)));

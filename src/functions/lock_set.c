@@ -40,12 +40,9 @@
 /* One of the locks of a call. */
 typedef struct Wanted
 {
-	const char *name;
+	ZkName		name;
 	RecipeMode	mode;
 	int			argument;		/* its place among the arguments */
-	char	   *path;			/* of its znode; for the order only: the
-								 * chroot in it may change before the lock is
-								 * taken */
 	struct Lock *taken;			/* NULL: this call does not hold it (yet) */
 	int64		token;			/* valid once taken */
 } Wanted;
@@ -184,7 +181,7 @@ release_all(const Call *call)
 
 	zklock_args_refuse_restricted();
 	for (int i = call->nwanted - 1; i >= 0; i--)
-		all_good &= zklock_release(call->wanted[i].name,
+		all_good &= zklock_release(&call->wanted[i].name,
 								   call->wanted[i].mode, has_written);
 	return all_good;
 }
@@ -215,17 +212,14 @@ read_names(FunctionCallInfo fcinfo, int modes_argument, ZkGivenFor what_for)
 	for (int i = 0; i < call.nwanted; i++)
 	{
 		Wanted	   *wanted = &call.wanted[i];
-		char	   *path;
 
 		CHECK_FOR_INTERRUPTS();
 		wanted->name = zklock_given_text(TextDatumGetCString(names[i]),
-										 what_for, &path);
+										 what_for);
 		wanted->mode = RECIPE_EXCLUSIVE;
 		if (modes != NULL)
 			wanted->mode = read_mode(modes[i]);
 		wanted->argument = i;
-		wanted->path = pstrdup(path);	/* has room to spare */
-		pfree(path);
 	}
 	qsort(call.wanted, call.nwanted, sizeof(*call.wanted), compare_wanted);
 	return call;
@@ -239,18 +233,18 @@ static Call
 read_with_ancestors(FunctionCallInfo fcinfo, int mode_argument,
 					ZkGivenFor what_for)
 {
-	char	   *name = zklock_given_name(fcinfo, what_for);
+	ZkName		name = zklock_given_name(fcinfo, what_for);
 	Call		call = {.nwanted = 1};
 	Wanted	   *wanted;
 
 	zklock_args_require(fcinfo, mode_argument, "lock mode", NULL);
-	for (const char *c = name; (c = strchr(c, '/')) != NULL; c++)
+	for (const char *c = name.text; (c = strchr(c, '/')) != NULL; c++)
 		call.nwanted++;
 	wanted = palloc0(call.nwanted * sizeof(*wanted));
 	call.wanted = wanted;
-	for (const char *c = name; (c = strchr(c, '/')) != NULL; c++)
+	for (const char *c = name.text; (c = strchr(c, '/')) != NULL; c++)
 	{
-		wanted->name = pnstrdup(name, c - name);
+		wanted->name = zklock_name_make(pnstrdup(name.text, c - name.text));
 		wanted->mode = RECIPE_SHARED;
 		wanted++;
 	}
@@ -317,7 +311,7 @@ compare_wanted(const void *a, const void *b)
 {
 	const Wanted *left = a;
 	const Wanted *right = b;
-	int			by_path = strcmp(left->path, right->path);
+	int			by_path = strcmp(left->name.path, right->name.path);
 
 	if (by_path != 0)
 		return by_path;
@@ -342,9 +336,9 @@ count_new(const Call *call)
 		const Wanted *wanted = &call->wanted[i];
 
 		/* of one lock in two modes both stand on one queue node */
-		if (i > 0 && strcmp(wanted->name, call->wanted[i - 1].name) == 0)
+		if (i > 0 && strcmp(wanted->name.path, call->wanted[i - 1].name.path) == 0)
 			continue;
-		if (!zklock_has_at_hand(wanted->name))
+		if (!zklock_has_at_hand(&wanted->name))
 			count++;
 	}
 	return count;
@@ -369,7 +363,7 @@ take_all(Call *call, const ZkOrder *set)
 		for (int i = 0; i < call->nwanted && all_taken; i++)
 		{
 			Wanted	   *wanted = &call->wanted[i];
-			ZkOrder		order = zklock_order_one_of(set, wanted->name,
+			ZkOrder		order = zklock_order_one_of(set, &wanted->name,
 													wanted->mode);
 
 			CHECK_FOR_INTERRUPTS();

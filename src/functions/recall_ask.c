@@ -60,7 +60,7 @@
 /* The question under way. */
 typedef struct Asking
 {
-	const char *name;			/* of the lock */
+	ZkName		name;			/* of the lock */
 	const char *data;			/* of the requests */
 	int			nrequests;		/* those that lie below the root */
 	const char *node;			/* of the holder that is asked now */
@@ -100,11 +100,10 @@ zk_request_release(PG_FUNCTION_ARGS)
 	int			nasked = 0;
 
 	zklock_args_refuse_restricted();
-	asking.data = build_request(fcinfo, asking.name);
+	asking.data = build_request(fcinfo, asking.name.text);
 	zklock_take_rate_count(1);
 	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
-	entries = zklock_read_queue(&bounds, zklock_name_path, asking.name, false,
-								&nentries);
+	entries = zklock_read_queue(&bounds, &asking.name, false, &nentries);
 	initStringInfo(&asking.unasked);
 	holders = choose_holders(&asking, entries, nentries);
 
@@ -113,7 +112,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 		ereport(ZK_LOG_DEED,
 				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
 						zklock_nodedata_caller(),
-						zklock_text_quotable_own(asking.name)),
+						zklock_text_quotable_own(asking.name.text)),
 				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
 									  list_length(holders),
 									  list_length(holders))));
@@ -188,14 +187,11 @@ static bool
 count_requests(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
-	int			root_length;
-	char	   *root = zklock_name_path(asking->name, &root_length);
-	char	   *parent;
+	char	   *root = zklock_name_root_path();
+	char	   *parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
 	const ZkReply *reply;
 
-	root[root_length] = '\0';
-	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
-	if (!zklock_root_prove(trip, parent, root_length))
+	if (!zklock_root_prove(trip, parent, asking->name.root_length))
 		return false;
 	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
@@ -219,13 +215,12 @@ static bool
 ask_holder(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
-	int			root_length;
-	char	   *lock_path = zklock_name_path(asking->name, &root_length);
+	int			root_length = asking->name.root_length;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
 	asking->is_asked = false;
-	if (!zklock_recall_path(path, lock_path, root_length,
+	if (!zklock_recall_path(path, asking->name.path, root_length,
 							asking->node))
 		return true;			/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)
@@ -255,13 +250,13 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 
 	if (reply->result != ZK_SESSION_LOST)
 		reply = zklock_roundtrip_read(trip, ZK_GET,
-									  psprintf("%s/%s", lock_path,
+									  psprintf("%s/%s", asking->name.path,
 											   asking->node));
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
 	asking->is_asked = reply->result != ZK_NO_NODE;
 	if (!asking->is_asked)
-		zklock_recall_remove(lock_path, root_length, asking->node);
+		zklock_recall_remove(asking->name.path, root_length, asking->node);
 	return true;
 }
 
@@ -370,7 +365,8 @@ warn_of_unasked(const Asking *asking)
 			(errcode(ERRCODE_WARNING),
 			 errmsg_plural("could not ask %d holder of lock \"%s\" to release it",
 						   "could not ask %d holders of lock \"%s\" to release it",
-						   asking->nunasked, asking->nunasked, asking->name),
+						   asking->nunasked, asking->nunasked,
+						   asking->name.text),
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("Not asked: %s.", asking->unasked.data) :
 			 errdetail_log("Not asked: %s.", asking->unasked.data),

@@ -84,11 +84,10 @@
 /* The record of a slot. */
 typedef struct Record
 {
-	const char *name;
+	ZkName		name;
 	const char *slot;
 	const char *run;			/* both, for the log */
-	ZkRemoval	removal;		/* its path, in the session of the moment; and
-								 * how it is deleted, if it is */
+	ZkRemoval	removal;		/* its path, and how it is deleted, if it is */
 } Record;
 
 /* A claim under way. */
@@ -208,7 +207,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("there is no record of slot \"%s\" of job \"%s\"",
-						record.slot, record.name),
+						record.slot, record.name.text),
 				 errhint("See the records that there are with zk_runs().")));
 	PG_RETURN_BOOL(record.removal.is_removed);
 }
@@ -216,10 +215,10 @@ zk_forget_run(PG_FUNCTION_ARGS)
 Datum
 zk_runs(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
-	ZkQueueEntry *runs = zklock_read_queue(NULL, zklock_name_runs_path, name, false,
+	ZkQueueEntry *runs = zklock_read_below(zklock_name_runs_path(&name, NULL),
 										   &nchildren);
 
 	for (int i = 0; i < nchildren; i++)
@@ -258,22 +257,19 @@ log_unsettled(int code, Datum arg)
 				 errdetail("The call ended before it was known.")));
 }
 
-/*
- * The path of the record, and the run for the log.  The chroot, and so the
- * path, belongs to the session.
- */
+/* The path of the record, and the run for the log. */
 static void
 name_record(Record *record)
 {
 	int			guard_length;
 
-	record->removal.path = zklock_name_run_path(record->name, record->slot,
+	record->removal.path = zklock_name_run_path(&record->name, record->slot,
 												&guard_length);
 	record->removal.guard = pnstrdup(record->removal.path, guard_length);
 	record->removal.doing = "delete the record of a run";
 	record->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
 						   zklock_text_quotable_own(record->slot),
-						   zklock_text_quotable_own(record->name));
+						   zklock_text_quotable_own(record->name.text));
 }
 
 static bool
@@ -281,13 +277,10 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 {
 	Claim	   *claim = argument;
 	ClaimStep	step;
-	int			root_length;
-	char	   *lock_path;
+	const ZkName *name = &claim->record.name;
 	char	   *data;
 
-	name_record(&claim->record);
-	lock_path = zklock_name_path(claim->record.name, &root_length);
-	if (!zklock_root_prove(trip, lock_path, root_length))
+	if (!zklock_root_prove(trip, name->path, name->root_length))
 		return false;
 	data = begin_claim(claim);
 	claim->attempts = 0;
@@ -469,7 +462,8 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	claim->may_be_there = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("too many records of runs of \"%s\"", claim->record.name),
+			 errmsg("too many records of runs of \"%s\"",
+					claim->record.name.text),
 			 errdetail("There are %d records, and %d may be kept.",
 					   nothers, RECORDS_MAX),
 			 errhint("Use a shorter retain, spread the slots over several names, or delete records with zk_forget_run().")));
@@ -547,7 +541,6 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 	Record	   *record = argument;
 	ZkRemoval  *removal = &record->removal;
 
-	name_record(record);
 	if (removal->czxid == 0)
 	{
 		const ZkReply *reply = zklock_roundtrip_read_newest(trip, ZK_GET,

@@ -186,7 +186,7 @@ zk_commit_and_lock(PG_FUNCTION_ARGS)
 								   false);
 
 	/* what is refused commits nothing */
-	zklock_check_scope(order.scope, order.name);
+	zklock_check_scope(order.scope, order.name.text);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
 	(void) zklock_acquire(&order, NULL);	/* raises unless it is taken */
@@ -196,18 +196,20 @@ zk_commit_and_lock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
-								  RECIPE_EXCLUSIVE,
+	PG_RETURN_BOOL(zklock_release(&name, RECIPE_EXCLUSIVE,
 								  zklock_hooks_has_written()));
 }
 
 Datum
 zk_unlock_shared(PG_FUNCTION_ARGS)
 {
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE),
-								  RECIPE_SHARED,
+	PG_RETURN_BOOL(zklock_release(&name, RECIPE_SHARED,
 								  zklock_hooks_has_written()));
 }
 
@@ -249,7 +251,8 @@ zk_disconnect(PG_FUNCTION_ARGS)
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = zklock_tell_token(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE), NULL);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+	int64		token = zklock_tell_token(&name, NULL);
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -259,27 +262,30 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_confirm_held(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE)));
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+
+	PG_RETURN_BOOL(zklock_confirm_held(&name));
 }
 
 Datum
 zk_fence_own_lock(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 	ZkTokenOf	of;
-	int64		token = zklock_tell_token(name, &of);
+	int64		token = zklock_tell_token(&name, &of);
 	ZkRow		row = {0};
 
 	zklock_args_refuse_restricted();
 	if (token == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is not held by this session", name),
+				 errmsg("lock \"%s\" is not held by this session", name.text),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
 	if (!of.is_sole)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held in shared mode or as a semaphore", name),
+				 errmsg("lock \"%s\" is held in shared mode or as a semaphore",
+					name.text),
 				 errdetail("Several sessions can hold it at a time, and zk_fence() would refuse all of them but the newest."),
 				 errhint("Take the lock exclusively and with one permit, as zk_lock() does without further arguments.")));
 	zklock_row_add_text(&row, of.root);
@@ -297,7 +303,7 @@ Datum
 zk_fence_claim(PG_FUNCTION_ARGS)
 {
 	Oid			types[] = {TEXTOID, TEXTOID, INT8OID};
-	char	   *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	int64		token = zklock_args_token(fcinfo, 1);
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *schema = get_namespace_name(namespace);
@@ -305,20 +311,22 @@ zk_fence_claim(PG_FUNCTION_ARGS)
 	zklock_args_refuse_restricted();
 	if (schema == NULL)
 		elog(ERROR, "cache lookup failed for namespace %u", namespace);
-	(void) zklock_tell_token(name, NULL);	/* the caller has one already */
+	(void) zklock_tell_token(&name, NULL);	/* the caller has one already */
 	return OidFunctionCall3Coll(LookupFuncName(list_make2(makeString(schema),
 														  makeString("_zk_fence_claim")),
 											   lengthof(types), types, false),
 								DEFAULT_COLLATION_OID,
 								CStringGetTextDatum(zklock_name_root()),
-								CStringGetTextDatum(name),
+								CStringGetTextDatum(name.text),
 								Int64GetDatum(token));
 }
 
 Datum
 zk_release_requested(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_read_recall(zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE)));
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+
+	PG_RETURN_BOOL(zklock_read_recall(&name));
 }
 
 /* ---------------------------------------------------------------------
@@ -389,8 +397,8 @@ static ZkOrder
 read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 		   bool is_try)
 {
-	const char *name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	ZkOrder		order = zklock_order_acquisition(name, scope, is_try,
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	ZkOrder		order = zklock_order_acquisition(&name, scope, is_try,
 												 zklock_args_timeout(fcinfo, 1, is_try));
 
 	order.mode = mode;

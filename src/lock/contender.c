@@ -79,7 +79,7 @@ zklock_contend(const ZkOrder *order, ZkPlace *place)
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
 		.callback = contender_add_context,
-		.arg = (void *) order->name
+		.arg = (void *) order->name.text
 	};
 
 	Assert(place->mode == order->mode && place->permits == order->permits);

@@ -78,7 +78,7 @@ contender_raise_mismatch(const Contender *contender)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("number of permits differs from that of other users of lock \"%s\"",
-					contender->order->name),
+					contender->order->name.text),
 			 errdetail("This call names permits => %d. The first contender of the queue, of style \"%s\", has %d.",
 					   contender->place->permits,
 					   recipe_style_name(node.style), node.permits),
@@ -95,7 +95,7 @@ contender_log_wait(Contender *contender)
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
 					MyProcPid, lock_mode_name(contender),
-					contender->order->name,
+					contender->order->name.text,
 					protocol_now() - contender->wait.started_at),
 			 errdetail_log("%s", describe_ahead(contender, holder))));
 }
@@ -108,7 +108,7 @@ contender_log_grant(const Contender *contender)
 	ereport(LOG,
 			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
 					MyProcPid, lock_mode_name(contender),
-					contender->order->name,
+					contender->order->name.text,
 					protocol_now() - contender->wait.started_at)));
 }
 
@@ -118,7 +118,7 @@ log_failure(const Contender *contender, const char *ahead)
 	ereport(LOG,
 			(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
 					MyProcPid, lock_mode_name(contender),
-					contender->order->name),
+					contender->order->name.text),
 			 errdetail_log("%s", ahead)));
 }
 

@@ -96,7 +96,7 @@ zklock_known_take(ZkKnownLease *known, const ZkLeased *read)
 void
 zklock_known_guess_place(ZkLeasing *leasing)
 {
-	char	   *lock_path = zklock_name_path(leasing->order.name, NULL);
+	const char *lock_path = leasing->order.name.path;
 	uint64		key = owner_key(lock_path, strlen(lock_path), leasing->owner);
 	const OwnerPlace *place;
 	const ZkKnownLease *known;
@@ -169,7 +169,7 @@ enter_lease(const ZkLeasing *leasing)
 	ZkKnownLease fresh = {.token = mine->token,.leased.token = mine->token};
 	ZkKnownLease *known;
 
-	fresh.name = MemoryContextStrdup(Known.context, leasing->order.name);
+	fresh.name = MemoryContextStrdup(Known.context, leasing->order.name.text);
 	fresh.leased.path = MemoryContextStrdup(Known.context, mine->path);
 	fresh.leased.who.owner = MemoryContextStrdup(Known.context,
 												 mine->who.owner);

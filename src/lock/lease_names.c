@@ -64,30 +64,21 @@ static void drop_name(const char *guard, int version, const char *path,
 static bool is_idle_for_long(const ZkReply *name);
 static int64 idle_since(const ZkReply *name);
 
-ZkLockName
-zklock_lease_names_of(const char *name)
-{
-	ZkLockName	of;
-
-	of.pointer = zklock_name_lease_path(name, &of.root_length);
-	of.name = zklock_name_path(name, NULL) + of.root_length + 1;
-	return of;
-}
-
 const ZkReply *
-zklock_lease_names_note(ZkRoundTrip *trip, const ZkLockName *name)
+zklock_lease_names_note(ZkRoundTrip *trip, const ZkName *name,
+						const char *pointer)
 {
-	const char *pointer = name->pointer;
+	const char *below = zklock_name_below_root(name);
 	const ZkReply *reply =
 		zklock_roundtrip_ask(trip, zklock_client_set(zklock_session_client(),
-													 pointer, name->name,
+													 pointer, below,
 													 ZK_ANY_VERSION));
 
 	if (reply != NULL && reply->result == ZK_NO_NODE)
 	{
 		reply = zklock_parents_create(trip, pointer,
 									  strrchr(pointer, '/') - pointer,
-									  ZK_PERSISTENT, name->name);
+									  ZK_PERSISTENT, below);
 		if (reply != NULL)
 			zklock_ephemeral_refuse(reply, pointer);
 	}

@@ -12,15 +12,8 @@
 
 #include "nodes/pg_list.h"
 
+#include "name.h"
 #include "roundtrip.h"
-
-/* The name of a lock, and where it is noted; palloc'ed. */
-typedef struct ZkLockName
-{
-	const char *name;			/* in UTF-8, without the root */
-	const char *pointer;		/* path of its znode below .leases */
-	int			root_length;	/* of that path, and of the lock's */
-} ZkLockName;
 
 /*
  * If a lease's node was made later than this after its name was noted, the name
@@ -28,15 +21,14 @@ typedef struct ZkLockName
  */
 #define ZK_LEASE_NAME_MS 500
 
-/* The name of that lock.  Raises 42602 for a bad one. */
-extern ZkLockName zklock_lease_names_of(const char *name);
-
 /*
- * Note the name, and wake the worker.  The reply to the last request, NULL if it
+ * Note the name of that lock at that path, zklock_name_lease_path()'s, and wake
+ * the worker.  The reply to the last request, NULL if it
  * did not come in time.  Raises 55000 if an ephemeral znode is in the way.
  */
 extern const ZkReply *zklock_lease_names_note(ZkRoundTrip *trip,
-											  const ZkLockName *name);
+											  const ZkName *name,
+											  const char *pointer);
 
 /*
  * For the worker: these locks (children of .leases below that root) have no

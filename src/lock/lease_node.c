@@ -117,7 +117,7 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 	RecipeVerdict verdict;
 	int			ahead;
 
-	view->lock_path = zklock_name_path(leasing->order.name, NULL);
+	view->lock_path = leasing->order.name.path;
 	view->ahead = NULL;
 	view->unread = NULL;
 	view->look_at = ZK_NO_DEADLINE;
@@ -146,7 +146,7 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 		return check_missing(leasing);
 	verdict = recipe_verdict(children.names, children.count, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
-		zklock_contend_raise_exhausted(leasing->order.name, view->lock_path);
+		zklock_contend_raise_exhausted(leasing->order.name.text, view->lock_path);
 	Assert((verdict == RECIPE_HELD) == (ahead < 0));
 	note_ahead(leasing, ahead >= 0 ? children.names[ahead] : NULL);
 	if (!end_others(trip, leasing, leased))
@@ -390,7 +390,7 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->renewed = mine->token;
 	leasing->proof = sent;
 	if (!is_ours)
-		log_renewal(leasing->order.name, mine);
+		log_renewal(leasing->order.name.text, mine);
 	zklock_expiry_debug(mine->path, mine->token,
 						"renewed for " INT64_FORMAT " ms", ttl_ms);
 	return ZK_LEASE_GO_ON;

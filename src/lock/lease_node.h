@@ -53,7 +53,7 @@ typedef enum ZkLeaseAhead
 typedef struct ZkLeaseView
 {
 	MemoryContext context;		/* NULL before the first look */
-	char	   *lock_path;
+	const char *lock_path;
 	bool		has_parent;		/* the lock's znode is there */
 	ZkLeaseAhead who_ahead;		/* also valid during the next look */
 	char	   *ahead;			/* path of the node just ahead; NULL: none */

@@ -46,7 +46,7 @@ renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeaseStep step;
 
-	leasing->view.lock_path = zklock_name_path(leasing->order.name, NULL);
+	leasing->view.lock_path = leasing->order.name.path;
 	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
 	if (leasing->mine != NULL)
 	{
@@ -177,7 +177,7 @@ log_release(const ZkLeaseReleasing *releasing)
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 					zklock_nodedata_caller(),
-					zklock_text_quotable_own(releasing->leasing.order.name)),
+					zklock_text_quotable_own(releasing->leasing.order.name.text)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Last taken or renewed by: %s.",
 						   zklock_text_quotable(mine->who.owner),
 						   mine->token, releasing->delay_ms, holder)));

@@ -406,7 +406,8 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
 	bool		has_parent = leasing->view.has_parent && taking->nparentless == 0;
-	ZkLockName	name = zklock_lease_names_of(leasing->order.name);
+	const ZkName *name = &leasing->order.name;
+	const char *pointer = zklock_name_lease_path(name);
 	int64		named_at = protocol_now();
 	char	   *data;
 	char	   *path;
@@ -417,7 +418,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (!taking->is_counted)
 		zklock_take_rate_count(1);
 	taking->is_counted = true;
-	if (!zklock_root_prove(trip, leasing->view.lock_path, name.root_length))
+	if (!zklock_root_prove(trip, leasing->view.lock_path, name->root_length))
 	{
 		if (zklock_session_live() == 0)
 			return ZK_LEASE_SESSION_LOST;
@@ -427,11 +428,11 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	path = node_path(taking);
 	if (!has_parent)
 	{
-		reply = zklock_parents_make(trip, path, name.root_length);
+		reply = zklock_parents_make(trip, path, name->root_length);
 		if (reply != NULL)
 			return zklock_lease_check(leasing, reply);
 	}
-	reply = zklock_lease_names_note(trip, &name);
+	reply = zklock_lease_names_note(trip, name, pointer);
 	step = zklock_lease_check(leasing, reply);
 	if (step != ZK_LEASE_GO_ON)
 		return step;
@@ -463,7 +464,7 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
 		return step;
 	return zklock_lease_check(leasing,
-							  zklock_lease_names_note(trip, &name));
+							  zklock_lease_names_note(trip, name, pointer));
 }
 
 /* The path of the node to be made, with a GUID of its own; palloc'ed. */

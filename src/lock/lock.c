@@ -25,7 +25,6 @@
 #include "lock_proof.h"
 #include "lock_table.h"
 #include "loss.h"
-#include "name.h"
 #include "take_rate.h"
 
 /* zklock.max_locks: how many locks one backend may hold. */
@@ -208,7 +207,7 @@ zklock_check_scope(ZkScope scope, const char *name)
 int64
 zklock_acquire(const ZkOrder *order, struct Lock **taken)
 {
-	zklock_check_scope(order->scope, order->name);
+	zklock_check_scope(order->scope, order->name.text);
 	for (bool is_again = false;; is_again = true)
 	{
 		Lock	   *lock;
@@ -218,7 +217,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		zklock_refuse_if_lost();
 		(void) zklock_loss_tell_gone(0);	/* it matters to no lock of now */
 		zklock_session_renew(is_again);
-		lock = zklock_lock_enter(order->name);
+		lock = zklock_lock_enter(&order->name);
 		if (order->scope == ZK_SCOPE_CALL)
 			follow_call();
 		zklock_lock_reserve(lock, order->mode, order->scope);
@@ -249,7 +248,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 }
 
 void
-zklock_refuse_own(const char *name, const char *why)
+zklock_refuse_own(const ZkName *name, const char *why)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
@@ -265,7 +264,7 @@ zklock_refuse_own(const char *name, const char *why)
 }
 
 bool
-zklock_has_at_hand(const char *name)
+zklock_has_at_hand(const ZkName *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
@@ -274,7 +273,7 @@ zklock_has_at_hand(const char *name)
 }
 
 void
-zklock_drop_kept(const char *name)
+zklock_drop_kept(const ZkName *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
@@ -300,7 +299,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
  */
 
 bool
-zklock_release(const char *name, RecipeMode mode, bool has_written)
+zklock_release(const ZkName *name, RecipeMode mode, bool has_written)
 {
 	Lock	   *lock = zklock_lock_find(name);
 	Ending		ending = {.how = "unlocked"};
@@ -315,6 +314,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	ending.live = zklock_session_reap(false);
 	zklock_place_settle(&lock->place, ending.live);
 	loss = loss_of(lock, ending.live);
+	zklock_place_log_deletion(&lock->place);
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
@@ -643,11 +643,15 @@ loss_of(const Lock *lock, ZkSessionNumber live)
 	};
 }
 
-/* Those of the locks of session scope: a list of ZkLossOf. */
+/*
+ * Those of the locks of session scope: a list of ZkLossOf.  The log is told of
+ * them, too.
+ */
 static List *
 losses_of_session_scope(void)
 {
 	ZkSessionNumber live = zklock_session_live();
+	List	   *places = NIL;
 	List	   *losses = NIL;
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -656,16 +660,21 @@ losses_of_session_scope(void)
 		return NIL;
 	foreach_lock(scan, lock)
 	{
-		zklock_place_settle(&lock->place, live);
-		if (zklock_lock_is_of_session(lock) &&
-			zklock_place_is_lost(&lock->place, live))
-		{
-			ZkLossOf   *loss = palloc(sizeof(*loss));
+		ZkLossOf   *loss;
 
-			*loss = loss_of(lock, live);
-			losses = lappend(losses, loss);
-		}
+		zklock_place_settle(&lock->place, live);
+		if (!zklock_lock_is_of_session(lock) ||
+			!zklock_place_is_lost(&lock->place, live))
+			continue;
+		loss = palloc(sizeof(*loss));
+		*loss = loss_of(lock, live);
+		losses = lappend(losses, loss);
+		places = lappend(places, &lock->place);
 	}
+
+	/* which looks for interrupts */
+	foreach_ptr(ZkPlace, place, places)
+		zklock_place_log_deletion(place);
 	return losses;
 }
 

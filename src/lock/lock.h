@@ -42,30 +42,25 @@ extern void zklock_check_scope(ZkScope scope, const char *name);
  * said that the lock is busy, 40001 when this backend has a lost lock, 55000
  * on an upgrade or for another number of permits than that of the queue, also
  * where the lock is leaving (lock_table.h), 53400
- * past zklock.max_locks, 54000 past what a count can hold, 42602 for a bad
- * name, and whatever a session or the queue raises.  On failure nothing is
+ * past zklock.max_locks, 54000 past what a count can hold, and whatever a session
+ * or the queue raises.  On failure nothing is
  * held that was not held before, and nothing is left in ZooKeeper.
  */
 extern int64 zklock_acquire(const ZkOrder *order, struct Lock **taken);
 
 /*
  * Raise 55000 if this session holds the lock, or is leaving it: it would stand in
- * the way of who takes it anew.  why: a sentence for the DETAIL.  Raises 42602 for
- * a bad name.
+ * the way of who takes it anew.  why: a sentence for the DETAIL.
  */
-extern void zklock_refuse_own(const char *name, const char *why);
+extern void zklock_refuse_own(const ZkName *name, const char *why);
 
 /*
  * Does this session hold the lock of that name, or keep it after its release?
- * Raises 42602 for a bad name.
  */
-extern bool zklock_has_at_hand(const char *name);
+extern bool zklock_has_at_hand(const ZkName *name);
 
-/*
- * Leave the place of that lock if it is kept after its release.  Raises 42602
- * for a bad name.
- */
-extern void zklock_drop_kept(const char *name);
+/* Leave the place of that lock if it is kept after its release. */
+extern void zklock_drop_kept(const ZkName *name);
 
 /*
  * Take one count back, as if its order had never been granted: at once,
@@ -84,7 +79,7 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
  * lock that was held for long, it waits for the answer, for a second at most, and
  * raises on interrupts, when the lock is released.
  */
-extern bool zklock_release(const char *name, RecipeMode mode,
+extern bool zklock_release(const ZkName *name, RecipeMode mode,
 						   bool has_written);
 
 /*

@@ -14,7 +14,6 @@
 #include "args.h"
 #include "contender.h"
 #include "keep.h"
-#include "name.h"
 #include "nodedata.h"
 #include "stat.h"
 #include "text.h"
@@ -33,7 +32,7 @@ static struct
 
 static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
-static ZkPlace *find_place(const char *name);
+static ZkPlace *find_place(const ZkName *name);
 static void settle_places(void);
 static const char *held_state(const Lock *lock, ZkSessionNumber live);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
@@ -73,7 +72,7 @@ settle_places(void)
 }
 
 int64
-zklock_tell_token(const char *name, ZkTokenOf *of)
+zklock_tell_token(const ZkName *name, ZkTokenOf *of)
 {
 	ZkPlace    *place;
 
@@ -92,7 +91,7 @@ zklock_tell_token(const char *name, ZkTokenOf *of)
 }
 
 bool
-zklock_read_recall(const char *name)
+zklock_read_recall(const ZkName *name)
 {
 	ZkPlace    *place;
 
@@ -154,7 +153,7 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 }
 
 bool
-zklock_confirm_held(const char *name)
+zklock_confirm_held(const ZkName *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
@@ -174,7 +173,7 @@ zklock_confirm_by(Lock *lock, int64 deadline)
  * is leaving the user holds no more.
  */
 static ZkPlace *
-find_place(const char *name)
+find_place(const ZkName *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
@@ -185,7 +184,7 @@ find_place(const char *name)
 }
 
 void
-zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
+zklock_lock_warn_not_held(const ZkName *name, const Lock *lock, RecipeMode mode)
 {
 	const char *hint = NULL;
 
@@ -200,7 +199,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" is not held in %s mode by this session",
-					name, zklock_args_mode(mode)),
+					name->text, zklock_args_mode(mode)),
 			 hint != NULL ? errhint("%s", hint) : 0));
 }
 

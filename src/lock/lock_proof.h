@@ -34,13 +34,13 @@ typedef struct ZkTokenOf
  * Attend, and tell the user that token: no later grant has it, because the lock
  * is not kept.  *of, unless NULL or the result is 0, is set.
  */
-extern int64 zklock_tell_token(const char *name, ZkTokenOf *of);
+extern int64 zklock_tell_token(const ZkName *name, ZkTokenOf *of);
 
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?
  * Asks the quorum.  Not of a lock that is leaving: the user has released it.
  */
-extern bool zklock_confirm_held(const char *name);
+extern bool zklock_confirm_held(const ZkName *name);
 
 /*
  * The same of a lock that is held, be it leaving or not, by that deadline:
@@ -53,7 +53,7 @@ extern bool zklock_confirm_by(Lock *lock, int64 deadline);
  * held here, in either mode.  Asks the ensemble, and tells the user, as
  * zklock_recall_read().
  */
-extern bool zklock_read_recall(const char *name);
+extern bool zklock_read_recall(const ZkName *name);
 
 /*
  * Put the rows of zk_session_locks, for each lock and mode that is held, and
@@ -98,7 +98,7 @@ extern bool zklock_are_proved(void);
  * Warn that it has no count of session scope in that mode to take back, and
  * how what there is is let go of.  lock: its entry, NULL if there is none.
  */
-extern void zklock_lock_warn_not_held(const char *name, const Lock *lock,
+extern void zklock_lock_warn_not_held(const ZkName *name, const Lock *lock,
 									  RecipeMode mode);
 
 /*

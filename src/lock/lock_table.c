@@ -26,7 +26,6 @@
 #include "utils/memutils.h"
 
 #include "keep.h"
-#include "name.h"
 
 /* The table, and sums over the locks in it that are held. */
 static struct
@@ -139,28 +138,22 @@ zklock_lock_is_of_session(const Lock *lock)
  */
 
 Lock *
-zklock_lock_find(const char *name)
+zklock_lock_find(const ZkName *name)
 {
-	char	   *path = zklock_name_path(name, NULL);
-	Lock	   *lock = NULL;
-
-	if (Table.entries != NULL)
-		lock = hash_search(Table.entries, path, HASH_FIND, NULL);
-	pfree(path);
-	return lock;
+	if (Table.entries == NULL)
+		return NULL;
+	return hash_search(Table.entries, name->path, HASH_FIND, NULL);
 }
 
 Lock *
-zklock_lock_enter(const char *name)
+zklock_lock_enter(const ZkName *name)
 {
-	int			root_length;
-	char	   *path = zklock_name_path(name, &root_length);
 	Lock	   *lock;
 	bool		found;
 
 	if (Table.entries == NULL)
 		make_table();
-	lock = hash_search(Table.entries, path, HASH_ENTER, &found);
+	lock = hash_search(Table.entries, name->path, HASH_ENTER, &found);
 	if (!found)
 		memset((char *) lock + RECIPE_PATH_SIZE, 0,
 			   sizeof(*lock) - RECIPE_PATH_SIZE);
@@ -170,17 +163,16 @@ zklock_lock_enter(const char *name)
 	{
 		char	   *former = lock->name;
 
-		if (former == NULL || strcmp(former, name) != 0)
+		if (former == NULL || strcmp(former, name->text) != 0)
 		{
-			lock->name = MemoryContextStrdup(Table.memory, name);
+			lock->name = MemoryContextStrdup(Table.memory, name->text);
 			if (former != NULL)
 				pfree(former);
 		}
-		lock->place.root_length = root_length;
+		lock->place.root_length = name->root_length;
 	}
 	lock->place.name = lock->name;
 	lock->place.lock_path = lock->path;
-	pfree(path);
 	return lock;
 }
 

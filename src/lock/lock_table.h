@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "board.h"
+#include "name.h"
 #include "place.h"
 #include "recipe.h"
 #include "utils/hsearch.h"
@@ -96,13 +97,11 @@ extern bool zklock_lock_is_of_session(const Lock *lock);
 
 /* ---- entries ---- */
 
-/*
- * The entry of a lock, NULL if there is none.  Raises 42602 for a bad name.
- */
-extern Lock *zklock_lock_find(const char *name);
+/* The entry of a lock, NULL if there is none. */
+extern Lock *zklock_lock_find(const ZkName *name);
 
-/* The entry of a lock, made if need be.  Raises likewise. */
-extern Lock *zklock_lock_enter(const char *name);
+/* The entry of a lock, made if need be. */
+extern Lock *zklock_lock_enter(const ZkName *name);
 
 /*
  * Remove an entry that holds nothing, and whose place is not kept; tell the

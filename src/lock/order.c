@@ -7,20 +7,18 @@
  */
 #include "order.h"
 
-#include "name.h"
 #include "session.h"
 #include "stat.h"
 
 static int	timeout_message(const ZkOrder *order, bool is_busy);
 
 ZkOrder
-zklock_order_acquisition(const char *name, ZkScope scope, bool is_try,
+zklock_order_acquisition(const ZkName *name, ZkScope scope, bool is_try,
 						 int64 timeout_ms)
 {
 	ZkOrder		order = {
 		.taker = ZK_TAKER_SESSION,
 		.scope = scope,
-		.name = name,
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
 		.style = zklock_name_style(),
@@ -28,16 +26,18 @@ zklock_order_acquisition(const char *name, ZkScope scope, bool is_try,
 		.bounds = zklock_bounds_of_wait(timeout_ms)
 	};
 
+	if (name != NULL)
+		order.name = *name;
 	return order;
 }
 
 ZkOrder
-zklock_order_one_of(const ZkOrder *set, const char *name, RecipeMode mode)
+zklock_order_one_of(const ZkOrder *set, const ZkName *name, RecipeMode mode)
 {
 	ZkOrder		order = *set;
 
-	Assert(set->name == NULL && set->permits == 1);
-	order.name = name;
+	Assert(set->name.text == NULL && set->permits == 1);
+	order.name = *name;
 	order.mode = mode;
 	order.is_of_set = true;
 	return order;
@@ -45,11 +45,11 @@ zklock_order_one_of(const ZkOrder *set, const char *name, RecipeMode mode)
 
 /* The hold will have the style that its maker's node has. */
 ZkOrder
-zklock_order_hold(const char *name, int64 timeout_ms)
+zklock_order_hold(const ZkName *name, int64 timeout_ms)
 {
 	ZkOrder		order = {
 		.taker = ZK_TAKER_HOLD,
-		.name = name,
+		.name = *name,
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
 		.style = RECIPE_STYLE_CURATOR,
@@ -61,11 +61,11 @@ zklock_order_hold(const char *name, int64 timeout_ms)
 }
 
 ZkOrder
-zklock_order_lease(const char *name, ZkBounds bounds)
+zklock_order_lease(const ZkName *name, ZkBounds bounds)
 {
 	ZkOrder		order = {
 		.taker = ZK_TAKER_OWNER,
-		.name = name,
+		.name = *name,
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
 		.style = RECIPE_STYLE_CURATOR,
@@ -87,14 +87,14 @@ zklock_order_raise_busy(const ZkOrder *order, const char *ahead,
 			 errdetail("%s", ahead),
 			 errdetail_log("%s", ahead_log),
 			 errcontext("while waiting for ZooKeeper lock \"%s\"",
-						order->name)));
+						order->name.text)));
 }
 
 void
 zklock_order_raise_silence(const ZkOrder *order)
 {
 	if (order->is_try)
-		zklock_session_raise_silence(order->name);
+		zklock_session_raise_silence(order->name.text);
 	zklock_stat_count(ZK_STAT_TIMEOUT);
 	zklock_stat_count(ZK_STAT_UNANSWERED);
 	ereport(ERROR,
@@ -102,7 +102,7 @@ zklock_order_raise_silence(const ZkOrder *order)
 			 timeout_message(order, false),
 			 zklock_session_explain_silence(),
 			 errcontext("while waiting for ZooKeeper lock \"%s\"",
-						order->name)));
+						order->name.text)));
 }
 
 /*
@@ -118,7 +118,7 @@ timeout_message(const ZkOrder *order, bool is_busy)
 	if (bounds->by == ZK_BY_LOCK_TIMEOUT && !(is_busy && bounds->is_at_once))
 		return errmsg("canceling statement due to lock timeout");
 	if (bounds->is_at_once)
-		return errmsg("could not obtain lock \"%s\"", order->name);
+		return errmsg("could not obtain lock \"%s\"", order->name.text);
 	return errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-				  order->name, bounds->timeout_ms);
+				  order->name.text, bounds->timeout_ms);
 }

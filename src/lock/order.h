@@ -18,6 +18,7 @@
 #include "board.h"
 #include "bounds.h"
 #include "compat.h"
+#include "name.h"
 #include "recipe.h"
 
 /* For whom the lock is. */
@@ -37,9 +38,7 @@ typedef struct ZkOrder
 	ZkScope		scope;			/* valid for ZK_TAKER_SESSION */
 
 	/* what */
-	const char *name;			/* of the lock, in the database's encoding.
-								 * Its path is the place's, for the chroot in
-								 * it belongs to the ZooKeeper session */
+	ZkName		name;			/* of the lock */
 	RecipeMode	mode;
 	int			permits;		/* 1, or of a counting semaphore */
 	RecipeStyle style;			/* of the queue node's name */
@@ -58,26 +57,27 @@ typedef struct ZkOrder
 
 /*
  * An acquisition of this session that begins now: exclusive and with one
- * permit, unless the caller says otherwise before the order is used.
+ * permit, unless the caller says otherwise before the order is used.  name: NULL
+ * for one of a set (zklock_order_one_of()).
  */
-extern ZkOrder zklock_order_acquisition(const char *name, ZkScope scope,
+extern ZkOrder zklock_order_acquisition(const ZkName *name, ZkScope scope,
 										bool is_try, int64 timeout_ms);
 
 /* The lock of that name and mode, as one of a set whose orders have the rest. */
-extern ZkOrder zklock_order_one_of(const ZkOrder *set, const char *name,
+extern ZkOrder zklock_order_one_of(const ZkOrder *set, const ZkName *name,
 								   RecipeMode mode);
 
 /*
  * An exclusive lock for a permanent hold.  Its maker makes sure that it has the
  * lock before it gives up its own node (wants_list).
  */
-extern ZkOrder zklock_order_hold(const char *name, int64 timeout_ms);
+extern ZkOrder zklock_order_hold(const ZkName *name, int64 timeout_ms);
 
 /*
  * An exclusive lock for the owner of a lease, who may find it busy.  The bounds
  * are those of the call: it takes the lease, renews it, or gives it up.
  */
-extern ZkOrder zklock_order_lease(const char *name, ZkBounds bounds);
+extern ZkOrder zklock_order_lease(const ZkName *name, ZkBounds bounds);
 
 /*
  * The time of the order is over, and others have the lock: raise 55P03.

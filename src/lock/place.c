@@ -278,8 +278,8 @@ remove_node(const ZkPlace *place, bool is_awaited)
 									  NULL);
 	}
 
-	/* of a lock that is known to be lost the user has heard */
-	if (is_lost)
+	/* not if the user, and the log, have heard that it had gone */
+	if (place->told.of_loss || place->loss == ZK_LOST_MISLED)
 		is_sent = zklock_client_delete(client, place->node);
 	else
 		is_sent = zklock_client_leave(client, place->node, place->name,

@@ -68,7 +68,6 @@ sub code ($path)
 __DATA__
 
 # what is shown to people, in a view or a message
-program_backend.c format_time when a line for the server's log was made
 board.c zklock_board_end_session since when, in a view
 board.c zklock_board_await since when, in a view
 check_session.c ask_first_lease whether it is overdue, for zk_check()

@@ -75,7 +75,7 @@ foreach my $way (sort keys %writes)
 	};
 }
 
-subtest 'whoever is next sees what was written' => sub {
+subtest 'the next holder sees what was written' => sub {
 	my $count = background($node, is_connected => 1);
 	$holder->query_safe("TRUNCATE work; BEGIN; SELECT zk_lock('seen'); INSERT INTO work VALUES (1); SELECT zk_unlock('seen')");
 	start_to_wait($count, q{DO $$ BEGIN PERFORM zk_lock('seen'); RAISE NOTICE 'rows: %', (SELECT count(*) FROM work); PERFORM zk_unlock('seen'); END $$});

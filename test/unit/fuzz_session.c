@@ -393,7 +393,7 @@ has_settled(Player *player)
 	 * A server that lied about the path of a node made us delete another
 	 * one's: that is refused by an honest server, and repeated.
 	 */
-	return status.npending <= status.nrefused && status.nput_off == 0 &&
+	return zklock_client_count_pending(player->client) <= status.nrefused && status.nput_off == 0 &&
 		zklock_client_is_undone(player->client) && read_replies(player) == 0;
 }
 
@@ -554,7 +554,7 @@ settle(void)
 			continue;
 		status = look_at(players[i].client);
 		broken("a session in state %d waits for %d requests, %d refused%s, %d answers",
-			   (int) status.state, status.npending, status.nrefused,
+			   (int) status.state, zklock_client_count_pending(players[i].client), status.nrefused,
 			   zklock_client_is_undone(players[i].client) ? "" : ", some withdrawn",
 			   read_replies(&players[i]));
 	}
