@@ -368,8 +368,7 @@ zklock_channel_watch(void)
 
 	bool		is_known = sigaction(SIGCHLD, NULL, &now) == 0;
 
-	if (is_known && children.is_watched && children.watcher == getpid() &&
-		now.sa_handler == handle_sigchld)
+	if (is_known && children.is_watched && now.sa_handler == handle_sigchld)
 		return;					/* as it was left: nothing was missed */
 	if (is_known && now.sa_handler == SIG_DFL)
 		sigaction(SIGCHLD, &ours, NULL);
