@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.c
- *	  Requests to the ensemble, one at a time and awaited: retries, removals.
+ *	  Requests to the ensemble that are awaited, one or many at a time: bounds,
+ *	  retries, and the loop that begins anew with another session.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So zklock_roundtrip_run() cleans up after errors.  A request that is

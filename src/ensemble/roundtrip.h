@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.h
- *	  Requests to the ensemble, one at a time and awaited: retries, removals.
+ *	  Requests to the ensemble that are awaited, one or many at a time: bounds,
+ *	  retries, and the loop that begins anew with another session.
  *
  *-------------------------------------------------------------------------
  */

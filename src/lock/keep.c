@@ -30,8 +30,8 @@
  * does not keep that lock for a while.
  *
  * The one rule: nothing here raises or waits; much of it is called at the end
- * of transactions.  A place that is kept stays where it is, in lock.c's table:
- * this module merely points to it.
+ * of transactions.  A place that is kept stays where it is, in lock_table.c's
+ * table: this module merely points to it.
  *
  *-------------------------------------------------------------------------
  */

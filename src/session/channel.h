@@ -58,8 +58,8 @@ extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 			__attribute__((format(printf, 3, 4)));
 
 /*
- * Send all that is in its buffer (frame_put()).  Waits for a program that is slow to read; if it reads
- * nothing at all for a second the channel is STUCK.
+ * Send all that is in its buffer (frame_put()).  Waits for a program that is slow
+ * to read; if it reads nothing at all for three seconds the channel is STUCK.
  */
 extern void zklock_channel_flush(ZkChannel *channel);
 
