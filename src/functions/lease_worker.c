@@ -37,6 +37,7 @@
 #include "lease_roots.h"
 #include "lease_sweep.h"
 #include "loss_notice.h"
+#include "pause.h"
 #include "session.h"
 #include "worker.h"
 
@@ -74,8 +75,8 @@ static struct
 {
 	bool		is_failing;		/* the log knows that something went wrong,
 								 * and no round has gone well since */
-	int64		retry_ms;		/* how long after the next failure */
-}			Worker = {.retry_ms = RETRY_MIN_MS};
+	int64		retry_ms;		/* how long after the last failure; 0: none */
+}			Worker;
 
 /*
  * zklock.lease_worker: has this cluster such a worker?  It has a ZooKeeper
@@ -177,7 +178,7 @@ do_round(void)
 	if (known == STEP_FAILED || sweep == STEP_FAILED ||
 		losses == STEP_FAILED || sweep == STEP_SILENT)
 		return pause_after_failure();
-	Worker.retry_ms = RETRY_MIN_MS;
+	Worker.retry_ms = 0;
 	Worker.is_failing = false;
 	if (losses == STEP_UNFINISHED)
 		return ROUND_MIN_MS;
@@ -188,10 +189,9 @@ do_round(void)
 static int64
 pause_after_failure(void)
 {
-	int64		pause_ms = Worker.retry_ms;
-
-	Worker.retry_ms = Min(2 * Worker.retry_ms, RETRY_MAX_MS);
-	return pause_ms;
+	Worker.retry_ms = pause_after(Worker.retry_ms, RETRY_MIN_MS,
+								  RETRY_MAX_MS);
+	return Worker.retry_ms;
 }
 
 /* All is done for now.  Without leases the worker needs no session for them. */

@@ -70,6 +70,7 @@
 #include "board.h"
 #include "lock_table.h"
 #include "parents.h"
+#include "pause.h"
 #include "stat.h"
 #include "text.h"
 
@@ -488,7 +489,7 @@ note_search(ZkDetector *detector, bool is_found)
 
 	if (!is_found && zklock_session_number() != 0)
 		least = zklock_session_timeout_ms();
-	detector->pause_ms = Max(least, Min(2 * detector->pause_ms, INT_MAX / 4));
+	detector->pause_ms = pause_after(detector->pause_ms, least, INT_MAX / 4);
 	detector->cycle_at = protocol_now() + detector->pause_ms;
 }
 

@@ -31,6 +31,7 @@
 #include "utils/guc.h"
 
 #include "compat.h"
+#include "pause.h"
 #include "protocol.h"
 
 /*
@@ -65,7 +66,7 @@ void
 zklock_durable_await_standbys(int64 most_ms)
 {
 	int64		deadline = protocol_now() + most_ms;
-	int64		pause_ms = LOOK_MIN_MS;
+	int64		pause_ms = 0;
 	XLogRecPtr	end;
 
 	Assert(IsTransactionState());
@@ -84,11 +85,11 @@ zklock_durable_await_standbys(int64 most_ms)
 							   most_ms),
 					 errhint("Run the transaction again when the standbys answer, or with a lease of a longer ttl.")));
 		CHECK_FOR_INTERRUPTS();
+		pause_ms = pause_after(pause_ms, LOOK_MIN_MS, LOOK_MAX_MS);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Min(left_ms, pause_ms), WAIT_EVENT_SYNC_REP);
 		ResetLatch(MyLatch);
-		pause_ms = Min(pause_ms * 2, LOOK_MAX_MS);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pause.h"
 #include "recipe.h"
 
 /*
@@ -480,11 +481,8 @@ defer(Request *request)
 		session_end(session, ZK_LOSS_REFUSED);
 		return false;
 	}
-	refusal->pause_ms *= 2;
-	if (refusal->pause_ms == 0)
-		refusal->pause_ms = RETRY_MIN_MS;
-	if (refusal->pause_ms > timeout / 4)
-		refusal->pause_ms = timeout / 4;
+	refusal->pause_ms = (int) pause_after(refusal->pause_ms, RETRY_MIN_MS,
+										  timeout / 4);
 	request_set_due(request, now + refusal->pause_ms);
 	return true;
 }

@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#include "pause.h"
+
 void
 program_wake_at(Session *session, int64_t at)
 {
@@ -21,9 +23,9 @@ program_pause_ms(int64_t least_ms, int nbefore, int64_t most_ms)
 {
 	int64_t		pause_ms = least_ms;
 
+	if (most_ms < least_ms)
+		most_ms = least_ms;
 	while (nbefore-- > 0 && pause_ms < most_ms)
-		pause_ms *= 2;
-	if (pause_ms > most_ms)
-		pause_ms = most_ms > least_ms ? most_ms : least_ms;
+		pause_ms = pause_after(pause_ms, least_ms, most_ms);
 	return pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms);
 }

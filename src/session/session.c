@@ -24,6 +24,7 @@
 #include "auth.h"
 #include "board.h"
 #include "channel.h"
+#include "pause.h"
 #include "stat.h"
 
 /* The session's programs, which are installed beside this library. */
@@ -264,14 +265,12 @@ pace_sessions(bool is_retry)
 {
 	int			nshort = MySession.heritage.nshort;
 	int64		deadline = MySession.heritage.connect_deadline;
+	int64		pause_ms = 0;
 
-	if (nshort >= 2)
-	{
-		int			pause_ms = Min(PAUSE_MIN_MS << Min(nshort - 2, 8),
-								   PAUSE_MAX_MS);
-
+	for (int i = 2; i <= nshort && pause_ms < PAUSE_MAX_MS; i++)
+		pause_ms = pause_after(pause_ms, PAUSE_MIN_MS, PAUSE_MAX_MS);
+	if (pause_ms > 0)
 		session_sleep(Min(MySession.opened_at + pause_ms, deadline));
-	}
 	if (!is_retry || nshort == 0 || protocol_now() < deadline)
 		return;
 	ereport(ERROR,
