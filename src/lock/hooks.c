@@ -28,6 +28,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
@@ -336,12 +337,11 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	bool		is_notify PG_USED_FOR_ASSERTS_ONLY =
 		IsA(pstmt->utilityStmt, NotifyStmt);
-	bool		is_copy_from = IsA(pstmt->utilityStmt, CopyStmt) &&
-		((CopyStmt *) pstmt->utilityStmt)->is_from;
+	bool		is_writer = GetCommandLogLevel(pstmt->utilityStmt) <= LOGSTMT_MOD;
 	ErrorContextCallback frame;
 
 	Assert(next_ProcessUtility != NULL);
-	zklock_cancel_enter(&frame, is_copy_from);
+	zklock_cancel_enter(&frame, is_writer);
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
 	next_ProcessUtility(pstmt, query, read_only_tree, context, params,

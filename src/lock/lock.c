@@ -311,6 +311,7 @@ zklock_release(const ZkName *name, RecipeMode mode, bool has_written)
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
+	zklock_session_look();
 	ending.live = zklock_session_reap(false);
 	zklock_place_settle(&lock->place, ending.live);
 	loss = loss_of(lock, ending.live);
@@ -346,7 +347,7 @@ zklock_release_session_scope(bool has_written)
 	bool		had_locks = zklock_has_locks();
 	List	   *losses;
 
-	zklock_session_attend();
+	zklock_session_look();
 	losses = losses_of_session_scope();
 
 	/* a WARNING would look for interrupts, too */

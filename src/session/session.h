@@ -67,8 +67,8 @@ extern void zklock_session_attend(void);
 /*
  * The same, and look at the clock, too: a program that stands still says nothing,
  * and its session is given up when it has stood still for the session timeout.
- * For what relies on the session from now on: an acquisition, views, a turn of a
- * wait.
+ * For what relies on the session from now on, or tells whether it was there: an
+ * acquisition, a release by the user, views, a turn of a wait.
  */
 extern void zklock_session_look(void);
 

@@ -14,6 +14,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock('way'); RETURN NEW; END $$;
 	CREATE TRIGGER fires BEFORE INSERT ON fired FOR EACH ROW EXECUTE FUNCTION release();
 	CREATE TABLE copied (i int, released bool DEFAULT zk_unlock('way'));
+	CREATE FUNCTION release_ahead() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock('way'); END $$;
 	CREATE PROCEDURE many(n int, ends_each bool) LANGUAGE plpgsql AS $$ BEGIN
 		FOR i IN 1 .. n LOOP
 			PERFORM zk_lock('many/' || i);
@@ -23,6 +24,7 @@ $node->safe_psql('postgres', q{
 		END LOOP;
 	END $$;
 });
+$node->safe_psql('postgres', q{CREATE EVENT TRIGGER ahead ON ddl_command_start WHEN TAG IN ('COMMENT') EXECUTE FUNCTION release_ahead()});
 my ($holder, $next) = map { background($node, is_connected => 1) } 1 .. 2;
 
 # What zk_session_locks says of the lock: state and acquisitions.
@@ -50,6 +52,7 @@ my %writes = (
 	'by a CTE' => q{WITH w AS (INSERT INTO work VALUES (1)) SELECT zk_unlock('way')},
 	'in a BEFORE trigger' => 'INSERT INTO fired VALUES (1)',
 	'in a DEFAULT of COPY' => qq{COPY copied (i) FROM PROGRAM 'echo 1'},
+	'in a trigger ahead of a command' => 'COMMENT ON TABLE work IS NULL',
 	'zk_unlock_all' => 'INSERT INTO work VALUES (1); SELECT zk_unlock_all()',
 	'zk_unlock_set' => q{INSERT INTO work VALUES (1); SELECT zk_unlock_set(ARRAY['way'])});
 

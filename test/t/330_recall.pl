@@ -131,23 +131,6 @@ subtest 'each of several holders is asked, but the one that asks' => sub {
 	}
 };
 
-# Everything about a request of a lock that somebody goes down from.
-# A holder with several queue nodes is one holder, and hears of one request, also
-# when it has become a reader and its nodes have other names.
-subtest 'a holder that goes down to shared is asked for each lock in turn' => sub {
-	$holder->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
-	my ($exclusive) = queue_nodes($zk, lock_path('down'));
-	request('down');
-	poll_until { is_requested($holder, 'down') eq 't' } 'it to hear', 30;
-	$holder->query_safe("SELECT zk_unlock('down')");
-	poll_until { (queue_nodes($zk, lock_path('down')))[0] ne $exclusive } 'the node of a reader', 30;
-	is(is_requested($holder, 'down'), 'f', 'the exclusive lock that was released is not asked for');
-	is(request('down'), 1, 'the holder is asked for its shared lock');
-	poll_until { is_requested($holder, 'down') eq 't' } 'that too', 30;
-	$holder->query_safe("SELECT zk_unlock_shared('down')");
-	assert_no_requests('down');
-};
-
 # ---------------------------------------------------------------------------
 # Who else there is
 # ---------------------------------------------------------------------------
