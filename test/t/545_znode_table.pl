@@ -24,7 +24,10 @@ foreach my $row (@rows)
 sub tree ($client, $path = lock_path('') =~ s{/$}{}r)
 {
 	my %tree;
-	foreach my $child ($client->children($path))
+	# A container may go as soon as it is empty.
+	my @children = eval { $client->children($path) };
+	die $@ if $@ && $@ !~ /NoNode/;
+	foreach my $child (@children)
 	{
 		my $stat = $client->exists("$path/$child") or next;
 		$tree{"$path/$child" =~ s/^\Q@{[ lock_path('') ]}\E//r} = $stat->{owner} ? 'ephemeral' : 'persistent';
