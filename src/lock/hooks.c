@@ -27,6 +27,7 @@
 #include "commands/user.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "replication/logicalworker.h"
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -154,13 +155,14 @@ zklock_hooks_follow(void)
 
 /*
  * A transaction gets its id with the first row that it writes, and a statement
- * may call a function ahead of that: INSERT ... VALUES (zk_unlock('a')).
+ * may call a function ahead of that: INSERT ... VALUES (zk_unlock('a')).  An apply
+ * worker of logical replication writes without statements, and calls triggers.
  */
 bool
 zklock_hooks_has_written(void)
 {
 	return TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		zklock_cancel_runs_writer() || has_notified();
+		zklock_cancel_runs_writer() || IsLogicalWorker() || has_notified();
 }
 
 bool
@@ -217,7 +219,7 @@ refuse_to_prepare(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction that has written and released ZooKeeper locks"),
 				 errdetail("They are held until the transaction ends, and a prepared transaction ends without this session."),
-				 errhint("Release them after PREPARE TRANSACTION, or commit in one phase.")));
+				 errhint("Release them after COMMIT PREPARED, or commit in one phase.")));
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -57,7 +57,18 @@ zklock_has_locks(void)
 bool
 zklock_has_xact_locks(void)
 {
-	return Table.nending > 0;
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	bool		found = false;
+
+	if (Table.nending == 0)
+		return false;
+	foreach_lock(scan, lock)
+		foreach_mode(mode)
+		found |= lock->taken[mode].counts[ZK_SCOPE_CALL] > 0 ||
+			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0 ||
+			zklock_lock_is_leaving(lock);
+	return found;
 }
 
 int

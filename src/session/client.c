@@ -306,6 +306,8 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		refuse_interrupt(client);
 		return;
 	}
+	/* another library may have taken the handler away since */
+	zklock_channel_watch();
 	if (atomic_load(&page->loss_interrupt) == INTERRUPT_WANTED &&
 		!zklock_client_has_news(client))
 		return;					/* it is wanted already */
@@ -313,7 +315,6 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 	if (client->status.state != ZK_CLIENT_LOST) /* if for a lock, then again */
 		refuse_interrupt(client);
 	interrupt_want(page);
-	zklock_channel_watch();
 	take_news(client);
 	zklock_client_interrupt_if_lost(client);
 }

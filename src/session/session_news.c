@@ -79,8 +79,11 @@ zklock_session_read(void)
 uint64
 zklock_session_count_news(void)
 {
-	return MySession.client == NULL ? 0 :
-		zklock_client_count_news(MySession.client);
+	uint64		count = 0;
+
+	if (MySession.client != NULL)
+		count = zklock_client_count_news(MySession.client);
+	return (MySession.number << 32) + count;	/* another one for each session */
 }
 
 void

@@ -126,7 +126,7 @@ sub text ($results)
 			  @{$cost}{qw(instructions calls program_calls us)};
 		}
 	}
-	return $text . "\n" . join('', map { "- $_\n" } @{ $results->{machine} });
+	return $text . "\n" . join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} });
 }
 
 sub run ($dir)

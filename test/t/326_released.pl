@@ -11,8 +11,10 @@ my $stranger = $zk->client;
 $node->safe_psql('postgres', q{
 	CREATE TABLE work (i int, released bool);
 	CREATE TABLE fired (i int);
+	CREATE FUNCTION release_all() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock_all(); RETURN NULL; END $$;
 	CREATE FUNCTION release() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock('way'); RETURN NEW; END $$;
 	CREATE TRIGGER fires BEFORE INSERT ON fired FOR EACH ROW EXECUTE FUNCTION release();
+	CREATE TRIGGER truncates BEFORE TRUNCATE ON fired EXECUTE FUNCTION release_all();
 	CREATE TABLE copied (i int, released bool DEFAULT zk_unlock('way'));
 	CREATE FUNCTION release_ahead() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM zk_unlock('way'); END $$;
 	CREATE PROCEDURE many(n int, ends_each bool) LANGUAGE plpgsql AS $$ BEGIN
@@ -51,6 +53,8 @@ my %writes = (
 	'by the statement itself, within a block' => q{DO $$ BEGIN INSERT INTO work VALUES (1, zk_unlock('way')); END $$},
 	'by a CTE' => q{WITH w AS (INSERT INTO work VALUES (1)) SELECT zk_unlock('way')},
 	'in a BEFORE trigger' => 'INSERT INTO fired VALUES (1)',
+	'in a BEFORE trigger of TRUNCATE' => 'TRUNCATE fired',
+	'in a parameter of EXECUTE' => q{PREPARE ins AS INSERT INTO work VALUES (1, $1); EXECUTE ins(zk_unlock('way')); DEALLOCATE ins},
 	'in a DEFAULT of COPY' => qq{COPY copied (i) FROM PROGRAM 'echo 1'},
 	'in a trigger ahead of a command' => 'COMMENT ON TABLE work IS NULL',
 	'zk_unlock_all' => 'INSERT INTO work VALUES (1); SELECT zk_unlock_all()',
@@ -173,6 +177,9 @@ subtest 'PREPARE TRANSACTION and zk_disconnect() are refused' => sub {
 	assert_query($holder, 'SELECT zk_disconnect()', '25001', 'zk_disconnect() with a held lock');
 	$holder->query_safe("ROLLBACK; BEGIN; SELECT zk_unlock('prepared'); INSERT INTO work VALUES (1); PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'");
 	is(shown($holder, 'prepared'), '', 'what was released before it wrote does not matter');
+	$holder->query_safe("SELECT zk_lock('prepared'); BEGIN; INSERT INTO work VALUES (1); SELECT zk_unlock('prepared'), zk_lock('prepared') > 0; PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'");
+	is(shown($holder, 'prepared'), 'exclusive held 1', 'nor what was taken again in session scope, which stays');
+	$holder->query_safe("SELECT zk_unlock('prepared')");
 	$holder->query_safe("BEGIN; INSERT INTO work VALUES (1); SELECT zk_disconnect(); COMMIT");
 };
 
