@@ -13,12 +13,12 @@
 
 #define SECOND_US INT64_C(1000000)
 
-static void drain(Bucket *bucket, int64_t now_us, int bound);
+static void drain_bucket(Bucket *bucket, int64_t now_us, int bound);
 
 bool
 bucket_pour(Bucket *bucket, int64_t now_us, int bound, int count)
 {
-	drain(bucket, now_us, bound);
+	drain_bucket(bucket, now_us, bound);
 	if (bucket->level > bound)	/* it was greater before */
 		bucket->level = bound;
 	if (count > 0 && count > bound - bucket->level)
@@ -29,7 +29,7 @@ bucket_pour(Bucket *bucket, int64_t now_us, int bound, int count)
 
 /* What has run out until now is gone. */
 static void
-drain(Bucket *bucket, int64_t now_us, int bound)
+drain_bucket(Bucket *bucket, int64_t now_us, int bound)
 {
 	int64_t		elapsed = now_us - bucket->date_us;
 	int64_t		drained;

@@ -153,7 +153,7 @@ frame_buffer_reserve(FrameBuffer *buffer, size_t size)
  * There are credentials among what it holds, which must not stay in memory.
  */
 static void
-wipe(FrameBuffer *buffer)
+wipe_buffer(FrameBuffer *buffer)
 {
 	if (buffer->bytes != NULL)
 		explicit_bzero(buffer->bytes, buffer->end);
@@ -165,7 +165,7 @@ frame_buffer_consume(FrameBuffer *buffer, size_t length)
 	buffer->start += length;
 	if (buffer->start < buffer->end)
 		return;
-	wipe(buffer);
+	wipe_buffer(buffer);
 	buffer->start = buffer->end = 0;
 	if (buffer->size > BUFFER_KEEP)
 		frame_buffer_free(buffer);
@@ -174,7 +174,7 @@ frame_buffer_consume(FrameBuffer *buffer, size_t length)
 void
 frame_buffer_free(FrameBuffer *buffer)
 {
-	wipe(buffer);
+	wipe_buffer(buffer);
 	free(buffer->bytes);
 	memset(buffer, 0, sizeof(*buffer));
 }

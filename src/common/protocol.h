@@ -67,7 +67,7 @@ typedef enum FrameKind
 	FRAME_OPEN = 1,				/* the first frame: which session */
 	FRAME_REQUEST,
 	FRAME_FREE,					/* done with a request that the program keeps */
-	FRAME_WITHDRAW,				/* undo a create or replace */
+	FRAME_WITHDRAW,				/* undo a create */
 	FRAME_UNWATCH,				/* done with what that request watches */
 	FRAME_KEEP,					/* a lock is held that may be kept */
 	FRAME_ASK,					/* instead of FRAME_OPEN: ask servers (ask.h) */

@@ -12,16 +12,15 @@
 
 #include <string.h>
 
-/* The contenders ahead of a contender. */
+/* The contenders ahead of a contender, among all. */
 typedef struct Ahead
 {
 	bool		is_own_there;	/* is our own node in the list? */
 	bool		is_orderly;		/* do the numbers order the queue?  Else the
 								 * rest is not valid */
-	int			count;			/* of all of them */
+	RecipeAhead all;
 	int			first;			/* index of the first, -1: nobody is ahead */
 	int			nearest;		/* and of the nearest that excludes us, or -1 */
-	bool		is_mixed;		/* do they differ from us in permits? */
 } Ahead;
 
 static Ahead look_ahead(const char *const *children, int nchildren,
@@ -46,18 +45,34 @@ recipe_verdict(const char *const *children, int nchildren,
 		*watch = ahead.first;
 		return RECIPE_MISMATCH;
 	}
-	if (wish->permits > 1)
-	{
-		if (ahead.count < wish->permits && !ahead.is_mixed)
-			return RECIPE_HELD;
+	if (recipe_holds(wish->mode, wish->permits, &ahead.all))
+		return RECIPE_HELD;
 
-		/* one who counts otherwise is waited for: it gives up, or has its turn */
-		if (ahead.count > wish->permits || ahead.is_mixed)
-			*watch = ahead.nearest;
-		return RECIPE_WAIT;
-	}
-	*watch = ahead.nearest;
-	return ahead.nearest < 0 ? RECIPE_HELD : RECIPE_WAIT;
+	/* one who counts otherwise is waited for: it gives up, or has its turn */
+	if (wish->permits == 1 || ahead.all.count > wish->permits ||
+		ahead.all.is_mixed)
+		*watch = ahead.nearest;
+	return RECIPE_WAIT;
+}
+
+void
+recipe_add_ahead(RecipeAhead *ahead, const RecipeNode *node)
+{
+	if (ahead->count++ == 0)
+		ahead->permits = node->permits;
+	ahead->is_mixed |= node->permits != ahead->permits;
+	ahead->nexclusive += node->mode == RECIPE_EXCLUSIVE;
+}
+
+bool
+recipe_holds(RecipeMode mode, int permits, const RecipeAhead *ahead)
+{
+	if (ahead->count == 0)
+		return true;
+	if (permits > 1)
+		return ahead->count < permits && !ahead->is_mixed &&
+			ahead->permits == permits;
+	return mode == RECIPE_SHARED && ahead->nexclusive == 0;
 }
 
 bool
@@ -116,8 +131,7 @@ look_ahead(const char *const *children, int nchildren, const RecipeWish *wish)
 			ahead.is_orderly = false;
 		if (node.sequence > own_sequence)
 			continue;
-		ahead.count++;
-		ahead.is_mixed |= node.permits != wish->permits;
+		recipe_add_ahead(&ahead.all, &node);
 		if (node.sequence < first_sequence)
 		{
 			first_sequence = node.sequence;

@@ -123,6 +123,18 @@ typedef struct RecipeWish
 	int			permits;		/* 1: a plain lock; more: a semaphore */
 } RecipeWish;
 
+/*
+ * The contenders ahead of one in the queue, as far as it matters to whether
+ * that one holds the lock; all zeros: nobody is.
+ */
+typedef struct RecipeAhead
+{
+	int			count;
+	int			nexclusive;		/* of them in exclusive mode */
+	bool		is_mixed;		/* they do not agree in their permits */
+	int			permits;		/* of the one that was added first */
+} RecipeAhead;
+
 /* Where a contender stands. */
 typedef enum RecipeVerdict
 {
@@ -245,6 +257,17 @@ extern int	recipe_compare_nodes(const char *a, const char *b);
  */
 extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
 									const RecipeWish *wish, int *watch);
+
+/* One more is ahead. */
+extern void recipe_add_ahead(RecipeAhead *ahead, const RecipeNode *node);
+
+/*
+ * Does a contender of that mode and number of permits hold the lock, with those
+ * ahead?  It does if nobody is; a shared one behind shared ones; and as one of
+ * the first `permits` of a semaphore, if all agree on their number.
+ */
+extern bool recipe_holds(RecipeMode mode, int permits,
+						 const RecipeAhead *ahead);
 
 /*
  * Is this contender the first of the list, and the only one with its number?

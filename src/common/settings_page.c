@@ -38,7 +38,7 @@ struct SettingsPage
 	SettingsRead settings;
 };
 
-static int	seal(int fd);
+static int	seal_page(int fd);
 
 SettingsPage *
 settings_page_make(int *fd)
@@ -60,7 +60,7 @@ settings_page_make(int *fd)
 	page->version = PROTOCOL_VERSION;
 	page->settings.has_tls = true;
 	atomic_store(&page->changed_at, protocol_now());
-	*fd = seal(made);
+	*fd = seal_page(made);
 	if (*fd < 0 || madvise(page, sizeof(*page), MADV_DONTFORK) != 0)
 	{
 		int			why = errno;
@@ -80,7 +80,7 @@ settings_page_make(int *fd)
  * all that a program has when it starts; the other one is closed.
  */
 static int
-seal(int fd)
+seal_page(int fd)
 {
 	char		path[64];
 	int			raised = -1;

@@ -20,8 +20,10 @@
 /* Room for what is said of a connection with TLS. */
 #define TLS_TEXT_SIZE 400
 
-/* States of a session; only move_to() of the program changes
- * them, and the backend when it gives one up. */
+/*
+ * States of a session, as its program has said last; a program that has ended, or
+ * stands still, has lost it, whatever it has said.
+ */
 typedef enum ZkClientState
 {
 	ZK_CLIENT_STARTING,			/* the program starts, or no address is known */
@@ -110,9 +112,9 @@ typedef enum ZkResult
 typedef struct ZkReply
 {
 	/* as the program says */
-	Moment		proof;			/* create, check, replace: the date of the
-								 * proof that the session lives, see contact.h */
-	int64_t		czxid;			/* create, get, replace: the fencing token */
+	Moment		proof;			/* create, check: the date of the proof that
+								 * the session lives, see contact.h */
+	int64_t		czxid;			/* create, get: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
 	int64_t		mtime_ms;		/* get: when the data was set last, likewise */

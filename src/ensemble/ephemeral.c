@@ -20,37 +20,37 @@
 
 pg_noreturn static void raise_in_the_way(const ZkReply *reply, const char *found);
 
-bool
+ZkOutcome
 zklock_ephemeral_find(ZkRoundTrip *trip, const char *path,
 					  int length, const ZkReply **reply,
 					  char **found)
 {
-	int			nothers = list_length(trip->looks);
 	const char *end = path + Max(length, 1) - 1;
-	List	   *paths = NIL;
+	int			most = strlen(path) / 2 + 1;
+	char	  **paths = palloc(most * sizeof(*paths));
+	const ZkReply **replies = palloc(most * sizeof(*replies));
+	int			npaths = 0;
+	ZkOutcome	outcome;
 
 	*reply = NULL;
 	*found = NULL;
 	do
 	{
 		end = strchrnul(end + 1, '/');
-		paths = lappend(paths, pnstrdup(path, end - path));
-		(void) zklock_roundtrip_look(trip, ZK_GET, llast(paths));	/* asked for */
+		paths[npaths++] = pnstrdup(path, end - path);
 	} while (*end != '\0');
-	if (!zklock_roundtrip_await_looks(trip))
-		return false;
-	foreach_ptr(char, one, paths)
-	{
-		*reply = zklock_roundtrip_look(trip, ZK_GET, one);
-		*found = one;
-		if (*reply != NULL && (*reply)->result == ZK_OK &&
-			(*reply)->ephemeral_owner != 0)
-			return true;
-	}
-	*reply = NULL;
-	*found = NULL;
-	zklock_roundtrip_end_looks_behind(trip, nothers);
-	return true;
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, npaths, replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < npaths; i++)
+		if (replies[i]->result == ZK_OK && replies[i]->ephemeral_owner != 0)
+		{
+			*reply = replies[i];
+			*found = paths[i];
+			return ZK_ANSWERED;
+		}
+	zklock_roundtrip_end_reads(trip, npaths);
+	return ZK_ANSWERED;
 }
 
 void
@@ -65,7 +65,7 @@ zklock_ephemeral_refuse(const ZkReply *reply, const char *path)
 	PG_TRY();
 	{
 		if (zklock_ephemeral_find(&trip, path, 1, &in_the_way,
-								  &found) && found != NULL)
+								  &found) == ZK_ANSWERED && found != NULL)
 			raise_in_the_way(in_the_way, found);
 	}
 	PG_CATCH();

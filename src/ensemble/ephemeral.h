@@ -15,14 +15,14 @@
 /*
  * Of the znode at that path and those above it, down to that length of the
  * path, the uppermost that is ephemeral: it can have no children.  *reply is
- * that to a look, valid until the looks are ended, and *found its path,
- * palloc'ed.  Both are NULL if there is none.  false as
- * zklock_roundtrip_await_looks().
+ * that to a read of it, valid as long as the trip, and *found its path,
+ * palloc'ed.  Both are NULL if there is none.  Never ZK_UNKNOWN.
  */
-extern bool zklock_ephemeral_find(ZkRoundTrip *trip,
-								  const char *path, int length,
-								  const ZkReply **reply,
-								  char **found);
+pg_nodiscard extern ZkOutcome zklock_ephemeral_find(ZkRoundTrip *trip,
+													const char *path,
+													int length,
+													const ZkReply **reply,
+													char **found);
 
 /*
  * What was to be made at that path was refused, by that reply: raise 55000 if

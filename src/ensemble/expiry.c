@@ -72,11 +72,12 @@ zklock_expiry_nodes(const char *const *children, int nchildren)
 	return nodes;
 }
 
-bool
+ZkOutcome
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 				   const List *nodes, List **leased, const char **unread)
 {
 	List	   *asked = NIL;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	*leased = NIL;
 	foreach_ptr(const char, node, nodes)
@@ -89,33 +90,37 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		asked = lappend(asked, one);
 		if (list_length(asked) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		if (!zklock_expiry_read_paths(trip, asked, &more, unread))
-			return false;
+		outcome = zklock_expiry_read_paths(trip, asked, &more, unread);
+		if (outcome != ZK_ANSWERED)
+			break;
 		*leased = list_concat(*leased, more);
 		list_free(asked);
 		asked = NIL;
 	}
-	return true;
+	return outcome;
 }
 
-bool
+ZkOutcome
 zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
 						 const char **unread)
 {
-	bool		is_read;
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *replies[ZK_READS_AT_ONCE];
+	int			npaths = 0;
+	int			nread = 0;
+	ZkOutcome	outcome;
 
 	*leased = NIL;
+	Assert(list_length(asked) <= ZK_READS_AT_ONCE);
 	foreach_ptr(const ZkLeased, one, asked)
-		(void) zklock_roundtrip_look(trip, ZK_GET, one->path);	/* read below */
-	CHECK_FOR_INTERRUPTS();
-	is_read = zklock_roundtrip_await_looks(trip);
+		paths[npaths++] = one->path;
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, npaths, replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	foreach_ptr(ZkLeased, one, asked)
 	{
-		const ZkReply *reply;
+		const ZkReply *reply = replies[nread++];
 
-		if (!is_read)
-			break;
-		reply = zklock_roundtrip_look(trip, ZK_GET, one->path);
 		if (unread != NULL && *unread == NULL &&
 			reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 			*unread = one->path;
@@ -124,8 +129,8 @@ zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
 		zklock_expiry_time(one);
 		*leased = lappend(*leased, one);
 	}
-	zklock_roundtrip_end_looks(trip);
-	return is_read;
+	zklock_roundtrip_end_reads(trip, npaths);
+	return ZK_ANSWERED;
 }
 
 /*
@@ -154,44 +159,46 @@ zklock_expiry_time(ZkLeased *leased)
 	leased->over_at = seen_since(leased) + leased->ttl_ms;
 }
 
-bool
+ZkOutcome
 zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased, bool *is_gone)
 {
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	*is_gone = false;
 	if (leased->version == ZK_ANY_VERSION)
-		return true;			/* the counter has wrapped: no condition */
+		return ZK_ANSWERED;		/* the counter has wrapped: no condition */
 	do
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_remove(zklock_session_client(),
-														  leased->path,
-														  leased->version));
-	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
-	if (reply == NULL || reply->result == ZK_SESSION_LOST)
-		return false;
+		outcome = zklock_roundtrip_ask(trip,
+									   zklock_client_remove(zklock_session_client(),
+															leased->path,
+															leased->version),
+									   &reply);
+	while (outcome == ZK_UNKNOWN);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	*is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
-	zklock_roundtrip_check_refusal(trip, reply->result, leased->path,
-								   leased->token, leased->version);
-	return true;
+	return zklock_roundtrip_check_refusal(trip, reply->result, leased->path,
+										  leased->token, leased->version);
 }
 
-bool
+ZkOutcome
 zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 				  const ZkLeased *leased, int64 *look_at)
 {
 	bool		is_gone;
+	ZkOutcome	outcome;
 
 	if (protocol_now() < leased->over_at)
 	{
 		*look_at = Min(*look_at, leased->over_at);
-		return true;
+		return ZK_ANSWERED;
 	}
 	zklock_expiry_log(lock_path, leased);
-	if (!zklock_expiry_remove(trip, leased, &is_gone))
-		return false;
-	zklock_expiry_note_end(leased, is_gone, look_at);
-	return true;
+	outcome = zklock_expiry_remove(trip, leased, &is_gone);
+	if (outcome == ZK_ANSWERED)
+		zklock_expiry_note_end(leased, is_gone, look_at);
+	return outcome;
 }
 
 /* One without an owner was given up, and was counted then. */
@@ -243,7 +250,7 @@ zklock_expiry_debug(const char *path, int64 token, const char *format,...)
 	pfree(what.data);
 }
 
-bool
+ZkOutcome
 zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 					const List *nodes, int64 *look_at)
 {
@@ -253,15 +260,19 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	List	   *leased;
-	bool		is_done;
+	ZkOutcome	outcome;
 
 	*look_at = ZK_NO_DEADLINE;
-	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased, NULL);
+	outcome = zklock_expiry_read(trip, lock_path, nodes, &leased, NULL);
 	foreach_ptr(const ZkLeased, one, leased)
-		is_done = is_done && zklock_expiry_end(trip, lock_path, one, look_at);
+	{
+		if (outcome != ZK_ANSWERED)
+			break;
+		outcome = zklock_expiry_end(trip, lock_path, one, look_at);
+	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
-	return is_done;
+	return outcome;
 }
 
 static int

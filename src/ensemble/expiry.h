@@ -20,12 +20,6 @@
 #define ZK_TERM_MIN INT64CONST(2000)
 #define ZK_TERM_MAX INT64CONST(86400000)
 
-/*
- * How many of them are read at once: each look searches those before it
- * (roundtrip.c), so a long queue is not read in one go.
- */
-#define ZK_READS_AT_ONCE 256
-
 /* A leased queue node, palloc'ed. */
 typedef struct ZkLeased
 {
@@ -54,19 +48,22 @@ extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
  * Read and time those: ZkLeased, in the same order; those that are gone, or
  * that ZooKeeper does not let us read, are left out.  unread becomes the path of
  * the first of the latter, and is left alone if there is none; it may be NULL.
- * false at the trip's deadline, and if the session is lost.  What the trip has
- * asked before stays valid.
+ * What the trip has asked before stays valid.  No outcome here is ZK_UNKNOWN.
  */
-extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
-							   const List *nodes, List **leased,
-							   const char **unread);
+pg_nodiscard extern ZkOutcome zklock_expiry_read(ZkRoundTrip *trip,
+												 const char *lock_path,
+												 const List *nodes,
+												 List **leased,
+												 const char **unread);
 
 /*
  * The same of ZkLeased with name and path alone, of whatever locks; of
- * ZK_READS_AT_ONCE at most.  What the trip has looked at is ended.
+ * ZK_READS_AT_ONCE at most.
  */
-extern bool zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked,
-									 List **leased, const char **unread);
+pg_nodiscard extern ZkOutcome zklock_expiry_read_paths(ZkRoundTrip *trip,
+													   const List *asked,
+													   List **leased,
+													   const char **unread);
 
 /*
  * Take what the reply to a read says of a lease.  Name, path and over_at are
@@ -83,19 +80,21 @@ extern void zklock_expiry_time(ZkLeased *leased);
 /*
  * Delete that lease if it has not been renewed since it was read.  *is_gone:
  * it is deleted, by this call or by another client.  Raises 58000 if the server
- * differs from its leader.  false if the session is lost, or at the deadline.
+ * differs from its leader.
  */
-extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
-								 bool *is_gone);
+pg_nodiscard extern ZkOutcome zklock_expiry_remove(ZkRoundTrip *trip,
+												   const ZkLeased *leased,
+												   bool *is_gone);
 
 /*
  * Delete that one if its term is over, with a line in the log.  *look_at: the
  * earlier of what it was and when that one may be over (protocol_now()), or
- * ZK_LOOK_NOW: it is gone, and the queue is to be listed again.  Result as
- * zklock_expiry_remove().
+ * ZK_LOOK_NOW: it is gone, and the queue is to be listed again.
  */
-extern bool zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
-							  const ZkLeased *leased, int64 *look_at);
+pg_nodiscard extern ZkOutcome zklock_expiry_end(ZkRoundTrip *trip,
+												const char *lock_path,
+												const ZkLeased *leased,
+												int64 *look_at);
 
 /*
  * The delete of that one, whose term was over, was answered: is it gone?  Sets
@@ -118,8 +117,10 @@ extern void zklock_expiry_debug(const char *path, int64 token,
 								const char *format,...)
 			__attribute__((format(printf, 3, 4)));
 
-/* Read them, and do that with each.  Result as zklock_expiry_read(). */
-extern bool zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
-								const List *nodes, int64 *look_at);
+/* Read them, and do that with each.  *look_at: ZK_NO_DEADLINE if there is none. */
+pg_nodiscard extern ZkOutcome zklock_expiry_sweep(ZkRoundTrip *trip,
+												  const char *lock_path,
+												  const List *nodes,
+												  int64 *look_at);
 
 #endif							/* ZKLOCK_EXPIRY_H */

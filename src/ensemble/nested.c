@@ -29,41 +29,39 @@
 #include "nodedata.h"
 #include "recipe.h"
 
-/* How many reads are under way at once. */
-#define READS_AT_ONCE 64
-
 /*
  * Most names that are known of a contender: each child is looked for among
  * them.  Those beyond are read with each list.
  */
 #define KNOWN_MAX 256
 
-static bool sort_doubtful(ZkRoundTrip *trip, const char *lock_path,
-						  const char *const *doubtful, int ndoubtful, List **known,
-						  ZkChildren *children);
+static ZkOutcome sort_doubtful(ZkRoundTrip *trip, const char *lock_path,
+							   const char *const *doubtful, int ndoubtful,
+							   List **known, ZkChildren *children);
 static bool is_in(List **known, const char *child);
 
-bool
+ZkOutcome
 zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 						const ZkReply *list, ZkNestedBound bound,
 						List **known, ZkChildren *children)
 {
-	const char *doubtful[READS_AT_ONCE];
+	const char *doubtful[ZK_READS_AT_ONCE];
 	int			ndoubtful = 0;
 	int			nplain = 0;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	*children = (ZkChildren) {.names = list->children,.count = list->nchildren};
 	while (nplain < list->nchildren && !recipe_may_be_name(list->children[nplain]))
 		nplain++;
 	if (nplain == list->nchildren)
-		return true;
+		return ZK_ANSWERED;
 
 	children->copy = palloc_extended(list->nchildren * sizeof(char *),
 									 MCXT_ALLOC_HUGE);
 	children->names = children->copy;
 	children->count = nplain;
 	memcpy(children->copy, list->children, nplain * sizeof(char *));
-	for (int i = nplain; i < list->nchildren; i++)
+	for (int i = nplain; i < list->nchildren && outcome == ZK_ANSWERED; i++)
 	{
 		const char *child = list->children[i];
 
@@ -76,13 +74,18 @@ zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
 			doubtful[ndoubtful++] = child;
 			bound.most--;
 		}
-		if (ndoubtful < READS_AT_ONCE)
+		if (ndoubtful < ZK_READS_AT_ONCE)
 			continue;
-		if (!sort_doubtful(trip, lock_path, doubtful, ndoubtful, known, children))
-			return false;
+		outcome = sort_doubtful(trip, lock_path, doubtful, ndoubtful, known,
+								children);
 		ndoubtful = 0;
 	}
-	return sort_doubtful(trip, lock_path, doubtful, ndoubtful, known, children);
+	if (outcome == ZK_ANSWERED)
+		outcome = sort_doubtful(trip, lock_path, doubtful, ndoubtful, known,
+								children);
+	if (outcome != ZK_ANSWERED)
+		zklock_nested_free(children);
+	return outcome;
 }
 
 ZkNestedBound
@@ -96,7 +99,7 @@ zklock_nested_bound(const char *mine)
 	{
 		/* if the numbers are used up, its own will show that */
 		bound.last_sequence = RECIPE_SEQUENCE_LIMIT - 1;
-		bound.most = READS_AT_ONCE;
+		bound.most = ZK_READS_AT_ONCE;
 	}
 	return bound;
 }
@@ -131,35 +134,24 @@ zklock_nested_is_lock(const char *child, const ZkReply *reply)
 	return who.is_name;
 }
 
-/*
- * Read these children, and add them to the contenders or to the locks.  Other
- * reads of the trip are left as they are.  false as zklock_nested_leave_out().
- */
-static bool
+/* Read these children, and add them to the contenders or to the locks. */
+static ZkOutcome
 sort_doubtful(ZkRoundTrip *trip, const char *lock_path, const char *const *doubtful,
 			  int ndoubtful, List **known, ZkChildren *children)
 {
-	int			nothers = list_length(trip->looks);
-	char	   *paths[READS_AT_ONCE];
-	bool		is_read;
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *replies[ZK_READS_AT_ONCE];
+	ZkOutcome	outcome;
 
-	if (ndoubtful == 0)
-		return true;
-	CHECK_FOR_INTERRUPTS();
 	for (int i = 0; i < ndoubtful; i++)
-	{
 		paths[i] = psprintf("%s/%s", strcmp(lock_path, "/") == 0 ? "" : lock_path,
 							doubtful[i]);
-		(void) zklock_roundtrip_look(trip, ZK_GET, paths[i]);	/* asked for */
-	}
-	is_read = zklock_roundtrip_await_looks(trip);
-	for (int i = 0; i < ndoubtful && is_read; i++)
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, ndoubtful, replies);
+	for (int i = 0; i < ndoubtful && outcome == ZK_ANSWERED; i++)
 	{
-		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, paths[i]);
-
 		pfree(paths[i]);
-		if (reply->result != ZK_NO_NODE &&
-			!zklock_nested_is_lock(doubtful[i], reply))
+		if (replies[i]->result != ZK_NO_NODE &&
+			!zklock_nested_is_lock(doubtful[i], replies[i]))
 		{
 			children->copy[children->count++] = doubtful[i];
 			continue;
@@ -169,8 +161,9 @@ sort_doubtful(ZkRoundTrip *trip, const char *lock_path, const char *const *doubt
 		if (known != NULL && list_length(*known) < KNOWN_MAX)
 			*known = lappend(*known, pstrdup(doubtful[i]));
 	}
-	zklock_roundtrip_end_looks_behind(trip, nothers);
-	return is_read;
+	if (outcome == ZK_ANSWERED)
+		zklock_roundtrip_end_reads(trip, ndoubtful);
+	return outcome;
 }
 
 static bool

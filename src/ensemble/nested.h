@@ -50,11 +50,15 @@ extern ZkNestedBound zklock_nested_all(void);
  * NULL: nothing is known, or kept.
  *
  * The reply has to stay.  Without such children nothing is sent or allocated.
- * false at the deadline of the trip, or if the session was lost.
+ * With an outcome other than ZK_ANSWERED, never ZK_UNKNOWN, there is nothing to
+ * be freed.
  */
-extern bool zklock_nested_leave_out(ZkRoundTrip *trip, const char *lock_path,
-									const ZkReply *list, ZkNestedBound bound,
-									List **known, ZkChildren *children);
+pg_nodiscard extern ZkOutcome zklock_nested_leave_out(ZkRoundTrip *trip,
+													  const char *lock_path,
+													  const ZkReply *list,
+													  ZkNestedBound bound,
+													  List **known,
+													  ZkChildren *children);
 
 /* Free what is palloc'ed. */
 extern void zklock_nested_free(ZkChildren *children);

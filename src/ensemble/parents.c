@@ -18,17 +18,19 @@
  */
 #define CONTAINER_ATTEMPTS 3
 
-static const char *describe_refusal(const ZkReply *reply);
-static const ZkReply *create(ZkRoundTrip *trip, const char *path,
-							 ZkNodeKind kind, const char *data);
+static const char *describe_refusal(ZkOutcome outcome, const ZkReply *reply);
+static ZkOutcome create_znode(ZkRoundTrip *trip, const char *path,
+							  ZkNodeKind kind, const char *data,
+							  const ZkReply **reply);
 
-const ZkReply *
+ZkOutcome
 zklock_parents_make(ZkRoundTrip *trip, const char *path,
-					int root_length)
+					int root_length, const ZkReply **refusal)
 {
 	const char *end = path;
 	int			lasting_length = root_length;
 
+	*refusal = NULL;
 	/* what is made for good may be more than the root */
 	root_length = strlen(zklock_name_root_path());
 	while ((end = strchr(end + 1, '/')) != NULL)
@@ -37,19 +39,23 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 		bool		is_lasting = end - path <= lasting_length;
 		ZkNodeKind	kind = ZK_PERSISTENT;
 		const ZkReply *reply;
-		const char *refusal = NULL;
+		const char *how = NULL;
+		ZkOutcome	outcome;
 
 		if (end - path == root_length)
 			kind = ZK_ROOT;
 		if (is_lasting)
-			reply = create(trip, parent, kind,
-						   zklock_nodedata_build(0, (char *) NULL));
+			outcome = create_znode(trip, parent, kind,
+								   zklock_nodedata_build(0, (char *) NULL),
+								   &reply);
 		else
-			reply = zklock_parents_try_container(trip, parent, &refusal);
-		if (refusal != NULL)
-			zklock_session_raise_no_containers(parent, refusal);
-		if (reply == NULL)
-			return NULL;
+			outcome = zklock_parents_try_container(trip, parent, &reply, &how);
+		if (how != NULL)
+			zklock_session_raise_no_containers(parent, how);
+		if (outcome == ZK_UNKNOWN)
+			return ZK_ANSWERED;
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		switch (reply->result)
 		{
 			case ZK_OK:
@@ -59,32 +65,31 @@ zklock_parents_make(ZkRoundTrip *trip, const char *path,
 			case ZK_NODE_EXISTS:
 				break;
 			case ZK_NO_NODE:	/* an empty one above was removed */
-			case ZK_UNKNOWN_OUTCOME:
-			case ZK_SESSION_LOST:
-				return NULL;
+				return ZK_ANSWERED;
 			default:
 				zklock_roundtrip_unmake(trip);
-				return reply;
+				*refusal = reply;
+				return ZK_ANSWERED;
 		}
 		pfree(parent);
 	}
-	return NULL;
+	return ZK_ANSWERED;
 }
 
-const ZkReply *
+ZkOutcome
 zklock_parents_create(ZkRoundTrip *trip, const char *path, int root_length,
-					  ZkNodeKind kind, const char *data)
+					  ZkNodeKind kind, const char *data, const ZkReply **reply)
 {
-	const ZkReply *reply = create(trip, path, kind, data);
+	ZkOutcome	outcome = create_znode(trip, path, kind, data, reply);
 
-	for (int attempts = 0; reply != NULL && reply->result == ZK_NO_NODE &&
-		 attempts < PARENT_ATTEMPTS; attempts++)
+	for (int attempts = 0; outcome == ZK_ANSWERED &&
+		 (*reply)->result == ZK_NO_NODE && attempts < PARENT_ATTEMPTS; attempts++)
 	{
-		reply = zklock_parents_make(trip, path, root_length);
-		if (reply == NULL)
-			reply = create(trip, path, kind, data);
+		outcome = zklock_parents_make(trip, path, root_length, reply);
+		if (outcome == ZK_ANSWERED && *reply == NULL)
+			outcome = create_znode(trip, path, kind, data, reply);
 	}
-	return reply;
+	return outcome;
 }
 
 void
@@ -105,52 +110,50 @@ zklock_parents_raise_deleted(const char *path)
  * in between whether it has a znode of that path: if it answers that there is
  * none, the connection was good, and so is the path.
  */
-const ZkReply *
+ZkOutcome
 zklock_parents_try_container(ZkRoundTrip *trip, const char *path,
-							 const char **refusal)
+							 const ZkReply **reply, const char **refusal)
 {
+	const char *data = zklock_nodedata_of_parent(path);
+
+	*refusal = NULL;
 	for (int attempt = 1;; attempt++)
 	{
-		const ZkReply *reply = create(trip, path, ZK_CONTAINER,
-									  zklock_nodedata_of_parent(path));
-		const char *how = describe_refusal(reply);
+		ZkOutcome	outcome = create_znode(trip, path, ZK_CONTAINER, data, reply);
+		const char *how = describe_refusal(outcome, *reply);
 
-		*refusal = NULL;
 		if (how == NULL)
-			return reply;
-		reply = zklock_roundtrip_read(trip, ZK_CHECK, path);
-		if (reply == NULL || reply->result != ZK_NO_NODE)
-			return reply;
-		*refusal = how;
+			return outcome;
+		outcome = zklock_roundtrip_read(trip, ZK_CHECK, path, reply);
+		if (outcome != ZK_ANSWERED || (*reply)->result != ZK_NO_NODE)
+			return outcome;
 		if (attempt == CONTAINER_ATTEMPTS)
-			return reply;
+		{
+			*refusal = how;
+			return outcome;
+		}
 	}
 }
 
 /* In which way a server without containers may have refused one; else NULL. */
 static const char *
-describe_refusal(const ZkReply *reply)
+describe_refusal(ZkOutcome outcome, const ZkReply *reply)
 {
-	if (reply == NULL)
-		return NULL;
-	switch (reply->result)
-	{
-		case ZK_UNIMPLEMENTED:
-			return "it answered \"unimplemented\"";
-		case ZK_BAD_ARGUMENTS:
-			return "it answered \"bad arguments\"";
-		case ZK_UNKNOWN_OUTCOME:
-			return "it closed the connection";
-		default:
-			return NULL;
-	}
+	if (outcome == ZK_UNKNOWN)
+		return "it closed the connection";
+	if (outcome == ZK_ANSWERED && reply->result == ZK_UNIMPLEMENTED)
+		return "it answered \"unimplemented\"";
+	if (outcome == ZK_ANSWERED && reply->result == ZK_BAD_ARGUMENTS)
+		return "it answered \"bad arguments\"";
+	return NULL;
 }
 
-static const ZkReply *
-create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind,
-	   const char *data)
+static ZkOutcome
+create_znode(ZkRoundTrip *trip, const char *path, ZkNodeKind kind,
+			 const char *data, const ZkReply **reply)
 {
 	return zklock_roundtrip_ask(trip,
 								zklock_client_create(zklock_session_client(),
-													 path, kind, data));
+													 path, kind, data),
+								reply);
 }

@@ -20,12 +20,6 @@
 #include "session.h"
 #include "text.h"
 
-/*
- * How many reads are under way at once.  Enough to hide the round trips, few
- * enough not to fill the server's queue for everybody else.
- */
-#define READS_AT_ONCE 64
-
 /* What is read of a queue. */
 typedef enum ReadPart
 {
@@ -34,14 +28,6 @@ typedef enum ReadPart
 								 * call */
 	READ_FIRST					/* the first contender of such a list */
 } ReadPart;
-
-/* How a step of reading ended. */
-typedef enum ReadEnd
-{
-	READ_DONE,
-	READ_AGAIN,					/* the first contender has gone: list again */
-	READ_SESSION_LOST
-} ReadEnd;
 
 /* What has no root_length: anything but the queue of a lock. */
 #define NOT_A_QUEUE (-1)
@@ -56,15 +42,16 @@ typedef struct Reading
 	int			nentries;
 } Reading;
 
-static bool read_entries(ZkRoundTrip *trip, void *argument);
-static bool read_stranger(ZkRoundTrip *trip, Reading *reading);
-static ReadEnd read_once(ZkRoundTrip *trip, Reading *reading);
-static ReadEnd read_all(ZkRoundTrip *trip, Reading *reading,
-						const char *const *children, int nchildren);
-static ReadEnd read_first_contender(ZkRoundTrip *trip, Reading *reading,
-									const char *const *children, int nchildren);
-static bool read_some(ZkRoundTrip *trip, Reading *reading,
-					  const char *const *children, int count);
+static ZkOutcome read_entries(ZkRoundTrip *trip, void *argument);
+static ZkOutcome read_once(ZkRoundTrip *trip, Reading *reading, bool *is_over);
+static ZkOutcome read_stranger(ZkRoundTrip *trip, Reading *reading);
+static ZkOutcome read_children(ZkRoundTrip *trip, Reading *reading,
+							   const char *const *children, int nchildren);
+static ZkOutcome read_first_contender(ZkRoundTrip *trip, Reading *reading,
+									  const char *const *children, int nchildren,
+									  bool *is_over);
+static ZkOutcome read_some(ZkRoundTrip *trip, Reading *reading,
+						   const char *const *children, int count);
 static void warn_of_styles(const Reading *reading);
 static bool take_child(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
@@ -82,10 +69,7 @@ zklock_read_queue(const ZkBounds *bounds, const ZkName *name, bool is_newest,
 		.part = is_newest ? READ_NEWEST : READ_ALL
 	};
 
-	if (bounds != NULL)
-		zklock_roundtrip_run_within(bounds, read_entries, NULL, &reading);
-	else
-		zklock_roundtrip_run(read_entries, NULL, &reading);
+	zklock_roundtrip_must_run(bounds, read_entries, NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }
@@ -97,7 +81,7 @@ zklock_read_below(const char *path, int *nentries)
 		.path = path,.root_length = NOT_A_QUEUE,.part = READ_ALL
 	};
 
-	zklock_roundtrip_run(read_entries, NULL, &reading);
+	zklock_roundtrip_must_run(NULL, read_entries, NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }
@@ -136,43 +120,47 @@ zklock_read_first(const ZkName *name)
 		.part = READ_FIRST
 	};
 
-	zklock_roundtrip_run(read_entries, NULL, &reading);
+	zklock_roundtrip_must_run(NULL, read_entries, NULL, &reading);
 	if (reading.nentries == 0 || reading.entries->position == 0)
 		return NULL;
 	return reading.entries;
 }
 
-/* false if the session was lost. */
-static bool
+static ZkOutcome
 read_entries(ZkRoundTrip *trip, void *argument)
 {
 	Reading    *reading = argument;
-	ReadEnd		end;
+	bool		is_over = false;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
-	do
-		end = read_once(trip, reading);
-	while (end == READ_AGAIN);
-	return end == READ_DONE;
+	while (!is_over && outcome == ZK_ANSWERED)
+		outcome = read_once(trip, reading, &is_over);
+	return outcome;
 }
 
-/* List the children, and read the data of each, or of the first contender. */
-static ReadEnd
-read_once(ZkRoundTrip *trip, Reading *reading)
+/*
+ * List the children, and read the data of each, or of the first contender.
+ * *is_over: false if that one has gone meanwhile.
+ */
+static ZkOutcome
+read_once(ZkRoundTrip *trip, Reading *reading, bool *is_over)
 {
 	const ZkReply *list;
 	const char **children;
-	ReadEnd		end;
+	ZkOutcome	outcome;
 
+	*is_over = true;
 	reading->nentries = 0;
 	if (reading->part == READ_ALL)
-		list = zklock_roundtrip_read(trip, ZK_LIST, reading->path);
+		outcome = zklock_roundtrip_read(trip, ZK_LIST, reading->path, &list);
 	else
-		list = zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path);
-	if (list->result == ZK_SESSION_LOST)
-		return READ_SESSION_LOST;
+		outcome = zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path,
+											   &list);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (list->result == ZK_NO_NODE ||
 		(list->result == ZK_OK && list->nchildren == 0))
-		return read_stranger(trip, reading) ? READ_DONE : READ_SESSION_LOST;
+		return read_stranger(trip, reading);
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", reading->path);
 
@@ -183,86 +171,87 @@ read_once(ZkRoundTrip *trip, Reading *reading)
 	memcpy(children, list->children, list->nchildren * sizeof(*children));
 	qsort(children, list->nchildren, sizeof(*children), compare_children);
 	if (reading->part == READ_FIRST)
-		end = read_first_contender(trip, reading, children, list->nchildren);
+		outcome = read_first_contender(trip, reading, children,
+									   list->nchildren, is_over);
 	else
-		end = read_all(trip, reading, children, list->nchildren);
+		outcome = read_children(trip, reading, children, list->nchildren);
 	put_nested_last(reading->entries, reading->nentries);
 	mark_holders(reading->entries, reading->nentries);
-	if (end == READ_DONE && reading->part != READ_FIRST)
+	if (outcome == ZK_ANSWERED && reading->part != READ_FIRST)
 		warn_of_styles(reading);
-	return end;
+	return outcome;
 }
 
 /* Read all children, many at a time. */
-static ReadEnd
-read_all(ZkRoundTrip *trip, Reading *reading, const char *const *children,
-		 int nchildren)
+static ZkOutcome
+read_children(ZkRoundTrip *trip, Reading *reading, const char *const *children,
+			  int nchildren)
 {
-	for (int first = 0; first < nchildren; first += READS_AT_ONCE)
-	{
-		int			count = Min(READS_AT_ONCE, nchildren - first);
+	ZkOutcome	outcome = ZK_ANSWERED;
 
-		if (!read_some(trip, reading, children + first, count))
-			return READ_SESSION_LOST;
-	}
-	return READ_DONE;
+	for (int first = 0; first < nchildren && outcome == ZK_ANSWERED;
+		 first += ZK_READS_AT_ONCE)
+		outcome = read_some(trip, reading, children + first,
+							Min(ZK_READS_AT_ONCE, nchildren - first));
+	return outcome;
 }
 
-/* Read the children in order, until one is a contender, and no lock below. */
-static ReadEnd
+/*
+ * Read the children in order, until one is a contender, and no lock below.
+ * *is_over: false if one has gone meanwhile.
+ */
+static ZkOutcome
 read_first_contender(ZkRoundTrip *trip, Reading *reading, const char *const *children,
-					 int nchildren)
+					 int nchildren, bool *is_over)
 {
 	for (int i = 0; i < nchildren; i++)
 	{
+		ZkOutcome	outcome;
+
 		reading->nentries = 0;
 		*reading->entries = (ZkQueueEntry) {0};
-		if (!read_some(trip, reading, children + i, 1))
-			return READ_SESSION_LOST;
+		outcome = read_some(trip, reading, children + i, 1);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (reading->nentries == 0)
 		{
 			zklock_roundtrip_note_doubt(trip, psprintf("%s/%s", reading->path,
 													   children[i]),
 										ZK_LISTED_ONLY);
-			return READ_AGAIN;
+			*is_over = false;
+			return ZK_ANSWERED;
 		}
 		if (reading->entries->parsed.style != RECIPE_STYLE_NONE)
-			return READ_DONE;
+			return ZK_ANSWERED;
 	}
 	reading->nentries = 0;
-	return READ_DONE;
+	return ZK_ANSWERED;
 }
 
-/*
- * Read these, at once, and add an entry for each that is still there.  false if
- * the session was lost.
- */
-static bool
+/* Read these, at once, and add an entry for each that is still there. */
+static ZkOutcome
 read_some(ZkRoundTrip *trip, Reading *reading, const char *const *children,
 		  int count)
 {
-	char	   *paths[READS_AT_ONCE];
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *replies[ZK_READS_AT_ONCE];
+	ZkOutcome	outcome;
 
-	Assert(count <= READS_AT_ONCE);
-	CHECK_FOR_INTERRUPTS();
+	Assert(count <= ZK_READS_AT_ONCE);
 	for (int i = 0; i < count; i++)
-	{
 		paths[i] = psprintf("%s/%s", reading->path, children[i]);
-		(void) zklock_roundtrip_look(trip, ZK_GET, paths[i]);	/* read below */
-	}
-	if (!zklock_roundtrip_await_looks(trip))
-		return false;
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, count, replies);
 	for (int i = 0; i < count; i++)
 	{
-		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, paths[i]);
-
-		if (take_child(reading, reply, children[i],
+		if (outcome == ZK_ANSWERED &&
+			take_child(reading, replies[i], children[i],
 					   &reading->entries[reading->nentries]))
 			reading->nentries++;
 		pfree(paths[i]);
 	}
-	zklock_roundtrip_end_looks(trip);
-	return true;
+	if (outcome == ZK_ANSWERED)
+		zklock_roundtrip_end_reads(trip, count);
+	return outcome;
 }
 
 /* One WARNING will do. */
@@ -283,23 +272,22 @@ warn_of_styles(const Reading *reading)
  * There is no queue.  If another program has an ephemeral znode where it would
  * be, or above, that is the only entry, and the holder: nobody else can have
  * the lock.  Only the former one has a token, by which it can be removed.  It
- * is no contender, so a call that reads the first contender gets none.  false
- * if the session was lost.
+ * is no contender, so a call that reads the first contender gets none.
  */
-static bool
+static ZkOutcome
 read_stranger(ZkRoundTrip *trip, Reading *reading)
 {
 	const ZkReply *reply;
 	char	   *found;
 	ZkQueueEntry *entry;
+	ZkOutcome	outcome;
 
 	if (reading->root_length == NOT_A_QUEUE || reading->part == READ_FIRST)
-		return true;
-	if (!zklock_ephemeral_find(trip, reading->path, reading->root_length,
-							   &reply, &found))
-		return false;
-	if (reply == NULL)
-		return true;
+		return ZK_ANSWERED;
+	outcome = zklock_ephemeral_find(trip, reading->path, reading->root_length,
+									&reply, &found);
+	if (outcome != ZK_ANSWERED || reply == NULL)
+		return outcome;
 	entry = palloc0(sizeof(*entry));
 	reading->entries = entry;
 	reading->nentries = take_child(reading, reply, found, entry) ? 1 : 0;
@@ -313,7 +301,7 @@ read_stranger(ZkRoundTrip *trip, Reading *reading)
 	};
 	if (strcmp(found, reading->path) != 0)
 		entry->token = 0;
-	return true;
+	return ZK_ANSWERED;
 }
 
 bool
@@ -386,38 +374,30 @@ put_nested_last(ZkQueueEntry *entries, int nentries)
 }
 
 /*
- * Number the contenders and say who holds: the first, all shared ones behind
- * a first that is shared, up to the first exclusive one, and of a semaphore
- * as many as it has permits, as long as all agree on that.  A node that is
- * releasing has handed the lock over, if a writer of zklock's is behind it.
+ * Number the contenders and say who holds, by the recipe.  A node that is
+ * releasing has handed the lock over besides, if a writer of zklock's is behind
+ * it.
  */
 static void
 mark_holders(ZkQueueEntry *entries, int nentries)
 {
-	int			position = 0;
-	bool		is_exclusive_ahead = false;
+	RecipeAhead ahead = {0};
 	bool		is_handed_over = false;
-	int			permits = 0;
 
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
+		const RecipeNode *node = &entry->parsed;
 
-		if (entry->parsed.style == RECIPE_STYLE_NONE)
+		if (node->style == RECIPE_STYLE_NONE)
 			continue;
-		entry->position = ++position;
-		if (position == 1)
-			permits = entry->parsed.permits;
-		else if (entry->parsed.permits != permits)
-			permits = 1;
-		entry->is_holder = position <= permits || position == 1 ||
-			(entry->parsed.mode == RECIPE_SHARED && !is_exclusive_ahead) ||
-			(is_handed_over && entry->parsed.permits == 1 &&
-			 entry->parsed.mode == RECIPE_EXCLUSIVE &&
+		entry->position = ahead.count + 1;
+		entry->is_holder = recipe_holds(node->mode, node->permits, &ahead) ||
+			(is_handed_over && node->permits == 1 &&
+			 node->mode == RECIPE_EXCLUSIVE &&
 			 (entry->is_releasing || entry->who.client != NULL));
 		is_handed_over = entry->is_releasing && entry->is_holder;
-		if (entry->parsed.mode == RECIPE_EXCLUSIVE)
-			is_exclusive_ahead = true;
+		recipe_add_ahead(&ahead, node);
 	}
 }
 

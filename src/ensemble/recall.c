@@ -57,8 +57,9 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 		return false;
 	PG_TRY();
 	{
-		request = zklock_roundtrip_read(&trip, ZK_GET, path);
-		is_there = request != NULL && request->result == ZK_OK;
+		is_there = zklock_roundtrip_read(&trip, ZK_GET, path,
+										 &request) == ZK_ANSWERED &&
+			request->result == ZK_OK;
 		if (is_there && request->czxid + request->version != *told)
 		{
 			*told = request->czxid + request->version;
@@ -83,7 +84,8 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 		return;
 
 	/* without memory it stays until somebody finds it outdated */
-	(void) zklock_client_delete(zklock_session_client(), path);
+	(void) zklock_client_delete(zklock_session_client(), path,
+								ZK_ANY_VERSION);
 }
 
 /* The log says who asks, and the client is told if it may know. */

@@ -27,10 +27,11 @@ typedef struct ZkRemoval
 /*
  * Delete a znode and await the confirmation, but never a later one at the
  * same path; with a guard as often as others are faster with theirs.  Raises
- * 58000 if the server differs from its leader.  false if the session was lost
- * first: then again with the next one.
+ * 58000 if the server differs from its leader.  At ZK_LOST the caller does it
+ * again, with the next session.  Never ZK_UNKNOWN.
  */
-extern bool zklock_removal_do(ZkRoundTrip *trip, ZkRemoval *removal);
+pg_nodiscard extern ZkOutcome zklock_removal_do(ZkRoundTrip *trip,
+												ZkRemoval *removal);
 
 /*
  * The version of a guard counts up and wraps; the one value that means any

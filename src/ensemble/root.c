@@ -55,10 +55,10 @@ static struct
 }			Asked;
 
 static bool is_known(const char *path, int root_length);
-static ZkRootState judge_root(ZkRoundTrip *trip);
-static ZkRootState judge_acl(const ZkReply *acl, const ZkReply *child,
-							 const ZkReply *own);
-static ZkRootState judge_lock(const ZkReply *acl, const char *path);
+static bool judge_root(ZkRoundTrip *trip);
+static bool judge_acl(const ZkReply *acl, const ZkReply *child,
+					  const ZkReply *own);
+static bool judge_lock(const ZkReply *acl, const char *path);
 static List *own_of(const ZkReply *own);
 static const char *stranger_of(const ZkReply *acl, const List *own);
 static bool is_one_of(const char *identity, const List *identities);
@@ -85,7 +85,7 @@ zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
 	Assert(zklock_session_has_credentials());
 	if (is_known(path, root_length))
 	{
-		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, path);
+		zklock_roundtrip_begin_read(trip, ZK_GET_ACL, path);
 		return;
 	}
 	if (strncmp(Asked.root, path, root_length) != 0 ||
@@ -104,46 +104,42 @@ zklock_root_ask(ZkRoundTrip *trip, const char *path, int root_length)
 		ZkRequest  *probe = zklock_client_create(client, Asked.probe,
 												 ZK_EPHEMERAL, NULL);
 
-		/* the answers are awaited below */
-		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, root);
-		(void) zklock_roundtrip_look(trip, ZK_GET, Asked.child);
-		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe);
-		(void) zklock_roundtrip_look(trip, ZK_GET_ACL, path);
+		zklock_roundtrip_begin_read(trip, ZK_GET_ACL, root);
+		zklock_roundtrip_begin_read(trip, ZK_GET, Asked.child);
+		zklock_roundtrip_begin_read(trip, ZK_GET_ACL, Asked.probe);
+		zklock_roundtrip_begin_read(trip, ZK_GET_ACL, path);
 		zklock_client_withdraw(probe);
 	}
 	zklock_client_end_many(client);
 }
 
-ZkRootState
-zklock_root_judge(ZkRoundTrip *trip, const char *path, int root_length)
+ZkOutcome
+zklock_root_judge(ZkRoundTrip *trip, const char *path, int root_length,
+				  bool *is_safe)
 {
-	ZkRootState state = ZK_ROOT_UNANSWERED;
+	ZkOutcome	outcome = zklock_roundtrip_await_reads(trip);
 
-	if (zklock_roundtrip_await_looks(trip))
-	{
-		state = ZK_ROOT_SAFE;
-		if (!is_known(path, root_length))
-			state = judge_root(trip);
-		if (state == ZK_ROOT_SAFE)
-			state = judge_lock(zklock_roundtrip_look(trip, ZK_GET_ACL, path),
-							   path);
-	}
-	zklock_roundtrip_end_looks(trip);
-	return state;
+	*is_safe = outcome == ZK_ANSWERED &&
+		(is_known(path, root_length) || judge_root(trip)) &&
+		judge_lock(zklock_roundtrip_find_reply(trip, ZK_GET_ACL, path), path);
+	zklock_roundtrip_end_reads(trip, list_length(trip->reads));
+	return outcome;
 }
 
-/* The root itself, and keep what is known then. */
-static ZkRootState
+/* Is the root itself?  Keeps what is known then. */
+static bool
 judge_root(ZkRoundTrip *trip)
 {
 	const char *root = Asked.root[0] == '\0' ? "/" : Asked.root;
-	const ZkReply *own = zklock_roundtrip_look(trip, ZK_GET_ACL, Asked.probe);
-	ZkRootState state;
+	const ZkReply *own = zklock_roundtrip_find_reply(trip, ZK_GET_ACL,
+													 Asked.probe);
+	bool		is_safe;
 
 	Assert(Asked.session == zklock_session_number());
-	state = judge_acl(zklock_roundtrip_look(trip, ZK_GET_ACL, root),
-					  zklock_roundtrip_look(trip, ZK_GET, Asked.child), own);
-	if (state == ZK_ROOT_SAFE)
+	is_safe = judge_acl(zklock_roundtrip_find_reply(trip, ZK_GET_ACL, root),
+						zklock_roundtrip_find_reply(trip, ZK_GET, Asked.child),
+						own);
+	if (is_safe)
 	{
 		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
 
@@ -155,59 +151,59 @@ judge_root(ZkRoundTrip *trip)
 		strlcpy(known_root, Asked.root, sizeof(known_root));
 		known_by = Asked.session;
 	}
-	return state;
+	return is_safe;
 }
 
-bool
+ZkOutcome
 zklock_root_prove(ZkRoundTrip *trip, const char *path, int root_length)
 {
 	const ZkReply *refusal;
 
 	if (!zklock_session_has_credentials())
-		return true;
+		return ZK_ANSWERED;
 	for (int attempts = 0;; attempts++)
 	{
-		ZkRootState state;
+		bool		is_safe;	/* of the root alone matters */
+		ZkOutcome	outcome;
 
 		zklock_root_ask(trip, path, root_length);
-		state = zklock_root_judge(trip, path, root_length);
-		if (state == ZK_ROOT_UNANSWERED)
-			return false;
-		if (is_known(path, root_length))
-			break;
+		outcome = zklock_root_judge(trip, path, root_length, &is_safe);
+		if (outcome != ZK_ANSWERED || is_known(path, root_length))
+			return outcome;
 		if (attempts >= PARENT_ATTEMPTS)
 			zklock_parents_raise_deleted(path);
-		refusal = zklock_parents_make(trip, Asked.child, root_length);
+		outcome = zklock_parents_make(trip, Asked.child, root_length, &refusal);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (refusal != NULL)
 			zklock_session_raise(refusal, "create the root", Asked.root);
 	}
-	return true;
 }
 
-bool
+ZkOutcome
 zklock_root_find_stranger(ZkRoundTrip *trip, const char *path, int root_length,
 						  char **stranger)
 {
 	const char *root = root_length == 0 ? "/" : Asked.root;
-	bool		is_answered;
+	ZkOutcome	outcome;
 
 	*stranger = NULL;
 	known_by = 0;				/* its ACL may have been changed since */
 	zklock_root_ask(trip, path, root_length);
-	is_answered = zklock_roundtrip_await_looks(trip);
-	if (is_answered)
+	outcome = zklock_roundtrip_await_reads(trip);
+	if (outcome == ZK_ANSWERED)
 	{
-		const ZkReply *acl = zklock_roundtrip_look(trip, ZK_GET_ACL, root);
-		const ZkReply *own = zklock_roundtrip_look(trip, ZK_GET_ACL,
-												   Asked.probe);
+		const ZkReply *acl = zklock_roundtrip_find_reply(trip, ZK_GET_ACL, root);
+		const ZkReply *own = zklock_roundtrip_find_reply(trip, ZK_GET_ACL,
+														 Asked.probe);
 		const char *found = NULL;
 
 		if (acl->result == ZK_OK && own->result == ZK_OK)
 			found = stranger_of(acl, own_of(own));
 		*stranger = found != NULL ? pstrdup(found) : NULL;
 	}
-	zklock_roundtrip_end_looks(trip);
-	return is_answered;
+	zklock_roundtrip_end_reads(trip, list_length(trip->reads));
+	return outcome;
 }
 
 /*
@@ -215,20 +211,20 @@ zklock_root_find_stranger(ZkRoundTrip *trip, const char *path, int root_length,
  * it.  If that one cannot be made, no identity counts as ours.  It is not found
  * either if the connection broke, and it was withdrawn before it was read.
  */
-static ZkRootState
+static bool
 judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 {
 	const char *stranger;
 
 	if (acl->result == ZK_NO_NODE)
-		return ZK_ROOT_UNCLEAR;
+		return false;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the root", Asked.root);
 	stranger = stranger_of(acl, own_of(own));
 	if (stranger != NULL)
 	{
 		if (own->result == ZK_NO_NODE && ++Asked.nunclear < UNCLEAR_MAX)
-			return ZK_ROOT_UNCLEAR;
+			return false;
 		Asked.nunclear = 0;
 		refuse_znode(Asked.root[0] == '\0' ? "/" : Asked.root, stranger);
 	}
@@ -245,10 +241,10 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
 		zklock_client_free(zklock_client_create(zklock_session_client(),
 												Asked.child, ZK_PERSISTENT,
 												NULL));
-		return ZK_ROOT_UNCLEAR;
+		return false;
 	}
 	Asked.nunclear = 0;
-	return ZK_ROOT_SAFE;
+	return true;
 }
 
 /*
@@ -258,13 +254,13 @@ judge_acl(const ZkReply *acl, const ZkReply *child, const ZkReply *own)
  * identities.  Then ZooKeeper decides whether it may use the znode, and only
  * one that is everybody's is refused.
  */
-static ZkRootState
+static bool
 judge_lock(const ZkReply *acl, const char *path)
 {
 	const char *stranger = NULL;
 
 	if (acl->result == ZK_NO_NODE)
-		return ZK_ROOT_UNCLEAR;
+		return false;
 	if (acl->result != ZK_OK)
 		zklock_session_raise(acl, "read the ACL of the znode of the lock", path);
 	if (known_own != NIL)
@@ -275,7 +271,7 @@ judge_lock(const ZkReply *acl, const char *path)
 				stranger = EVERYBODY;
 	if (stranger != NULL)
 		refuse_znode(path, stranger);
-	return ZK_ROOT_SAFE;
+	return true;
 }
 
 /* Our identities, as the ACL of our own znode has them, palloc'ed. */

@@ -24,15 +24,6 @@
 
 #include "roundtrip.h"
 
-/* What is known of a root. */
-typedef enum ZkRootState
-{
-	ZK_ROOT_SAFE,
-	ZK_ROOT_UNCLEAR,			/* the root or the znode was not there, or the
-								 * connection broke in between: ask again */
-	ZK_ROOT_UNANSWERED			/* at the deadline, or the session was lost */
-} ZkRootState;
-
 /* The setting zklock.trusted_identities. */
 extern void zklock_root_init(void);
 
@@ -40,28 +31,32 @@ extern void zklock_root_init(void);
  * Ask about the znode of a lock at that path, and about the root, the first
  * root_length bytes of it, unless that is known, without waiting: it goes out with the next question of the trip, ahead
  * of it.  Then await the answer.  Raises 42501 if others could change either.
- * Only for sessions with credentials.
+ * *is_safe: false if one was not there, or the connection broke in between: ask
+ * again.  Only for sessions with credentials.  No outcome here is ZK_UNKNOWN.
  */
 extern void zklock_root_ask(ZkRoundTrip *trip, const char *path,
 							int root_length);
-extern ZkRootState zklock_root_judge(ZkRoundTrip *trip, const char *path,
-									 int root_length);
+pg_nodiscard extern ZkOutcome zklock_root_judge(ZkRoundTrip *trip,
+												const char *path,
+												int root_length,
+												bool *is_safe);
 
 /*
  * Ask and await, if the session has credentials; make the root if it is missing.
- * That znode itself may be missing.  false at the deadline, and if the session
- * is lost.  Raises 42501 likewise.
+ * That znode itself may be missing.  Raises 42501 likewise.
  */
-extern bool zklock_root_prove(ZkRoundTrip *trip, const char *path,
-							  int root_length);
+pg_nodiscard extern ZkOutcome zklock_root_prove(ZkRoundTrip *trip,
+												const char *path,
+												int root_length);
 
 /*
  * Asked anew: who could change that root, though these are neither this session's
  * identities nor trusted: one of them, palloc'ed; NULL if there is none, if the
- * root is missing, or if the session may make no znode in it.  false at the
- * deadline, and if the session is lost.
+ * root is missing, or if the session may make no znode in it.
  */
-extern bool zklock_root_find_stranger(ZkRoundTrip *trip, const char *path,
-									  int root_length, char **stranger);
+pg_nodiscard extern ZkOutcome zklock_root_find_stranger(ZkRoundTrip *trip,
+														const char *path,
+														int root_length,
+														char **stranger);
 
 #endif							/* ZKLOCK_ROOT_H */

@@ -12,6 +12,7 @@
  */
 #include "roundtrip.h"
 
+#include "miscadmin.h"
 #include "storage/ipc.h"
 
 #include "nodedata.h"
@@ -24,13 +25,13 @@
  */
 #define DOUBTS_MAX 10
 
-/* One of many reads, palloc'ed. */
-typedef struct Look
+/* One of several reads, palloc'ed. */
+typedef struct Read
 {
 	ZkRead		read;
 	ZkRequest  *request;
 	char		path[FLEXIBLE_ARRAY_MEMBER];
-} Look;
+} Read;
 
 /* One call of zklock_roundtrip_run_within(). */
 typedef struct Talk
@@ -41,22 +42,28 @@ typedef struct Talk
 	bool		was_used;		/* the session, before the call */
 } Talk;
 
-static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
+static Read *add_read(ZkRoundTrip *trip, ZkRead read, const char *path);
+static ZkOutcome await_read(ZkRoundTrip *trip, Read *one,
+							const ZkReply **reply);
+static Read *find_read(const ZkRoundTrip *trip, ZkRead read, const char *path);
 static void end_talk(Talk *talk);
 static void abandon_talk(int code, Datum arg);
 
 void
-zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
-					 void (*forget) (void *argument), void *argument)
+zklock_roundtrip_must_run(const ZkBounds *bounds, ZkTalk talk,
+						  void (*forget) (void *argument), void *argument)
 {
-	ZkBounds	bounds = zklock_bounds_of_task();
+	ZkBounds	of_task = zklock_bounds_of_task();
 
-	zklock_roundtrip_run_within(&bounds, talk, forget, argument);
+	if (bounds == NULL)
+		bounds = &of_task;
+	if (zklock_roundtrip_run_within(bounds, talk, forget,
+									argument) != ZK_ANSWERED)
+		elog(ERROR, "a deadline that raises has passed in silence");
 }
 
-void
-zklock_roundtrip_run_within(const ZkBounds *bounds,
-							bool (*talk) (ZkRoundTrip *trip, void *argument),
+ZkOutcome
+zklock_roundtrip_run_within(const ZkBounds *bounds, ZkTalk talk,
 							void (*forget) (void *argument), void *argument)
 {
 	Talk		talking = {
@@ -65,9 +72,9 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		.was_used = zklock_session_is_used()
 	};
 	ZkRoundTrip *trip = &talking.trip;
-	volatile bool is_over = false;
+	volatile ZkOutcome outcome = ZK_LOST;
 
-	for (volatile bool is_again = false; !is_over; is_again = true)
+	for (volatile bool is_again = false; outcome == ZK_LOST; is_again = true)
 	{
 		/* whatever an attempt before has made of it */
 		trip->deadline = bounds->deadline;
@@ -81,30 +88,34 @@ zklock_roundtrip_run_within(const ZkBounds *bounds,
 		 */
 		PG_ENSURE_ERROR_CLEANUP(abandon_talk, PointerGetDatum(&talking));
 		{
-			is_over = talk(trip, argument);
+			outcome = talk(trip, argument);
 		}
 		PG_END_ENSURE_ERROR_CLEANUP(abandon_talk, PointerGetDatum(&talking));
 		end_talk(&talking);
 	}
 	if (!talking.was_used)
 		zklock_session_end_use();
+	Assert(outcome != ZK_UNKNOWN);
+	return outcome;
 }
 
-const ZkReply *
-zklock_roundtrip_ask(ZkRoundTrip *trip, ZkRequest *request)
+ZkOutcome
+zklock_roundtrip_ask(ZkRoundTrip *trip, ZkRequest *request,
+					 const ZkReply **reply)
 {
 	zklock_client_free(trip->request);
 	trip->request = request;
-	return zklock_roundtrip_await(trip, request);
+	return zklock_roundtrip_await(trip, request, reply);
 }
 
-const ZkReply *
-zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
+ZkOutcome
+zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request,
+					   const ZkReply **reply)
 {
-	const ZkReply *reply = zklock_session_await(request, trip->deadline,
-												ZK_WAITING_FOR_REPLY);
+	ZkOutcome	outcome = zklock_session_await(request, trip->deadline,
+											   ZK_WAITING_FOR_REPLY, reply);
 
-	if (reply == NULL && trip->by == ZK_BY_LOCK_TIMEOUT)
+	if (outcome == ZK_LATE && trip->by == ZK_BY_LOCK_TIMEOUT)
 	{
 		zklock_stat_count(ZK_STAT_UNANSWERED);
 		ereport(ERROR,
@@ -112,23 +123,24 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 				 errmsg("canceling statement due to lock timeout"),
 				 zklock_session_explain_silence()));
 	}
-	if (reply == NULL && trip->by == ZK_BY_CONNECT_TIMEOUT)
+	if (outcome == ZK_LATE && trip->by == ZK_BY_CONNECT_TIMEOUT)
 		zklock_session_raise_silence(NULL);
-	return reply;
+	return outcome;
 }
 
-const ZkReply *
-zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
+ZkOutcome
+zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path,
+					  const ZkReply **reply)
 {
-	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	do
-	{
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_read(zklock_session_client(),
-														read, path));
-	} while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
-	return reply;
+		outcome = zklock_roundtrip_ask(trip,
+									   zklock_client_read(zklock_session_client(),
+														  read, path),
+									   reply);
+	while (outcome == ZK_UNKNOWN);
+	return outcome;
 }
 
 /*
@@ -138,21 +150,85 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
  * whatever the check's result.  That holds for one connection: after a
  * reconnect both are asked again.
  */
-const ZkReply *
-zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
+ZkOutcome
+zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path,
+							 const ZkReply **reply)
 {
-	for (;;)
-	{
-		const ZkReply *reply = zklock_roundtrip_read(trip, ZK_CHECK, path);
+	ZkOutcome	outcome;
 
-		if (reply == NULL || reply->result == ZK_SESSION_LOST)
-			return reply;
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_read(zklock_session_client(),
-														read, path));
-		if (reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME)
-			return reply;
+	do
+	{
+		outcome = zklock_roundtrip_read(trip, ZK_CHECK, path, reply);
+		if (outcome == ZK_ANSWERED)
+			outcome = zklock_roundtrip_ask(trip,
+										   zklock_client_read(zklock_session_client(),
+															  read, path),
+										   reply);
+	} while (outcome == ZK_UNKNOWN);
+	return outcome;
+}
+
+ZkOutcome
+zklock_roundtrip_read_all(ZkRoundTrip *trip, ZkRead read, char **paths,
+						  int npaths, const ZkReply **replies)
+{
+	int			nbefore = list_length(trip->reads);
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	CHECK_FOR_INTERRUPTS();
+	for (int i = 0; i < npaths; i++)
+		(void) add_read(trip, read, paths[i]);
+	for (int i = 0; i < npaths && outcome == ZK_ANSWERED; i++)
+		outcome = await_read(trip, list_nth(trip->reads, nbefore + i),
+							 &replies[i]);
+	if (outcome != ZK_ANSWERED)
+		zklock_roundtrip_end_reads(trip, npaths);
+	return outcome;
+}
+
+void
+zklock_roundtrip_end_reads(ZkRoundTrip *trip, int nreads)
+{
+	while (nreads-- > 0)
+	{
+		Read	   *one = llast(trip->reads);
+
+		zklock_client_free(one->request);
+		pfree(one);
+		trip->reads = list_delete_last(trip->reads);
 	}
+}
+
+/*
+ * The trip has it before there is a request, so that this is freed whatever
+ * raises.  Without memory for it awaiting it raises.
+ */
+static Read *
+add_read(ZkRoundTrip *trip, ZkRead read, const char *path)
+{
+	Read	   *one = palloc0(offsetof(Read, path) + strlen(path) + 1);
+
+	one->read = read;
+	strcpy(one->path, path);
+	trip->reads = lappend(trip->reads, one);
+	one->request = zklock_client_read(zklock_session_client(), read, path);
+	return one;
+}
+
+/* Asked again as long as the answer is lost with the connection. */
+static ZkOutcome
+await_read(ZkRoundTrip *trip, Read *one, const ZkReply **reply)
+{
+	ZkOutcome	outcome;
+
+	while ((outcome = zklock_roundtrip_await(trip, one->request,
+											 reply)) == ZK_UNKNOWN)
+	{
+		zklock_client_free(one->request);
+		one->request = zklock_client_read(zklock_session_client(), one->read,
+										  one->path);
+	}
+	return outcome;
 }
 
 /*
@@ -162,22 +238,24 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
  * would not have taken it otherwise.  Copies that differed were seen in the
  * field (ZOOKEEPER-2355, -3144, -4837): a follower kept an ephemeral znode.
  */
-void
+ZkOutcome
 zklock_roundtrip_check_refusal(ZkRoundTrip *trip, ZkResult refusal,
 							   const char *path, int64 czxid, int version)
 {
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	if (refusal != ZK_NO_NODE && refusal != ZK_BAD_VERSION)
-		return;
-	reply = zklock_roundtrip_read(trip, ZK_GET, path);
-	if (reply == NULL || reply->result != ZK_OK ||
+		return ZK_ANSWERED;
+	outcome = zklock_roundtrip_read(trip, ZK_GET, path, &reply);
+	if (outcome != ZK_ANSWERED || reply->result != ZK_OK ||
 		(czxid != 0 && reply->czxid != czxid))
-		return;
+		return outcome;
 	if (refusal == ZK_NO_NODE)
 		zklock_session_raise_difference(path, "the server shows it, and the leader does not have it");
 	if (reply->version == version)
 		zklock_session_raise_difference(path, "the server shows another version of it than the leader has");
+	return ZK_ANSWERED;
 }
 
 void
@@ -191,77 +269,47 @@ zklock_roundtrip_note_doubt(ZkRoundTrip *trip, const char *path,
 		zklock_session_raise_difference(path, how);
 }
 
-const ZkReply *
-zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
+void
+zklock_roundtrip_begin_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
-	Look	   *look = find_look(trip, read, path);
+	if (find_read(trip, read, path) == NULL)
+		(void) add_read(trip, read, path);
+}
 
-	if (look != NULL && look->request == NULL)
-		return NULL;			/* no memory: awaiting it raises */
-	if (look != NULL)
-		return zklock_client_reply(look->request);
-	look = palloc0(offsetof(Look, path) + strlen(path) + 1);
-	look->read = read;
-	strcpy(look->path, path);
-	trip->looks = lappend(trip->looks, look);
-	look->request = zklock_client_read(zklock_session_client(), read, path);
+/* NULL: that was not begun. */
+static Read *
+find_read(const ZkRoundTrip *trip, ZkRead read, const char *path)
+{
+	foreach_ptr(Read, one, trip->reads)
+		if (one->read == read && strcmp(one->path, path) == 0)
+			return one;
 	return NULL;
 }
 
-/* NULL: that was not asked for. */
-static Look *
-find_look(const ZkRoundTrip *trip, ZkRead read, const char *path)
+ZkOutcome
+zklock_roundtrip_await_reads(ZkRoundTrip *trip)
 {
-	foreach_ptr(Look, look, trip->looks)
-		if (look->read == read && strcmp(look->path, path) == 0)
-			return look;
-	return NULL;
-}
-
-bool
-zklock_roundtrip_await_looks(ZkRoundTrip *trip)
-{
-	foreach_ptr(Look, look, trip->looks)
+	foreach_ptr(Read, one, trip->reads)
 	{
-		const ZkReply *reply;
+		const ZkReply *reply;	/* zklock_roundtrip_find_reply() finds it */
+		ZkOutcome	outcome = await_read(trip, one, &reply);
 
-		while ((reply = zklock_roundtrip_await(trip, look->request)) != NULL &&
-			   reply->result == ZK_UNKNOWN_OUTCOME)
-		{
-			zklock_client_free(look->request);
-			look->request = zklock_client_read(zklock_session_client(),
-											   look->read, look->path);
-		}
-		if (reply == NULL || reply->result == ZK_SESSION_LOST)
-			return false;
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 const ZkReply *
-zklock_roundtrip_await_look(const ZkRoundTrip *trip, ZkRead read,
+zklock_roundtrip_find_reply(const ZkRoundTrip *trip, ZkRead read,
 							const char *path)
 {
-	return zklock_roundtrip_await(trip, find_look(trip, read, path)->request);
-}
+	const Read *one = find_read(trip, read, path);
 
-void
-zklock_roundtrip_end_looks(ZkRoundTrip *trip)
-{
-	zklock_roundtrip_end_looks_behind(trip, 0);
-}
-
-void
-zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept)
-{
-	while (list_length(trip->looks) > nkept)
-	{
-		Look	   *look = llast(trip->looks);
-
-		zklock_client_free(look->request);
-		pfree(look);
-		trip->looks = list_delete_last(trip->looks);
-	}
+	/* a request that could not be made raises where it is awaited */
+	if (one == NULL || one->request == NULL)
+		return NULL;
+	return zklock_client_reply(one->request);
 }
 
 void
@@ -279,10 +327,15 @@ zklock_roundtrip_ask_ahead(ZkRoundTrip *trip, ZkRequest *request)
 	trip->ahead = request;
 }
 
-const ZkReply *
-zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
+ZkOutcome
+zklock_roundtrip_reply_ahead(const ZkRoundTrip *trip, const ZkReply **reply)
 {
-	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
+	*reply = NULL;
+	if (trip->ahead != NULL)
+		*reply = zklock_client_reply(trip->ahead);
+	if (*reply == NULL)
+		return ZK_UNKNOWN;
+	return zklock_session_outcome(*reply);
 }
 
 /*
@@ -311,7 +364,7 @@ zklock_roundtrip_end(ZkRoundTrip *trip)
 	trip->ahead = NULL;
 	zklock_client_free(trip->request);
 	trip->request = NULL;
-	zklock_roundtrip_end_looks(trip);
+	zklock_roundtrip_end_reads(trip, list_length(trip->reads));
 	if (trip->inner != NULL)
 		zklock_roundtrip_end(trip->inner);
 	trip->inner = NULL;

@@ -24,7 +24,8 @@ typedef struct ZkRoundTrip
 	ZkBoundedBy by;				/* whose it is */
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
-	List	   *looks;			/* those of zklock_roundtrip_look() */
+	List	   *reads;			/* those of zklock_roundtrip_begin_read(), and
+								 * of zklock_roundtrip_read_all() */
 	struct ZkRoundTrip *inner;	/* a trip within this one, which ends with it;
 								 * or NULL */
 	char	   *made;			/* path of the lowest container that was made,
@@ -35,61 +36,94 @@ typedef struct ZkRoundTrip
 } ZkRoundTrip;
 
 /*
- * Call talk with an open session, and again with a new one as long as it
- * returns false, which means that the session was lost.  The trip has those
- * bounds. forget, unless NULL, is called at the end of each attempt, also if
- * it raises or the backend is terminated, and frees the requests that are not
- * the trip's.  So it never raises, and never waits.  Nothing is outstanding
- * when this returns or raises.
+ * What is done in such a loop.  At ZK_UNKNOWN the outcome of the whole would be
+ * unknown: it is not returned.
  */
-extern void zklock_roundtrip_run_within(const ZkBounds *bounds,
-										bool (*talk) (ZkRoundTrip *trip,
-													  void *argument),
-										void (*forget) (void *argument),
-										void *argument);
-
-/* The same for a call that is nothing else, and is bounded by lock_timeout. */
-extern void zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip,
-											   void *argument),
-								 void (*forget) (void *argument),
-								 void *argument);
+typedef ZkOutcome (*ZkTalk) (ZkRoundTrip *trip, void *argument);
 
 /*
- * Await the reply to a question, which replaces the one before.  NULL at the
- * deadline; raises then if it is that of lock_timeout (55P03) or of
- * zklock.connect_timeout (08001).  Raises as zklock_session_await() does.
+ * Call talk with an open session, and again with a new one as long as it
+ * returns ZK_LOST.  The trip has those bounds.  forget, unless NULL, is called
+ * at the end of each attempt, also if it raises or the backend is terminated,
+ * and frees the requests that are not the trip's.  So it never raises, and never
+ * waits.  Nothing is outstanding when this returns or raises.  Result:
+ * ZK_ANSWERED or ZK_LATE.
  */
-extern const ZkReply *zklock_roundtrip_ask(ZkRoundTrip *trip,
-										   ZkRequest *request);
+pg_nodiscard extern ZkOutcome zklock_roundtrip_run_within(const ZkBounds *bounds,
+														  ZkTalk talk,
+														  void (*forget) (void *argument),
+														  void *argument);
+
+/*
+ * The same within bounds at whose end a question raises: those of a question or
+ * of a task (bounds.h).  NULL: the latter.
+ */
+extern void zklock_roundtrip_must_run(const ZkBounds *bounds, ZkTalk talk,
+									  void (*forget) (void *argument),
+									  void *argument);
+
+/*
+ * Await the reply to a question, which replaces the one before.  *reply as
+ * zklock_session_await().  At the deadline it raises if that is the one of
+ * lock_timeout (55P03) or of zklock.connect_timeout (08001).  Raises as
+ * zklock_session_await() does.
+ */
+pg_nodiscard extern ZkOutcome zklock_roundtrip_ask(ZkRoundTrip *trip,
+												   ZkRequest *request,
+												   const ZkReply **reply);
 
 /* Likewise one of several that are under way, which stays its owner's. */
-extern const ZkReply *zklock_roundtrip_await(const ZkRoundTrip *trip,
-											 ZkRequest *request);
+pg_nodiscard extern ZkOutcome zklock_roundtrip_await(const ZkRoundTrip *trip,
+													 ZkRequest *request,
+													 const ZkReply **reply);
 
-/*
- * The same for a read: asked again as long as the answer was lost with the
- * connection.
- */
-extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
-											const char *path);
+/* The same for a read, which is repeated until its outcome is known. */
+pg_nodiscard extern ZkOutcome zklock_roundtrip_read(ZkRoundTrip *trip,
+													ZkRead read,
+													const char *path,
+													const ZkReply **reply);
 
 /*
  * A read whose result is not older than what any server has told anybody
  * before.
  */
-extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
-												   ZkRead read,
-												   const char *path);
+pg_nodiscard extern ZkOutcome zklock_roundtrip_read_newest(ZkRoundTrip *trip,
+														   ZkRead read,
+														   const char *path,
+														   const ZkReply **reply);
+
+/*
+ * How many reads a caller of the next function has under way at once, if it
+ * reads more than a few: enough to hide the round trips, few enough not to fill
+ * the server's queue for everybody else.
+ */
+#define ZK_READS_AT_ONCE 64
+
+/*
+ * The same for several znodes, which are read at once.  With ZK_ANSWERED the
+ * replies are there, in the order of the paths, until
+ * zklock_roundtrip_end_reads(); what was read before stays.  With any other
+ * outcome there is nothing to be ended.
+ */
+pg_nodiscard extern ZkOutcome zklock_roundtrip_read_all(ZkRoundTrip *trip,
+														ZkRead read,
+														char **paths,
+														int npaths,
+														const ZkReply **replies);
+extern void zklock_roundtrip_end_reads(ZkRoundTrip *trip, int nreads);
 
 /*
  * A write was refused with that result.  If it is ZK_NO_NODE or ZK_BAD_VERSION,
  * read the znode by which the write was meant: its czxid (0: any), and the
  * version that was its condition.  Raises 58000 if the server shows that very
  * znode: it differs from its leader, and the write would be refused for ever.
+ * Never ZK_UNKNOWN.
  */
-extern void zklock_roundtrip_check_refusal(ZkRoundTrip *trip, ZkResult refusal,
-										   const char *path, int64 czxid,
-										   int version);
+pg_nodiscard extern ZkOutcome zklock_roundtrip_check_refusal(ZkRoundTrip *trip,
+															 ZkResult refusal,
+															 const char *path,
+															 int64 czxid,
+															 int version);
 
 /*
  * Two answers about that znode contradict each other, unless it was changed in
@@ -104,21 +138,18 @@ extern void zklock_roundtrip_note_doubt(ZkRoundTrip *trip, const char *path,
 #define ZK_REFUSED_ONCE "the server refuses a read of it, and answers another one"
 
 /*
- * The reply to a read that may be one of many: NULL if it is not there yet,
- * then it has been asked for, once, in the current memory context.  To await
- * the replies to all: false at the deadline, or if the session is lost; those
- * that were lost with the connection are asked for again.  They are freed with
- * the trip, or before by zklock_roundtrip_end_looks(), all or those behind the
- * first nkept.
+ * Begin a read, in the current memory context, unless it was begun: what it
+ * reads is awaited with those that were begun before and behind it, and found by
+ * znode.  Those whose answers are lost with the connection are asked for again.
+ * zklock_roundtrip_find_reply(): NULL if that was not begun, or not awaited.
+ * They end with the trip, or by zklock_roundtrip_end_reads().
  */
-extern const ZkReply *zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read,
-											const char *path);
-extern bool zklock_roundtrip_await_looks(ZkRoundTrip *trip);
-extern const ZkReply *zklock_roundtrip_await_look(const ZkRoundTrip *trip,
-												   ZkRead read,
-												   const char *path);
-extern void zklock_roundtrip_end_looks(ZkRoundTrip *trip);
-extern void zklock_roundtrip_end_looks_behind(ZkRoundTrip *trip, int nkept);
+extern void zklock_roundtrip_begin_read(ZkRoundTrip *trip, ZkRead read,
+										const char *path);
+pg_nodiscard extern ZkOutcome zklock_roundtrip_await_reads(ZkRoundTrip *trip);
+extern const ZkReply *zklock_roundtrip_find_reply(const ZkRoundTrip *trip,
+												  ZkRead read,
+												  const char *path);
 
 /*
  * Send a ZK_GET together with the next request, ahead of it.  Nobody waits for
@@ -130,8 +161,12 @@ extern void zklock_roundtrip_get_ahead(ZkRoundTrip *trip, const char *path);
 /* The same for any request, which is the trip's then. */
 extern void zklock_roundtrip_ask_ahead(ZkRoundTrip *trip, ZkRequest *request);
 
-/* The reply to it, until another one is sent ahead; NULL if there is none. */
-extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
+/*
+ * The reply to it, *reply, until another one is sent ahead.  Called when the next
+ * request was answered, and never waits.  ZK_UNKNOWN also if there is none.
+ */
+pg_nodiscard extern ZkOutcome zklock_roundtrip_reply_ahead(const ZkRoundTrip *trip,
+														   const ZkReply **reply);
 
 /*
  * What was to be in them is refused: delete the lowest container that was made

@@ -30,37 +30,29 @@ zklock_sample_is_due(int nchildren)
 }
 
 ZkSample *
-zklock_sample_begin(ZkRoundTrip *trip, const char *parent,
-					int wait_ms)
+zklock_sample_read(ZkRoundTrip *trip, const char *parent, int wait_ms)
 {
 	ZkSample   *sample = palloc0(sizeof(*sample));
 	const ZkReply *list;
+	int			nnodes;
 	int			first;
 
 	if (trip->inner != NULL)
 		zklock_roundtrip_end(trip->inner);
 	trip->inner = &sample->trip;
 	sample->trip.deadline = Min(trip->deadline, protocol_now() + wait_ms);
-	list = zklock_roundtrip_read(&sample->trip, ZK_LIST, parent);
-	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
+	if (zklock_roundtrip_read(&sample->trip, ZK_LIST, parent,
+							  &list) != ZK_ANSWERED ||
+		list->result != ZK_OK || list->nchildren == 0)
 		return sample;
 	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
-	for (int i = 0; i < Min(list->nchildren, ZK_SAMPLE_MAX); i++)
-	{
+	nnodes = Min(list->nchildren, ZK_SAMPLE_MAX);
+	for (int i = 0; i < nnodes; i++)
 		sample->paths[i] =
 			psprintf("%s/%s", parent[1] == '\0' ? "" : parent,
 					 list->children[(first + i) % list->nchildren]);
-
-		/* asked for: zklock_sample_await() has the reply */
-		(void) zklock_roundtrip_look(&sample->trip, ZK_GET, sample->paths[i]);
-		sample->nnodes++;
-	}
+	if (zklock_roundtrip_read_all(&sample->trip, ZK_GET, sample->paths, nnodes,
+								  sample->replies) == ZK_ANSWERED)
+		sample->nnodes = nnodes;
 	return sample;
-}
-
-const ZkReply *
-zklock_sample_await(const ZkSample *sample, int index)
-{
-	return zklock_roundtrip_await_look(&sample->trip, ZK_GET,
-									   sample->paths[index]);
 }

@@ -15,13 +15,14 @@
 /* Most znodes of a sample: fewer than one transaction may delete. */
 #define ZK_SAMPLE_MAX 32
 
-/* Some znodes below a parent, being read. */
+/* Some znodes below a parent, and what they are. */
 typedef struct ZkSample
 {
-	ZkRoundTrip trip;			/* until the deadline of all replies; its looks
-								 * are the reads */
+	ZkRoundTrip trip;			/* until the deadline of all replies; for
+								 * more questions */
 	int			nnodes;
 	char	   *paths[ZK_SAMPLE_MAX];
+	const ZkReply *replies[ZK_SAMPLE_MAX];	/* to a ZK_GET of each */
 } ZkSample;
 
 /*
@@ -31,16 +32,12 @@ typedef struct ZkSample
 extern bool zklock_sample_is_due(int nchildren);
 
 /*
- * List the children of a znode and send reads for some of them, chosen at
- * random, so that none stays whatever its name.  The replies must be there
- * within wait_ms.  Without a list the sample is empty.  It ends with the trip,
- * or when another one begins.  Raises on interrupts.
+ * List the children of a znode, and read some of them, chosen at random, so that
+ * none stays whatever its name.  Empty if that takes more than wait_ms, or the
+ * session is lost: the caller does without, and its next question finds a loss.
+ * It ends with the trip, or when another one begins.  Raises on interrupts.
  */
-extern ZkSample *zklock_sample_begin(ZkRoundTrip *trip,
-									 const char *parent, int wait_ms);
-
-/* Await the reply to one of the reads.  NULL at the deadline. */
-extern const ZkReply *zklock_sample_await(const ZkSample *sample,
-										  int index);
+extern ZkSample *zklock_sample_read(ZkRoundTrip *trip, const char *parent,
+									int wait_ms);
 
 #endif							/* ZKLOCK_SAMPLE_H */

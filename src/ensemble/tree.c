@@ -24,12 +24,6 @@
 #include "roundtrip.h"
 #include "session.h"
 
-/*
- * How many reads are under way at once.  Enough to hide the round trips, few
- * enough not to fill the server's queue for everybody else.
- */
-#define LISTS_AT_ONCE 64
-
 /* A walk under way. */
 typedef struct Walk
 {
@@ -42,13 +36,13 @@ typedef struct Walk
 	int			nhidden;		/* lists that were denied, or too long */
 } Walk;
 
-static bool walk_tree(ZkRoundTrip *trip, void *argument);
+static ZkOutcome walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
-static bool take_lists(ZkRoundTrip *trip, Walk *walk);
-static bool take_empty(ZkRoundTrip *trip, Walk *walk);
+static ZkOutcome take_lists(ZkRoundTrip *trip, Walk *walk);
+static ZkOutcome take_empty(ZkRoundTrip *trip, Walk *walk);
 static void add_lock(Walk *walk, const char *path, int nholders, int nwaiters);
-static bool visit(ZkRoundTrip *trip, Walk *walk, const char *path,
-				  const ZkReply *list);
+static ZkOutcome visit(ZkRoundTrip *trip, Walk *walk, const char *path,
+					   const ZkReply *list);
 static void add_left(Walk *walk, const char *path, const char *child);
 static bool is_root(const Walk *walk, const char *path);
 static bool is_name(const Walk *walk, const char *path, const char *child);
@@ -63,7 +57,7 @@ zklock_count_locks(const char *name)
 
 	/* a bad name needs no connection */
 	pfree(start_path(walk));
-	zklock_roundtrip_run(walk_tree, NULL, walk);
+	zklock_roundtrip_must_run(NULL, walk_tree, NULL, walk);
 	if (walk->nhidden > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -75,20 +69,23 @@ zklock_count_locks(const char *name)
 	return walk->locks;
 }
 
-/* false if the session was lost on the way. */
-static bool
+static ZkOutcome
 walk_tree(ZkRoundTrip *trip, void *argument)
 {
 	Walk	   *walk = argument;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	walk->left = list_make1(start_path(walk));
 	walk->locks = NIL;
 	walk->empty = NIL;
 	walk->nhidden = 0;
-	while (walk->left != NIL)
-		if (!take_lists(trip, walk) || !take_empty(trip, walk))
-			return false;
-	return true;
+	while (walk->left != NIL && outcome == ZK_ANSWERED)
+	{
+		outcome = take_lists(trip, walk);
+		if (outcome == ZK_ANSWERED)
+			outcome = take_empty(trip, walk);
+	}
+	return outcome;
 }
 
 /* Path of the znode to begin with, palloc'ed; sets root_length. */
@@ -103,67 +100,65 @@ start_path(Walk *walk)
 	return root[0] != '\0' ? root : pstrdup("/");
 }
 
-/*
- * List some of the paths that are left, all at once.  false if the session was
- * lost.
- */
-static bool
+/* List some of the paths that are left, all at once. */
+static ZkOutcome
 take_lists(ZkRoundTrip *trip, Walk *walk)
 {
-	char	   *paths[LISTS_AT_ONCE];
-	int			nlists = Min(list_length(walk->left), LISTS_AT_ONCE);
-
-	CHECK_FOR_INTERRUPTS();
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *lists[ZK_READS_AT_ONCE];
+	int			nlists = Min(list_length(walk->left), ZK_READS_AT_ONCE);
+	ZkOutcome	outcome;
 
 	for (int i = 0; i < nlists; i++)
 	{
 		paths[i] = llast(walk->left);
 		walk->left = list_delete_last(walk->left);
-		(void) zklock_roundtrip_look(trip, ZK_LIST, paths[i]);	/* asked for */
 	}
-	if (!zklock_roundtrip_await_looks(trip))
-		return false;
-	for (int i = 0; i < nlists; i++)
+	outcome = zklock_roundtrip_read_all(trip, ZK_LIST, paths, nlists, lists);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < nlists && outcome == ZK_ANSWERED; i++)
 	{
-		const ZkReply *list = zklock_roundtrip_look(trip, ZK_LIST, paths[i]);
+		ZkResult	result = lists[i]->result;
 
-		if (list->result == ZK_OK)
-		{
-			if (!visit(trip, walk, paths[i], list))
-				return false;
-		}
-		else if (list->result == ZK_NO_AUTH || list->result == ZK_NO_MEMORY)
+		if (result == ZK_OK)
+			outcome = visit(trip, walk, paths[i], lists[i]);
+		else if (result == ZK_NO_AUTH || result == ZK_NO_MEMORY)
 			walk->nhidden++;
-		else if (list->result != ZK_NO_NODE)
-			zklock_session_raise(list, "read a lock's queue", paths[i]);
+		else if (result != ZK_NO_NODE)
+			zklock_session_raise(lists[i], "read a lock's queue", paths[i]);
 		pfree(paths[i]);
 	}
-	zklock_roundtrip_end_looks(trip);
-	return true;
+	zklock_roundtrip_end_reads(trip, nlists);
+	return outcome;
 }
 
 /*
  * Read those of the paths without children, all at once: an ephemeral one is
- * another program's lock.  false if the session was lost.
+ * another program's lock.
  */
-static bool
+static ZkOutcome
 take_empty(ZkRoundTrip *trip, Walk *walk)
 {
-	foreach_ptr(char, path, walk->empty)
-		(void) zklock_roundtrip_look(trip, ZK_GET, path);	/* asked for */
-	if (!zklock_roundtrip_await_looks(trip))
-		return false;
-	foreach_ptr(char, path, walk->empty)
-	{
-		const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, path);
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *replies[ZK_READS_AT_ONCE];
+	int			nempty = 0;
+	ZkOutcome	outcome;
 
-		if (reply->result == ZK_OK && reply->ephemeral_owner != 0)
-			add_lock(walk, path, 1, 0);
-	}
-	zklock_roundtrip_end_looks(trip);
+	/* no more than were listed */
+	Assert(list_length(walk->empty) <= ZK_READS_AT_ONCE);
+	foreach_ptr(char, path, walk->empty)
+		paths[nempty++] = path;
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, nempty, replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < nempty; i++)
+		if (replies[i]->result == ZK_OK && replies[i]->ephemeral_owner != 0)
+			add_lock(walk, paths[i], 1, 0);
+	zklock_roundtrip_end_reads(trip, nempty);
 	list_free_deep(walk->empty);
 	walk->empty = NIL;
-	return true;
+	return ZK_ANSWERED;
 }
 
 static void
@@ -177,26 +172,25 @@ add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
 	walk->locks = lappend(walk->locks, lock);
 }
 
-/*
- * Count the contenders among the children, and note the others.  false if the
- * session was lost.
- */
-static bool
+/* Count the contenders among the children, and note the others. */
+static ZkOutcome
 visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 {
 	ZkChildren	children = {.names = list->children,.count = list->nchildren};
 	int			ncontenders;
 	int			nholders = 0;
 	ZkQueueEntry *entries;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	if (list->nchildren == 0 && !is_root(walk, path))
 		walk->empty = lappend(walk->empty, pstrdup(path));
 
 	/* the root is no lock */
-	if (!is_root(walk, path) &&
-		!zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
-								 NULL, &children))
-		return false;
+	if (!is_root(walk, path))
+		outcome = zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
+										  NULL, &children);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	entries = zklock_queue_in_order(children.names, children.count, &ncontenders);
 	if (ncontenders > 0 && !is_root(walk, path))
 	{
@@ -211,7 +205,7 @@ visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
 	foreach_ptr(const char, child, children.locks)
 		add_left(walk, path, child);
 	zklock_nested_free(&children);
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* Have a znode listed. */

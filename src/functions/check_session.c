@@ -49,37 +49,28 @@
 /* Where ZooKeeper has the quotas of its whole tree. */
 #define QUOTA_PATH "/zookeeper/quota"
 
-/* How far asking has got. */
-typedef enum AskEnd
-{
-	ASKED_ALL,					/* everything so far was answered */
-	ASKED_LATE,					/* the deadline came first, or the session on
-								 * which locks hang was lost */
-	ASKED_SESSION_LOST			/* again, with a new session */
-} AskEnd;
-
 /* The questions, under way. */
 typedef struct Questions
 {
 	Check	   *check;
-	AskEnd		end;
 	ZkRequest  *making;			/* a create to be withdrawn; NULL: none is */
 	StringInfoData overdue;		/* leases */
 } Questions;
 
 static bool find_trouble(Check *check);
-static bool ask_all(ZkRoundTrip *trip, void *argument);
-static AskEnd end_of(const ZkReply *reply);
-static AskEnd ask_node(ZkRoundTrip *trip, CheckZnode *node, const char *path);
-static AskEnd ask_root(ZkRoundTrip *trip, Questions *questions,
-					   const char *root, int root_length);
-static AskEnd ask_stranger(ZkRoundTrip *trip, CheckTree *tree,
-						   const char *root, int root_length);
-static AskEnd try_to_make(ZkRoundTrip *trip, Questions *questions,
-						  const char *parent);
-static AskEnd try_container(ZkRoundTrip *trip, CheckTree *tree,
-							const char *parent, const char *path);
-static AskEnd ask_quota(ZkRoundTrip *trip, CheckTree *tree, const char *root);
+static ZkOutcome ask_all(ZkRoundTrip *trip, void *argument);
+static ZkOutcome ask_node(ZkRoundTrip *trip, CheckZnode *node,
+						  const char *path);
+static ZkOutcome ask_root(ZkRoundTrip *trip, Questions *questions,
+						  const char *root, int root_length);
+static ZkOutcome ask_stranger(ZkRoundTrip *trip, CheckTree *tree,
+							  const char *root, int root_length);
+static ZkOutcome try_to_make(ZkRoundTrip *trip, Questions *questions,
+							 const char *parent);
+static ZkOutcome try_container(ZkRoundTrip *trip, CheckTree *tree,
+							   const char *parent, const char *path);
+static ZkOutcome ask_quota(ZkRoundTrip *trip, CheckTree *tree,
+						   const char *root);
 static void ask_leases(ZkRoundTrip *trip, Questions *questions,
 					   const char *root);
 static void ask_first_lease(ZkSample *sample, Questions *questions,
@@ -126,9 +117,11 @@ void
 check_ask_session(Check *check)
 {
 	Questions	questions = {.check = check};
+	ZkBounds	bounds = zklock_bounds_of_task();
 	bool		was_there = zklock_session_number() != 0;
 	int64		start = protocol_now();
 	const ZkClientStatus *status;
+	ZkOutcome	outcome;
 
 	if (find_trouble(check) || !check->has_session || check->list.nservers == 0)
 		return;
@@ -137,9 +130,10 @@ check_ask_session(Check *check)
 		check->asked = CHECK_NOT_TRIED;
 		return;
 	}
-	zklock_roundtrip_run(ask_all, withdraw_tried, &questions);
+	outcome = zklock_roundtrip_run_within(&bounds, ask_all, withdraw_tried,
+										  &questions);
 	status = zklock_session_status();
-	if (questions.end == ASKED_LATE)
+	if (outcome == ZK_LATE)
 	{
 		if (find_trouble(check))
 			return;
@@ -184,18 +178,18 @@ find_trouble(Check *check)
 	return true;
 }
 
-/* All questions; false if the session was lost on the way. */
-static bool
+/* All questions, until the deadline of the check. */
+static ZkOutcome
 ask_all(ZkRoundTrip *trip, void *argument)
 {
 	Questions  *questions = argument;
 	Check	   *check = questions->check;
 	CheckTree  *tree = &check->tree;
+	ZkOutcome	outcome = ZK_ANSWERED;
 	const char *chroot_path;
 	char	   *root;
 	int			root_length;
 
-	questions->end = ASKED_ALL;
 	initStringInfo(&questions->overdue);
 	memset(tree, 0, sizeof(*tree)); /* whatever a lost session has said */
 	trip->deadline = check->deadline;
@@ -205,99 +199,89 @@ ask_all(ZkRoundTrip *trip, void *argument)
 	root = zklock_name_root_path();
 	root_length = strlen(root);
 	if (chroot_path[0] != '\0')
-		questions->end = ask_node(trip, &tree->chroot, chroot_path);
-	if (questions->end == ASKED_ALL)
-		questions->end = ask_root(trip, questions,
-								  root_length == 0 ? "/" : root, root_length);
+		outcome = ask_node(trip, &tree->chroot, chroot_path);
+	if (outcome == ZK_ANSWERED)
+		outcome = ask_root(trip, questions, root_length == 0 ? "/" : root,
+						   root_length);
 
 	/* a session knows nothing of what is above its chroot */
-	if (questions->end == ASKED_ALL && chroot_path[0] == '\0')
-		questions->end = ask_quota(trip, tree, root);
-	if (questions->end != ASKED_ALL)
-		return questions->end == ASKED_LATE;
-	ask_leases(trip, questions, root);
-	return true;
-}
+	if (outcome == ZK_ANSWERED && chroot_path[0] == '\0')
+		outcome = ask_quota(trip, tree, root);
+	if (outcome == ZK_ANSWERED)
+		ask_leases(trip, questions, root);
 
-/* What does that reply mean?  Locks that hang on the session keep it the one. */
-static AskEnd
-end_of(const ZkReply *reply)
-{
-	if (reply == NULL)
-		return ASKED_LATE;
-	if (reply->result != ZK_SESSION_LOST)
-		return ASKED_ALL;
-	return zklock_has_locks() ? ASKED_LATE : ASKED_SESSION_LOST;
+	/* no other session is asked in place of the one on which locks hang */
+	if (outcome == ZK_LOST && zklock_has_locks())
+		outcome = ZK_LATE;
+	return outcome;
 }
 
 /* What a znode is. */
-static AskEnd
+static ZkOutcome
 ask_node(ZkRoundTrip *trip, CheckZnode *node, const char *path)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, path, &reply);
 
-	if (end_of(reply) == ASKED_ALL)
+	if (outcome == ZK_ANSWERED)
 		note_reply(node, path, reply);
-	return end_of(reply);
+	return outcome;
 }
 
 /*
  * The same of the root, and what can be done there.  If there is none, that is
  * tried in the nearest znode above, where the first lock makes it.
  */
-static AskEnd
+static ZkOutcome
 ask_root(ZkRoundTrip *trip, Questions *questions, const char *root,
 		 int root_length)
 {
 	CheckTree  *tree = &questions->check->tree;
 	char	   *path = pstrdup(root);
-	AskEnd		end = ask_node(trip, &tree->root, root);
+	ZkOutcome	outcome = ask_node(trip, &tree->root, root);
 	bool		is_there = tree->root.result != ZK_NO_NODE;
 	const ZkReply *reply;
 
-	if (end == ASKED_ALL && is_there)
+	if (outcome == ZK_ANSWERED && is_there)
 	{
-		reply = zklock_roundtrip_read(trip, ZK_GET_ACL, root);
-		end = end_of(reply);
-		if (end == ASKED_ALL)
+		outcome = zklock_roundtrip_read(trip, ZK_GET_ACL, root, &reply);
+		if (outcome == ZK_ANSWERED)
 			note_reply(&tree->acl, root, reply);
 	}
-	if (end == ASKED_ALL && is_there && zklock_session_has_credentials())
-		end = ask_stranger(trip, tree, root, root_length);
-	while (end == ASKED_ALL && !is_there && strcmp(path, "/") != 0)
+	if (outcome == ZK_ANSWERED && is_there && zklock_session_has_credentials())
+		outcome = ask_stranger(trip, tree, root, root_length);
+	while (outcome == ZK_ANSWERED && !is_there && strcmp(path, "/") != 0)
 	{
 		char	   *slash = strrchr(path, '/');
 
 		slash[slash == path ? 1 : 0] = '\0';
-		reply = zklock_roundtrip_read(trip, ZK_GET, path);
-		end = end_of(reply);
-		is_there = end == ASKED_ALL && reply->result != ZK_NO_NODE;
+		outcome = zklock_roundtrip_read(trip, ZK_GET, path, &reply);
+		is_there = outcome == ZK_ANSWERED && reply->result != ZK_NO_NODE;
 	}
-	if (end != ASKED_ALL)
-		return end;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	return try_to_make(trip, questions, path);
 }
 
 /* Who besides us may change the root? */
-static AskEnd
+static ZkOutcome
 ask_stranger(ZkRoundTrip *trip, CheckTree *tree, const char *root,
 			 int root_length)
 {
 	char	   *stranger;
+	ZkOutcome	outcome = zklock_root_find_stranger(trip, root, root_length,
+													&stranger);
 
-	if (!zklock_root_find_stranger(trip, root, root_length, &stranger))
-		return zklock_session_live() != 0 || zklock_has_locks() ?
-			ASKED_LATE : ASKED_SESSION_LOST;
-	if (stranger != NULL)
+	if (outcome == ZK_ANSWERED && stranger != NULL)
 		tree->stranger = zklock_text_quotable(stranger);
-	return ASKED_ALL;
+	return outcome;
 }
 
 /*
  * Make a znode in that one, and take it away.  Its name ends as those of
  * requests to release a lock do: no lock has such a one.
  */
-static AskEnd
+static ZkOutcome
 try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 {
 	CheckTree  *tree = &questions->check->tree;
@@ -305,7 +289,7 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 	char	   *data = zklock_nodedata_build(0, NULL);
 	TimestampTz before = GetCurrentTimestamp();
 	const ZkReply *reply;
-	AskEnd		end;
+	ZkOutcome	outcome;
 	bool		is_made;
 	char	   *path;
 
@@ -314,10 +298,11 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 					strcmp(parent, "/") == 0 ? "" : parent, guid);
 	questions->making = zklock_client_create(zklock_session_client(), path,
 											 ZK_EPHEMERAL, data);
-	reply = zklock_roundtrip_await(trip, questions->making);
-	end = end_of(reply);
-	if (end != ASKED_ALL)
-		return end;
+	outcome = zklock_roundtrip_await(trip, questions->making, &reply);
+	if (outcome == ZK_LATE || outcome == ZK_LOST)
+		return outcome;
+
+	/* also if it is unknown whether it was made: that is told, too */
 	note_reply(&tree->writing, parent, reply);
 	is_made = reply->result == ZK_OK;
 	if (is_made)
@@ -334,29 +319,28 @@ try_to_make(ZkRoundTrip *trip, Questions *questions, const char *parent)
 	(void) zklock_session_await_undone(trip->deadline);
 	if (is_made)
 		return try_container(trip, tree, parent, path);
-	return ASKED_ALL;
+	return ZK_ANSWERED;
 }
 
 /* The same with a container at that path, which is free again. */
-static AskEnd
+static ZkOutcome
 try_container(ZkRoundTrip *trip, CheckTree *tree, const char *parent,
 			  const char *path)
 {
 	const char *refusal;
 	const ZkReply *reply;
-	AskEnd		end;
+	ZkOutcome	outcome;
 
 	trip->made = pstrdup(path); /* also if this raises it is to go */
-	reply = zklock_parents_try_container(trip, path, &refusal);
-	end = end_of(reply);
-	if (end == ASKED_ALL && refusal != NULL)
+	outcome = zklock_parents_try_container(trip, path, &reply, &refusal);
+	if (outcome == ZK_ANSWERED && refusal != NULL)
 		tree->no_containers = pstrdup(refusal);
-	else if (end == ASKED_ALL && reply->result != ZK_OK)
+	else if (outcome == ZK_ANSWERED && reply->result != ZK_OK)
 		note_reply(&tree->writing, parent, reply);
 
 	/* also without an answer: the server does not remove an unused container */
 	zklock_roundtrip_unmake(trip);
-	return end;
+	return outcome;
 }
 
 /*
@@ -364,29 +348,30 @@ try_container(ZkRoundTrip *trip, CheckTree *tree, const char *parent,
  * there or above?  tree->quota is the ACL of the uppermost znode that is open,
  * or of the quota itself.
  */
-static AskEnd
+static ZkOutcome
 ask_quota(ZkRoundTrip *trip, CheckTree *tree, const char *root)
 {
 	char	   *limits = psprintf(QUOTA_PATH "%s/zookeeper_limits", root);
 	const char *end_of_path = limits + strlen(QUOTA_PATH);
 	CheckZnode	quota = {0};
-	AskEnd		end = ask_node(trip, &quota, limits);
+	ZkOutcome	outcome = ask_node(trip, &quota, limits);
 
-	if (end != ASKED_ALL || quota.result != ZK_OK)
-		return end;
+	if (outcome != ZK_ANSWERED || quota.result != ZK_OK)
+		return outcome;
 	do
 	{
 		char	   *path = pnstrdup(limits, end_of_path - limits);
-		const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET_ACL, path);
+		const ZkReply *reply;
 
-		if (end_of(reply) != ASKED_ALL)
-			return end_of(reply);
+		outcome = zklock_roundtrip_read(trip, ZK_GET_ACL, path, &reply);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		note_reply(&tree->quota, path, reply);
 		if (*end_of_path == '\0')
-			return ASKED_ALL;
+			return ZK_ANSWERED;
 		end_of_path = strchrnul(end_of_path + 1, '/');
 	} while (!tree->quota.is_open);
-	return ASKED_ALL;
+	return ZK_ANSWERED;
 }
 
 /* Of some locks that have leases the first one: for how long is it over? */
@@ -395,9 +380,9 @@ ask_leases(ZkRoundTrip *trip, Questions *questions, const char *root)
 {
 	CheckTree  *tree = &questions->check->tree;
 	ZkSample   *sample =
-		zklock_sample_begin(trip,
-							psprintf("%s/" ZK_LEASES_NAME, root),
-							(int) (questions->check->deadline - protocol_now()));
+		zklock_sample_read(trip,
+						   psprintf("%s/" ZK_LEASES_NAME, root),
+						   (int) (questions->check->deadline - protocol_now()));
 
 	for (int i = 0; i < sample->nnodes; i++)
 	{
@@ -411,20 +396,22 @@ ask_leases(ZkRoundTrip *trip, Questions *questions, const char *root)
 		tree->overdue = questions->overdue.data;
 }
 
-/* Of one lock.  What is not there in time is not told. */
+/* Of one lock.  What is not there in time, or before a loss, is not told. */
 static void
 ask_first_lease(ZkSample *sample, Questions *questions, const char *path,
 				const char *name)
 {
-	const ZkReply *list = zklock_roundtrip_read(&sample->trip, ZK_LIST, path);
+	const ZkReply *list;
 	List	   *nodes;
 	List	   *leased;
 
-	if (list == NULL)
+	if (zklock_roundtrip_read(&sample->trip, ZK_LIST, path,
+							  &list) != ZK_ANSWERED)
 		return;
 	nodes = zklock_expiry_nodes(list->children, list->nchildren);
-	(void) zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
-							  &leased, NULL);	/* then there are none */
+	if (zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
+						   &leased, NULL) != ZK_ANSWERED)
+		return;
 	foreach_ptr(const ZkLeased, first, leased)
 	{
 		StringInfo	overdue = &questions->overdue;

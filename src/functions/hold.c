@@ -115,13 +115,14 @@ PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static int64 make(Holding *holding);
-static bool take_and_hold(ZkRoundTrip *trip, void *argument);
-static bool lock_for_hold(Holding *holding);
-static bool make_hold(ZkRoundTrip *trip, Holding *holding);
-static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
-static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
-static ZkResult check(const Holding *holding, const char *path,
-					  const ZkReply *reply);
+static ZkOutcome take_and_hold(ZkRoundTrip *trip, void *argument);
+static ZkOutcome lock_for_hold(Holding *holding);
+static ZkOutcome make_hold(ZkRoundTrip *trip, Holding *holding);
+static ZkOutcome settle_lost(ZkRoundTrip *trip, const Holding *holding,
+							 bool *is_there);
+static ZkOutcome look_for_hold(ZkRoundTrip *trip, const Holding *holding,
+							   bool *is_there);
+static void check_answer(const ZkReply *reply, const char *path);
 static void give_up(int code, Datum arg);
 static HoldUndone undo_hold(const Holding *holding);
 static void warn_of_hold(const Holding *holding, HoldUndone undone);
@@ -136,8 +137,8 @@ static ZkRemoval begin_removing(const ZkName *name, const ZkQueueEntry *entry,
 							   RemovalOf which);
 static bool remove_contender(const ZkName *name, const ZkQueueEntry *entry,
 							 RemovalOf which, const ZkBounds *bounds);
-static bool remove_queue_node(ZkRoundTrip *trip, void *argument);
-static bool read_queue_node(ZkRoundTrip *trip, void *argument);
+static ZkOutcome remove_queue_node(ZkRoundTrip *trip, void *argument);
+static ZkOutcome read_queue_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						RemovalOf which);
 static int	errdetail_entry(const ZkQueueEntry *entry);
@@ -224,8 +225,9 @@ make(Holding *holding)
 		zklock_refuse_own(&holding->order.name,
 						  _("A permanent hold takes the lock anew, and would wait for this session for ever."));
 		zklock_take_rate_count(1);
-		zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
-									NULL, holding);
+		if (zklock_roundtrip_run_within(&holding->order.bounds, take_and_hold,
+										NULL, holding) == ZK_LATE)
+			zklock_order_raise_silence(&holding->order);
 
 		/* a cancel that came with the last reply: undo it while we can */
 		CHECK_FOR_INTERRUPTS();
@@ -246,27 +248,32 @@ make(Holding *holding)
 }
 
 /* All steps, or what is left of them after a session was lost. */
-static bool
+static ZkOutcome
 take_and_hold(ZkRoundTrip *trip, void *argument)
 {
 	Holding    *holding = argument;
-	ZkResult	found = ZK_NO_NODE;
+	ZkOutcome	outcome = ZK_ANSWERED;
+	bool		is_there = false;
 
 	trip->by = ZK_BY_CALLER;	/* silence is told in the order's words */
 	zklock_refuse_if_lost();
 	if (holding->stage == HOLD_SENT)
-		found = settle_lost(trip, holding);
-	if (found != ZK_NO_NODE)
-		return found == ZK_OK;
+		outcome = settle_lost(trip, holding, &is_there);
+	if (outcome != ZK_ANSWERED || is_there)
+		return outcome;
 	holding->stage = HOLD_NOTHING;
-	return lock_for_hold(holding) && make_hold(trip, holding);
+	outcome = lock_for_hold(holding);
+	if (outcome == ZK_ANSWERED)
+		outcome = make_hold(trip, holding);
+	return outcome;
 }
 
-/* The lock in the ordinary way; false if the session was lost. */
-static bool
+/* The lock in the ordinary way.  Never ZK_LATE: it is no try. */
+static ZkOutcome
 lock_for_hold(Holding *holding)
 {
 	ZkPlace    *twin = &holding->twin;
+	ZkOutcome	outcome;
 
 	*twin = (ZkPlace)
 	{
@@ -277,15 +284,16 @@ lock_for_hold(Holding *holding)
 		.permits = holding->order.permits
 	};
 	zklock_drop_kept(&holding->order.name);	/* we do not stand in our own way */
-	if (zklock_contend(&holding->order, twin) == ZK_WAIT_LOST)
-		return false;
+	outcome = zklock_contend(&holding->order, twin);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	zklock_place_unwatch(twin);
 	holding->stage = HOLD_TWIN;
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* Put the hold in the twin's place. */
-static bool
+static ZkOutcome
 make_hold(ZkRoundTrip *trip, Holding *holding)
 {
 	const ZkPlace *twin = &holding->twin;
@@ -293,7 +301,9 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
-	ZkResult	result;
+	const ZkReply *reply;
+	ZkOutcome	outcome;
+	bool		is_there;
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark(guid, RECIPE_MARK_HOLD);
@@ -310,60 +320,69 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 		ZkRequest  *move = zklock_client_move(zklock_session_client(),
 											  twin->node, holding->hold, data);
 
-		result = check(holding, holding->hold,
-					   zklock_roundtrip_ask(trip, move));
-	} while (result == ZK_UNKNOWN_OUTCOME);
-	if (result == ZK_NO_NODE)	/* the twin is gone */
-		result = look_for_hold(trip, holding);
-	if (result == ZK_NO_NODE)
+		outcome = zklock_roundtrip_ask(trip, move, &reply);
+	} while (outcome == ZK_UNKNOWN);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	check_answer(reply, holding->hold);
+	if (reply->result == ZK_OK)
+		return ZK_ANSWERED;
+
+	/* the twin is gone */
+	outcome = look_for_hold(trip, holding, &is_there);
+	if (outcome == ZK_ANSWERED && !is_there)
 		zklock_loss_raise_waiter(holding->order.name.text, name, twin->token);
-	return result == ZK_OK;
+	return outcome;
 }
 
 /*
  * The session was lost before the reply came.  Delete the twin, so that the
  * transaction cannot be done any more, and look what has come of it.
  */
-static ZkResult
-settle_lost(ZkRoundTrip *trip, const Holding *holding)
+static ZkOutcome
+settle_lost(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
 {
 	const char *twin = holding->twin.node;
-	ZkResult	result;
+	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	do
 	{
 		ZkRequest  *removal = zklock_client_remove(zklock_session_client(),
 												   twin, ZK_ANY_VERSION);
 
-		result = check(holding, twin, zklock_roundtrip_ask(trip, removal));
-	} while (result == ZK_UNKNOWN_OUTCOME);
-	if (result == ZK_SESSION_LOST)
-		return result;
-	return look_for_hold(trip, holding);
+		outcome = zklock_roundtrip_ask(trip, removal, &reply);
+	} while (outcome == ZK_UNKNOWN);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	check_answer(reply, twin);
+	return look_for_hold(trip, holding, is_there);
 }
 
-/* The twin is gone: is the hold there?  ZK_OK, ZK_NO_NODE or ZK_SESSION_LOST. */
-static ZkResult
-look_for_hold(ZkRoundTrip *trip, const Holding *holding)
+/* The twin is gone: is the hold there? */
+static ZkOutcome
+look_for_hold(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
 {
-	return check(holding, holding->hold,
-				 zklock_roundtrip_read(trip, ZK_GET, holding->hold));
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, holding->hold,
+												&reply);
+
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	check_answer(reply, holding->hold);
+	*is_there = reply->result == ZK_OK;
+	return ZK_ANSWERED;
 }
 
 /*
- * The reply to a question about that path: one of these, or
- * ZK_UNKNOWN_OUTCOME.  Raises what else there is.
+ * The reply to a question about that path: raise what is neither ZK_OK nor
+ * ZK_NO_NODE.
  */
-static ZkResult
-check(const Holding *holding, const char *path, const ZkReply *reply)
+static void
+check_answer(const ZkReply *reply, const char *path)
 {
-	if (reply == NULL)
-		zklock_order_raise_silence(&holding->order);
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
-		reply->result != ZK_SESSION_LOST &&
-		reply->result != ZK_UNKNOWN_OUTCOME)
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "make a permanent hold", path);
-	return reply->result;
 }
 
 /* An error, or the end of the backend: delete what is there. */
@@ -396,9 +415,10 @@ undo_hold(const Holding *holding)
 		return HOLD_UNDONE_UNSENT;
 	if (zklock_session_is_connected())
 		undone = HOLD_UNDONE;
-	is_twin_asked = zklock_client_delete(client, holding->twin.node);
+	is_twin_asked = zklock_client_delete(client, holding->twin.node,
+										 ZK_ANY_VERSION);
 	if (holding->stage == HOLD_SENT &&
-		!zklock_client_delete(client, holding->hold))
+		!zklock_client_delete(client, holding->hold, ZK_ANY_VERSION))
 		undone = HOLD_UNDONE_NO_MEMORY;
 	if (!is_twin_asked)
 		ereport(WARNING,
@@ -505,7 +525,7 @@ read_unread(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
 {
 	ZkRemoval	removal = begin_removing(name, entry, which);
 
-	zklock_roundtrip_run_within(bounds, read_queue_node, NULL, &removal);
+	zklock_roundtrip_must_run(bounds, read_queue_node, NULL, &removal);
 }
 
 /* The removal of that node, which has not begun. */
@@ -535,7 +555,7 @@ remove_contender(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
 	log_removal(name->text, entry, which);
 	if (recipe_is_lasting(entry->node))
 		zklock_durable_flush_commits();
-	zklock_roundtrip_run_within(bounds, remove_queue_node, NULL, &removal);
+	zklock_roundtrip_must_run(bounds, remove_queue_node, NULL, &removal);
 	return removal.is_removed;
 }
 
@@ -568,22 +588,23 @@ errdetail_entry(const ZkQueueEntry *entry)
 }
 
 /* Remove one node of a contender. */
-static bool
+static ZkOutcome
 remove_queue_node(ZkRoundTrip *trip, void *argument)
 {
 	return zklock_removal_do(trip, argument);
 }
 
-/* Read it, or raise why not; false if the session was lost. */
-static bool
+/* Read it, or raise why not. */
+static ZkOutcome
 read_queue_node(ZkRoundTrip *trip, void *argument)
 {
 	const ZkRemoval *removal = argument;
-	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, removal->path);
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, removal->path,
+												&reply);
 
-	if (reply == NULL)
-		return false;
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+	if (outcome == ZK_ANSWERED &&
+		reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, removal->doing, removal->path);
-	return true;
+	return outcome;
 }

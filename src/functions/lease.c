@@ -59,8 +59,8 @@ zk_try_lease(PG_FUNCTION_ARGS)
 					  _("A lease takes the lock anew, and would wait for this session for ever."));
 	zklock_drop_kept(&leasing->order.name);	/* we do not stand in our own way */
 	zklock_lease_roots_note();
-	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_take,
-								zklock_lease_end_taking, &taking);
+	zklock_roundtrip_must_run(&leasing->order.bounds, zklock_lease_take,
+							  zklock_lease_end_taking, &taking);
 	if (leasing->end == ZK_LEASE_QUEUED)
 		zklock_known_note_place(leasing);
 	if (leasing->end != ZK_LEASE_HELD)
@@ -77,8 +77,8 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	leasing.ttl_ms = read_ttl(fcinfo);
-	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
-								&leasing);
+	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_renew, NULL,
+							  &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
 		warn_of_no_lease(&leasing);
@@ -100,8 +100,8 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	releasing.delay_ms = read_term(fcinfo, 2, "delay", 0, NULL);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->token);
-	zklock_roundtrip_run_within(&leasing->order.bounds, zklock_lease_release, NULL,
-								&releasing);
+	zklock_roundtrip_must_run(&leasing->order.bounds, zklock_lease_release,
+							  NULL, &releasing);
 	if (leasing->end != ZK_LEASE_RELEASED)
 	{
 		warn_of_no_lease(leasing);
@@ -118,8 +118,8 @@ zk_require_lease(PG_FUNCTION_ARGS)
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
 	zklock_args_refuse_restricted();
-	zklock_roundtrip_run_within(&leasing.order.bounds, zklock_lease_renew, NULL,
-								&leasing);
+	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_renew, NULL,
+							  &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 		zklock_lease_raise_lost(leasing.order.name.text, leasing.token);
 	zklock_hooks_follow();

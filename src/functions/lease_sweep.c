@@ -36,8 +36,7 @@
 /* How long after a look at an idle root the next one is. */
 #define LOOK_MS 300000
 
-/* How many locks are asked for at once, and how many leases of each. */
-#define LOCKS_AT_ONCE 64
+/* How many leases of one lock are looked at in a pass. */
 #define LEASES_AT_ONCE 32
 
 /*
@@ -68,7 +67,6 @@ static struct
 typedef struct Slice
 {
 	int64		until;			/* protocol_now(): when to stop */
-	bool		is_silent;		/* nobody has answered */
 	List	   *removals;		/* deletes under way: requests */
 } Slice;
 
@@ -78,37 +76,40 @@ static Sweep *find_sweep(const ZkLeaseRoot *root);
 static Sweep *begin_sweep(const ZkLeaseRoot *root);
 static void forget_unknown(void);
 static bool is_due(const Sweep *sweep);
-static bool sweep_all(ZkRoundTrip *trip, void *argument);
-static bool sweep_root(ZkRoundTrip *trip, Sweep *sweep, Slice *slice);
-static const ZkReply *list_root(ZkRoundTrip *trip, const char *root);
+static ZkOutcome sweep_all(ZkRoundTrip *trip, void *argument);
+static ZkOutcome sweep_root(ZkRoundTrip *trip, Sweep *sweep, Slice *slice);
+static ZkOutcome list_root(ZkRoundTrip *trip, const char *root,
+						   const ZkReply **list);
 static void end_pass(Sweep *sweep, bool is_idle);
 static List *list_names(const ZkReply *list, const char *behind);
 static int	compare_names(const ListCell *a, const ListCell *b);
 static void note_progress(Sweep *sweep, const char *name);
-static bool sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names,
-						Slice *slice);
-static bool list_leases(ZkRoundTrip *trip, const char *root,
-						const List *names, List **leases, List **idle);
+static ZkOutcome sweep_locks(ZkRoundTrip *trip, Sweep *sweep,
+							 const List *names, Slice *slice);
+static ZkOutcome list_leases(ZkRoundTrip *trip, const char *root,
+							 const List *names, List **leases, List **idle);
 static void take_leases(const char *path, const ZkReply *list, List **leases);
-static bool end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases,
-					   Slice *slice);
-static bool end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases,
-						Slice *slice);
+static ZkOutcome end_leases(ZkRoundTrip *trip, Sweep *sweep,
+							const List *leases, Slice *slice);
+static ZkOutcome end_overdue(ZkRoundTrip *trip, Sweep *sweep,
+							 const List *leases, Slice *slice);
 static List *send_removals(Sweep *sweep, const List *leases, Slice *slice);
 static void free_removals(void *argument);
 
-bool
+ZkOutcome
 zklock_lease_sweep(int64 until)
 {
 	Slice		slice = {.until = until};
+	ZkBounds	bounds = zklock_bounds_of_task();
 	bool		has_work = false;
 
 	read_roots();
 	foreach_ptr(const Sweep, sweep, Sweeps.all)
 		has_work |= is_due(sweep);
-	if (has_work)
-		zklock_roundtrip_run(sweep_all, free_removals, &slice);
-	return !slice.is_silent;
+	if (!has_work)
+		return ZK_ANSWERED;
+	return zklock_roundtrip_run_within(&bounds, sweep_all, free_removals,
+									   &slice);
 }
 
 int64
@@ -240,9 +241,10 @@ is_due(const Sweep *sweep)
 
 /*
  * Go on with all leases below the roots that are due: each has an equal share
- * of the time that is left.  false if the session was lost.
+ * of the time that is left.  ZK_LATE: nobody has answered about one, so the
+ * others are left to the next slice.
  */
-static bool
+static ZkOutcome
 sweep_all(ZkRoundTrip *trip, void *argument)
 {
 	Slice	   *slice = argument;
@@ -256,77 +258,75 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	for (int n = 0; n < count && ndue > 0; n++)
 	{
 		Sweep	   *sweep = list_nth(Sweeps.all, Sweeps.next % count);
-		bool		is_swept;
+		ZkOutcome	outcome;
 
 		Sweeps.next = (Sweeps.next + 1) % count;
 		if (!is_due(sweep))
 			continue;
 		slice->until = protocol_now() +
 			Max(0, until - protocol_now()) / ndue--;
-		is_swept = sweep_root(trip, sweep, slice);
+		outcome = sweep_root(trip, sweep, slice);
 		slice->until = until;
-		if (!is_swept)
-			return slice->is_silent || zklock_session_live() != 0;
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 /*
- * Go on with the leases below one root, until that time.  false if there is no
- * session, or no answer.
+ * Go on with the leases below one root, until that time.  ZK_LATE: its locks
+ * could not be listed.
  */
-static bool
+static ZkOutcome
 sweep_root(ZkRoundTrip *trip, Sweep *sweep, Slice *slice)
 {
-	const ZkReply *list = list_root(trip, sweep->root.path);
+	const ZkReply *list;
+	ZkOutcome	outcome = list_root(trip, sweep->root.path, &list);
 	List	   *names;
 	List	   *batch = NIL;
 
-	slice->is_silent = list == NULL;
-	if (list == NULL || list->result == ZK_SESSION_LOST)
-		return false;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (list->result != ZK_OK || list->nchildren == 0)
 	{
 		end_pass(sweep, true);
-		return true;
+		return ZK_ANSWERED;
 	}
 	names = list_names(list, sweep->name);
 	foreach_ptr(char, name, names)
 	{
 		batch = lappend(batch, name);
-		if (list_length(batch) < LOCKS_AT_ONCE && name != llast(names))
+		if (list_length(batch) < ZK_READS_AT_ONCE && name != llast(names))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 
 		/* what cannot be read in time does not keep the worker from others */
-		if (!sweep_locks(trip, sweep, batch, slice) &&
-			zklock_session_live() == 0)
-			return false;
+		if (sweep_locks(trip, sweep, batch, slice) == ZK_LOST)
+			return ZK_LOST;
 		note_progress(sweep, name);
 		if (protocol_now() >= slice->until && name != llast(names))
-			return true;
+			return ZK_ANSWERED;
 		list_free(batch);
 		batch = NIL;
 	}
 	end_pass(sweep, false);
-	return true;
+	return ZK_ANSWERED;
 }
 
-/* The names of locks below that root.  NULL without an answer in time. */
-static const ZkReply *
-list_root(ZkRoundTrip *trip, const char *root)
+/* The names of locks below that root. */
+static ZkOutcome
+list_root(ZkRoundTrip *trip, const char *root, const ZkReply **list)
 {
 	char	   *path = psprintf("%s/" ZK_LEASES_NAME, root);
-	const ZkReply *list;
+	ZkOutcome	outcome;
 
 	trip->deadline = zklock_worker_deadline();
-	list = zklock_roundtrip_read(trip, ZK_LIST, path);
+	outcome = zklock_roundtrip_read(trip, ZK_LIST, path, list);
 
 	/* a server that lags may not have a name that was just written */
-	if (list != NULL && list->result != ZK_SESSION_LOST &&
-		list->nchildren == 0)
-		list = zklock_roundtrip_read_newest(trip, ZK_LIST, path);
-	return list;
+	if (outcome == ZK_ANSWERED && (*list)->nchildren == 0)
+		outcome = zklock_roundtrip_read_newest(trip, ZK_LIST, path, list);
+	return outcome;
 }
 
 /* All is looked at.  When is the next pass?  That of an idle root is far off. */
@@ -374,23 +374,21 @@ note_progress(Sweep *sweep, const char *name)
 	pfree(former);
 }
 
-/*
- * Look at the leases of some locks, all at once.  false if the session is
- * lost, or if they could not be read in time.
- */
-static bool
+/* Look at the leases of some locks, ZK_READS_AT_ONCE at most, all at once. */
+static ZkOutcome
 sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Slice *slice)
 {
 	const char *root = sweep->root.path;
+	ZkOutcome	outcome;
 	List	   *leases;
 	List	   *idle;
 
 	trip->deadline = zklock_worker_deadline();
-	if (!list_leases(trip, root, names, &leases, &idle) ||
-		!end_leases(trip, sweep, leases, slice))
-		return false;
-	if (idle == NIL)
-		return true;
+	outcome = list_leases(trip, root, names, &leases, &idle);
+	if (outcome == ZK_ANSWERED)
+		outcome = end_leases(trip, sweep, leases, slice);
+	if (outcome != ZK_ANSWERED || idle == NIL)
+		return outcome;
 	trip->deadline = zklock_worker_deadline();
 	return zklock_lease_names_drop(trip, root, idle);
 }
@@ -400,45 +398,44 @@ sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Slice *slice)
  * path, and the names of those that have none.  What others wrote below .leases
  * is skipped.
  */
-static bool
+static ZkOutcome
 list_leases(ZkRoundTrip *trip, const char *root, const List *names,
 			List **leases, List **idle)
 {
-	List	   *paths = NIL;
-	ListCell   *path_cell;
-	ListCell   *name_cell;
-	bool		is_read;
+	char	   *locks[ZK_READS_AT_ONCE];
+	char	   *paths[ZK_READS_AT_ONCE] = {0};	/* of the queue of each */
+	const ZkReply *lists[ZK_READS_AT_ONCE];
+	int			nlocks = 0;
+	ZkOutcome	outcome;
 
+	Assert(list_length(names) <= ZK_READS_AT_ONCE);
 	*leases = NIL;
 	*idle = NIL;
-	foreach_ptr(const char, name, names)
+	foreach_ptr(char, name, names)
 	{
 		char	   *path = zklock_name_leased_path(root, name);
 
-		paths = lappend(paths, path);
-		if (path != NULL)
-			(void) zklock_roundtrip_look(trip, ZK_LIST, path);	/* read below */
+		if (path == NULL)
+			continue;
+		locks[nlocks] = name;
+		paths[nlocks++] = path;
 	}
-	is_read = zklock_roundtrip_await_looks(trip);
-	forboth(path_cell, paths, name_cell, names)
+	outcome = zklock_roundtrip_read_all(trip, ZK_LIST, paths, nlocks, lists);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < nlocks; i++)
 	{
-		char	   *path = lfirst(path_cell);
-		const ZkReply *list;
 		int			nbefore = list_length(*leases);
 
-		if (path == NULL || !is_read)
+		if (lists[i]->result != ZK_OK && lists[i]->result != ZK_NO_NODE)
 			continue;
-		list = zklock_roundtrip_look(trip, ZK_LIST, path);
-		if (list == NULL ||
-			(list->result != ZK_OK && list->result != ZK_NO_NODE))
-			continue;
-		if (list->result == ZK_OK)
-			take_leases(path, list, leases);
+		if (lists[i]->result == ZK_OK)
+			take_leases(paths[i], lists[i], leases);
 		if (list_length(*leases) == nbefore)
-			*idle = lappend(*idle, lfirst(name_cell));
+			*idle = lappend(*idle, locks[i]);
 	}
-	zklock_roundtrip_end_looks(trip);
-	return is_read;
+	zklock_roundtrip_end_reads(trip, nlocks);
+	return ZK_ANSWERED;
 }
 
 /*
@@ -461,35 +458,39 @@ take_leases(const char *path, const ZkReply *list, List **leases)
 }
 
 /* Read them, and delete those whose term is over. */
-static bool
+static ZkOutcome
 end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 {
 	List	   *batch = NIL;
 
 	foreach_ptr(ZkLeased, lease, leases)
 	{
+		ZkOutcome	outcome;
 		List	   *read;
 
 		batch = lappend(batch, lease);
 		if (list_length(batch) < ZK_READS_AT_ONCE && lease != llast(leases))
 			continue;
 		trip->deadline = zklock_worker_deadline();
-		if (!zklock_expiry_read_paths(trip, batch, &read, NULL))
-			return false;
+		outcome = zklock_expiry_read_paths(trip, batch, &read, NULL);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		trip->deadline = zklock_worker_deadline();
-		if (!end_overdue(trip, sweep, read, slice))
-			return false;
+		outcome = end_overdue(trip, sweep, read, slice);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		list_free(batch);
 		batch = NIL;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 /*
  * Delete those of them whose term is over, all in one flush.  One that is renewed
- * meanwhile stays.  What is not answered in time, or refused, is found again.
+ * meanwhile stays.  What is not answered in time, refused, or lost with the
+ * connection is found again.
  */
-static bool
+static ZkOutcome
 end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 {
 	List	   *overdue;
@@ -500,11 +501,13 @@ end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 	overdue = send_removals(sweep, leases, slice);
 	forboth(lease_cell, overdue, request_cell, slice->removals)
 	{
-		const ZkReply *reply = zklock_roundtrip_await(trip,
-													  lfirst(request_cell));
+		const ZkReply *reply;
+		ZkOutcome	outcome = zklock_roundtrip_await(trip,
+													 lfirst(request_cell),
+													 &reply);
 
-		if (reply == NULL || reply->result == ZK_SESSION_LOST)
-			return false;
+		if (outcome == ZK_LATE || outcome == ZK_LOST)
+			return outcome;
 
 		/*
 		 * One that was gone already is not a reason to look at once: if the
@@ -514,7 +517,7 @@ end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 							   &sweep->look_at);
 	}
 	free_removals(slice);
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* Send the deletes.  Result: the leases that they are about, in order. */

@@ -10,12 +10,14 @@
 
 #include "postgres.h"
 
+#include "session.h"
+
 /*
  * Go on until that time (protocol_now()): delete leases whose term is over, and
- * the names of locks that have none any more.  false: nobody has answered.
- * Raises as the session does.
+ * the names of locks that have none any more.  ZK_LATE: nobody has answered;
+ * else ZK_ANSWERED.  Raises as the session does.
  */
-extern bool zklock_lease_sweep(int64 until);
+pg_nodiscard extern ZkOutcome zklock_lease_sweep(int64 until);
 
 /* When to go on with the first of the roots, protocol_now(). */
 extern int64 zklock_lease_sweep_next_at(void);

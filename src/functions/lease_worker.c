@@ -270,7 +270,7 @@ tell_known(int64 until)
 static StepEnd
 look_at_leases(int64 until)
 {
-	return zklock_lease_sweep(until) ? STEP_OVER : STEP_SILENT;
+	return zklock_lease_sweep(until) == ZK_ANSWERED ? STEP_OVER : STEP_SILENT;
 }
 
 static StepEnd

@@ -56,7 +56,7 @@ static bool read_listener(int slot, ZkBoardRow *row);
 static void note_losses_of(const ZkBoardRow *row, int slot, bool asks);
 static bool has_path(const ZkBoardRow *row, const ZkBoardLock *lock);
 static bool ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock);
-static bool find_node(ZkRoundTrip *trip, void *argument);
+static ZkOutcome find_node(ZkRoundTrip *trip, void *argument);
 static List *list_contenders(const Search *search, const ZkReply *list);
 static Oid	next_database(void);
 static bool has_untold(const ZkBoardRow *row, int slot);
@@ -208,36 +208,45 @@ ask_for_loss(const ZkBoardRow *row, const ZkBoardLock *lock)
 {
 	const char *root = strcmp(row->root, "/") == 0 ? "" : row->root;
 	Search		search = {.session_id = row->session.id};
+	ZkBounds	bounds = zklock_bounds_of_task();
 
 	search.path = psprintf("%s/%s", root, lock->name);
-	zklock_roundtrip_run(find_node, NULL, &search);
+
+	/* not known in time: the next round asks again */
+	if (zklock_roundtrip_run_within(&bounds, find_node, NULL,
+									&search) != ZK_ANSWERED)
+		return false;
 	return search.is_gone;
 }
 
-static bool
+static ZkOutcome
 find_node(ZkRoundTrip *trip, void *argument)
 {
 	Search	   *search = argument;
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 	List	   *nodes = NIL;
 
 	trip->by = ZK_BY_CALLER;
 	trip->deadline = zklock_worker_deadline();
-	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
-	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
-		return reply == NULL || reply->result != ZK_SESSION_LOST;
+	outcome = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path,
+										   &reply);
+	if (outcome != ZK_ANSWERED ||
+		(reply->result != ZK_OK && reply->result != ZK_NO_NODE))
+		return outcome;
 	if (reply->result == ZK_OK)
 		nodes = list_contenders(search, reply);
 	foreach_ptr(const char, node, nodes)
 	{
-		reply = zklock_roundtrip_read(trip, ZK_GET, node);
-		if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
-			return reply == NULL || reply->result != ZK_SESSION_LOST;
-		if (reply->result == ZK_OK && reply->ephemeral_owner == search->session_id)
-			return true;
+		outcome = zklock_roundtrip_read(trip, ZK_GET, node, &reply);
+		if (outcome != ZK_ANSWERED ||
+			(reply->result != ZK_OK && reply->result != ZK_NO_NODE) ||
+			(reply->result == ZK_OK &&
+			 reply->ephemeral_owner == search->session_id))
+			return outcome;
 	}
 	search->is_gone = true;
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* Paths of all of them, in order: holders are ahead of waiters. */

@@ -15,7 +15,7 @@
  * When the holder has gone its request is removed: by the holder if it has
  * read it (recall.c); by the session that made it if the holder left
  * meanwhile; otherwise later, in samples, by the calls that ask other holders
- * (zklock_sample_begin()).  A name of a queue node never comes again, so a
+ * (zklock_sample_read()).  A name of a queue node never comes again, so a
  * request without its queue node is outdated for good.  If there are
  * REQUESTS_MAX requests no holder is asked.
  *
@@ -76,8 +76,8 @@ PG_FUNCTION_INFO_V1(zk_request_release);
 static char *build_request(FunctionCallInfo fcinfo, const char *name);
 static List *choose_holders(Asking *asking, const ZkQueueEntry *entries,
 							int nentries);
-static bool count_requests(ZkRoundTrip *trip, void *argument);
-static bool ask_holder(ZkRoundTrip *trip, void *argument);
+static ZkOutcome count_requests(ZkRoundTrip *trip, void *argument);
+static ZkOutcome ask_holder(ZkRoundTrip *trip, void *argument);
 static int	remove_outdated(ZkSample *sample, const char *root);
 static char *holder_path(const char *root, const char *request,
 						 const ZkReply *reply);
@@ -102,7 +102,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	zklock_args_refuse_restricted();
 	asking.data = build_request(fcinfo, asking.name.text);
 	zklock_take_rate_count(1);
-	zklock_roundtrip_run_within(&bounds, count_requests, NULL, &asking);
+	zklock_roundtrip_must_run(&bounds, count_requests, NULL, &asking);
 	entries = zklock_read_queue(&bounds, &asking.name, false, &nentries);
 	initStringInfo(&asking.unasked);
 	holders = choose_holders(&asking, entries, nentries);
@@ -119,7 +119,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	foreach_ptr(const char, node, holders)
 	{
 		asking.node = node;
-		zklock_roundtrip_run_within(&bounds, ask_holder, NULL, &asking);
+		zklock_roundtrip_must_run(&bounds, ask_holder, NULL, &asking);
 		if (!asking.is_asked)
 			continue;
 		nasked++;
@@ -174,8 +174,7 @@ choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
 }
 
 /* ---------------------------------------------------------------------
- * Round trips.  Each returns false if the session was lost, and is then called
- * again with a new one.
+ * Round trips
  * ---------------------------------------------------------------------
  */
 
@@ -183,27 +182,27 @@ choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
  * Count the requests, by a read that is not outdated, and delete some that
  * are.
  */
-static bool
+static ZkOutcome
 count_requests(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
 	char	   *root = zklock_name_root_path();
 	char	   *parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
 	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_root_prove(trip, parent,
+											asking->name.root_length);
 
-	if (!zklock_root_prove(trip, parent, asking->name.root_length))
-		return false;
-	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
-	if (reply->result == ZK_SESSION_LOST)
-		return false;
+	if (outcome == ZK_ANSWERED)
+		outcome = zklock_roundtrip_read_newest(trip, ZK_GET, parent, &reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "read requests to release a lock", parent);
 	asking->nrequests = reply->result == ZK_OK ? reply->nbelow : 0;
 	if (zklock_sample_is_due(asking->nrequests))
 		asking->nrequests -=
-			remove_outdated(zklock_sample_begin(trip, parent, SWEEP_MS),
-							root);
-	return true;
+			remove_outdated(zklock_sample_read(trip, parent, SWEEP_MS), root);
+	return ZK_ANSWERED;
 }
 
 /*
@@ -211,18 +210,19 @@ count_requests(ZkRoundTrip *trip, void *argument)
  * nobody is asked.  A request that exists already is renewed.  So is ours if
  * the reply to its create was lost: the holder is then told twice.
  */
-static bool
+static ZkOutcome
 ask_holder(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
 	int			root_length = asking->name.root_length;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	asking->is_asked = false;
 	if (!zklock_recall_path(path, asking->name.path, root_length,
 							asking->node))
-		return true;			/* none of ours is called that */
+		return ZK_ANSWERED;		/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -233,31 +233,33 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 				 errhint("Ask again. Requests to holders that have gone are deleted when the next request is made.")));
 	do
 	{
-		reply = zklock_parents_create(trip, path, root_length,
-									  ZK_PERSISTENT, asking->data);
-		if (reply->result == ZK_NODE_EXISTS)
-			reply = zklock_roundtrip_ask(trip,
-										 zklock_client_set(zklock_session_client(),
-														   path, asking->data,
-														   ZK_ANY_VERSION));
-	} while (reply->result == ZK_UNKNOWN_OUTCOME);
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
-		reply->result != ZK_SESSION_LOST)
+		outcome = zklock_parents_create(trip, path, root_length,
+										ZK_PERSISTENT, asking->data, &reply);
+		if (outcome == ZK_ANSWERED && reply->result == ZK_NODE_EXISTS)
+			outcome = zklock_roundtrip_ask(trip,
+										   zklock_client_set(zklock_session_client(),
+															 path, asking->data,
+															 ZK_ANY_VERSION),
+										   &reply);
+	} while (outcome == ZK_UNKNOWN);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 	{
 		zklock_ephemeral_refuse(reply, path);
 		zklock_session_raise(reply, "request the release of a lock", path);
 	}
 
-	if (reply->result != ZK_SESSION_LOST)
-		reply = zklock_roundtrip_read(trip, ZK_GET,
-									  psprintf("%s/%s", asking->name.path,
-											   asking->node));
-	if (reply->result == ZK_SESSION_LOST)
-		return false;
+	outcome = zklock_roundtrip_read(trip, ZK_GET,
+									psprintf("%s/%s", asking->name.path,
+											 asking->node),
+									&reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	asking->is_asked = reply->result != ZK_NO_NODE;
 	if (!asking->is_asked)
 		zklock_recall_remove(asking->name.path, root_length, asking->node);
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* ---------------------------------------------------------------------
@@ -275,30 +277,33 @@ static int
 remove_outdated(ZkSample *sample, const char *root)
 {
 	char	   *holders[ZK_SAMPLE_MAX] = {0};
+	const char *requests[ZK_SAMPLE_MAX];	/* the one for each */
+	const ZkReply *replies[ZK_SAMPLE_MAX];
+	int			nholders = 0;
 	int			nremoved = 0;
 
 	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const ZkReply *reply = zklock_sample_await(sample, i);
+		const ZkReply *request = sample->replies[i];
+		char	   *holder = NULL;
 
-		if (reply != NULL && reply->result == ZK_OK)
-			holders[i] = holder_path(root, sample->paths[i], reply);
-		if (holders[i] != NULL)
-			(void) zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
+		if (request->result == ZK_OK)
+			holder = holder_path(root, sample->paths[i], request);
+		if (holder == NULL)
+			continue;
+		holders[nholders] = holder;
+		requests[nholders++] = sample->paths[i];
 	}
 
-	/* what is not there in time counts as not outdated */
-	(void) zklock_roundtrip_await_looks(&sample->trip);
-	for (int i = 0; i < sample->nnodes; i++)
+	/* in time or not at all: another call reads another sample */
+	if (zklock_roundtrip_read_all(&sample->trip, ZK_GET, holders, nholders,
+								  replies) != ZK_ANSWERED)
+		return 0;
+	for (int i = 0; i < nholders; i++)
 	{
-		const ZkReply *reply;
-
-		if (holders[i] == NULL)
+		if (replies[i]->result != ZK_NO_NODE)
 			continue;
-		reply = zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
-		if (reply == NULL || reply->result != ZK_NO_NODE)
-			continue;
-		zklock_roundtrip_drop(sample->paths[i]);
+		zklock_roundtrip_drop(requests[i]);
 		nremoved++;
 	}
 	return nremoved;

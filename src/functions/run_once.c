@@ -103,14 +103,6 @@ typedef struct Claim
 	int			nrecords;		/* of the name, ahead of the create */
 } Claim;
 
-/* How an attempt to claim ended. */
-typedef enum ClaimStep
-{
-	CLAIM_AGAIN,
-	CLAIM_OVER,
-	CLAIM_SESSION_LOST
-} ClaimStep;
-
 /*
  * The claim whose outcome is not known yet.  It belongs to the backend: its next
  * call for that slot goes on with it, in whatever session and transaction.
@@ -128,21 +120,21 @@ PG_FUNCTION_INFO_V1(zk_runs);
 
 static void log_unsettled(int code, Datum arg);
 static void name_record(Record *record);
-static bool claim_slot(ZkRoundTrip *trip, void *argument);
-static ClaimStep try_to_claim(ZkRoundTrip *trip, Claim *claim,
-							  const char *data);
+static ZkOutcome claim_slot(ZkRoundTrip *trip, void *argument);
+static ZkOutcome try_to_claim(ZkRoundTrip *trip, Claim *claim,
+							  const char *data, bool *is_over);
 static bool has_our_guid(const ZkReply *record);
-static ClaimStep go_on_claiming(ZkRoundTrip *trip, const Claim *claim,
+static ZkOutcome go_on_claiming(ZkRoundTrip *trip, const Claim *claim,
 								int version, const ZkReply *made);
-static bool read_guard(ZkRoundTrip *trip, Claim *claim, int *version);
-static void make_directory(ZkRoundTrip *trip, const Claim *claim);
+static ZkOutcome read_guard(ZkRoundTrip *trip, Claim *claim, int *version);
+static ZkOutcome make_directory(ZkRoundTrip *trip, const Claim *claim);
 static char *begin_claim(const Claim *claim);
-static ClaimStep finish_claim(ZkRoundTrip *trip, Claim *claim,
+static ZkOutcome finish_claim(ZkRoundTrip *trip, Claim *claim,
 							  const ZkReply *record, bool was_there);
 static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
 static bool is_old(const ZkSample *sample, int index, const char *own,
 				   int64 now_ms);
-static bool forget_slot(ZkRoundTrip *trip, void *argument);
+static ZkOutcome forget_slot(ZkRoundTrip *trip, void *argument);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
 
@@ -177,7 +169,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 	{
-		zklock_roundtrip_run_within(&bounds, claim_slot, NULL, claim);
+		zklock_roundtrip_must_run(&bounds, claim_slot, NULL, claim);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 
@@ -202,7 +194,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 	zklock_args_refuse_restricted();
 	record.slot = zklock_args_spelled(fcinfo, 1, "slot");
 	name_record(&record);		/* a bad argument needs no connection */
-	zklock_roundtrip_run(forget_slot, NULL, &record);
+	zklock_roundtrip_must_run(NULL, forget_slot, NULL, &record);
 	if (!record.removal.is_removed)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -272,56 +264,69 @@ name_record(Record *record)
 						   zklock_text_quotable_own(record->name.text));
 }
 
-static bool
+static ZkOutcome
 claim_slot(ZkRoundTrip *trip, void *argument)
 {
 	Claim	   *claim = argument;
-	ClaimStep	step;
 	const ZkName *name = &claim->record.name;
+	ZkOutcome	outcome = zklock_root_prove(trip, name->path,
+											name->root_length);
+	bool		is_over = false;
 	char	   *data;
 
-	if (!zklock_root_prove(trip, name->path, name->root_length))
-		return false;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	data = begin_claim(claim);
 	claim->attempts = 0;
-	do
-		step = try_to_claim(trip, claim, data);
-	while (step == CLAIM_AGAIN);
-	return step == CLAIM_OVER;
+	while (outcome == ZK_ANSWERED && !is_over)
+		outcome = try_to_claim(trip, claim, data, &is_over);
+	return outcome;
 }
 
-/* Create the record by the guard's version, and read it in the same flush. */
-static ClaimStep
-try_to_claim(ZkRoundTrip *trip, Claim *claim, const char *data)
+/*
+ * Create the record by the guard's version, and read it in the same flush.
+ * *is_over: it is known whose the record is; otherwise try again.
+ */
+static ZkOutcome
+try_to_claim(ZkRoundTrip *trip, Claim *claim, const char *data, bool *is_over)
 {
 	const char *path = claim->record.removal.path;
 	const ZkReply *record;
 	const ZkReply *made;
+	ZkResult	result;			/* of the create */
+	ZkOutcome	outcome;
 	int			version;
 
+	*is_over = false;
 	claim->attempts++;
-	if (!read_guard(trip, claim, &version))
-		return CLAIM_SESSION_LOST;
-	if (version == ZK_ANY_VERSION)
-		return CLAIM_AGAIN;
+	outcome = read_guard(trip, claim, &version);
+	if (outcome != ZK_ANSWERED || version == ZK_ANY_VERSION)
+		return outcome;
 	claim->may_be_there = true;
 	zklock_roundtrip_ask_ahead(trip,
 							   zklock_client_create_guarded(zklock_session_client(),
 															path,
 															claim->record.removal.guard,
 															version, data));
-	record = zklock_roundtrip_ask(trip,
-								  zklock_client_read(zklock_session_client(),
-													 ZK_GET, path));
-	made = zklock_roundtrip_reply_ahead(trip);
-	if (record->result == ZK_SESSION_LOST || made == NULL)
-		return CLAIM_SESSION_LOST;
-	claim->is_ours = made->result == ZK_OK || has_our_guid(record);
-	if (claim->is_ours && record->result != ZK_UNKNOWN_OUTCOME)
-		return finish_claim(trip, claim, record, made->result != ZK_OK);
-	if (record->result == ZK_OK ||	/* ours we could read */
-		(made->result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH))
-		return CLAIM_OVER;
+	outcome = zklock_roundtrip_ask(trip,
+								   zklock_client_read(zklock_session_client(),
+													  ZK_GET, path),
+								   &record);
+	if (outcome == ZK_LATE || outcome == ZK_LOST)
+		return outcome;
+	result = ZK_UNKNOWN_OUTCOME;
+	if (zklock_roundtrip_reply_ahead(trip, &made) == ZK_ANSWERED)
+		result = made->result;
+	claim->is_ours = result == ZK_OK || has_our_guid(record);
+	if (claim->is_ours && outcome == ZK_ANSWERED)
+	{
+		*is_over = true;
+		return finish_claim(trip, claim, record, result != ZK_OK);
+	}
+	*is_over = record->result == ZK_OK ||	/* ours we could read */
+		(result == ZK_NODE_EXISTS && record->result == ZK_NO_AUTH);
+	if (*is_over || result == ZK_UNKNOWN_OUTCOME)
+		return ZK_ANSWERED;
 	return go_on_claiming(trip, claim, version, made);
 }
 
@@ -337,7 +342,7 @@ has_our_guid(const ZkReply *record)
  * The record is not known to be there: by the reply to its create, which went by
  * that version of the guard.
  */
-static ClaimStep
+static ZkOutcome
 go_on_claiming(ZkRoundTrip *trip, const Claim *claim, int version,
 			   const ZkReply *made)
 {
@@ -347,23 +352,16 @@ go_on_claiming(ZkRoundTrip *trip, const Claim *claim, int version,
 	{
 		case ZK_NODE_EXISTS:	/* deleted meanwhile */
 			zklock_roundtrip_note_doubt(trip, path, "the leader has it, and the server does not show it");
-			return CLAIM_AGAIN;
+			return ZK_ANSWERED;
 		case ZK_BAD_VERSION:	/* another one was */
-			zklock_roundtrip_check_refusal(trip, ZK_BAD_VERSION,
-										   claim->record.removal.guard, 0,
-										   version);
-			return CLAIM_AGAIN;
+			return zklock_roundtrip_check_refusal(trip, ZK_BAD_VERSION,
+												  claim->record.removal.guard,
+												  0, version);
 		case ZK_OK:				/* its record could not be read yet */
-		case ZK_UNKNOWN_OUTCOME:
-			return CLAIM_AGAIN;
-		case ZK_SESSION_LOST:
-			return CLAIM_SESSION_LOST;
+			return ZK_ANSWERED;
 		case ZK_NO_NODE:
 			if (claim->attempts <= PARENT_ATTEMPTS)
-			{
-				make_directory(trip, claim);
-				return CLAIM_AGAIN;
-			}
+				return make_directory(trip, claim);
 			pg_fallthrough;
 		default:
 			zklock_ephemeral_refuse(made, path);
@@ -373,51 +371,55 @@ go_on_claiming(ZkRoundTrip *trip, const Claim *claim, int version,
 
 /*
  * Read the version of the guard, and how many records there are.
- * ZK_ANY_VERSION: try again.  false if the session was lost.
+ * ZK_ANY_VERSION: try again.
  */
-static bool
+static ZkOutcome
 read_guard(ZkRoundTrip *trip, Claim *claim, int *version)
 {
 	const ZkReply *guard;
 	const ZkReply *directory;
+	ZkOutcome	outcome;
 
 	*version = ZK_ANY_VERSION;
 	zklock_roundtrip_get_ahead(trip, directory_of(claim->record.removal.path));
-	guard = zklock_roundtrip_read(trip, ZK_GET, claim->record.removal.guard);
-	if (guard->result == ZK_SESSION_LOST)
-		return false;
-	directory = zklock_roundtrip_reply_ahead(trip);
+	outcome = zklock_roundtrip_read(trip, ZK_GET, claim->record.removal.guard,
+									&guard);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	claim->nrecords = 0;
-	if (directory != NULL && directory->result == ZK_OK)
+	if (zklock_roundtrip_reply_ahead(trip, &directory) == ZK_ANSWERED &&
+		directory->result == ZK_OK)
 		claim->nrecords = directory->nbelow;
 	if (guard->result == ZK_NO_NODE)
 	{
 		zklock_roundtrip_note_doubt(trip, claim->record.removal.guard,
 									"it is made again and again, and the server does not show it");
-		make_directory(trip, claim);
+		return make_directory(trip, claim);
 	}
-	else if (guard->result != ZK_OK)
+	if (guard->result != ZK_OK)
 		zklock_session_raise(guard, "record a run", claim->record.removal.guard);
-	else if (guard->version == ZK_ANY_VERSION)
+	if (guard->version == ZK_ANY_VERSION)
 		zklock_removal_advance(claim->record.removal.guard);
-	else
-		*version = guard->version;
-	return true;
+	*version = guard->version;
+	return ZK_ANSWERED;
 }
 
 /* Make what the record is to be in, and the guard. */
-static void
+static ZkOutcome
 make_directory(ZkRoundTrip *trip, const Claim *claim)
 {
 	const char *path = claim->record.removal.path;
-	const ZkReply *refused =
-		zklock_parents_make(trip, path, strlen(claim->record.removal.guard));
+	const ZkReply *refusal;
+	ZkOutcome	outcome =
+		zklock_parents_make(trip, path, strlen(claim->record.removal.guard),
+							&refusal);
 
-	if (refused != NULL)
+	if (outcome == ZK_ANSWERED && refusal != NULL)
 	{
-		zklock_ephemeral_refuse(refused, path);
-		zklock_session_raise(refused, "record a run", path);
+		zklock_ephemeral_refuse(refusal, path);
+		zklock_session_raise(refusal, "record a run", path);
 	}
+	return outcome;
 }
 
 /*
@@ -446,19 +448,21 @@ begin_claim(const Claim *claim)
  * ones; if there are too many others, as was asked ahead of the create,
  * also ours again, and raise 54000: nobody has got a true for it.
  */
-static ClaimStep
+static ZkOutcome
 finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 			 bool was_there)
 {
 	int			nothers = Max(claim->nrecords - was_there, 0);
+	ZkOutcome	outcome;
 
 	claim->record.removal.czxid = record->czxid;
 	if (zklock_sample_is_due(nothers))
 		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
-		return CLAIM_OVER;
-	if (!zklock_removal_do(trip, &claim->record.removal))
-		return CLAIM_SESSION_LOST;
+		return ZK_ANSWERED;
+	outcome = zklock_removal_do(trip, &claim->record.removal);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	claim->may_be_there = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -489,14 +493,15 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	int			nold = 0;
 
 	zklock_roundtrip_get_ahead(trip, claim->record.removal.guard);
-	sample = zklock_sample_begin(trip,
-								 directory_of(claim->record.removal.path),
-								 PRUNE_MS);
+	sample = zklock_sample_read(trip,
+								directory_of(claim->record.removal.path),
+								PRUNE_MS);
 	for (int i = 0; i < sample->nnodes; i++)
 		if (is_old(sample, i, claim->record.removal.path, now_ms))
 			old[nold++] = sample->paths[i];
-	reply = zklock_roundtrip_reply_ahead(trip);
-	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
+	if (nold == 0 ||
+		zklock_roundtrip_reply_ahead(trip, &reply) != ZK_ANSWERED ||
+		reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
 		zklock_removal_advance(claim->record.removal.guard);
@@ -515,11 +520,11 @@ static bool
 is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
 {
 	const char *path = sample->paths[index];
-	const ZkReply *reply = zklock_sample_await(sample, index);
+	const ZkReply *reply = sample->replies[index];
 	ZkNodeData	record;
 
 	/* one with children would spoil the transaction for all */
-	if (reply == NULL || reply->result != ZK_OK ||
+	if (reply->result != ZK_OK ||
 		!is_record(strrchr(path, '/') + 1) ||
 		strcmp(path, own) == 0 ||
 		reply->ephemeral_owner != 0 || reply->nbelow != 0)
@@ -535,7 +540,7 @@ is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
  */
 
 /* Delete the record that is there at the first look, and no later one. */
-static bool
+static ZkOutcome
 forget_slot(ZkRoundTrip *trip, void *argument)
 {
 	Record	   *record = argument;
@@ -543,13 +548,13 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 
 	if (removal->czxid == 0)
 	{
-		const ZkReply *reply = zklock_roundtrip_read_newest(trip, ZK_GET,
-															removal->path);
+		const ZkReply *reply;
+		ZkOutcome	outcome = zklock_roundtrip_read_newest(trip, ZK_GET,
+														   removal->path,
+														   &reply);
 
-		if (reply->result == ZK_SESSION_LOST)
-			return false;
-		if (reply->result == ZK_NO_NODE)
-			return true;
+		if (outcome != ZK_ANSWERED || reply->result == ZK_NO_NODE)
+			return outcome;
 		if (reply->result != ZK_OK)
 			zklock_session_raise(reply, removal->doing, removal->path);
 		removal->czxid = reply->czxid;

@@ -2,12 +2,12 @@
  *
  * contender.c
  *	  How a place is won: one contender's way through the queue of one lock,
- *	  from state to state, until granted or out of patience.
+ *	  until granted or out of patience.
  *
- * The way is that of ContenderState: a node is made, the queue is listed, the
- * one ahead is watched, and the queue is listed again.  Here it is decided what
- * comes next.  What is done in a step is in contender_step.c; the wait is in
- * contender_watch.c.
+ * The way is the loop of go_through_queue(): a node is made, the queue is listed,
+ * the one ahead is watched, and the queue is listed again.  Its state is that of
+ * the place: whether the queue node is made, and with which token.  What is done
+ * in a step is in contender_step.c; the wait is in contender_watch.c.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So the public functions have a PG_TRY: whatever raises in between,
@@ -38,30 +38,24 @@
 #include "root.h"
 #include "text.h"
 
-static void begin(Contender *contender);
-static void go_through_queue(Contender *contender);
-static bool is_at_end(ContenderState state);
-static ContenderState take_step(Contender *contender);
-static void move_to(Contender *contender, ContenderState next);
-static void debug_state(const Contender *contender);
-static const char *describe_way(ZkStat way);
-static ContenderState look_at_queue(Contender *contender);
-static ContenderState list_queue(Contender *contender);
-static ContenderState judge_list(Contender *contender, const ZkReply *list);
+static void begin_contending(Contender *contender);
+static ZkOutcome go_through_queue(Contender *contender);
+static ZkOutcome look_at_queue(Contender *contender);
+static ZkOutcome list_queue(Contender *contender, RecipeVerdict *verdict);
 static void announce_permit(const Contender *contender);
 static bool is_anybody_behind(const Contender *contender);
-static ContenderState wait_for_news(Contender *contender);
-static ContenderState settle_mismatch(Contender *contender);
-static ContenderState end_unanswered(void);
-static bool confirm_queued(Contender *contender);
+static ZkOutcome hear_first(Contender *contender, bool *is_busy);
+static ZkOutcome wait_for_news(Contender *contender, bool *is_granted);
+static ZkOutcome confirm_queued(Contender *contender, bool *is_queued);
+static const char *describe_way(ZkStat way);
 static bool has_waited(const Contender *contender);
 static void begin_wait(Contender *contender);
 static void end_wait(const Contender *contender);
 static bool is_known_busy(const Contender *contender);
 static void take_place(Contender *contender);
 static void leave_queue(Contender *contender, const char *why);
-static void debug_withdrawn(const Contender *contender, const char *why);
-static bool await_first_place(ZkRoundTrip *trip, const ZkPlace *place);
+static ZkOutcome await_first_place(ZkRoundTrip *trip, const ZkPlace *place,
+								   bool *is_first);
 static void end_confirm(ZkRoundTrip *trip);
 
 /* ---------------------------------------------------------------------
@@ -69,7 +63,7 @@ static void end_confirm(ZkRoundTrip *trip);
  * ---------------------------------------------------------------------
  */
 
-ZkWaitEnd
+ZkOutcome
 zklock_contend(const ZkOrder *order, ZkPlace *place)
 {
 	Contender	contender = {
@@ -81,17 +75,18 @@ zklock_contend(const ZkOrder *order, ZkPlace *place)
 		.callback = contender_add_context,
 		.arg = (void *) order->name.text
 	};
+	volatile ZkOutcome outcome = ZK_LOST;
 
 	Assert(place->mode == order->mode && place->permits == order->permits);
-	begin(&contender);
+	begin_contending(&contender);
 	PG_TRY();
 	{
 		error_context_stack = &context;
-		go_through_queue(&contender);
+		outcome = go_through_queue(&contender);
 		error_context_stack = context.previous;
-		if (contender.state == CONTENDER_GRANTED)
+		if (outcome == ZK_ANSWERED)
 			contender_log_grant(&contender);
-		if (contender.state == CONTENDER_OUT_OF_TIME)
+		if (outcome == ZK_LATE)
 			contender_refuse(&contender, is_known_busy(&contender));
 	}
 	PG_CATCH();
@@ -105,30 +100,22 @@ zklock_contend(const ZkOrder *order, ZkPlace *place)
 	}
 	PG_END_TRY();
 
-	switch (contender.state)
-	{
-		case CONTENDER_GRANTED:
-			take_place(&contender);
-			return ZK_WAIT_OVER;
-		case CONTENDER_OUT_OF_TIME:
-			leave_queue(&contender, "busy");
-			return ZK_WAIT_TIMEOUT;
-		default:
-			Assert(contender.state == CONTENDER_LOST);
-			leave_queue(&contender, "session lost");
-			return ZK_WAIT_LOST;
-	}
+	if (outcome == ZK_ANSWERED)
+		take_place(&contender);
+	else
+		leave_queue(&contender, outcome == ZK_LATE ? "busy" : "session lost");
+	return outcome;
 }
 
-bool
-zklock_contend_confirm(const ZkPlace *place, int64 deadline)
+ZkOutcome
+zklock_contend_confirm(const ZkPlace *place, int64 deadline, bool *is_first)
 {
 	ZkRoundTrip trip = {.deadline = deadline};
-	volatile bool is_first = false;
+	volatile ZkOutcome outcome = ZK_LOST;
 
 	PG_TRY();
 	{
-		is_first = await_first_place(&trip, place);
+		outcome = await_first_place(&trip, place, is_first);
 	}
 	PG_CATCH();
 	{
@@ -137,7 +124,7 @@ zklock_contend_confirm(const ZkPlace *place, int64 deadline)
 	}
 	PG_END_TRY();
 	end_confirm(&trip);
-	return is_first;
+	return outcome;
 }
 
 /* ---------------------------------------------------------------------
@@ -146,14 +133,11 @@ zklock_contend_confirm(const ZkPlace *place, int64 deadline)
  */
 
 static void
-begin(Contender *contender)
+begin_contending(Contender *contender)
 {
 	const ZkOrder *order = contender->order;
 	ZkPlace    *place = contender->place;
 
-	contender->state = CONTENDER_JOINING;
-	if (order->bounds.is_at_once)
-		contender->state = CONTENDER_LOOKING;
 	contender->trip.deadline = order->bounds.deadline;
 	contender->node.wants_keep = order->taker == ZK_TAKER_SESSION &&
 		order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
@@ -168,221 +152,137 @@ begin(Contender *contender)
 }
 
 /*
- * Go from state to state until one ends the way.  A create of ours that was
- * cancelled may still be in the queue, ahead of us: first wait for its end.
+ * Until the lock is granted: ZK_ANSWERED, and contender->way says how.  ZK_LATE:
+ * the deadline of the order has come, or the lock is busy and the order waits for
+ * nobody.  A create of ours that was cancelled may still be in the queue, ahead of
+ * us: first wait for its end.
  */
-static void
+static ZkOutcome
 go_through_queue(Contender *contender)
 {
+	bool		is_at_once = contender->order->bounds.is_at_once;
+	bool		is_granted = false;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
 	if (!zklock_session_await_undone(contender->order->bounds.deadline))
-		move_to(contender, CONTENDER_OUT_OF_TIME);
-	while (!is_at_end(contender->state))
-		move_to(contender, take_step(contender));
-}
-
-static bool
-is_at_end(ContenderState state)
-{
-	return state == CONTENDER_GRANTED || state == CONTENDER_OUT_OF_TIME ||
-		state == CONTENDER_LOST;
-}
-
-/* Do what is to be done in this state.  Result: the next one. */
-static ContenderState
-take_step(Contender *contender)
-{
-	switch (contender->state)
+		return ZK_LATE;
+	if (is_at_once)
+		outcome = look_at_queue(contender);
+	while (outcome == ZK_ANSWERED && !is_granted)
 	{
-		case CONTENDER_LOOKING:
-			return look_at_queue(contender);
-		case CONTENDER_JOINING:
-		case CONTENDER_LISTING:
-			return list_queue(contender);
-		case CONTENDER_WAITING:
-			return wait_for_news(contender);
-		case CONTENDER_HEARING:
-			return contender_hear_keeper(contender);
-		case CONTENDER_MISMATCHED:
-			return settle_mismatch(contender);
-		case CONTENDER_GRANTED:
-		case CONTENDER_OUT_OF_TIME:
-		case CONTENDER_LOST:
+		RecipeVerdict verdict;
+
+		outcome = list_queue(contender, &verdict);
+		if (outcome != ZK_ANSWERED)
 			break;
+		if (verdict == RECIPE_HELD)
+		{
+			announce_permit(contender);
+			contender->way = has_waited(contender) ?
+				ZK_STAT_GRANT_LISTED : ZK_STAT_GRANT_AT_ONCE;
+			is_granted = true;
+		}
+		else if (is_at_once || verdict == RECIPE_MISMATCH)
+		{
+			bool		is_busy;
+
+			outcome = hear_first(contender, &is_busy);
+			if (outcome != ZK_ANSWERED || !is_busy)
+				continue;
+			if (verdict == RECIPE_MISMATCH &&
+				protocol_now() < contender->trip.deadline)
+				contender_raise_mismatch(contender);
+			outcome = ZK_LATE;
+		}
+		else
+			outcome = wait_for_news(contender, &is_granted);
 	}
-	pg_unreachable();
-}
-
-/* The one place where the state changes. */
-static void
-move_to(Contender *contender, ContenderState next)
-{
-	switch (next)
-	{
-		case CONTENDER_LOOKING:
-			Assert(contender->node.state == OWN_NODE_NONE);
-			break;
-		case CONTENDER_JOINING:
-			Assert(contender->node.state != OWN_NODE_STANDS);
-			break;
-		case CONTENDER_LISTING:
-		case CONTENDER_MISMATCHED:
-			Assert(contender->node.state == OWN_NODE_STANDS);
-			break;
-		case CONTENDER_WAITING:
-			Assert(contender->node.state == OWN_NODE_STANDS);
-			Assert(!contender->order->bounds.is_at_once);
-			break;
-		case CONTENDER_HEARING:
-			Assert(contender->node.state == OWN_NODE_STANDS);
-			Assert(contender->order->bounds.is_at_once);
-			break;
-		case CONTENDER_GRANTED:
-			Assert(contender->node.state == OWN_NODE_STANDS);
-			Assert(contender->node.create != NULL);
-			Assert(contender->place->token != 0);
-			break;
-		case CONTENDER_OUT_OF_TIME:
-		case CONTENDER_LOST:
-			break;
-	}
-	contender->state = next;
-	if (message_level_is_interesting(DEBUG1))
-		debug_state(contender);
-}
-
-/* Say what the contender does now, as far as it matters to others. */
-static void
-debug_state(const Contender *contender)
-{
-	const ZkPlace *place = contender->place;
-	const char *node = zklock_text_quotable(place->node);
-	const char *next = contender->ahead.next;
-
-	if (contender->state == CONTENDER_GRANTED)
+	if (is_granted && message_level_is_interesting(DEBUG1))
 		elog(DEBUG1, "zklock: contender \"%s\", fencing token " INT64_FORMAT ": granted: %s",
-			 node, place->token, describe_way(contender->way));
-	else if (contender->state == CONTENDER_WAITING && next == NULL)
-		elog(DEBUG1, "zklock: contender \"%s\": waits for the first permit", node);
-	else if (contender->state == CONTENDER_WAITING)
-		elog(DEBUG1, "zklock: contender \"%s\": waits behind \"%s\"", node,
-			 zklock_text_quotable(next));
-}
-
-static const char *
-describe_way(ZkStat way)
-{
-	switch (way)
-	{
-		case ZK_STAT_GRANT_AT_ONCE:
-			return "nobody was ahead";
-		case ZK_STAT_GRANT_LISTED:
-			return "nobody is ahead any more";
-		case ZK_STAT_GRANT_HANDED_OVER:
-			return "handed over through ZooKeeper";
-		case ZK_STAT_GRANT_TOLD:
-			return "handed over in shared memory";
-		default:
-			Assert(false);
-			return "?";
-	}
+			 zklock_text_quotable(contender->place->node),
+			 contender->place->token, describe_way(contender->way));
+	return outcome;
 }
 
 /*
- * CONTENDER_LOOKING: list before a node is made.  So a lock that is not free
- * costs one read, or two if its holder may merely keep it, and no transaction
- * of the ensemble.  CONTENDER_JOINING: it would be granted now, or only a node
- * in the queue can find that out.  So it is if many children may be locks below
- * this one: most of them are behind our node, whatever they are, and need no
- * read then (nested.c).
+ * The order waits for nobody: list before a node is made.  So a lock that is not
+ * free costs one read, or two if its holder may merely keep it, and no
+ * transaction of the ensemble.  ZK_ANSWERED: it would be granted now, or only a
+ * node in the queue can find that out.  So it is if many children may be locks
+ * below this one: most of them are behind our node, whatever they are, and need
+ * no read then (nested.c).
  */
-static ContenderState
+static ZkOutcome
 look_at_queue(Contender *contender)
 {
-	const char *path = contender->place->lock_path;
-	const ZkReply *list = zklock_roundtrip_read(&contender->trip, ZK_LIST,
-												path);
-	ContenderAnswer answer = contender_read_answer(list, path);
-	RecipeVerdict verdict;
-	LeasesAhead leases;
+	for (;;)
+	{
+		const ZkReply *list;
+		RecipeVerdict verdict;
+		bool		is_held;
+		bool		are_gone;
+		ZkOutcome	outcome = contender_read(&contender->trip, ZK_LIST,
+											 contender->place->lock_path, &list);
 
-	if (answer == ANSWER_NO_NODE)
-		return CONTENDER_JOINING;
-	if (answer != ANSWER_FOUND)
-		return contender_end_without(answer);
-	if (!contender_judge(contender, list, &verdict))
-		return end_unanswered();
-	if (verdict == RECIPE_HELD || !contender_is_held(contender))
-		return CONTENDER_JOINING;
-	leases = contender_end_leases(contender);
-	if (leases == LEASES_GONE && verdict == RECIPE_MISMATCH)
-		return CONTENDER_JOINING;
-	if (leases == LEASES_GONE)
-		return CONTENDER_LOOKING;
-	if (verdict == RECIPE_MISMATCH)
-		contender_raise_mismatch(contender);
-	if (leases == LEASES_UNKNOWN)
-		return end_unanswered();
-	return CONTENDER_OUT_OF_TIME;
+		if (outcome != ZK_ANSWERED || list->result == ZK_NO_NODE)
+			return outcome;
+		outcome = contender_judge(contender, list, &verdict);
+		if (outcome != ZK_ANSWERED || verdict == RECIPE_HELD)
+			return outcome;
+		outcome = contender_is_held(contender, &is_held);
+		if (outcome != ZK_ANSWERED || !is_held)
+			return outcome;
+		outcome = contender_end_leases(contender, &are_gone);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+		if (!are_gone && verdict == RECIPE_MISMATCH)
+			contender_raise_mismatch(contender);
+		if (!are_gone)
+			return ZK_LATE;
+	}
 }
 
 /*
- * CONTENDER_JOINING: make a node in the queue, or read what has become of the
- * one that was asked for.  Then, as in CONTENDER_LISTING, look which ones are
- * ahead.  Nothing is granted before it is known that the znode of the lock is
+ * Have a node in the queue, and look which ones are ahead: RECIPE_HELD, _WAIT or
+ * _MISMATCH.  Nothing is granted before it is known that the znode of the lock is
  * safe.
  */
-static ContenderState
-list_queue(Contender *contender)
+static ZkOutcome
+list_queue(Contender *contender, RecipeVerdict *verdict)
 {
-	const char *path = contender->place->lock_path;
-	int			root_length = contender->place->root_length;
-	const ZkReply *list = contender_join(contender);
+	ZkPlace    *place = contender->place;
+	const ZkReply *list;
+	ZkOutcome	outcome;
+	bool		is_safe;
+	bool		is_made;
 
-	CHECK_FOR_INTERRUPTS();
-	if (list == NULL)
-		return CONTENDER_OUT_OF_TIME;
-	if (list->result == ZK_SESSION_LOST)
-		return CONTENDER_LOST;
-	if (!contender_is_safe(contender))
+	do
 	{
-		ZkRootState state = zklock_root_judge(&contender->trip, path, root_length);
-
-		if (state == ZK_ROOT_UNANSWERED)
-			return end_unanswered();
-		if (state == ZK_ROOT_SAFE)
-			contender->safe_for = zklock_session_number();
-	}
-	if (contender->state == CONTENDER_JOINING &&
-		!contender_take_node(contender))
-		return CONTENDER_JOINING;
-	if (!contender_is_safe(contender))
-		return CONTENDER_LISTING;
-	if (contender_read_answer(list, path) == ANSWER_NO_NODE)
-		contender_raise_evicted(contender->place);
-	return judge_list(contender, list);
-}
-
-static ContenderState
-judge_list(Contender *contender, const ZkReply *list)
-{
-	RecipeVerdict verdict;
-
-	if (!contender_judge(contender, list, &verdict))
-		return end_unanswered();
-	if (verdict == RECIPE_MISMATCH)
-		return CONTENDER_MISMATCHED;
-	if (verdict == RECIPE_HELD)
-	{
-		announce_permit(contender);
-		contender->way = has_waited(contender) ?
-			ZK_STAT_GRANT_LISTED : ZK_STAT_GRANT_AT_ONCE;
-		return CONTENDER_GRANTED;
-	}
-	Assert(verdict == RECIPE_WAIT);
-	contender->place->grant.can_hand_over =
-		contender->node.mark == RECIPE_MARK_HAND_OVER;
-	return contender->order->bounds.is_at_once ?
-		CONTENDER_HEARING : CONTENDER_WAITING;
+		outcome = contender_join(contender, &list);
+		CHECK_FOR_INTERRUPTS();
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+		is_safe = contender_is_safe(contender);
+		if (!is_safe)
+		{
+			outcome = zklock_root_judge(&contender->trip, place->lock_path,
+										place->root_length, &is_safe);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
+			if (is_safe)
+				contender->safe_for = zklock_session_number();
+		}
+		is_made = contender_take_node(contender);
+	} while (!is_made || !is_safe);
+	if (list->result == ZK_NO_NODE)
+		contender_raise_evicted(place);
+	if (list->result != ZK_OK)
+		zklock_session_raise(list, "read a lock's queue", place->lock_path);
+	outcome = contender_judge(contender, list, verdict);
+	if (outcome == ZK_ANSWERED && *verdict == RECIPE_WAIT)
+		place->grant.can_hand_over =
+			contender->node.mark == RECIPE_MARK_HAND_OVER;
+	return outcome;
 }
 
 /*
@@ -424,58 +324,39 @@ is_anybody_behind(const Contender *contender)
 }
 
 /*
- * CONTENDER_WAITING: wait for news of those ahead.  They are a reason to list
- * again; or the one ahead has handed the lock over, and our node still exists.
+ * Nobody is waited for.  Those ahead may be on their way out all the same: the
+ * first may merely keep the lock, and the term of a lease may be over.  *is_busy:
+ * they are not.
  */
-static ContenderState
-wait_for_news(Contender *contender)
+static ZkOutcome
+hear_first(Contender *contender, bool *is_busy)
 {
-	ContenderState next;
+	ZkOutcome	outcome = contender_hear_keeper(contender, is_busy);
+	bool		are_gone;
 
-	begin_wait(contender);
-	next = contender_watch(contender);
-	if (next != CONTENDER_LISTING)
-		return next;
-	switch (contender->watch.word)
-	{
-		case AHEAD_SILENT:
-			return CONTENDER_LISTING;
-		case AHEAD_SET_NODE:
-			contender->way = ZK_STAT_GRANT_HANDED_OVER;
-			break;
-		case AHEAD_TOLD:
-			contender->way = ZK_STAT_GRANT_TOLD;
-			break;
-	}
-	if (!confirm_queued(contender))
-		return CONTENDER_LISTING;
-	if (!contender->ahead.is_next_first)
-		contender->place->grant.basis = ZK_GRANTED_ON_WORD;
-	return CONTENDER_GRANTED;
+	if (outcome != ZK_ANSWERED || !*is_busy)
+		return outcome;
+	outcome = contender_end_leases(contender, &are_gone);
+	*is_busy = !are_gone;
+	return outcome;
 }
 
 /*
- * CONTENDER_MISMATCHED: the first of the queue may be on its way out.  If it is
- * not, raise.
+ * Wait for news of those ahead.  They are a reason to list again; or the one
+ * ahead has handed the lock over, and our node still exists.
  */
-static ContenderState
-settle_mismatch(Contender *contender)
+static ZkOutcome
+wait_for_news(Contender *contender, bool *is_granted)
 {
-	ContenderState next = contender_hear_keeper(contender);
+	ZkOutcome	outcome;
 
-	if (next != CONTENDER_OUT_OF_TIME ||
-		protocol_now() >= contender->order->bounds.deadline)
-		return next;
-	if (contender_end_leases(contender) != LEASES_GONE)
-		contender_raise_mismatch(contender);
-	return CONTENDER_LISTING;
-}
-
-/* A read has come to no end: at the deadline, or because the session is lost. */
-static ContenderState
-end_unanswered(void)
-{
-	return zklock_session_live() == 0 ? CONTENDER_LOST : CONTENDER_OUT_OF_TIME;
+	begin_wait(contender);
+	outcome = contender_watch(contender, is_granted);
+	if (outcome == ZK_ANSWERED && *is_granted)
+		outcome = confirm_queued(contender, is_granted);
+	if (*is_granted && !contender->ahead.is_next_first)
+		contender->place->grant.basis = ZK_GRANTED_ON_WORD;
+	return outcome;
 }
 
 /*
@@ -483,32 +364,57 @@ end_unanswered(void)
  * that is enough, as it is for a holder at its commit.  The clock is read
  * after the message came, for we may have been stopped meanwhile.  Without a
  * fresh proof the quorum is asked, because our server may not know yet what
- * has become of our node. false if only a list can tell.
+ * has become of our node.  *is_queued: false if only a list can tell.
  */
-static bool
-confirm_queued(Contender *contender)
+static ZkOutcome
+confirm_queued(Contender *contender, bool *is_queued)
 {
 	ZkPlace    *place = contender->place;
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 
+	*is_queued = false;
 	zklock_session_read();
 	if (zklock_session_live() == 0)
-		return false;
-	if (contact_is_after(place->proof, zklock_session_fresh_since()))
-		return true;
-	reply = zklock_roundtrip_ask(&contender->trip,
-								 zklock_client_check(zklock_session_client(),
-													 place->node,
-													 place->token));
-	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
-		reply->result == ZK_SESSION_LOST)
-		return false;
+		return ZK_ANSWERED;		/* the list finds the loss */
+	*is_queued = contact_is_after(place->proof, zklock_session_fresh_since());
+	if (*is_queued)
+		return ZK_ANSWERED;
+	outcome = zklock_roundtrip_ask(&contender->trip,
+								   zklock_client_check(zklock_session_client(),
+													   place->node,
+													   place->token),
+								   &reply);
+	if (outcome == ZK_UNKNOWN)
+		return ZK_ANSWERED;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (reply->result == ZK_NO_NODE)
 		contender_raise_evicted(place);
 	if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "check a queue node", place->node);
 	place->proof = reply->proof;
-	return true;
+	*is_queued = true;
+	return ZK_ANSWERED;
+}
+
+static const char *
+describe_way(ZkStat way)
+{
+	switch (way)
+	{
+		case ZK_STAT_GRANT_AT_ONCE:
+			return "nobody was ahead";
+		case ZK_STAT_GRANT_LISTED:
+			return "nobody is ahead any more";
+		case ZK_STAT_GRANT_HANDED_OVER:
+			return "handed over through ZooKeeper";
+		case ZK_STAT_GRANT_TOLD:
+			return "handed over in shared memory";
+		default:
+			Assert(false);
+			return "?";
+	}
 }
 
 /* ---------------------------------------------------------------------
@@ -528,6 +434,17 @@ begin_wait(Contender *contender)
 {
 	const ZkPlace *place = contender->place;
 
+	if (message_level_is_interesting(DEBUG1))
+	{
+		const char *next = contender->ahead.next;
+
+		if (next == NULL)
+			elog(DEBUG1, "zklock: contender \"%s\": waits for the first permit",
+				 zklock_text_quotable(place->node));
+		else
+			elog(DEBUG1, "zklock: contender \"%s\": waits behind \"%s\"",
+				 zklock_text_quotable(place->node), zklock_text_quotable(next));
+	}
 	if (has_waited(contender))
 		return;
 	INSTR_TIME_SET_CURRENT(contender->wait.begun);
@@ -573,7 +490,6 @@ take_place(Contender *contender)
 	OwnNode    *node = &contender->node;
 	ZkPlace    *place = contender->place;
 
-	Assert(node->state == OWN_NODE_STANDS);
 	zklock_place_note_grant(place, node->create);
 	zklock_stat_count(contender->way);
 	end_wait(contender);
@@ -582,7 +498,8 @@ take_place(Contender *contender)
 	contender_end_parents(contender);
 
 	/* who handed it over deletes the node that we watch */
-	if (contender->watch.word == AHEAD_SILENT)
+	if (contender->way == ZK_STAT_GRANT_AT_ONCE ||
+		contender->way == ZK_STAT_GRANT_LISTED)
 		zklock_client_unwatch(zklock_session_client());
 	if (node->mark == RECIPE_MARK_KEEPER)
 		zklock_keep_begin(place, node->data);
@@ -592,7 +509,7 @@ take_place(Contender *contender)
 static void
 leave_queue(Contender *contender, const char *why)
 {
-	bool		was_queued = contender->node.state != OWN_NODE_NONE;
+	bool		was_queued = contender->node.create != NULL;
 
 	zklock_handover_forget();
 	zklock_deadlock_end(&contender->detector);
@@ -603,17 +520,13 @@ leave_queue(Contender *contender, const char *why)
 	end_wait(contender);
 	zklock_place_give_up(contender->place, why);
 	if (was_queued && message_level_is_interesting(DEBUG1))
-		debug_withdrawn(contender, why);
-}
-
-/* An error may be under way, which no interrupt is to replace. */
-static void
-debug_withdrawn(const Contender *contender, const char *why)
-{
-	HOLD_INTERRUPTS();
-	elog(DEBUG1, "zklock: contender \"%s\": withdrawn: %s",
-		 zklock_text_quotable(contender->place->node), why);
-	RESUME_INTERRUPTS();
+	{
+		/* an error may be under way, which no interrupt is to replace */
+		HOLD_INTERRUPTS();
+		elog(DEBUG1, "zklock: contender \"%s\": withdrawn: %s",
+			 zklock_text_quotable(contender->place->node), why);
+		RESUME_INTERRUPTS();
+	}
 }
 
 /* ---------------------------------------------------------------------
@@ -623,43 +536,43 @@ debug_withdrawn(const Contender *contender, const char *why)
 
 /*
  * Wait until our node is the first, by lists alone.  A list may be old, but
- * who is not in it any more has gone for good.
+ * who is not in it any more has gone for good.  *is_first: false if our node
+ * is not there any more.
  */
-static bool
-await_first_place(ZkRoundTrip *trip, const ZkPlace *place)
+static ZkOutcome
+await_first_place(ZkRoundTrip *trip, const ZkPlace *place, bool *is_first)
 {
 	List	   *nested = NIL;
+	const char *mine = contender_node_name(place);
+	ZkOutcome	outcome = ZK_ANSWERED;
 
-	for (;;)
+	*is_first = false;
+	while (outcome == ZK_ANSWERED)
 	{
-		const ZkReply *list = zklock_roundtrip_read(trip, ZK_LIST_AND_WATCH,
-													place->lock_path);
-		ContenderAnswer answer = contender_read_answer(list, place->lock_path);
-		const char *mine = contender_node_name(place);
+		const ZkReply *list;
 		ZkChildren	children;
 		RecipeVerdict verdict;
 		int			ahead;
 
-		if (answer != ANSWER_FOUND)
-			return answer == ANSWER_LOST;
-		if (!zklock_nested_leave_out(trip, place->lock_path, list,
-									 zklock_nested_bound(mine), &nested,
-									 &children))
-			return zklock_session_live() == 0;
+		outcome = contender_read(trip, ZK_LIST_AND_WATCH, place->lock_path,
+								 &list);
+		if (outcome != ZK_ANSWERED || list->result == ZK_NO_NODE)
+			break;
+		outcome = zklock_nested_leave_out(trip, place->lock_path, list,
+										  zklock_nested_bound(mine), &nested,
+										  &children);
+		if (outcome != ZK_ANSWERED)
+			break;
 		verdict = contender_verdict(place, &children, mine, &ahead);
 		zklock_nested_free(&children);
 		if (verdict != RECIPE_WAIT)
-			return verdict == RECIPE_HELD;
-		switch (zklock_session_await_watch(trip->deadline))
 		{
-			case ZK_WAIT_OVER:
-				break;
-			case ZK_WAIT_TIMEOUT:
-				return false;
-			case ZK_WAIT_LOST:
-				return true;
+			*is_first = verdict == RECIPE_HELD;
+			break;
 		}
+		outcome = zklock_session_await_watch(trip->deadline);
 	}
+	return outcome;
 }
 
 static void

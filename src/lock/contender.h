@@ -19,25 +19,28 @@
  * Queue up and wait for the lock of that order.  Of the place the first part is
  * set; the grant sets the rest.
  *
- * ZK_WAIT_OVER: the lock is granted.  ZK_WAIT_TIMEOUT, of a try: others are
- * ahead, and its time is over.  ZK_WAIT_LOST: the session is.  When it ends in
- * any other way than granted, by an error too, nothing of ours stays in the
- * queue.  Needs an open session.  Raises
+ * ZK_ANSWERED: the lock is granted.  ZK_LATE, of a try: others are ahead, and its
+ * time is over.  Never ZK_UNKNOWN.  When it ends in any other way than granted,
+ * by an error too, nothing of ours stays in the queue.  Needs an open session.
+ * Raises
  * 55P03 at the deadline, and says who holds the lock to members of pg_monitor
  * and to the log; 08001 for a try if the ensemble has not said that somebody
  * does; 57000 when somebody removed our node; 54000 when the queue's sequence
  * numbers are used up; 55000 when the first of the queue has another number of
  * permits.  Also on interrupts, and when ZooKeeper refuses.
  */
-extern ZkWaitEnd zklock_contend(const ZkOrder *order, ZkPlace *place);
+pg_nodiscard extern ZkOutcome zklock_contend(const ZkOrder *order,
+											 ZkPlace *place);
 
 /*
  * Confirm a grant that rests on a message of the one ahead: is nobody ahead of
  * this place?  A node ahead may be about to be deleted; this waits for that
- * until the deadline.  True also if the session was lost: that is noticed
- * elsewhere.  Raises on interrupts, and when ZooKeeper refuses to answer.
+ * until the deadline.  *is_first: valid with ZK_ANSWERED.  Never ZK_UNKNOWN.
+ * Raises on interrupts, and when ZooKeeper refuses to answer.
  */
-extern bool zklock_contend_confirm(const ZkPlace *place, int64 deadline);
+pg_nodiscard extern ZkOutcome zklock_contend_confirm(const ZkPlace *place,
+													 int64 deadline,
+													 bool *is_first);
 
 /*
  * How long a contender that does not wait for others waits to hear whether the
@@ -48,9 +51,11 @@ extern bool zklock_contend_confirm(const ZkPlace *place, int64 deadline);
 
 /*
  * Does the queue node at that path, whose mark says that the lock may be kept,
- * surely hold it?  Its data says so, or it cannot be read in time.
+ * surely hold it?  Its data says so, or it may not be read.  Never ZK_UNKNOWN.
  */
-extern bool zklock_contend_is_held(ZkRoundTrip *trip, const char *path);
+pg_nodiscard extern ZkOutcome zklock_contend_is_held(ZkRoundTrip *trip,
+													 const char *path,
+													 bool *is_held);
 
 /*
  * When to look at the queue again (protocol_now()) without news of the node

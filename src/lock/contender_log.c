@@ -32,8 +32,9 @@ static const char *lock_mode_name(const Contender *contender);
 static void log_failure(const Contender *contender, const char *ahead);
 static char *describe_ahead(const Contender *contender, const char *holder);
 static char *describe_holder(Contender *contender, int64 deadline);
-static const ZkReply *read_holder(Contender *contender, int64 deadline);
-static const ZkReply *read_first(Contender *contender);
+static bool read_holder(Contender *contender, int64 deadline,
+						const ZkReply **reply);
+static bool read_first(Contender *contender, const ZkReply **reply);
 static bool list_anew(Contender *contender);
 
 /* A line of the log has no SQLSTATE, and needs no context: it has the name. */
@@ -152,14 +153,15 @@ describe_ahead(const Contender *contender, const char *holder)
 static char *
 describe_holder(Contender *contender, int64 deadline)
 {
-	const ZkReply *reply = read_holder(contender, deadline);
-	const char *first = contender->ahead.first;
+	const ZkReply *reply;
+	const char *first;
 	const char *name = NULL;
 	RecipeMark	mark = RECIPE_MARK_NONE;
 	ZkNodeData	who;
 
-	if (reply == NULL || reply->result != ZK_OK)
+	if (!read_holder(contender, deadline, &reply))
 		return NULL;
+	first = contender->ahead.first; /* of another list, maybe */
 	if (first != NULL)
 	{
 		name = strrchr(first, '/') + 1;
@@ -185,44 +187,48 @@ describe_holder(Contender *contender, int64 deadline)
 /*
  * Read who holds the lock: the first contender.  Mostly nothing is sent: the
  * one just ahead was read before, and if it is the first, it holds the lock.
- * NULL if there is no reply by that deadline.
+ * false if its data cannot be had by that deadline: the report does without,
+ * and a loss of the session is found by what the contender asks next.
  */
-static const ZkReply *
-read_holder(Contender *contender, int64 deadline)
+static bool
+read_holder(Contender *contender, int64 deadline, const ZkReply **reply)
 {
 	int64		bound = contender->trip.deadline;
-	const ZkReply *reply;
+	bool		is_read;
 
 	if (contender->ahead.is_next_read && contender->ahead.is_next_first)
-		return zklock_client_reply(contender->trip.request);
+	{
+		*reply = zklock_client_reply(contender->trip.request);
+		return (*reply)->result == ZK_OK;
+	}
 	if (!zklock_session_is_connected())
-		return NULL;
+		return false;
 	contender->trip.deadline = deadline;
-	reply = read_first(contender);
+	is_read = read_first(contender, reply);
 	contender->trip.deadline = bound;
-	return reply;
+	return is_read;
 }
 
 /*
  * The first contender of the last list; if it has gone meanwhile, that of
- * another list: the contender behind it holds the lock now.  NULL if there is
- * none, or no reply.
+ * another list: the contender behind it holds the lock now.  false likewise,
+ * and if there is none.
  */
-static const ZkReply *
-read_first(Contender *contender)
+static bool
+read_first(Contender *contender, const ZkReply **reply)
 {
 	contender->ahead.is_next_read = false;
 	for (int i = 0; i < FIRST_LOOKS && contender->ahead.first != NULL; i++)
 	{
-		const ZkReply *reply = zklock_roundtrip_read(&contender->trip, ZK_GET,
-													 contender->ahead.first);
-
-		if (reply == NULL || reply->result != ZK_NO_NODE)
-			return reply;
+		if (zklock_roundtrip_read(&contender->trip, ZK_GET,
+								  contender->ahead.first, reply) != ZK_ANSWERED)
+			return false;
+		if ((*reply)->result != ZK_NO_NODE)
+			return (*reply)->result == ZK_OK;
 		if (!list_anew(contender))
-			return NULL;
+			return false;
 	}
-	return NULL;
+	return false;
 }
 
 /* List the queue, for the contenders ahead; false if there is no such list. */
@@ -232,16 +238,17 @@ list_anew(Contender *contender)
 	const ZkPlace *place = contender->place;
 	const char *mine = NULL;
 	ZkChildren	children;
-	const ZkReply *list = zklock_roundtrip_read(&contender->trip, ZK_LIST,
-												place->lock_path);
+	const ZkReply *list;
 
-	if (list == NULL || list->result != ZK_OK)
+	if (zklock_roundtrip_read(&contender->trip, ZK_LIST, place->lock_path,
+							  &list) != ZK_ANSWERED || list->result != ZK_OK)
 		return false;
-	if (contender->node.state == OWN_NODE_STANDS)
+	if (contender_stands(contender))
 		mine = contender_node_name(place);
-	if (!zklock_nested_leave_out(&contender->trip, place->lock_path, list,
-								 zklock_nested_bound(mine),
-								 &contender->ahead.nested, &children))
+	if (zklock_nested_leave_out(&contender->trip, place->lock_path, list,
+								zklock_nested_bound(mine),
+								&contender->ahead.nested,
+								&children) != ZK_ANSWERED)
 		return false;
 	contender_note_ahead(contender, &children);
 	zklock_nested_free(&children);

@@ -22,54 +22,11 @@
 #include "roundtrip.h"
 #include "stat.h"
 
-/*
- * Where a contender is on its way, and so what it does next.  Only contender.c
- * moves it from one to another.
- */
-typedef enum ContenderState
-{
-	CONTENDER_LOOKING,			/* it waits for nobody: list the queue before
-								 * a node is made, for it may be busy */
-	CONTENDER_JOINING,			/* make a node, or read the reply to that, and
-								 * list the queue */
-	CONTENDER_LISTING,			/* the node is there: list the queue */
-	CONTENDER_WAITING,			/* others are ahead: wait for news of them */
-	CONTENDER_HEARING,			/* it waits for nobody, and somebody is ahead
-								 * who may merely keep the lock: hear which */
-	CONTENDER_MISMATCHED,		/* the first has another number of permits:
-								 * refuse, unless that one is on its way out */
-
-	/* the end of the way */
-	CONTENDER_GRANTED,
-	CONTENDER_OUT_OF_TIME,		/* the deadline of the order has come, or the
-								 * lock is busy and it waits for nobody */
-	CONTENDER_LOST				/* the session is */
-} ContenderState;
-
-/* What a reply about a znode of the queue says. */
-typedef enum ContenderAnswer
-{
-	ANSWER_FOUND,				/* what was asked for */
-	ANSWER_NO_NODE,				/* there is no such znode */
-	ANSWER_NONE,				/* there is no reply by the deadline */
-	ANSWER_LOST					/* the session is */
-} ContenderAnswer;
-
-/* What has become of the node that is to stand in the queue. */
-typedef enum OwnNodeState
-{
-	OWN_NODE_NONE,				/* it is not made, or was withdrawn */
-	OWN_NODE_ASKED,				/* its create was sent; place->node is the
-								 * path without the number */
-	OWN_NODE_STANDS				/* it was made; place->node is its path */
-} OwnNodeState;
-
 /* Our queue node, and what was made for it; contender_step.c. */
 typedef struct OwnNode
 {
-	OwnNodeState state;
-	ZkRequest  *create;			/* owns the node until the grant; valid unless
-								 * the state is OWN_NODE_NONE */
+	ZkRequest  *create;			/* owns the node until the grant; NULL: it is
+								 * not made, or was withdrawn */
 	int			ncreates;		/* how often it was sent */
 	char	   *data;			/* palloc'ed; NULL before the first create */
 	RecipeMark	mark;			/* in its name, valid from then on */
@@ -80,14 +37,6 @@ typedef struct OwnNode
 	ZkRequest  *parents[RECIPE_DEPTH_MAX];	/* the uppermost first; each may be
 											 * NULL */
 } OwnNode;
-
-/* How the one ahead has said that it lets go. */
-typedef enum AheadWord
-{
-	AHEAD_SILENT,
-	AHEAD_SET_NODE,				/* it has set the data of its node */
-	AHEAD_TOLD					/* in shared memory */
-} AheadWord;
 
 /* The contenders ahead, as of the last list that has shown one. */
 typedef struct Ahead
@@ -115,7 +64,6 @@ typedef struct Ahead
 typedef struct AheadWatch
 {
 	bool		is_of_queue;	/* lists are watched, and no node */
-	AheadWord	word;			/* of the one that was watched last */
 	int64		keeper_until;	/* for how long one that may keep the lock has
 								 * to tell; 0: it was not waited for yet */
 	char	   *seen;			/* the one ahead whose data was set when we
@@ -138,10 +86,10 @@ typedef struct ContenderWait
 typedef struct Contender
 {
 	const ZkOrder *order;
-	ZkPlace    *place;			/* of the lock */
-	ContenderState state;
-	ZkStat		way;			/* how the lock was granted; valid in
-								 * CONTENDER_GRANTED */
+	ZkPlace    *place;			/* of the lock.  When the create of the node
+								 * was sent, its node is the path without the
+								 * number; when it stands, it has a token */
+	ZkStat		way;			/* how the lock was granted; valid then */
 
 	ZkRoundTrip trip;			/* the question under way */
 	ZkSessionNumber safe_for;	/* which session with credentials knows that
@@ -157,32 +105,35 @@ typedef struct Contender
 /* ---- contender_step.c ---- */
 
 /*
- * What that reply about a znode of the queue says; NULL: there was none in
- * time.  Raises if ZooKeeper refuses.
+ * Read a znode of the queue: the result is ZK_OK or ZK_NO_NODE.  Never
+ * ZK_UNKNOWN.  Raises if ZooKeeper refuses.
  */
-extern ContenderAnswer contender_read_answer(const ZkReply *reply,
-											 const char *path);
-
-/* Nothing was found: the state that an answer without a node leads to. */
-extern ContenderState contender_end_without(ContenderAnswer answer);
+pg_nodiscard extern ZkOutcome contender_read(ZkRoundTrip *trip, ZkRead read,
+											 const char *path,
+											 const ZkReply **reply);
 
 /* The name of a place's queue node. */
 extern const char *contender_node_name(const ZkPlace *place);
 
+/* Is our node in the queue, as far as it was told? */
+extern bool contender_stands(const Contender *contender);
+
 /*
- * Have a node in the queue, if there is none, and a list that is not older.
- * The first time both requests go out back to back, and the server answers
- * them in that order.  NULL if the deadline comes first.  As long as it is not
- * known that the znode of the lock is safe, that is asked ahead.
+ * Have a node in the queue, if there is none, and a list that is not older:
+ * *list, of whatever result.  The first time both requests go out back to back,
+ * and the server answers them in that order.  As long as it is not known that
+ * the znode of the lock is safe, that is asked ahead.  Never ZK_UNKNOWN.
  */
-extern const ZkReply *contender_join(Contender *contender);
+pg_nodiscard extern ZkOutcome contender_join(Contender *contender,
+											 const ZkReply **list);
 
 /* Is that known, or has the session no credentials? */
 extern bool contender_is_safe(const Contender *contender);
 
 /*
- * Read the reply to our create, which is there when the list's is.  false if
- * there is no node yet: then contender_join() is to be called again.
+ * Read the reply to our create, unless the node stands: it is there when the
+ * list's is.  false if there is no node yet: then contender_join() is to be
+ * called again.
  */
 extern bool contender_take_node(Contender *contender);
 
@@ -196,13 +147,14 @@ extern void contender_withdraw(Contender *contender);
 extern void contender_end_parents(Contender *contender);
 
 /*
- * What does a list tell, for our node or, with OWN_NODE_NONE, for one that is
+ * What does a list tell, for our node or, before that stands, for one that is
  * still to be made?  Sets contender->ahead.  Raises if our node has gone, and
  * if the numbers are used up, so the verdict is RECIPE_HELD, _WAIT or
- * _MISMATCH.  false: there was no answer to what had to be read besides.
+ * _MISMATCH.  The outcome is that of what had to be read besides.
  */
-extern bool contender_judge(Contender *contender, const ZkReply *list,
-							RecipeVerdict *verdict);
+pg_nodiscard extern ZkOutcome contender_judge(Contender *contender,
+											  const ZkReply *list,
+											  RecipeVerdict *verdict);
 
 /*
  * The recipe's verdict over a list, for the node of that name in that place
@@ -250,35 +202,32 @@ extern void contender_log_grant(const Contender *contender);
 
 /*
  * Watch the contender ahead, or the whole queue if there is none to watch,
- * until the queue has moved: CONTENDER_LISTING; the deadline, or the loss of
- * the session.  watch.word: whether the lock was handed over to us.
+ * until the queue has moved.  *is_handed_over: by what the one ahead says the
+ * lock is ours, and contender->way says how it has said so.
  */
-extern ContenderState contender_watch(Contender *contender);
+pg_nodiscard extern ZkOutcome contender_watch(Contender *contender,
+											  bool *is_handed_over);
 
 /*
  * Read whether the one ahead surely holds the lock.  A contender that keeps
  * locks may merely keep it, if nobody is ahead of it and its data does not say
  * that it holds it.
  */
-extern bool contender_is_held(Contender *contender);
+pg_nodiscard extern ZkOutcome contender_is_held(Contender *contender,
+												bool *is_held);
 
 /*
  * The same when our node is in the queue, which makes the other one give the
- * lock up or say that it holds it.  CONTENDER_OUT_OF_TIME: it is held, or there
- * was no message in time.  CONTENDER_LISTING: it may be gone.
+ * lock up or say that it holds it.  Also held: there was no message in time.
  */
-extern ContenderState contender_hear_keeper(Contender *contender);
+pg_nodiscard extern ZkOutcome contender_hear_keeper(Contender *contender,
+													bool *is_held);
 
-/* What has become of the leases ahead. */
-typedef enum LeasesAhead
-{
-	LEASES_STAND,				/* there are none, or none whose term is over */
-	LEASES_GONE,				/* some were deleted: list the queue again */
-	LEASES_UNKNOWN				/* there was no answer in time, or the session
-								 * is lost */
-} LeasesAhead;
-
-/* Delete those of contender->ahead.leases whose term is over. */
-extern LeasesAhead contender_end_leases(Contender *contender);
+/*
+ * Delete those of contender->ahead.leases whose term is over.  *are_gone: some
+ * were deleted, so that the queue is to be listed again.
+ */
+pg_nodiscard extern ZkOutcome contender_end_leases(Contender *contender,
+												   bool *are_gone);
 
 #endif							/* ZKLOCK_CONTENDER_PRIVATE_H */

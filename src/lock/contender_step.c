@@ -44,29 +44,16 @@ static void send_parents(Contender *contender);
  * ---------------------------------------------------------------------
  */
 
-ContenderAnswer
-contender_read_answer(const ZkReply *reply, const char *path)
+ZkOutcome
+contender_read(ZkRoundTrip *trip, ZkRead read, const char *path,
+			   const ZkReply **reply)
 {
-	if (reply == NULL)
-		return ANSWER_NONE;
-	switch (reply->result)
-	{
-		case ZK_OK:
-			return ANSWER_FOUND;
-		case ZK_NO_NODE:
-			return ANSWER_NO_NODE;
-		case ZK_SESSION_LOST:
-			return ANSWER_LOST;
-		default:
-			zklock_session_raise(reply, "read a lock's queue", path);
-	}
-}
+	ZkOutcome	outcome = zklock_roundtrip_read(trip, read, path, reply);
 
-ContenderState
-contender_end_without(ContenderAnswer answer)
-{
-	Assert(answer == ANSWER_NONE || answer == ANSWER_LOST);
-	return answer == ANSWER_LOST ? CONTENDER_LOST : CONTENDER_OUT_OF_TIME;
+	if (outcome == ZK_ANSWERED && (*reply)->result != ZK_OK &&
+		(*reply)->result != ZK_NO_NODE)
+		zklock_session_raise(*reply, "read a lock's queue", path);
+	return outcome;
 }
 
 const char *
@@ -80,20 +67,26 @@ contender_node_name(const ZkPlace *place)
  * ---------------------------------------------------------------------
  */
 
-const ZkReply *
-contender_join(Contender *contender)
+bool
+contender_stands(const Contender *contender)
+{
+	return contender->place->token != 0;
+}
+
+ZkOutcome
+contender_join(Contender *contender, const ZkReply **list)
 {
 	const ZkPlace *place = contender->place;
 
 	if (!contender_is_safe(contender))
 		zklock_root_ask(&contender->trip, place->lock_path, place->root_length);
-	if (contender->node.state == OWN_NODE_NONE)
+	if (contender->node.create == NULL)
 		send_create(contender);
 	contender->ahead.is_next_read = false;
 	return zklock_roundtrip_read(&contender->trip,
 								 contender->watch.is_of_queue ?
 								 ZK_LIST_AND_WATCH : ZK_LIST,
-								 place->lock_path);
+								 place->lock_path, list);
 }
 
 bool
@@ -112,7 +105,7 @@ send_create(Contender *contender)
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 
-	Assert(node->state == OWN_NODE_NONE && node->create == NULL);
+	Assert(node->create == NULL && !contender_stands(contender));
 	if (node->ncreates++ == 0)
 	{
 		node->data = zklock_nodedata_build(0, NULL);
@@ -128,7 +121,6 @@ send_create(Contender *contender)
 										ZK_EPHEMERAL_SEQUENTIAL, node->data);
 	if (node->create == NULL)
 		zklock_session_raise_memory();
-	node->state = OWN_NODE_ASKED;
 }
 
 /*
@@ -162,36 +154,33 @@ contender_take_node(Contender *contender)
 	ZkPlace    *place = contender->place;
 	const ZkReply *reply;
 
-	Assert(node->state == OWN_NODE_ASKED);
+	if (contender_stands(contender))
+		return true;
 	reply = zklock_client_reply(node->create);
 	if (reply == NULL)
 		return false;			/* the list failed ahead of it: wait for both */
-	switch (reply->result)
+	if (reply->result == ZK_NO_NODE)
 	{
-		case ZK_OK:
-			break;
-		case ZK_NO_NODE:
-			contender_withdraw(contender);
-			make_parents(contender);
-			send_create(contender);
-			return false;
-		case ZK_UNKNOWN_OUTCOME:
-			if (node->ncreates > CREATES_MAX)
-				zklock_session_raise(reply, "join a lock's queue",
-									 place->lock_path);
-
-			/*
-			 * It may be there.  Ahead of the next one it would look like
-			 * somebody else's.
-			 */
-			contender_withdraw(contender);
-			/* the next question meets the deadline, and the loss */
-			(void) zklock_session_await_undone(contender->order->bounds.deadline);
-			return false;
-		default:
-			zklock_ephemeral_refuse(reply, place->lock_path);
-			zklock_session_raise(reply, "join a lock's queue",
-								 place->lock_path);
+		contender_withdraw(contender);
+		make_parents(contender);
+		send_create(contender);
+		return false;
+	}
+	if (zklock_session_outcome(reply) == ZK_UNKNOWN &&
+		node->ncreates <= CREATES_MAX)
+	{
+		/*
+		 * It may be there.  Ahead of the next one it would look like somebody
+		 * else's.  The next question meets the deadline, and the loss.
+		 */
+		contender_withdraw(contender);
+		(void) zklock_session_await_undone(contender->order->bounds.deadline);
+		return false;
+	}
+	if (reply->result != ZK_OK)
+	{
+		zklock_ephemeral_refuse(reply, place->lock_path);
+		zklock_session_raise(reply, "join a lock's queue", place->lock_path);
 	}
 
 	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
@@ -199,7 +188,6 @@ contender_take_node(Contender *contender)
 	place->proof = reply->proof;
 	if (reply->ephemeral_owner != zklock_session_id() || reply->czxid <= 0)
 		contender_raise_evicted(place);
-	node->state = OWN_NODE_STANDS;
 	if (message_level_is_interesting(DEBUG1))
 		elog(DEBUG1, "zklock: contender \"%s\", fencing token " INT64_FORMAT ": in the queue",
 			 zklock_text_quotable(place->node), place->token);
@@ -209,13 +197,8 @@ contender_take_node(Contender *contender)
 void
 contender_withdraw(Contender *contender)
 {
-	OwnNode    *node = &contender->node;
-
-	if (node->state == OWN_NODE_NONE)
-		return;
-	zklock_client_withdraw(node->create);
-	node->create = NULL;
-	node->state = OWN_NODE_NONE;
+	zklock_client_withdraw(contender->node.create);
+	contender->node.create = NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -245,11 +228,11 @@ static void
 make_parents_carefully(Contender *contender)
 {
 	const ZkPlace *place = contender->place;
-	const ZkReply *refusal = zklock_parents_make(&contender->trip,
-												 place->node,
-												 place->root_length);
+	const ZkReply *refusal;
 
-	if (refusal == NULL)
+	/* otherwise the next question meets the deadline, or the loss */
+	if (zklock_parents_make(&contender->trip, place->node, place->root_length,
+							&refusal) != ZK_ANSWERED || refusal == NULL)
 		return;
 	zklock_ephemeral_refuse(refusal, place->lock_path);
 	zklock_session_raise(refusal, "create a lock's znode", place->lock_path);
@@ -302,9 +285,9 @@ void
 contender_end_parents(Contender *contender)
 {
 	OwnNode    *node = &contender->node;
-	bool		is_lowest_gone = node->state == OWN_NODE_STANDS;
+	bool		is_lowest_gone = contender_stands(contender);
 
-	if (node->state != OWN_NODE_STANDS)
+	if (!is_lowest_gone)
 		zklock_roundtrip_unmake(&contender->trip);
 	while (node->nparents > 0)
 	{
@@ -327,7 +310,7 @@ contender_end_parents(Contender *contender)
  * ---------------------------------------------------------------------
  */
 
-bool
+ZkOutcome
 contender_judge(Contender *contender, const ZkReply *list,
 				RecipeVerdict *verdict)
 {
@@ -335,14 +318,16 @@ contender_judge(Contender *contender, const ZkReply *list,
 	Ahead	   *ahead = &contender->ahead;
 	const char *mine = NULL;
 	ZkChildren	children;
+	ZkOutcome	outcome;
 	int			next;
 
-	if (contender->node.state == OWN_NODE_STANDS)
+	if (contender_stands(contender))
 		mine = contender_node_name(place);
-	if (!zklock_nested_leave_out(&contender->trip, place->lock_path, list,
-								 zklock_nested_bound(mine), &ahead->nested,
-								 &children))
-		return false;
+	outcome = zklock_nested_leave_out(&contender->trip, place->lock_path, list,
+									  zklock_nested_bound(mine), &ahead->nested,
+									  &children);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	*verdict = contender_verdict(place, &children, mine, &next);
 	if (*verdict == RECIPE_GONE)
 		contender_raise_evicted(place);
@@ -370,7 +355,7 @@ contender_judge(Contender *contender, const ZkReply *list,
 											   ahead->next);
 	}
 	zklock_nested_free(&children);
-	return true;
+	return ZK_ANSWERED;
 }
 
 RecipeVerdict
@@ -396,7 +381,7 @@ contender_note_ahead(Contender *contender, const ZkChildren *children)
 	if (contender->wait.log_at == ZK_NO_DEADLINE && !log_lock_failures &&
 		contender->order->is_try)
 		return;
-	if (contender->node.state == OWN_NODE_STANDS)
+	if (contender_stands(contender))
 		mine = contender_node_name(contender->place);
 	ahead->count = 0;
 	for (int i = 0; i < children->count; i++)

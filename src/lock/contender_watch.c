@@ -82,11 +82,8 @@ typedef enum WatchedNews
 	NEWS_HAND_OVER				/* or that it hands the lock over to us */
 } WatchedNews;
 
-static ContenderState watch_queue(Contender *contender);
-static ContenderState watch_next(Contender *contender);
+static ZkOutcome watch_next(Contender *contender, bool *is_handed_over);
 static WatchedNews news_of(const Contender *contender);
-static bool is_said_before(Contender *contender, WatchedNews news,
-						   const ZkReply *reply);
 static void warn_once(const Contender *contender, const ZkReply *reply);
 static bool may_be_kept(const Contender *contender);
 static bool says_held(const ZkReply *reply);
@@ -95,91 +92,103 @@ static int64 look_again_at(int timeouts);
 static bool note_version(Contender *contender, const ZkReply *reply);
 static const char *path_of_next(const Contender *contender,
 								char path[RECIPE_PATH_SIZE]);
-static ContenderState await_news(Contender *contender, int64 look_at);
-static const ZkReply *set_watch(Contender *contender, ContenderState *next);
+static ZkOutcome await_news(Contender *contender, int64 look_at);
+static ZkOutcome set_watch(Contender *contender, const ZkReply **reply);
 
-ContenderState
-contender_watch(Contender *contender)
+/*
+ * Nobody in particular is ahead of the first waiter for a permit: from now on its
+ * lists are watched.  If the last list was not, read one that is before waiting.
+ */
+ZkOutcome
+contender_watch(Contender *contender, bool *is_handed_over)
 {
-	contender->watch.word = AHEAD_SILENT;
-	if (contender->ahead.next == NULL)
-		return watch_queue(contender);
-	contender->watch.is_of_queue = false;
-	return watch_next(contender);
+	bool		was_of_queue = contender->watch.is_of_queue;
+
+	*is_handed_over = false;
+	contender->watch.is_of_queue = contender->ahead.next == NULL;
+	if (!contender->watch.is_of_queue)
+		return watch_next(contender, is_handed_over);
+	if (was_of_queue)
+		return await_news(contender, look_again_at(OWN_LOOKS));
+	return ZK_ANSWERED;
 }
 
-bool
-contender_is_held(Contender *contender)
+ZkOutcome
+contender_is_held(Contender *contender, bool *is_held)
 {
 	char		path[RECIPE_PATH_SIZE];
 
-	return !may_be_kept(contender) ||
-		zklock_contend_is_held(&contender->trip,
-							   path_of_next(contender, path));
+	*is_held = true;
+	if (!may_be_kept(contender))
+		return ZK_ANSWERED;
+	return zklock_contend_is_held(&contender->trip,
+								  path_of_next(contender, path), is_held);
 }
 
-bool
-zklock_contend_is_held(ZkRoundTrip *trip, const char *path)
+ZkOutcome
+zklock_contend_is_held(ZkRoundTrip *trip, const char *path, bool *is_held)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, path, &reply);
 
-	if (reply == NULL)
-		return true;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (reply->result == ZK_OK)
-		return says_held(reply);
-	return reply->result != ZK_NO_NODE && reply->result != ZK_SESSION_LOST;
+		*is_held = says_held(reply);
+	else
+		*is_held = reply->result != ZK_NO_NODE;
+	return ZK_ANSWERED;
 }
 
-ContenderState
-contender_hear_keeper(Contender *contender)
+ZkOutcome
+contender_hear_keeper(Contender *contender, bool *is_held)
 {
 	AheadWatch *watch = &contender->watch;
+	int64		now = protocol_now();
 	const ZkReply *reply;
-	ContenderState next;
+	ZkOutcome	outcome;
 
-	if (!may_be_kept(contender))
-		return CONTENDER_OUT_OF_TIME;
+	*is_held = true;
 	if (watch->keeper_until == 0)
 		watch->keeper_until = Min(contender->order->bounds.deadline,
-								  protocol_now() + ZK_KEEPER_MS);
-	else if (protocol_now() >= watch->keeper_until)
-		return CONTENDER_OUT_OF_TIME;
+								  now + ZK_KEEPER_MS);
+	if (!may_be_kept(contender) || now >= watch->keeper_until)
+		return ZK_ANSWERED;
 	watch->is_of_queue = false;
-	reply = set_watch(contender, &next);
-	if (reply == NULL)
-		return next;
-	if (says_held(reply))
-		return CONTENDER_OUT_OF_TIME;
+	outcome = set_watch(contender, &reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	*is_held = reply->result == ZK_OK && says_held(reply);
+	if (*is_held || reply->result != ZK_OK)
+		return ZK_ANSWERED;
 
 	/* no search for deadlocks: this wait is short */
-	switch (zklock_session_await_watch(watch->keeper_until))
+	outcome = zklock_session_await_watch(watch->keeper_until);
+	if (outcome == ZK_LATE)
 	{
-		case ZK_WAIT_OVER:
-			return CONTENDER_LISTING;
-		case ZK_WAIT_TIMEOUT:
-			return CONTENDER_OUT_OF_TIME;
-		case ZK_WAIT_LOST:
-			return CONTENDER_LOST;
+		*is_held = true;
+		return ZK_ANSWERED;
 	}
-	pg_unreachable();
+	return outcome;
 }
 
 /* The trip's deadline ends a wait, too, so that it need not be told here. */
-LeasesAhead
-contender_end_leases(Contender *contender)
+ZkOutcome
+contender_end_leases(Contender *contender, bool *are_gone)
 {
 	Ahead	   *ahead = &contender->ahead;
+	ZkOutcome	outcome;
 
+	*are_gone = false;
 	if (ahead->leases == NIL)
-		return LEASES_STAND;
+		return ZK_ANSWERED;
 	ahead->is_next_read = false;
-	if (!zklock_expiry_sweep(&contender->trip, contender->place->lock_path,
-							 ahead->leases, &ahead->lease_at))
-	{
+	outcome = zklock_expiry_sweep(&contender->trip, contender->place->lock_path,
+								  ahead->leases, &ahead->lease_at);
+	if (outcome != ZK_ANSWERED)
 		ahead->lease_at = ZK_NO_DEADLINE;
-		return LEASES_UNKNOWN;
-	}
-	return ahead->lease_at == 0 ? LEASES_GONE : LEASES_STAND;
+	*are_gone = ahead->lease_at == ZK_LOOK_NOW;
+	return outcome;
 }
 
 /*
@@ -209,53 +218,48 @@ says_held(const ZkReply *reply)
 }
 
 /*
- * The first waiter for a permit: from now on its lists are watched.  If the
- * last list was not, read one that is before waiting.
+ * Watch the contender just ahead.  It may have let go, or been granted a permit,
+ * before we watched it: then its data was set.
  */
-static ContenderState
-watch_queue(Contender *contender)
-{
-	if (contender->watch.is_of_queue)
-		return await_news(contender, look_again_at(OWN_LOOKS));
-	contender->watch.is_of_queue = true;
-	return CONTENDER_LISTING;
-}
-
-/* Watch the contender just ahead. */
-static ContenderState
-watch_next(Contender *contender)
+static ZkOutcome
+watch_next(Contender *contender, bool *is_handed_over)
 {
 	WatchedNews news = news_of(contender);
-	AheadWatch *watch = &contender->watch;
+	bool		is_set = false;
 	char		path[RECIPE_PATH_SIZE];
-	ContenderState next;
-	const ZkReply *reply = set_watch(contender, &next);
+	const ZkReply *reply;
+	ZkOutcome	outcome = set_watch(contender, &reply);
 
-	if (reply != NULL && news == NEWS_HAND_OVER)
-		zklock_handover_await(path_of_next(contender, path), reply->czxid);
-	if (reply != NULL)
-		warn_once(contender, reply);
-	if (reply != NULL && is_said_before(contender, news, reply))
+	if (outcome == ZK_ANSWERED && reply->result == ZK_OK)
 	{
 		if (news == NEWS_HAND_OVER)
-			watch->word = AHEAD_SET_NODE;
-		next = CONTENDER_LISTING;
+			zklock_handover_await(path_of_next(contender, path), reply->czxid);
+		warn_once(contender, reply);
+		is_set = reply->version > 0 &&
+			(news == NEWS_HAND_OVER ||
+			 (news == NEWS_GRANT && note_version(contender, reply)));
+		if (!is_set)
+		{
+			outcome = await_news(contender,
+								 zklock_contend_look_at(contender->ahead.next));
+			is_set = outcome == ZK_ANSWERED &&
+				zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+		}
 	}
-	else if (reply != NULL)
+	if (news == NEWS_HAND_OVER && is_set)
 	{
-		next = await_news(contender, zklock_contend_look_at(contender->ahead.next));
-		if (news == NEWS_HAND_OVER && next == CONTENDER_LISTING &&
-			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET)
-			watch->word = AHEAD_SET_NODE;
+		contender->way = ZK_STAT_GRANT_HANDED_OVER;
+		*is_handed_over = true;
 	}
-	if (news == NEWS_HAND_OVER && next != CONTENDER_LOST &&
+	if (news == NEWS_HAND_OVER && outcome != ZK_LOST &&
 		zklock_handover_has_told())
 	{
-		watch->word = AHEAD_TOLD;
-		next = CONTENDER_LISTING;
+		contender->way = ZK_STAT_GRANT_TOLD;
+		*is_handed_over = true;
+		outcome = ZK_ANSWERED;
 	}
 	zklock_handover_forget();
-	return next;
+	return outcome;
 }
 
 /* Can the one ahead hand the lock over, or be granted a permit? */
@@ -273,15 +277,6 @@ news_of(const Contender *contender)
 		is_word_good(contender))
 		return NEWS_HAND_OVER;
 	return NEWS_DELETION;
-}
-
-/* Did it let go, or was granted a permit, before we watched it? */
-static bool
-is_said_before(Contender *contender, WatchedNews news, const ZkReply *reply)
-{
-	if (reply->version <= 0 || news == NEWS_DELETION)
-		return false;
-	return news == NEWS_HAND_OVER || note_version(contender, reply);
 }
 
 /*
@@ -381,37 +376,26 @@ note_version(Contender *contender, const ZkReply *reply)
 
 /*
  * Watch the one ahead by reading it, not by exists: that would leave a watch
- * for ever behind on a node that is gone already (CURATOR-107).  NULL if there
- * is nothing to wait for; *next is the state that follows then.
+ * for ever behind on a node that is gone already (CURATOR-107).  The result is
+ * ZK_OK or ZK_NO_NODE: then there is nothing to wait for.
  */
-static const ZkReply *
-set_watch(Contender *contender, ContenderState *next)
+static ZkOutcome
+set_watch(Contender *contender, const ZkReply **reply)
 {
 	char		path[RECIPE_PATH_SIZE];
-	const ZkReply *reply;
-	ContenderAnswer answer;
+	ZkOutcome	outcome;
 
 	contender->ahead.is_next_read = false;
-	reply = zklock_roundtrip_read(&contender->trip, ZK_GET_AND_WATCH,
-								  path_of_next(contender, path));
-	answer = contender_read_answer(reply, path);
-	switch (answer)
-	{
-		case ANSWER_FOUND:
-			contender->ahead.is_next_read = true;
-			contender->trip.ndoubts = 0;
-			*next = CONTENDER_WAITING;
-			return reply;
-		case ANSWER_NO_NODE:
-			zklock_roundtrip_note_doubt(&contender->trip, path, ZK_LISTED_ONLY);
-			*next = CONTENDER_LISTING;
-			return NULL;
-		case ANSWER_NONE:
-		case ANSWER_LOST:
-			break;
-	}
-	*next = contender_end_without(answer);
-	return NULL;
+	outcome = contender_read(&contender->trip, ZK_GET_AND_WATCH,
+							 path_of_next(contender, path), reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	contender->ahead.is_next_read = (*reply)->result == ZK_OK;
+	if (contender->ahead.is_next_read)
+		contender->trip.ndoubts = 0;
+	else
+		zklock_roundtrip_note_doubt(&contender->trip, path, ZK_LISTED_ONLY);
+	return ZK_ANSWERED;
 }
 
 /* Write the path of the one ahead; raises if it is too long. */
@@ -434,35 +418,32 @@ path_of_next(const Contender *contender, char path[RECIPE_PATH_SIZE])
  * Wait for news of what is watched.  Log the wait when it takes long, and
  * search for deadlocks then.  At look_at the wait is over without news.
  */
-static ContenderState
+static ZkOutcome
 await_news(Contender *contender, int64 look_at)
 {
 	int64		deadline = contender->order->bounds.deadline;
 	ContenderWait *wait = &contender->wait;
 	const Ahead *ahead = &contender->ahead;
+	bool		are_gone = false;
 
-	for (;;)
+	while (!are_gone)
 	{
 		int64		until = Min(Min(deadline, look_at),
 								Min(Min(wait->log_at, ahead->lease_at),
 									contender->detector.look_at));
+		ZkOutcome	outcome = zklock_session_await_watch(until);
 
-		switch (zklock_session_await_watch(until))
-		{
-			case ZK_WAIT_OVER:
-				return CONTENDER_LISTING;
-			case ZK_WAIT_LOST:
-				return CONTENDER_LOST;
-			case ZK_WAIT_TIMEOUT:
-				break;
-		}
-		if (until == deadline)
-			return CONTENDER_OUT_OF_TIME;
+		if (outcome != ZK_LATE || until == deadline)
+			return outcome;
 		if (until == look_at)
-			return CONTENDER_LISTING;
-		if (until == ahead->lease_at &&
-			contender_end_leases(contender) == LEASES_GONE)
-			return CONTENDER_LISTING;
+			return ZK_ANSWERED;
+
+		if (until == ahead->lease_at)
+		{
+			outcome = contender_end_leases(contender, &are_gone);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
+		}
 		if (until == wait->log_at)
 		{
 			wait->log_at = ZK_NO_DEADLINE;
@@ -472,4 +453,5 @@ await_news(Contender *contender, int64 look_at)
 			zklock_deadlock_look(&contender->detector, contender->place,
 								 deadline);
 	}
+	return ZK_ANSWERED;
 }

@@ -54,7 +54,8 @@
  * twice as long each time.
  *
  * Errors of ZooKeeper's do not end a wait that may be granted: then nothing
- * is found.
+ * is found.  Nor does a search hand on that an answer was late or the session
+ * lost: the wait itself finds that.
  *
  *-------------------------------------------------------------------------
  */
@@ -350,8 +351,7 @@ settle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
 		int			pause_ms = proof == CYCLE_CERTAIN ? 0 : LOOK_AGAIN_MS;
 
 		if (proof == CYCLE_GONE ||
-			zklock_session_await_watch(protocol_now() + pause_ms) !=
-			ZK_WAIT_TIMEOUT)
+			zklock_session_await_watch(protocol_now() + pause_ms) != ZK_LATE)
 			return;
 		if (proof == CYCLE_CERTAIN)
 			give_way(place, &second);
@@ -419,15 +419,17 @@ static bool
 claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 {
 	char	   *path = deadlock_claim_path(place, cycle->newest);
-	const ZkReply *reply = zklock_parents_create(&detector->trip, path,
-												 place->root_length,
-												 ZK_EPHEMERAL,
-												 zklock_nodedata_build(0, NULL));
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_parents_create(&detector->trip, path,
+												place->root_length,
+												ZK_EPHEMERAL,
+												zklock_nodedata_build(0, NULL),
+												&reply);
 	bool		is_our_claim;
 
-	if (reply != NULL && reply->result == ZK_NODE_EXISTS)
-		reply = zklock_roundtrip_read(&detector->trip, ZK_GET, path);
-	if (reply == NULL || reply->result != ZK_OK)
+	if (outcome == ZK_ANSWERED && reply->result == ZK_NODE_EXISTS)
+		outcome = zklock_roundtrip_read(&detector->trip, ZK_GET, path, &reply);
+	if (outcome != ZK_ANSWERED || reply->result != ZK_OK)
 	{
 		look_again_soon(detector);
 		return false;
@@ -473,7 +475,8 @@ drop_claim(ZkDetector *detector)
 		return;
 	/* without memory it stays, and counts no more: we do not wait */
 	if (detector->session == zklock_session_number())
-		(void) zklock_client_delete(zklock_session_client(), detector->claim);
+		(void) zklock_client_delete(zklock_session_client(), detector->claim,
+									ZK_ANY_VERSION);
 	pfree(detector->claim);
 	detector->claim = NULL;
 }

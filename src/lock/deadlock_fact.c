@@ -57,7 +57,6 @@ static bool say_fact(ZkDetector *detector, const ZkPlace *place, int64 session,
 					 const char *data);
 static bool make_fact(ZkDetector *detector, const ZkPlace *place,
 					  ZkFact *fact);
-static bool is_own_znode(ZkDetector *detector, const char *path);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const char *reason);
 static void take_back(ZkDetector *detector, ZkFact *fact);
@@ -171,18 +170,17 @@ say_fact(ZkDetector *detector, const ZkPlace *place, int64 session,
 /*
  * Create a fact's znode.  false if that was refused, or came to no end.  There
  * may be one at its path: another one of ours, that is being taken back, goes
- * with this one; somebody else's stays.
+ * with this one; somebody else's stays, and so does one whose owner is not known.
  */
 static bool
 make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 {
-	const ZkReply *reply = zklock_parents_create(&detector->trip, fact->path,
-												 place->root_length,
-												 ZK_EPHEMERAL, fact->data);
+	const ZkReply *reply;
+	const ZkReply *there;
 	const char *reason;
 
-	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
-		reply->result == ZK_SESSION_LOST)
+	if (zklock_parents_create(&detector->trip, fact->path, place->root_length,
+							  ZK_EPHEMERAL, fact->data, &reply) != ZK_ANSWERED)
 		return false;
 	if (reply->result == ZK_OK)
 	{
@@ -193,22 +191,19 @@ make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 	reason = pstrdup(reply->code_text);
 	if (reply->result == ZK_NODE_EXISTS)
 	{
-		if (is_own_znode(detector, fact->path))
-			return false;
 		fact->state = FACT_OTHERS;
+		if (zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path,
+								  &there) != ZK_ANSWERED)
+			return false;
+		if (there->result == ZK_OK &&
+			there->ephemeral_owner == zklock_session_id())
+		{
+			fact->state = FACT_ASKED;
+			return false;
+		}
 	}
 	note_refusal(detector, fact, reason);
 	return false;
-}
-
-/* Does the znode at that path belong to this session? */
-static bool
-is_own_znode(ZkDetector *detector, const char *path)
-{
-	const ZkReply *reply = zklock_roundtrip_read(&detector->trip, ZK_GET, path);
-
-	return reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == zklock_session_id();
 }
 
 /*
@@ -255,12 +250,14 @@ deadlock_forget_deleted(ZkDetector *detector)
 {
 	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
 	{
-		const ZkReply *reply = zklock_roundtrip_read(&detector->trip, ZK_GET,
-													 fact->path);
+		const ZkReply *reply;
 
-		if (reply != NULL &&
-			(reply->result == ZK_NO_NODE ||
-			 (reply->result == ZK_OK && reply->czxid != fact->czxid)))
+		/* one of which that is not known may be there */
+		if (zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path,
+								  &reply) != ZK_ANSWERED)
+			continue;
+		if (reply->result == ZK_NO_NODE ||
+			(reply->result == ZK_OK && reply->czxid != fact->czxid))
 			take_back(detector, fact);
 	}
 }
@@ -284,7 +281,8 @@ take_back(ZkDetector *detector, ZkFact *fact)
 		detector->session == zklock_session_number())
 	{
 		/* without memory it stays until the session ends */
-		(void) zklock_client_delete(zklock_session_client(), fact->path);
+		(void) zklock_client_delete(zklock_session_client(), fact->path,
+									ZK_ANY_VERSION);
 	}
 	pfree(fact->path);
 	pfree(fact->data);

@@ -81,9 +81,12 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 
 	if (age == GRAPH_NEWEST)
 	{
-		/* what this connection brings behind it is not older */
-		reply = zklock_roundtrip_read(trip, ZK_CHECK, place->node);
-		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+		/*
+		 * Whatever it says: what this connection brings behind it is not
+		 * older.
+		 */
+		if (zklock_roundtrip_read(trip, ZK_CHECK, place->node,
+								  &reply) != ZK_ANSWERED)
 			return NULL;
 	}
 	do
@@ -103,7 +106,8 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 				reading.is_deep)
 				enter_all(&reading);
 		}
-	} while (reading.is_missing && zklock_roundtrip_await_looks(trip) &&
+	} while (reading.is_missing &&
+			 zklock_roundtrip_await_reads(trip) == ZK_ANSWERED &&
 			 zklock_client_watch_news(zklock_session_client()) ==
 			 ZK_WATCH_QUIET);
 	zklock_roundtrip_end(trip);
@@ -138,11 +142,16 @@ read_path(Reading *reading, ZkRead read, const char *path)
 {
 	const ZkReply *reply;
 
-	if (list_length(reading->trip->looks) >= QUESTIONS_MAX)
+	if (list_length(reading->trip->reads) >= QUESTIONS_MAX)
 		return NULL;
-	reply = zklock_roundtrip_look(reading->trip, read, path);
-	reading->is_missing |= reply == NULL;
-	return reply != NULL && reply->result == ZK_OK ? reply : NULL;
+	reply = zklock_roundtrip_find_reply(reading->trip, read, path);
+	if (reply == NULL)
+	{
+		zklock_roundtrip_begin_read(reading->trip, read, path);
+		reading->is_missing = true;
+		return NULL;
+	}
+	return reply->result == ZK_OK ? reply : NULL;
 }
 
 /* The node of a session; -1 if there is no room for one more. */

@@ -63,16 +63,17 @@ typedef struct Proving
 static dlist_head used = DLIST_STATIC_INIT(used);
 
 static bool is_fresh(const ZkKnownLease *known);
-static bool prove_leases(ZkRoundTrip *trip, void *argument);
+static ZkOutcome prove_leases(ZkRoundTrip *trip, void *argument);
 static void begin_proving(Proving *proving);
 static int64 proving_deadline(int64 begun_at);
 static bool choose_due(Proving *proving);
 static const Renewal *first_due(const Proving *proving);
-static bool read_outdated(ZkRoundTrip *trip, const Proving *proving);
+static ZkOutcome read_outdated(ZkRoundTrip *trip, const Proving *proving);
 static void note_read(ZkKnownLease *known, const ZkReply *reply);
-static bool renew_due(ZkRoundTrip *trip, Proving *proving);
+static ZkOutcome renew_due(ZkRoundTrip *trip, Proving *proving);
 static void send_renewal(Renewal *renewal);
-static void note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply);
+static ZkOutcome note_renewal(ZkRoundTrip *trip, Renewal *renewal,
+							  const ZkReply *reply);
 static void end_renewals(void *argument);
 pg_noreturn static void raise_silence(const Proving *proving);
 pg_noreturn static void refuse_commit(const ZkKnownLease *known,
@@ -122,7 +123,7 @@ zklock_lease_prove(bool always_ask)
 	Proving		proving = {.always_ask = always_ask};
 
 	if (zklock_lease_is_used() && (always_ask || !zklock_lease_is_proved()))
-		zklock_roundtrip_run(prove_leases, end_renewals, &proving);
+		zklock_roundtrip_must_run(NULL, prove_leases, end_renewals, &proving);
 }
 
 bool
@@ -206,7 +207,7 @@ is_fresh(const ZkKnownLease *known)
  * Raises if one is lost, or the session, at the deadline, and when answers
  * come too late for that again and again.
  */
-static bool
+static ZkOutcome
 prove_leases(ZkRoundTrip *trip, void *argument)
 {
 	Proving    *proving = argument;
@@ -217,18 +218,24 @@ prove_leases(ZkRoundTrip *trip, void *argument)
 	while (choose_due(proving))
 	{
 		int64		asked_at = protocol_now();
+		ZkOutcome	outcome;
 
 		if (proving->attempts++ == ZK_PROOF_ATTEMPTS)
 			zklock_lease_raise_unproved(proving->took_ms);
-		if (!read_outdated(trip, proving) || !renew_due(trip, proving))
+		outcome = read_outdated(trip, proving);
+		if (outcome == ZK_ANSWERED)
+			outcome = renew_due(trip, proving);
+		if (outcome == ZK_LATE)
+			raise_silence(proving);
+		if (outcome == ZK_LOST)
 			refuse_commit(first_due(proving)->known,
 						  "the session was lost before an answer");
 		proving->took_ms = protocol_now() - asked_at;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
-/* Also with a new session: what the one before has renewed counts no more. */
+/* Of all that this transaction rests on, none is renewed yet. */
 static void
 begin_proving(Proving *proving)
 {
@@ -304,36 +311,35 @@ first_due(const Proving *proving)
 
 /*
  * Read anew what somebody else has renewed meanwhile, or this commit itself
- * without an answer.  false if the session is lost.
+ * without an answer.
  */
-static bool
+static ZkOutcome
 read_outdated(ZkRoundTrip *trip, const Proving *proving)
 {
-	for (int i = 0; i < proving->nrenewals; i++)
+	int			most = proving->nrenewals;
+	ZkKnownLease **outdated = palloc(most * sizeof(*outdated));
+	char	  **paths = palloc0(most * sizeof(*paths));
+	const ZkReply **replies = palloc(most * sizeof(*replies));
+	int			noutdated = 0;
+	ZkOutcome	outcome;
+
+	for (int i = 0; i < most; i++)
 	{
 		const Renewal *renewal = &proving->renewals[i];
 
-		if (renewal->is_due && renewal->known->state == ZK_KNOWN_OUTDATED)
-			(void) zklock_roundtrip_look(trip, ZK_GET,	/* asked for */
-										 renewal->known->leased.path);
+		if (!renewal->is_due || renewal->known->state != ZK_KNOWN_OUTDATED)
+			continue;
+		outdated[noutdated] = renewal->known;
+		paths[noutdated++] = renewal->known->leased.path;
 	}
-	if (!zklock_roundtrip_await_looks(trip))
-	{
-		if (zklock_session_live() != 0)
-			raise_silence(proving);
-		return false;
-	}
-	for (int i = 0; i < proving->nrenewals; i++)
-	{
-		const Renewal *renewal = &proving->renewals[i];
-		ZkKnownLease *known = renewal->known;
-
-		if (renewal->is_due && known->state == ZK_KNOWN_OUTDATED)
-			note_read(known, zklock_roundtrip_look(trip, ZK_GET,
-												   known->leased.path));
-	}
-	zklock_roundtrip_end_looks(trip);
-	return true;
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, noutdated,
+										replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < noutdated; i++)
+		note_read(outdated[i], replies[i]);
+	zklock_roundtrip_end_reads(trip, noutdated);
+	return ZK_ANSWERED;
 }
 
 /*
@@ -357,10 +363,8 @@ note_read(ZkKnownLease *known, const ZkReply *reply)
 	zklock_known_take(known, &read);
 }
 
-/*
- * Send the renewals together, and await all.  Result as read_outdated().
- */
-static bool
+/* Send the renewals together, and await all. */
+static ZkOutcome
 renew_due(ZkRoundTrip *trip, Proving *proving)
 {
 	for (int i = 0; i < proving->nrenewals; i++)
@@ -370,17 +374,27 @@ renew_due(ZkRoundTrip *trip, Proving *proving)
 	{
 		Renewal    *renewal = &proving->renewals[i];
 		const ZkReply *reply;
+		ZkOutcome	outcome;
 
 		if (renewal->state != RENEWAL_SENT)
 			continue;
-		reply = zklock_roundtrip_await(trip, renewal->request);
-		if (reply == NULL)
-			raise_silence(proving);
-		if (reply->result == ZK_SESSION_LOST)
-			return false;
-		note_renewal(trip, renewal, reply);
+		outcome = zklock_roundtrip_await(trip, renewal->request, &reply);
+		if (outcome == ZK_LATE || outcome == ZK_LOST)
+			return outcome;
+		renewal->state = RENEWAL_NONE;
+		if (outcome == ZK_UNKNOWN)
+		{
+			/* it stays outdated, so the next attempt reads it */
+			zklock_expiry_debug(renewal->known->leased.path,
+								renewal->known->token,
+								"not known to be renewed by a commit, which reads it: the answer was lost");
+			continue;
+		}
+		outcome = note_renewal(trip, renewal, reply);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 static void
@@ -398,12 +412,11 @@ send_renewal(Renewal *renewal)
 										 data, leased->version);
 }
 
-static void
+static ZkOutcome
 note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply)
 {
 	ZkKnownLease *known = renewal->known;
 
-	renewal->state = RENEWAL_NONE;
 	switch (reply->result)
 	{
 		case ZK_OK:
@@ -415,18 +428,17 @@ note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply)
 			renewal->state = RENEWAL_DONE;
 			zklock_expiry_debug(known->leased.path, known->token,
 								"renewed by a commit");
-			break;
+			return ZK_ANSWERED;
 		case ZK_NO_NODE:
 			refuse_commit(known, "its node is gone");
 		case ZK_BAD_VERSION:
-		case ZK_UNKNOWN_OUTCOME:
 			zklock_expiry_debug(known->leased.path, known->token,
-								"not renewed by a commit, which reads it: its version is not %d any more, or the outcome is unknown",
+								"not renewed by a commit, which reads it: its version is not %d any more",
 								known->leased.version);
-			zklock_roundtrip_check_refusal(trip, reply->result,
-										   known->leased.path, known->token,
-										   known->leased.version);
-			break;
+			return zklock_roundtrip_check_refusal(trip, reply->result,
+												  known->leased.path,
+												  known->token,
+												  known->leased.version);
 		default:
 			zklock_session_raise(reply, "use a lease", known->leased.path);
 	}

@@ -64,27 +64,32 @@ static void drop_name(const char *guard, int version, const char *path,
 static bool is_idle_for_long(const ZkReply *name);
 static int64 idle_since(const ZkReply *name);
 
-const ZkReply *
+ZkOutcome
 zklock_lease_names_note(ZkRoundTrip *trip, const ZkName *name,
-						const char *pointer)
+						const char *pointer, const ZkReply **reply)
 {
 	const char *below = zklock_name_below_root(name);
-	const ZkReply *reply =
-		zklock_roundtrip_ask(trip, zklock_client_set(zklock_session_client(),
-													 pointer, below,
-													 ZK_ANY_VERSION));
+	ZkOutcome	outcome;
 
-	if (reply != NULL && reply->result == ZK_NO_NODE)
+	do
 	{
-		reply = zklock_parents_create(trip, pointer,
-									  strrchr(pointer, '/') - pointer,
-									  ZK_PERSISTENT, below);
-		if (reply != NULL)
-			zklock_ephemeral_refuse(reply, pointer);
-	}
-	if (reply != NULL && reply->result == ZK_OK)
+		outcome = zklock_roundtrip_ask(trip,
+									   zklock_client_set(zklock_session_client(),
+														 pointer, below,
+														 ZK_ANY_VERSION),
+									   reply);
+		if (outcome == ZK_ANSWERED && (*reply)->result == ZK_NO_NODE)
+		{
+			outcome = zklock_parents_create(trip, pointer,
+											strrchr(pointer, '/') - pointer,
+											ZK_PERSISTENT, below, reply);
+			if (outcome == ZK_ANSWERED)
+				zklock_ephemeral_refuse(*reply, pointer);
+		}
+	} while (outcome == ZK_UNKNOWN);
+	if (outcome == ZK_ANSWERED && (*reply)->result == ZK_OK)
 		zklock_lease_roots_wake();
-	return reply;
+	return outcome;
 }
 
 /*
@@ -92,42 +97,40 @@ zklock_lease_names_note(ZkRoundTrip *trip, const ZkName *name,
  * and they are done in order: so each names its own version of it, and behind
  * one that fails all fail.
  */
-bool
+ZkOutcome
 zklock_lease_names_drop(ZkRoundTrip *trip, const char *root, const List *idle)
 {
 	char	   *guard = psprintf("%s/" ZK_LEASES_NAME, root);
+	char	   *paths[ZK_READS_AT_ONCE] = {0};
+	const ZkReply *names[ZK_READS_AT_ONCE];
+	int			nnames = 0;
 	const ZkReply *reply;
+	ZkOutcome	outcome;
 	int			version;
-	bool		is_read;
 
-	reply = zklock_roundtrip_read(trip, ZK_GET, guard);
-	if (reply == NULL || reply->result == ZK_SESSION_LOST)
-		return false;
-	if (reply->result != ZK_OK)
-		return true;
+	Assert(list_length(idle) <= ZK_READS_AT_ONCE);
+	outcome = zklock_roundtrip_read(trip, ZK_GET, guard, &reply);
+	if (outcome != ZK_ANSWERED || reply->result != ZK_OK)
+		return outcome;
 	version = reply->version;
 	foreach_ptr(const char, name, idle)
-		(void) zklock_roundtrip_look(trip, ZK_GET,	/* read below */
-									 psprintf("%s/%s", guard, name));
-	is_read = zklock_roundtrip_await_looks(trip);
-	foreach_ptr(const char, name, idle)
+		paths[nnames++] = psprintf("%s/%s", guard, name);
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, nnames, names);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < nnames; i++)
 	{
-		const char *path = psprintf("%s/%s", guard, name);
-
-		if (!is_read)
-			break;
-		reply = zklock_roundtrip_look(trip, ZK_GET, path);
-		if (reply == NULL || reply->result != ZK_OK || !is_idle_for_long(reply))
+		if (names[i]->result != ZK_OK || !is_idle_for_long(names[i]))
 			continue;
 		if (version == ZK_ANY_VERSION)
 		{
 			zklock_removal_advance(guard);
 			break;
 		}
-		drop_name(guard, version++, path, reply);
+		drop_name(guard, version++, paths[i], names[i]);
 	}
-	zklock_roundtrip_end_looks(trip);
-	return is_read;
+	zklock_roundtrip_end_reads(trip, nnames);
+	return ZK_ANSWERED;
 }
 
 /* Nobody waits for the reply: what is not deleted is found again. */

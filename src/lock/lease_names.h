@@ -23,19 +23,22 @@
 
 /*
  * Note the name of that lock at that path, zklock_name_lease_path()'s, and wake
- * the worker.  The reply to the last request, NULL if it
- * did not come in time.  Raises 55000 if an ephemeral znode is in the way.
+ * the worker.  *reply: to the last request.  Asked again as long as its outcome
+ * is unknown, so it is never ZK_UNKNOWN.  Raises 55000 if an ephemeral znode is
+ * in the way.
  */
-extern const ZkReply *zklock_lease_names_note(ZkRoundTrip *trip,
-											  const ZkName *name,
-											  const char *pointer);
+pg_nodiscard extern ZkOutcome zklock_lease_names_note(ZkRoundTrip *trip,
+													  const ZkName *name,
+													  const char *pointer,
+													  const ZkReply **reply);
 
 /*
- * For the worker: these locks (children of .leases below that root) have no
- * leases now.  Delete the names of those that have had none for a while.  false
- * at the deadline of the trip, and if the session is lost.
+ * For the worker: these locks (children of .leases below that root,
+ * ZK_READS_AT_ONCE at most) have no leases now.  Delete the names of those that
+ * have had none for a while.  Never ZK_UNKNOWN.
  */
-extern bool zklock_lease_names_drop(ZkRoundTrip *trip, const char *root,
-									const List *idle);
+pg_nodiscard extern ZkOutcome zklock_lease_names_drop(ZkRoundTrip *trip,
+													  const char *root,
+													  const List *idle);
 
 #endif							/* ZKLOCK_LEASE_NAMES_H */

@@ -30,24 +30,23 @@
 #include "session.h"
 #include "text.h"
 
-static ZkLeaseStep look_once(ZkRoundTrip *trip, ZkLeasing *leasing,
-							 bool times_all);
-static ZkLeaseStep read_again(ZkRoundTrip *trip, ZkLeasing *leasing);
-static ZkLeaseStep check_missing(const ZkLeasing *leasing);
+static ZkOutcome look_once(ZkRoundTrip *trip, ZkLeasing *leasing,
+						   bool times_all);
+static ZkOutcome read_again(ZkRoundTrip *trip, ZkLeasing *leasing);
 static void note_ahead(ZkLeasing *leasing, const char *ahead);
-static bool read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
-					   const List *nodes, bool times_all, List **leased);
-static bool read_known_place(ZkRoundTrip *trip, ZkLeasing *leasing,
-							 const List *nodes, bool times_all,
-							 List **leased);
-static bool read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing,
-						  const List *nodes, List **leased);
+static ZkOutcome read_queue(ZkRoundTrip *trip, ZkLeasing *leasing,
+							const List *nodes, bool times_all, List **leased);
+static ZkOutcome read_known_place(ZkRoundTrip *trip, ZkLeasing *leasing,
+								  const List *nodes, bool times_all,
+								  List **leased);
+static ZkOutcome read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing,
+							   const List *nodes, List **leased);
 static List *choose_ahead(const ZkLeasing *leasing, const List *nodes,
 						  bool times_all);
 static bool is_listed(const List *nodes, const char *place);
 static void find_mine(ZkLeasing *leasing, const List *leased);
-static bool end_others(ZkRoundTrip *trip, ZkLeasing *leasing,
-					   const List *leased);
+static ZkOutcome end_others(ZkRoundTrip *trip, ZkLeasing *leasing,
+							const List *leased);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static void log_renewal(const char *name, const ZkLeased *leased);
 
@@ -57,11 +56,11 @@ zklock_lease_is_first(const ZkLeasing *leasing)
 	return leasing->view.who_ahead == ZK_AHEAD_NOBODY;
 }
 
-ZkLeaseStep
+ZkOutcome
 zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeaseView *view = &leasing->view;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 	bool		times_all = false;
 	MemoryContext caller;
 
@@ -75,16 +74,16 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->mine = NULL;
 		MemoryContextReset(view->context);
-		step = look_once(trip, leasing, times_all);
-		if (step == ZK_LEASE_GO_ON && leasing->owner == NULL &&
+		outcome = look_once(trip, leasing, times_all);
+		if (outcome == ZK_ANSWERED && leasing->owner == NULL &&
 			leasing->mine == NULL && view->unread != NULL)
-			step = read_again(trip, leasing);
+			outcome = read_again(trip, leasing);
 
 		/* where one was not renewed its neighbors may be as dead */
 		times_all = true;
-	} while (step == ZK_LEASE_GO_ON && view->look_at == ZK_LOOK_NOW);
+	} while (outcome == ZK_ANSWERED && view->look_at == ZK_LOOK_NOW);
 	MemoryContextSwitchTo(caller);
-	return step;
+	return outcome;
 }
 
 /*
@@ -92,26 +91,30 @@ zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing)
  * say that there is none.  Raises what ZooKeeper says of it.  If it can be read
  * now, or is gone, the look is repeated.
  */
-static ZkLeaseStep
+static ZkOutcome
 read_again(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeaseView *view = &leasing->view;
+	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	view->look_at = ZK_LOOK_NOW;
 	zklock_roundtrip_note_doubt(trip, view->unread, ZK_REFUSED_ONCE);
-	return zklock_lease_check(leasing,
-							  zklock_roundtrip_read(trip, ZK_GET, view->unread));
+	outcome = zklock_roundtrip_read(trip, ZK_GET, view->unread, &reply);
+	if (outcome == ZK_ANSWERED)
+		zklock_lease_check(leasing, reply);
+	return outcome;
 }
 
 /* Look once.  A token may come from a server that is ahead of ours. */
-static ZkLeaseStep
+static ZkOutcome
 look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 {
 	ZkLeaseView *view = &leasing->view;
 	const ZkOrder *order = &leasing->order;
 	RecipeWish	wish = {.mode = order->mode,.permits = order->permits};
 	const ZkReply *list;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 	List	   *leased;
 	ZkChildren	children;
 	RecipeVerdict verdict;
@@ -122,45 +125,37 @@ look_once(ZkRoundTrip *trip, ZkLeasing *leasing, bool times_all)
 	view->unread = NULL;
 	view->look_at = ZK_NO_DEADLINE;
 	if (leasing->owner != NULL)
-		list = zklock_roundtrip_read(trip, ZK_LIST, view->lock_path);
+		outcome = zklock_roundtrip_read(trip, ZK_LIST, view->lock_path, &list);
 	else
-		list = zklock_roundtrip_read_newest(trip, ZK_LIST, view->lock_path);
-	step = zklock_lease_check(leasing, list);
-	if (step != ZK_LEASE_GO_ON)
-		return step;
+		outcome = zklock_roundtrip_read_newest(trip, ZK_LIST, view->lock_path,
+											   &list);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	zklock_lease_check(leasing, list);
 	view->has_parent = list->result == ZK_OK;
 	if (!view->has_parent)
 	{
 		view->who_ahead = ZK_AHEAD_NOBODY;
-		return ZK_LEASE_GO_ON;
+		return ZK_ANSWERED;
 	}
-	if (!read_queue(trip, leasing,
-					zklock_expiry_nodes(list->children, list->nchildren),
-					times_all, &leased))
-		return check_missing(leasing);
+	outcome = read_queue(trip, leasing,
+						 zklock_expiry_nodes(list->children, list->nchildren),
+						 times_all, &leased);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (leasing->mine != NULL)
 		wish.mine = leasing->mine->node;
-	if (!zklock_nested_leave_out(trip, view->lock_path, list,
-								 zklock_nested_bound(wish.mine), NULL,
-								 &children))
-		return check_missing(leasing);
+	outcome = zklock_nested_leave_out(trip, view->lock_path, list,
+									  zklock_nested_bound(wish.mine), NULL,
+									  &children);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	verdict = recipe_verdict(children.names, children.count, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
 		zklock_contend_raise_exhausted(leasing->order.name.text, view->lock_path);
 	Assert((verdict == RECIPE_HELD) == (ahead < 0));
 	note_ahead(leasing, ahead >= 0 ? children.names[ahead] : NULL);
-	if (!end_others(trip, leasing, leased))
-		return ZK_LEASE_SESSION_LOST;
-	return ZK_LEASE_GO_ON;
-}
-
-/* Reads have failed: with the session, or because a reply did not come in time. */
-static ZkLeaseStep
-check_missing(const ZkLeasing *leasing)
-{
-	if (zklock_session_live() == 0)
-		return ZK_LEASE_SESSION_LOST;
-	return zklock_lease_check(leasing, NULL);
+	return end_others(trip, leasing, leased);
 }
 
 /* That node is just ahead of mine; NULL: none is. */
@@ -185,17 +180,19 @@ note_ahead(ZkLeasing *leasing, const char *ahead)
  * Read of the leases in the queue what the call has to know, as
  * zklock_expiry_read(), and find mine.
  */
-static bool
+static ZkOutcome
 read_queue(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 		   bool times_all, List **leased)
 {
+	ZkOutcome	outcome = ZK_ANSWERED;
+
 	*leased = NIL;
-	if (is_listed(nodes, leasing->place) &&
-		!read_known_place(trip, leasing, nodes, times_all, leased))
-		return false;
-	if (leasing->mine == NULL && nodes != NIL &&
-		!read_in_order(trip, leasing, nodes, leased))
-		return false;
+	if (is_listed(nodes, leasing->place))
+		outcome = read_known_place(trip, leasing, nodes, times_all, leased);
+	if (outcome == ZK_ANSWERED && leasing->mine == NULL && nodes != NIL)
+		outcome = read_in_order(trip, leasing, nodes, leased);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	if (leasing->mine != NULL)
 	{
 		strlcpy(leasing->place, leasing->mine->node, sizeof(leasing->place));
@@ -208,7 +205,7 @@ read_queue(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 		if (nodes != NIL)
 			strlcpy(leasing->read_to, llast(nodes), sizeof(leasing->read_to));
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 /*
@@ -218,20 +215,22 @@ read_queue(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
  * is timed by the maker of the last; if that maker is dead, too, by us when the
  * last one is gone.
  */
-static bool
+static ZkOutcome
 read_known_place(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 				 bool times_all, List **leased)
 {
-	if (!zklock_expiry_read(trip, leasing->view.lock_path,
-							choose_ahead(leasing, nodes, times_all), leased,
-							&leasing->view.unread))
-		return false;
-	find_mine(leasing, *leased);
-	return true;
+	ZkOutcome	outcome = zklock_expiry_read(trip, leasing->view.lock_path,
+											 choose_ahead(leasing, nodes,
+														  times_all),
+											 leased, &leasing->view.unread);
+
+	if (outcome == ZK_ANSWERED)
+		find_mine(leasing, *leased);
+	return outcome;
 }
 
 /* Read them from the first on, until mine is found. */
-static bool
+static ZkOutcome
 read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 			  List **leased)
 {
@@ -241,13 +240,15 @@ read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 	foreach_ptr(char, node, nodes)
 	{
 		List	   *more;
+		ZkOutcome	outcome;
 
 		batch = lappend(batch, node);
 		if (list_length(batch) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		if (!zklock_expiry_read(trip, leasing->view.lock_path, batch, &more,
-								&leasing->view.unread))
-			return false;
+		outcome = zklock_expiry_read(trip, leasing->view.lock_path, batch,
+									 &more, &leasing->view.unread);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		*leased = list_concat(*leased, more);
 		find_mine(leasing, *leased);
 		if (leasing->mine != NULL && !leasing->reads_behind)
@@ -255,7 +256,7 @@ read_in_order(ZkRoundTrip *trip, ZkLeasing *leasing, const List *nodes,
 		list_free(batch);
 		batch = NIL;
 	}
-	return true;
+	return ZK_ANSWERED;
 }
 
 /* Which leases does a call read that has that place? */
@@ -308,12 +309,12 @@ find_mine(ZkLeasing *leasing, const List *leased)
 
 /*
  * Delete others of the same owner, and those ahead of mine whose term is over.
- * false if the session is lost.
  */
-static bool
+static ZkOutcome
 end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 {
 	ZkLeaseView *view = &leasing->view;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	foreach_ptr(const ZkLeased, one, leased)
 	{
@@ -323,8 +324,9 @@ end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 			continue;
 		if (is_wanted(leasing, one))
 		{
-			if (!zklock_expiry_remove(trip, one, &is_gone))
-				return false;
+			outcome = zklock_expiry_remove(trip, one, &is_gone);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
 			if (is_gone)
 				view->look_at = ZK_LOOK_NOW;
 			zklock_expiry_debug(one->path, one->token, "%s: its owner has one ahead of it",
@@ -333,11 +335,15 @@ end_others(ZkRoundTrip *trip, ZkLeasing *leasing, const List *leased)
 		else if (leasing->mine != NULL &&
 				 recipe_compare_nodes(one->node, leasing->mine->node) > 0)
 			continue;
-		else if (!zklock_expiry_end(trip, view->lock_path, one,
-									&view->look_at))
-			return false;
+		else
+		{
+			outcome = zklock_expiry_end(trip, view->lock_path, one,
+										&view->look_at);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
+		}
 	}
-	return true;
+	return outcome;
 }
 
 /* One that was given up has no owner. */
@@ -355,7 +361,7 @@ is_wanted(const ZkLeasing *leasing, const ZkLeased *one)
  * A renewal never shortens the term: another backend may rely on the renewal
  * before, whose term would then be over sooner than it said.
  */
-ZkLeaseStep
+ZkOutcome
 zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeased   *mine = leasing->mine;
@@ -366,24 +372,28 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	char	   *data = zklock_lease_build_data(mine->who.owner, note, ttl_ms);
 	Moment		sent = protocol_moment();
 	const ZkReply *reply;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 
 	Assert(mine->token != 0);
-	reply = zklock_roundtrip_ask(trip, zklock_client_set(zklock_session_client(),
-														 mine->path, data,
-														 mine->version));
+	outcome = zklock_roundtrip_ask(trip,
+								   zklock_client_set(zklock_session_client(),
+													 mine->path, data,
+													 mine->version),
+								   &reply);
 	leasing->renewed = 0;
-	step = zklock_lease_check(leasing, reply);
-	if (step != ZK_LEASE_GO_ON)
-		return step;
+	if (outcome == ZK_LATE || outcome == ZK_LOST)
+		return outcome;
+	if (outcome == ZK_ANSWERED)
+		zklock_lease_check(leasing, reply);
 	if (reply->result != ZK_OK || reply->czxid != mine->token)
 	{
 		zklock_expiry_debug(mine->path, mine->token,
 							"not renewed: its version is not %d any more, it is gone, or the outcome is unknown",
 							mine->version);
-		zklock_roundtrip_check_refusal(trip, reply->result, mine->path,
-									   mine->token, mine->version);
-		return ZK_LEASE_GO_ON;
+
+		/* an unknown outcome is no refusal: nothing is asked about it */
+		return zklock_roundtrip_check_refusal(trip, reply->result, mine->path,
+											  mine->token, mine->version);
 	}
 	mine->version = reply->version;
 	mine->ttl_ms = ttl_ms;
@@ -393,7 +403,7 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		log_renewal(leasing->order.name.text, mine);
 	zklock_expiry_debug(mine->path, mine->token,
 						"renewed for " INT64_FORMAT " ms", ttl_ms);
-	return ZK_LEASE_GO_ON;
+	return ZK_ANSWERED;
 }
 
 char *
@@ -423,30 +433,17 @@ log_renewal(const char *name, const ZkLeased *leased)
 						   zklock_nodedata_describe(&leased->who))));
 }
 
-ZkLeaseStep
+void
 zklock_lease_check(const ZkLeasing *leasing, const ZkReply *reply)
 {
 	Assert(leasing->view.lock_path != NULL);
-	if (reply == NULL)
-	{
-		bool		is_busy = !zklock_lease_is_first(leasing);
-
-		if (is_busy && !leasing->order.bounds.is_at_once &&
-			protocol_now() >= leasing->order.bounds.deadline &&
-			zklock_session_is_connected())
-			return ZK_LEASE_TIME_OVER;
-		zklock_order_raise_silence(&leasing->order);
-	}
 	switch (reply->result)
 	{
 		case ZK_OK:
 		case ZK_NO_NODE:
 		case ZK_NODE_EXISTS:
 		case ZK_BAD_VERSION:
-		case ZK_UNKNOWN_OUTCOME:
-			return ZK_LEASE_GO_ON;
-		case ZK_SESSION_LOST:
-			return ZK_LEASE_SESSION_LOST;
+			break;
 		default:
 			zklock_ephemeral_refuse(reply, leasing->view.lock_path);
 			zklock_session_raise(reply, "use a lease", leasing->view.lock_path);

@@ -27,16 +27,6 @@ typedef enum ZkLeaseEnd
 	ZK_LEASE_RELEASED
 } ZkLeaseEnd;
 
-/* How one step of a call about a lease ended. */
-typedef enum ZkLeaseStep
-{
-	ZK_LEASE_GO_ON,				/* it was done: go on */
-	ZK_LEASE_SESSION_LOST,		/* again, with a new session */
-	ZK_LEASE_TIME_OVER			/* ZooKeeper has not answered in the time of
-								 * the call, and at the last look others were
-								 * ahead: the lock is busy */
-} ZkLeaseStep;
-
 /* What is ahead of the node of a lease, or would be if there were one? */
 typedef enum ZkLeaseAhead
 {
@@ -97,25 +87,25 @@ extern bool zklock_lease_is_first(const ZkLeasing *leasing);
 /*
  * Look for the owner's node, or that with the token: mine, and for the
  * contenders ahead of it.  Leases whose term is over are deleted on the way.
- * Raises as zklock_lease_check().
+ * Never ZK_UNKNOWN.  Raises as zklock_lease_check().
  */
-extern ZkLeaseStep zklock_lease_find(ZkRoundTrip *trip, ZkLeasing *leasing);
+pg_nodiscard extern ZkOutcome zklock_lease_find(ZkRoundTrip *trip,
+												ZkLeasing *leasing);
 
 /*
  * Renew mine: leasing->renewed is its token if that was done.  Otherwise it was
- * deleted or set by somebody else, or the reply was lost; a look tells.
+ * deleted or set by somebody else, or the reply was lost; a look tells.  So it
+ * is never ZK_UNKNOWN.
  */
-extern ZkLeaseStep zklock_lease_renew_node(ZkRoundTrip *trip,
-										   ZkLeasing *leasing);
+pg_nodiscard extern ZkOutcome zklock_lease_renew_node(ZkRoundTrip *trip,
+													  ZkLeasing *leasing);
 
 /*
- * What does the reply to a request of the call mean, NULL if it did not come in
- * time?  After GO_ON its result is _OK, _NO_NODE, _NODE_EXISTS, _BAD_VERSION or
- * _UNKNOWN_OUTCOME.  Raises for every other result, and 08001 without a reply,
- * unless others were ahead and the time of the call is over.
+ * The answer to a request of the call: raise unless its result is _OK,
+ * _NO_NODE, _NODE_EXISTS or _BAD_VERSION.
  */
-extern ZkLeaseStep zklock_lease_check(const ZkLeasing *leasing,
-									  const ZkReply *reply);
+extern void zklock_lease_check(const ZkLeasing *leasing,
+							   const ZkReply *reply);
 
 /*
  * Data of the node: who writes it, the owner and the note, and the term.  owner

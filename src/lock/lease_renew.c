@@ -13,10 +13,7 @@
 #include "session.h"
 #include "text.h"
 
-static ZkLeaseStep renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing);
 static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
-static ZkLeaseStep release_lease(ZkRoundTrip *trip,
-								 ZkLeaseReleasing *releasing);
 static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
@@ -28,49 +25,39 @@ static void note_tried(ZkLeaseReleasing *releasing);
  * ---------------------------------------------------------------------
  */
 
-bool
+/* By what this backend knows of it; if that is outdated, by the queue. */
+ZkOutcome
 zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 
 	Assert(leasing->token != 0);
-	step = renew_lease(trip, leasing);
-	Assert(step != ZK_LEASE_TIME_OVER); /* it waits for nobody */
-	return step == ZK_LEASE_GO_ON;
-}
-
-/* By what this backend knows of it; if that is outdated, by the queue. */
-static ZkLeaseStep
-renew_lease(ZkRoundTrip *trip, ZkLeasing *leasing)
-{
-	ZkLeaseStep step;
-
 	leasing->view.lock_path = leasing->order.name.path;
 	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
 	if (leasing->mine != NULL)
 	{
-		step = zklock_lease_renew_node(trip, leasing);
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		outcome = zklock_lease_renew_node(trip, leasing);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
 	while (leasing->renewed != leasing->token)
 	{
-		step = zklock_lease_find(trip, leasing);
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		outcome = zklock_lease_find(trip, leasing);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (leasing->mine == NULL || !zklock_lease_is_first(leasing))
 		{
 			/* none, or one that merely waits in the queue */
 			leasing->end = ZK_LEASE_NONE;
-			return ZK_LEASE_GO_ON;
+			return ZK_ANSWERED;
 		}
-		step = zklock_lease_renew_node(trip, leasing);
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		outcome = zklock_lease_renew_node(trip, leasing);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
 	leasing->end = ZK_LEASE_HELD;
-	return ZK_LEASE_GO_ON;
+	return ZK_ANSWERED;
 }
 
 /*
@@ -96,64 +83,60 @@ recall_lease(const ZkLeasing *leasing, const char *lock_path)
  * ---------------------------------------------------------------------
  */
 
-bool
-zklock_lease_release(ZkRoundTrip *trip, void *argument)
-{
-	ZkLeaseReleasing *releasing = argument;
-
-	Assert(releasing->leasing.token != 0);
-	return release_lease(trip, releasing) == ZK_LEASE_GO_ON;
-}
-
 /*
  * Until it is done.  A lease that is not found any more, after a reply was lost,
  * was given up by the request whose reply that was.
  */
-static ZkLeaseStep
-release_lease(ZkRoundTrip *trip, ZkLeaseReleasing *releasing)
+ZkOutcome
+zklock_lease_release(ZkRoundTrip *trip, void *argument)
 {
+	ZkLeaseReleasing *releasing = argument;
 	ZkLeasing  *leasing = &releasing->leasing;
 	bool		is_logged = false;
 
+	Assert(leasing->token != 0);
 	for (;;)
 	{
-		ZkLeaseStep step = zklock_lease_find(trip, leasing);
+		ZkOutcome	outcome = zklock_lease_find(trip, leasing);
 		const ZkReply *reply;
 
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (leasing->mine == NULL)
 		{
 			leasing->mine = releasing->tried;
 			leasing->end = leasing->mine != NULL ? ZK_LEASE_RELEASED :
 				ZK_LEASE_NONE;
-			return ZK_LEASE_GO_ON;
+			return ZK_ANSWERED;
 		}
 		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
 		{
 			log_release(releasing);
 			is_logged = true;
 		}
-		reply = zklock_roundtrip_ask(trip, send_release(releasing));
-		if (reply != NULL && (reply->result == ZK_UNKNOWN_OUTCOME ||
-							  reply->result == ZK_SESSION_LOST))
+		outcome = zklock_roundtrip_ask(trip, send_release(releasing), &reply);
+		if (outcome == ZK_UNKNOWN || outcome == ZK_LOST)
 			note_tried(releasing);
-		step = zklock_lease_check(leasing, reply);
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		if (outcome == ZK_UNKNOWN)
+			continue;			/* the next look tells */
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+		zklock_lease_check(leasing, reply);
 		if (!is_released(releasing, reply))
 		{
-			zklock_roundtrip_check_refusal(trip, reply->result,
-										   leasing->mine->path,
-										   leasing->mine->token,
-										   leasing->mine->version);
+			outcome = zklock_roundtrip_check_refusal(trip, reply->result,
+													 leasing->mine->path,
+													 leasing->mine->token,
+													 leasing->mine->version);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
 			continue;
 		}
 		leasing->end = ZK_LEASE_RELEASED;
 		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 							"given up, for its token; the lock is free in " INT64_FORMAT " ms",
 							releasing->delay_ms);
-		return ZK_LEASE_GO_ON;
+		return ZK_ANSWERED;
 	}
 }
 
@@ -201,7 +184,6 @@ send_release(const ZkLeaseReleasing *releasing)
 static bool
 is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 {
-	Assert(reply != NULL);
 	if (releasing->delay_ms > 0)
 		return reply->result == ZK_OK &&
 			reply->czxid == releasing->leasing.mine->token;

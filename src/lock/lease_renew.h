@@ -13,10 +13,10 @@
 #include "lease_node.h"
 
 /*
- * Renew the lease with that token.  A talk of zklock_roundtrip_run_within(),
+ * Renew the lease with that token.  A talk of zklock_roundtrip_must_run(),
  * about a ZkLeasing.  It ends as ZK_LEASE_HELD or _NONE.
  */
-extern bool zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
+extern ZkOutcome zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
 
 /* A call that gives a lease up. */
 typedef struct ZkLeaseReleasing
@@ -32,6 +32,6 @@ typedef struct ZkLeaseReleasing
  * Likewise give it up, about a ZkLeaseReleasing.  It ends as ZK_LEASE_RELEASED,
  * with the lease as mine, or _NONE.
  */
-extern bool zklock_lease_release(ZkRoundTrip *trip, void *releasing);
+extern ZkOutcome zklock_lease_release(ZkRoundTrip *trip, void *releasing);
 
 #endif							/* ZKLOCK_LEASE_RENEW_H */

@@ -31,94 +31,104 @@
  */
 #define REMOVE_MS 1000
 
-static ZkLeaseStep take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static bool is_turned_away(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
-						   int64 wait_until);
+static ZkOutcome take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome ask_if_busy(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
+							 int64 wait_until, bool *is_busy);
 static bool needs_renewal(const ZkLeasing *leasing);
 static int64 renewal_due_at(const ZkLeasing *leasing);
-static ZkLeaseStep end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static bool end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static bool remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static void end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking);
 static void withdraw_mine(const ZkLeasing *leasing);
 static void keep_made(ZkLeaseTaking *taking);
 static bool is_made(const ZkLeaseTaking *taking);
-static ZkLeaseStep await_turn(ZkRoundTrip *trip, ZkLeasing *leasing,
-							  int64 wait_until);
-static ZkLeaseStep wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing,
-							   int64 wait_until);
-static ZkLeaseStep watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
-							   bool *is_there);
+static ZkOutcome await_turn(ZkRoundTrip *trip, ZkLeasing *leasing,
+							int64 wait_until);
+static ZkOutcome wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing,
+							 int64 wait_until);
+static ZkOutcome watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
+							 bool *is_there);
 static void time_ahead(ZkLeasing *leasing, const char *node,
 					   const ZkReply *reply);
-static ZkLeaseStep make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking);
 static char *node_path(ZkLeaseTaking *taking);
 static char *new_data(const ZkLeaseTaking *taking);
 
-bool
+ZkOutcome
 zklock_lease_take(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeaseTaking *taking = argument;
+	const ZkLeasing *leasing = &taking->leasing;
+	const ZkBounds *bounds = &leasing->order.bounds;
+	ZkOutcome	outcome;
 
-	Assert(taking->leasing.owner != NULL);
+	Assert(leasing->owner != NULL);
 	trip->by = ZK_BY_CALLER;
-	switch (take_lease(trip, taking))
-	{
-		case ZK_LEASE_GO_ON:
-			return true;
-		case ZK_LEASE_SESSION_LOST:
-			return false;
-		case ZK_LEASE_TIME_OVER:
-			return end_late(trip, taking);
-	}
-	pg_unreachable();
+	outcome = take_lease(trip, taking);
+	if (outcome != ZK_LATE)
+		return outcome;
+
+	/*
+	 * It is busy if others had it at the last look, and nothing but the time of
+	 * the call is over.
+	 */
+	if (zklock_lease_is_first(leasing) || bounds->is_at_once ||
+		protocol_now() < bounds->deadline || !zklock_session_is_connected())
+		zklock_order_raise_silence(&leasing->order);
+	end_late(trip, taking);
+	return ZK_ANSWERED;
 }
 
-/* The same.  GO_ON: the call has an end. */
-static ZkLeaseStep
+/* The same; ZK_LATE: an answer has not come in time. */
+static ZkOutcome
 take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
 	int64		wait_until = leasing->order.bounds.wait_until;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 
 	zklock_known_guess_place(leasing);
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
 		trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-		step = zklock_lease_find(trip, leasing);
-		if (step != ZK_LEASE_GO_ON)
-			return step;
+		outcome = zklock_lease_find(trip, leasing);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (leasing->mine == NULL)
 		{
-			if (is_turned_away(trip, taking, wait_until))
+			bool		is_busy;
+
+			outcome = ask_if_busy(trip, taking, wait_until, &is_busy);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
+			if (is_busy)
 			{
 				leasing->end = ZK_LEASE_BUSY;
-				return zklock_session_live() != 0 ? ZK_LEASE_GO_ON :
-					ZK_LEASE_SESSION_LOST;
+				return ZK_ANSWERED;
 			}
 			if (leasing->view.who_ahead == ZK_AHEAD_KEEPER)
 				wait_until = Min(Max(wait_until,
 									 protocol_now() + ZK_KEEPER_MS),
 								 leasing->order.bounds.deadline);
-			step = make_node(trip, taking);
-			if (step != ZK_LEASE_GO_ON)
-				return step;
+			outcome = make_node(trip, taking);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
 			continue;
 		}
 		if (needs_renewal(leasing))
 		{
-			step = zklock_lease_renew_node(trip, leasing);
-			if (step != ZK_LEASE_GO_ON)
-				return step;
+			outcome = zklock_lease_renew_node(trip, leasing);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
 		}
 		if (leasing->renewed != leasing->mine->token)
 			continue;
 		if (!zklock_lease_is_first(leasing) && protocol_now() < wait_until)
 		{
-			step = await_turn(trip, leasing, wait_until);
-			if (step != ZK_LEASE_GO_ON)
-				return step;
+			outcome = await_turn(trip, leasing, wait_until);
+			if (outcome != ZK_ANSWERED)
+				return outcome;
 			if (protocol_now() < wait_until)
 				continue;
 		}
@@ -131,17 +141,27 @@ take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
  * others have the lock.  A session that merely keeps it gives it up when
  * somebody comes.
  */
-static bool
-is_turned_away(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
-			   int64 wait_until)
+static ZkOutcome
+ask_if_busy(ZkRoundTrip *trip, const ZkLeaseTaking *taking, int64 wait_until,
+			bool *is_busy)
 {
 	const ZkLeaseView *view = &taking->leasing.view;
+	ZkOutcome	outcome;
 
+	*is_busy = false;
 	if (view->who_ahead == ZK_AHEAD_NOBODY || taking->stays_queued ||
 		protocol_now() < wait_until)
-		return false;
-	return view->who_ahead == ZK_AHEAD_OTHER ||
-		zklock_contend_is_held(trip, view->ahead);
+		return ZK_ANSWERED;
+	*is_busy = true;
+	if (view->who_ahead == ZK_AHEAD_OTHER)
+		return ZK_ANSWERED;
+	outcome = zklock_contend_is_held(trip, view->ahead, is_busy);
+	if (outcome != ZK_LATE)
+		return outcome;
+
+	/* one of which that is not known may hold it */
+	*is_busy = true;
+	return ZK_ANSWERED;
 }
 
 static bool
@@ -159,7 +179,7 @@ renewal_due_at(const ZkLeasing *leasing)
 }
 
 /* The owner's node was renewed, and nothing is waited for any more. */
-static ZkLeaseStep
+static ZkOutcome
 end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
@@ -172,8 +192,9 @@ end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	else
 	{
 		leasing->end = ZK_LEASE_BUSY;
-		return !is_made(taking) || remove_made(trip, taking) ?
-			ZK_LEASE_GO_ON : ZK_LEASE_SESSION_LOST;
+		if (is_made(taking))
+			return remove_made(trip, taking);
+		return ZK_ANSWERED;
 	}
 	zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 						leasing->end == ZK_LEASE_HELD ? "taken" :
@@ -181,15 +202,15 @@ end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (is_made(taking))
 		zklock_stat_count(ZK_STAT_LEASE);
 	keep_made(taking);
-	return ZK_LEASE_GO_ON;
+	return ZK_ANSWERED;
 }
 
 /*
  * ZooKeeper has not answered before the time of the call was over, and others
- * had the lock: what the call has made goes, if there are answers now.  Always
- * true: the call is over, whatever has become of it.
+ * had the lock: what the call has made goes, if there are answers now.  The
+ * call is over, whatever has become of it.
  */
-static bool
+static void
 end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
@@ -203,24 +224,26 @@ end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	}
 	trip->deadline = protocol_now() + REMOVE_MS;
 	if (taking->guid[0] != '\0' &&
-		zklock_lease_find(trip, leasing) == ZK_LEASE_GO_ON && is_made(taking))
+		zklock_lease_find(trip, leasing) == ZK_ANSWERED && is_made(taking))
 		(void) remove_made(trip, taking);	/* over in any case */
-	return true;
 }
 
 /*
  * The wait was in vain: delete what was made.  An answer that takes longer than
- * REMOVE_MS is not waited for, see zklock_lease_end_taking().  false if the
- * session was lost.
+ * REMOVE_MS is not waited for, see zklock_lease_end_taking(): never ZK_LATE.
  */
-static bool
+static ZkOutcome
 remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeased   *mine = taking->leasing.mine;
+	ZkOutcome	outcome;
 	bool		is_gone;
 
 	trip->deadline = protocol_now() + REMOVE_MS;
-	if (zklock_expiry_remove(trip, mine, &is_gone))
+	outcome = zklock_expiry_remove(trip, mine, &is_gone);
+	if (outcome == ZK_LATE)
+		return ZK_ANSWERED;
+	if (outcome == ZK_ANSWERED)
 	{
 		if (is_gone)
 			zklock_expiry_debug(mine->path, mine->token,
@@ -230,7 +253,7 @@ remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 												 * another call */
 		keep_made(taking);
 	}
-	return zklock_session_live() != 0;
+	return outcome;
 }
 
 void
@@ -264,8 +287,8 @@ withdraw_mine(const ZkLeasing *leasing)
 						"being deleted: the call that made it has no use for it");
 
 	/* without memory it stays until its term is over */
-	(void) zklock_client_delete_version(zklock_session_client(), mine->path,
-										mine->version);
+	(void) zklock_client_delete(zklock_session_client(), mine->path,
+								mine->version);
 }
 
 /* What was made is not this call's any more. */
@@ -297,55 +320,53 @@ is_made(const ZkLeaseTaking *taking)
  * Wait behind the node just ahead until the queue is to be looked at again:
  * that node is gone, a term is over, or the wait is.  Renews mine meanwhile.
  */
-static ZkLeaseStep
+static ZkOutcome
 await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
 {
 	MemoryContext context = AllocSetContextCreate(leasing->view.context,
 												  "zklock lease wait",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
-	ZkLeaseStep step = wait_behind(trip, leasing, wait_until);
+	ZkOutcome	outcome = wait_behind(trip, leasing, wait_until);
 
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
-	return step;
+	return outcome;
 }
 
 /* In a memory context of its own, for it may take hours. */
-static ZkLeaseStep
+static ZkOutcome
 wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
 {
 	for (;;)
 	{
 		int64		look_at;
-		ZkWaitEnd	end;
-		ZkLeaseStep step;
+		ZkOutcome	outcome;
 		bool		is_there;
 
 		MemoryContextReset(CurrentMemoryContext);
-		step = watch_ahead(trip, leasing, &is_there);
-		if (step != ZK_LEASE_GO_ON || !is_there)
-			return step;
+		outcome = watch_ahead(trip, leasing, &is_there);
+		if (outcome != ZK_ANSWERED || !is_there)
+			return outcome;
 		look_at = Min(leasing->view.look_at, wait_until);
 		for (;;)
 		{
-			end = zklock_session_await_watch(Min(look_at,
-												 renewal_due_at(leasing)));
-			if (end != ZK_WAIT_TIMEOUT)
+			outcome = zklock_session_await_watch(Min(look_at,
+													 renewal_due_at(leasing)));
+			if (outcome != ZK_LATE)
 				break;
 			if (protocol_now() >= look_at)
-				return ZK_LEASE_GO_ON;
+				return ZK_ANSWERED;
 			MemoryContextReset(CurrentMemoryContext);
 			trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-			step = zklock_lease_renew_node(trip, leasing);
-			if (step != ZK_LEASE_GO_ON ||
+			outcome = zklock_lease_renew_node(trip, leasing);
+			if (outcome != ZK_ANSWERED ||
 				leasing->renewed != leasing->mine->token)
-				return step;
+				return outcome;
 		}
-		if (end == ZK_WAIT_LOST)
-			return ZK_LEASE_SESSION_LOST;
-		if (zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_SET)
-			return ZK_LEASE_GO_ON;
+		if (outcome == ZK_LOST ||
+			zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_SET)
+			return outcome;
 	}
 }
 
@@ -353,21 +374,23 @@ wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
  * Watch the node just ahead.  If *is_there, view.look_at is when to look at the
  * queue without news of it; otherwise it is gone.
  */
-static ZkLeaseStep
+static ZkOutcome
 watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_there)
 {
 	const char *node = strrchr(leasing->view.ahead, '/') + 1;
 	const ZkReply *reply;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 
 	trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-	reply = zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
-								  leasing->view.ahead);
-	step = zklock_lease_check(leasing, reply);
-	*is_there = step == ZK_LEASE_GO_ON && reply->result == ZK_OK;
+	outcome = zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
+									leasing->view.ahead, &reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	zklock_lease_check(leasing, reply);
+	*is_there = reply->result == ZK_OK;
 	if (*is_there)
 		time_ahead(leasing, node, reply);
-	return step;
+	return ZK_ANSWERED;
 }
 
 /* If the node ahead is a lease, time the version that is there now. */
@@ -401,7 +424,7 @@ time_ahead(ZkLeasing *leasing, const char *node, const ZkReply *reply)
  *
  * Raises past zklock.max_creates, before anything is made.
  */
-static ZkLeaseStep
+static ZkOutcome
 make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 {
 	ZkLeasing  *leasing = &taking->leasing;
@@ -413,58 +436,60 @@ make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	char	   *path;
 	const ZkReply *reply;
 	Moment		sent;
-	ZkLeaseStep step;
+	ZkOutcome	outcome;
 
 	if (!taking->is_counted)
 		zklock_take_rate_count(1);
 	taking->is_counted = true;
-	if (!zklock_root_prove(trip, leasing->view.lock_path, name->root_length))
-	{
-		if (zklock_session_live() == 0)
-			return ZK_LEASE_SESSION_LOST;
-		return ZK_LEASE_TIME_OVER;
-	}
+	outcome = zklock_root_prove(trip, leasing->view.lock_path,
+								name->root_length);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
 	data = new_data(taking);
 	path = node_path(taking);
 	if (!has_parent)
 	{
-		reply = zklock_parents_make(trip, path, name->root_length);
+		outcome = zklock_parents_make(trip, path, name->root_length, &reply);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 		if (reply != NULL)
-			return zklock_lease_check(leasing, reply);
+			zklock_lease_check(leasing, reply); /* it is refused: this raises */
 	}
-	reply = zklock_lease_names_note(trip, name, pointer);
-	step = zklock_lease_check(leasing, reply);
-	if (step != ZK_LEASE_GO_ON)
-		return step;
-	Assert(reply != NULL);
+	outcome = zklock_lease_names_note(trip, name, pointer, &reply);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	zklock_lease_check(leasing, reply);
 	if (reply->result != ZK_OK)
-		return step;
+		return ZK_ANSWERED;
 
 	/* one whose reply was lost may be made yet */
 	zklock_client_withdraw(taking->create);
 	sent = protocol_moment();
 	taking->create = zklock_client_create(zklock_session_client(), path,
 										  ZK_PERSISTENT_SEQUENTIAL, data);
-	reply = zklock_roundtrip_await(trip, taking->create);
-	if (reply != NULL && reply->result != ZK_OK)
+	outcome = zklock_roundtrip_await(trip, taking->create, &reply);
+	if (outcome == ZK_LATE || outcome == ZK_LOST)
+		return outcome;
+	if (reply->result != ZK_OK)
 		zklock_roundtrip_unmake(trip);
-	step = zklock_lease_check(leasing, reply);
-	if (step != ZK_LEASE_GO_ON)
-		return step;
-	Assert(reply != NULL);
+	if (outcome == ZK_UNKNOWN)
+		return ZK_ANSWERED;		/* the next look finds it, or nothing */
+	zklock_lease_check(leasing, reply);
 	if (reply->result == ZK_NO_NODE && ++taking->nparentless > PARENT_ATTEMPTS)
 		zklock_parents_raise_deleted(leasing->view.lock_path);
 	if (reply->result != ZK_OK)
-		return step;
+		return ZK_ANSWERED;
 	leasing->renewed = reply->czxid;
 	leasing->proof = sent;
 	strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
 			sizeof(leasing->place));
 	zklock_expiry_debug(reply->path, reply->czxid, "made");
 	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
-		return step;
-	return zklock_lease_check(leasing,
-							  zklock_lease_names_note(trip, name, pointer));
+		return ZK_ANSWERED;
+	outcome = zklock_lease_names_note(trip, name, pointer, &reply);
+	if (outcome == ZK_ANSWERED)
+		zklock_lease_check(leasing, reply);
+	return outcome;
 }
 
 /* The path of the node to be made, with a GUID of its own; palloc'ed. */

@@ -33,13 +33,13 @@ typedef struct ZkLeaseTaking
 
 /*
  * Takes a lease for the owner, or renews the one that the owner has; waits for
- * the contenders that are ahead of it.  A talk of
- * zklock_roundtrip_run_within(), about a ZkLeaseTaking.  It ends as
- * ZK_LEASE_HELD, _QUEUED or _BUSY.
+ * the contenders that are ahead of it.  A talk of zklock_roundtrip_must_run(),
+ * about a ZkLeaseTaking.  It ends as ZK_LEASE_HELD, _QUEUED or _BUSY.
  *
- * Raises 08001 if the ensemble does not answer in time.
+ * Raises 08001 if the ensemble does not answer in time, unless others were
+ * ahead and the time of the call is over.  So it is never ZK_LATE.
  */
-extern bool zklock_lease_take(ZkRoundTrip *trip, void *taking);
+extern ZkOutcome zklock_lease_take(ZkRoundTrip *trip, void *taking);
 
 /*
  * At the end of each attempt of zklock_lease_take(): what it made and nobody

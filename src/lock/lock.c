@@ -125,7 +125,7 @@ pg_noreturn static void refuse_leaving(const Lock *lock, const char *why);
 static int64 grant(const ZkOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkOrder *order, Lock *lock);
-static ZkWaitEnd win_place(const ZkOrder *order, Lock *lock);
+static ZkOutcome win_place(const ZkOrder *order, Lock *lock);
 static void notice_exclusive(const Lock *lock);
 static ZkLossOf loss_of(const Lock *lock, ZkSessionNumber live);
 static void end_unless_taken(Lock *lock, const Ending *ending);
@@ -211,7 +211,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 	for (bool is_again = false;; is_again = true)
 	{
 		Lock	   *lock;
-		ZkWaitEnd	end;
+		ZkOutcome	outcome;
 
 		zklock_session_look();
 		zklock_refuse_if_lost();
@@ -233,11 +233,11 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		make_room(lock);
 		if (!order->is_of_set && !is_again)
 			zklock_take_rate_count(1);
-		end = win_place(order, lock);
-		if (end == ZK_WAIT_OVER)
+		outcome = win_place(order, lock);
+		if (outcome == ZK_ANSWERED)
 			return grant(order, lock, taken);
 		zklock_lock_forget_if_empty(lock);
-		if (end != ZK_WAIT_LOST)
+		if (outcome == ZK_LATE)
 			return 0;
 
 		/*
@@ -596,20 +596,20 @@ count_one(const ZkOrder *order, Lock *lock, Lock **taken)
 }
 
 /* Contend for a lock that is not held here. */
-static ZkWaitEnd
+static ZkOutcome
 win_place(const ZkOrder *order, Lock *lock)
 {
-	ZkWaitEnd	end;
+	ZkOutcome	outcome;
 
 	/* the node of the kept lock would be ahead of the new one */
 	zklock_keep_drop(&lock->place, "its lock is wanted anew");
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
 	zklock_session_open();
-	end = zklock_contend(order, &lock->place);
-	if (end == ZK_WAIT_OVER)
+	outcome = zklock_contend(order, &lock->place);
+	if (outcome == ZK_ANSWERED)
 		lock->nbytes = ZK_PATH_BYTES(lock->place.node);
-	return end;
+	return outcome;
 }
 
 /* ---------------------------------------------------------------------

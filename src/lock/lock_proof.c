@@ -347,7 +347,7 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 	ZkPlace   **places = palloc(zklock_lock_count_entries() *
 								sizeof(*places));
 	int64		took_ms = 0;	/* how long the last round took */
-	bool		is_answered = true;
+	ZkOutcome	outcome = ZK_ANSWERED;
 
 	if (!always_ask)
 		fresh_since = zklock_session_fresh_since();
@@ -360,7 +360,7 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 			confirm_grant(places[i], deadline);
 		settle_places();
 	}
-	for (int round = 0; is_answered && find_lost(only) == NULL &&
+	for (int round = 0; outcome != ZK_LATE && find_lost(only) == NULL &&
 		 find_unproved(only, NULL, fresh_since) > 0; round++)
 	{
 		int64		asked_at;
@@ -375,13 +375,13 @@ prove(const Lock *only, bool always_ask, int64 deadline)
 			zklock_session_await_contact(deadline);
 		asked_at = protocol_now();
 		nplaces = find_unproved(only, places, ZK_NO_PROOF);
-		is_answered = zklock_place_prove(places, nplaces, deadline);
+		outcome = zklock_place_prove(places, nplaces, deadline);
 		took_ms = protocol_now() - asked_at;
 		settle_places();
 		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(places);
-	return is_answered;
+	return outcome != ZK_LATE;
 }
 
 /* Is the lock held, and the only one that is asked about, or with NULL any? */
@@ -441,16 +441,18 @@ static void
 confirm_grant(ZkPlace *place, int64 deadline)
 {
 	int64		until;
+	bool		is_first;
+	ZkOutcome	outcome;
 
 	if (place->grant.basis != ZK_GRANTED_ON_WORD ||
 		zklock_session_number() == 0)
 		return;
 	until = Min(deadline, protocol_now() + zklock_session_timeout_ms());
-	if (!zklock_contend_confirm(place, until))
-	{
-		if (protocol_now() >= deadline)
-			return;
+	outcome = zklock_contend_confirm(place, until, &is_first);
+	if (outcome == ZK_LOST ||
+		(outcome == ZK_LATE && protocol_now() >= deadline))
+		return;
+	if (outcome == ZK_LATE || !is_first)
 		zklock_place_note_misled(place);
-	}
 	place->grant.basis = ZK_GRANTED_BY_QUEUE;
 }

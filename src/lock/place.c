@@ -51,8 +51,8 @@ static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_awaited);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
-static bool is_outcome_unknown(const ZkRequest *request);
-static bool await_proof(ZkPlace *place, ZkRequest *request, int64 deadline);
+static ZkOutcome await_proof(ZkPlace *place, ZkRequest *request,
+							 int64 deadline);
 static void check_again(ZkPlace *const *places, ZkRequest **requests,
 						int nplaces);
 
@@ -214,19 +214,19 @@ zklock_place_read_recall(ZkPlace *place)
 							  &place->told.of_recall);
 }
 
-bool
+ZkOutcome
 zklock_place_prove(ZkPlace *const *places, int nplaces, int64 deadline)
 {
 	ZkRequest **requests = palloc0(nplaces * sizeof(*requests));
-	volatile bool is_answered = true;
+	volatile ZkOutcome outcome = ZK_ANSWERED;
 
 	PG_TRY();
 	{
 		for (int i = 0; i < nplaces; i++)
 			requests[i] = check_node(places[i]);
-		for (int i = 0; i < nplaces && is_answered; i++)
-			while ((is_answered = await_proof(places[i], requests[i], deadline)) &&
-				   is_outcome_unknown(requests[i]))
+		for (int i = 0; i < nplaces && outcome == ZK_ANSWERED; i++)
+			while ((outcome = await_proof(places[i], requests[i],
+										  deadline)) == ZK_UNKNOWN)
 				check_again(places + i, requests + i, nplaces - i);
 	}
 	PG_FINALLY();
@@ -237,7 +237,7 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int64 deadline)
 	PG_END_TRY();
 	for (int i = 0; i < nplaces; i++)
 		zklock_place_log_deletion(places[i]);
-	return is_answered;
+	return outcome;
 }
 
 /* ---------------------------------------------------------------------
@@ -280,7 +280,7 @@ remove_node(const ZkPlace *place, bool is_awaited)
 
 	/* not if the user, and the log, have heard that it had gone */
 	if (place->told.of_loss || place->loss == ZK_LOST_MISLED)
-		is_sent = zklock_client_delete(client, place->node);
+		is_sent = zklock_client_delete(client, place->node, ZK_ANY_VERSION);
 	else
 		is_sent = zklock_client_leave(client, place->node, place->name,
 									  place->token, is_awaited);
@@ -319,57 +319,40 @@ check_node(const ZkPlace *place)
 							   place->token);
 }
 
-/* Was the answer lost with the connection?  NULL: there was no memory to ask. */
-static bool
-is_outcome_unknown(const ZkRequest *request)
-{
-	const ZkReply *reply = NULL;
-
-	if (request != NULL)
-		reply = zklock_client_reply(request);
-	return reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME;
-}
-
-/*
- * Read the answer for the node of one place.  false at the deadline.  If it
- * was lost with the connection, the caller asks again: either the session comes
- * back or it is lost.
- */
-static bool
+/* Read the answer for the node of one place. */
+static ZkOutcome
 await_proof(ZkPlace *place, ZkRequest *request, int64 deadline)
 {
-	const ZkReply *reply = zklock_session_await(request, deadline,
-												ZK_WAITING_TO_COMMIT);
+	const ZkReply *reply;
+	ZkOutcome	outcome = zklock_session_await(request, deadline,
+											   ZK_WAITING_TO_COMMIT, &reply);
 
-	if (reply == NULL)
-		return false;
-	switch (reply->result)
-	{
-		case ZK_OK:
-			place->proof = reply->proof;
-			break;
-		case ZK_NO_NODE:
-			lose(place, ZK_LOST_DELETED, "the quorum has no such node");
-			break;
-		case ZK_UNKNOWN_OUTCOME:
-		case ZK_SESSION_LOST:	/* zklock_place_is_lost() sees it */
-			break;
-		default:
-			zklock_session_raise(reply, "check a lock", place->node);
-	}
-	return true;
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	if (reply->result == ZK_OK)
+		place->proof = reply->proof;
+	else if (reply->result == ZK_NO_NODE)
+		lose(place, ZK_LOST_DELETED, "the quorum has no such node");
+	else
+		zklock_session_raise(reply, "check a lock", place->node);
+	return ZK_ANSWERED;
 }
 
 /*
- * Ask again, in one flush, for those whose answers were lost as well: a
- * connection that breaks takes the answers to all requests with it.
+ * The first answer was lost with its connection, which takes the answers to all
+ * requests with it: ask again, in one flush, for those that were lost as well.
  */
 static void
 check_again(ZkPlace *const *places, ZkRequest **requests, int nplaces)
 {
 	for (int i = 0; i < nplaces; i++)
 	{
-		if (!is_outcome_unknown(requests[i]))
+		const ZkReply *reply = NULL;
+
+		/* what could not be asked for raises when it is awaited */
+		if (requests[i] != NULL)
+			reply = zklock_client_reply(requests[i]);
+		if (reply == NULL || zklock_session_outcome(reply) != ZK_UNKNOWN)
 			continue;
 		zklock_client_free(requests[i]);
 		requests[i] = NULL;		/* freed, also if the next one raises */

@@ -176,10 +176,10 @@ extern bool zklock_place_read_recall(ZkPlace *place);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those
- * whose node is gone.  Waits; false at the deadline.  Raises on interrupts and
- * when ZooKeeper refuses to answer.
+ * whose node is gone.  Waits.  Never ZK_UNKNOWN.  Raises on interrupts and when
+ * ZooKeeper refuses to answer.
  */
-extern bool zklock_place_prove(ZkPlace *const *places, int nplaces,
-							   int64 deadline);
+pg_nodiscard extern ZkOutcome zklock_place_prove(ZkPlace *const *places,
+												 int nplaces, int64 deadline);
 
 #endif							/* ZKLOCK_PLACE_H */

@@ -220,7 +220,6 @@ typedef struct Traffic
 									 * ahead of its look not executed? */
 } Traffic;
 
-/* The session.  There is one in the process, but it is handed around. */
 /* The settings that the session follows; program_settings.c. */
 typedef struct Following
 {
@@ -232,6 +231,7 @@ typedef struct Following
 								 * work; INT64_MAX: never */
 } Following;
 
+/* The session.  There is one in the process, but it is handed around. */
 typedef struct Session
 {
 	/* the backend's side; program_backend.c */
@@ -451,9 +451,6 @@ extern ZkResult code_result(int code);
 /* If a server says it: what it ends the session with; ZK_LOSS_NONE: nothing. */
 extern ZkClientLoss code_loss(int code);
 
-/* Is it in the table? */
-extern bool code_is_known(int code);
-
 /* The words for it, which are valid until the next call. */
 extern const char *code_words(int code);
 
@@ -518,9 +515,6 @@ extern bool keep_is_any(const Session *session);
 extern void step_tick(Session *session, int64_t now);
 
 /* ---- program_settings.c ---- */
-
-/* Find the page with the settings, if this process was given one. */
-extern void settings_map(Session *session);
 
 /* The session is being opened with the servers of that frame. */
 extern void settings_begin(Session *session, const FrameTaken *opening);

@@ -100,7 +100,7 @@ typedef struct Asking
 static void begin_servers(Asking *asking);
 static void begin_asking(Asking *asking, int server);
 static void end_first_words(Asking *asking);
-static void start(Asked *one);
+static void ask_word(Asked *one);
 static void serve_answers(Asking *asking);
 static void go_on_asking(Asked *one);
 static bool is_sending(const Asked *one);
@@ -109,11 +109,11 @@ static bool try_next(Asked *one, bool is_taken);
 static void end_asking(Asked *one);
 static AskVerdict verdict_of_time(const Asked *one);
 static AskVerdict verdict_of_failure(int error);
-static void finish(Asked *one, AskVerdict verdict, const char *text);
+static void end_word(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict verdict_of_end(const Asked *one, const char *error_of_tls);
 static int64_t now_us(void);
-static void say(int server, AskVerdict verdict, const char *name, int64_t us,
-				const char *text);
+static void send_answer(int server, AskVerdict verdict, const char *name,
+						int64_t us, const char *text);
 
 void
 program_ask(const FrameTaken *frame)
@@ -128,7 +128,7 @@ program_ask(const FrameTaken *frame)
 	asking = program_need(calloc(1, sizeof(*asking)));
 	asking->deadline = wanted->until;
 	asking->request_bytes = wanted->request_bytes;
-	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
+	send_answer(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= asking->deadline ||	/* it was a long way here */
 		!servers_parse(frame->blobs[0], &asking->list, text))
 	{
@@ -140,7 +140,7 @@ program_ask(const FrameTaken *frame)
 	if (tls != NULL && !tls_begin(tls, text))
 	{
 		for (int i = 0; i < asking->list.nservers; i++)
-			say(i, ASK_UNTRUSTED, "", 0, text);
+			send_answer(i, ASK_UNTRUSTED, "", 0, text);
 		names_end(asking->names);
 		free(asking);
 		return;
@@ -164,7 +164,7 @@ end_first_words(Asking *asking)
 	asking->are_first_words_over = true;
 	for (int i = 0; i < asking->nasked; i++)
 		if (asking->asked[i].fd >= 0 && asking->asked[i].word == 0)
-			finish(&asking->asked[i], verdict_of_time(&asking->asked[i]), "");
+			end_word(&asking->asked[i], verdict_of_time(&asking->asked[i]), "");
 }
 
 /* What is known of a server that has not finished its answer in time. */
@@ -197,7 +197,7 @@ begin_asking(Asking *asking, int server)
 	asking->is_begun[server] = true;
 	if (!servers_collect(&one, &known, &found))
 	{
-		say(server, ASK_UNRESOLVED, "", 0, found.complaint);
+		send_answer(server, ASK_UNRESOLVED, "", 0, found.complaint);
 		return;
 	}
 	for (int i = 0; i < found.count && i < ASK_ADDRESSES_MAX; i++)
@@ -211,7 +211,7 @@ begin_asking(Asking *asking, int server)
 		asking->asked[i].asking = asking;
 		asking->asked[i].address = asking->addresses[i];
 		asking->asked[i].request_bytes = asking->request_bytes;
-		start(&asking->asked[i]);
+		ask_word(&asking->asked[i]);
 	}
 }
 
@@ -222,7 +222,7 @@ begin_asking(Asking *asking, int server)
 
 /* Begin to ask the current word, over a new connection. */
 static void
-start(Asked *one)
+ask_word(Asked *one)
 {
 	one->is_connected = false;
 	one->length = 0;
@@ -233,7 +233,7 @@ start(Asked *one)
 	if (one->fd < 0 ||
 		(connect(one->fd, (const struct sockaddr *) &one->address.address,
 				 one->address.length) != 0 && errno != EINPROGRESS))
-		finish(one, verdict_of_failure(errno), strerror(errno));
+		end_word(one, verdict_of_failure(errno), strerror(errno));
 }
 
 /*
@@ -299,7 +299,7 @@ go_on_asking(Asked *one)
 		getsockopt(one->fd, SOL_SOCKET, SO_ERROR, &error, &error_length);
 		if (error != 0)
 		{
-			finish(one, verdict_of_failure(error), strerror(error));
+			end_word(one, verdict_of_failure(error), strerror(error));
 			return;
 		}
 		one->is_connected = true;
@@ -310,7 +310,7 @@ go_on_asking(Asked *one)
 	}
 	if (is_sending(one) && !send_more(one))
 	{
-		finish(one, ASK_CLOSED, "");
+		end_word(one, ASK_CLOSED, "");
 		return;
 	}
 	received = recv(one->fd, one->reply + one->length,
@@ -320,7 +320,7 @@ go_on_asking(Asked *one)
 	if (received > 0)
 		one->length += (size_t) received;
 	if (received <= 0 || one->length == REPLY_MAX)
-		finish(one, verdict_of_end(one, error_of_tls), error_of_tls);
+		end_word(one, verdict_of_end(one, error_of_tls), error_of_tls);
 }
 
 /*
@@ -374,7 +374,7 @@ send_more(Asked *one)
  * that text.
  */
 static void
-finish(Asked *one, AskVerdict verdict, const char *text)
+end_word(Asked *one, AskVerdict verdict, const char *text)
 {
 	static const char version[] = "Zookeeper version: ";
 	char		tls[TLS_TEXT_SIZE];
@@ -386,14 +386,14 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	/* its files were read for this question alone: they cannot be stale */
 	(void) tls_describe(one->fd, tls, sizeof(tls));
 	if (one->word == 0 && tls[0] != '\0')
-		say(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
+		send_answer(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
 	if (is_request && (verdict == ASK_SERVING || verdict == ASK_CLOSED))
 	{
 		if (try_next(one, verdict == ASK_SERVING))
 		{
 			end_asking(one);
 			if (protocol_now() < one->asking->deadline)
-				start(one);
+				ask_word(one);
 			return;
 		}
 		snprintf(bytes, sizeof(bytes), "%d", (int) one->taken_bytes);
@@ -418,14 +418,15 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
 	if (verdict != ASK_PROGRAM)
-		say(one->address.server, verdict, one->address.text, now_us() - one->started_us, text);
+		send_answer(one->address.server, verdict, one->address.text,
+					now_us() - one->started_us, text);
 	end_asking(one);
 	if ((one->word == 0 && verdict != ASK_SERVING) ||
 		one->word + 1 >= NWORDS || protocol_now() >= one->asking->deadline ||
 		(words[one->word + 1].text == NULL && one->asking->request_bytes == 0))
 		return;
 	one->word++;
-	start(one);
+	ask_word(one);
 }
 
 static void
@@ -468,8 +469,8 @@ now_us(void)
 
 /* Without a backend that reads there is nothing to do. */
 static void
-say(int server, AskVerdict verdict, const char *name, int64_t us,
-	const char *text)
+send_answer(int server, AskVerdict verdict, const char *name, int64_t us,
+			const char *text)
 {
 	const Frame frame = {
 		.kind = FRAME_ANSWER,.u.answer = {us, server, verdict}

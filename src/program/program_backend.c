@@ -2,11 +2,10 @@
  *
  * program_backend.c
  *	  The program's end of the channel to its backend: what is sent and read,
- *	  the interrupt, and the lines for the server's log.
+ *	  and the interrupt.
  *
  * What is not urgent stays in the buffer until something urgent goes out with
- * it.  So a line for the log costs no system call.  Their number is bounded,
- * for a backend may not read for hours.
+ * it: the reply to a contender's create costs no system call.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +15,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -33,7 +30,6 @@
  * scheduler has given us the backend's processor we hand it back first.
  */
 #define BURST_SIZE 4096
-
 
 /* ---------------------------------------------------------------------
  * From the backend

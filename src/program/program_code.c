@@ -113,12 +113,6 @@ code_loss(int code)
 	return meaning != NULL ? meaning->loss : ZK_LOSS_NONE;
 }
 
-bool
-code_is_known(int code)
-{
-	return find_code(code) != NULL;
-}
-
 const char *
 code_words(int code)
 {

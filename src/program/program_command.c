@@ -11,12 +11,13 @@
 
 static bool take_request(Session *session, const FrameTaken *taken);
 static void take_content(Request *request, const FrameTaken *taken);
-static void withdraw(Session *session, uint64_t id);
 static char *copy_blob(const FrameTaken *taken, int blob);
 
 bool
 command_take(Session *session, const FrameTaken *taken)
 {
+	Request    *request;
+
 	switch (taken->frame.kind)
 	{
 		case FRAME_REQUEST:
@@ -26,7 +27,9 @@ command_take(Session *session, const FrameTaken *taken)
 			step_let_go(request_find(session, taken->frame.id));
 			return true;
 		case FRAME_WITHDRAW:
-			withdraw(session, taken->frame.id);
+			request = request_find(session, taken->frame.id);
+			if (request == NULL || !step_withdraw(request))
+				request_tell_undone(session);
 			return true;
 		case FRAME_UNWATCH:
 			if (session->wait.path != NULL &&
@@ -124,14 +127,4 @@ copy_blob(const FrameTaken *taken, int blob)
 	if (length == 0)
 		return NULL;
 	return memcpy(program_need(malloc(length)), taken->blobs[blob], length);
-}
-
-/* Undo a create. */
-static void
-withdraw(Session *session, uint64_t id)
-{
-	Request    *request = request_find(session, id);
-
-	if (request == NULL || !step_withdraw(request))
-		request_tell_undone(session);
 }

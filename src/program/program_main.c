@@ -67,7 +67,7 @@ static volatile sig_atomic_t is_orphan;
 
 static void prepare_process(void);
 static void end_at_signal(int signal);
-static void serve(Session *session, int64_t now);
+static void go_round(Session *session, int64_t now);
 static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
@@ -89,7 +89,8 @@ main(int argc, char **argv)
 	}
 	session.title = strstr(argv[0], PROTOCOL_NO_STATE);
 	prepare_process();
-	settings_map(&session);
+	session.settings.page = settings_page_map(PROTOCOL_SETTINGS_FD);
+	close(PROTOCOL_SETTINGS_FD);	/* if there is one; the mapping stays */
 	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 	if (session.page == MAP_FAILED)
@@ -97,7 +98,7 @@ main(int argc, char **argv)
 	for (int64_t now = protocol_now(); !wind_up(&session, now);
 		 now = protocol_now())
 	{
-		serve(&session, now);
+		go_round(&session, now);
 		is_orphan = session.orphaned_at != 0;
 		show_session(&session);
 	}
@@ -181,7 +182,7 @@ show_session(Session *session)
 
 /* Once round: what is due, what the backend wants, what the ensemble says. */
 static void
-serve(Session *session, int64_t now)
+go_round(Session *session, int64_t now)
 {
 	struct pollfd polled[] = {
 		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {-1, POLLIN, 0}

@@ -86,15 +86,15 @@ struct Names
 								 * has its own */
 };
 
-static Name *find(Names *names, const char *host);
-static bool watch(Names *names, int fd);
+static Name *find_name(Names *names, const char *host);
+static bool watch_descriptor(Names *names, int fd);
 static void begin_look_up(Names *names, Child *child, int first, int last);
 static void look_up(const Names *names, int first, int last, int fd,
 					pid_t parent)
 			__attribute__((noreturn));
 static void set_timer(Names *names, int ms);
 static void note_name_failure(Name *name, const char *why);
-static bool take(Names *names, Child *child, int first, int last);
+static bool take_found(Names *names, Child *child, int first, int last);
 static void share_no_more(Names *names);
 static void forget_child(Names *names, Child *child);
 static void end_child(Names *names, Child *child);
@@ -107,13 +107,14 @@ names_begin(const ServerList *list)
 
 	names->epoll = epoll_create1(EPOLL_CLOEXEC);
 	names->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (names->epoll < 0 || names->timer < 0 || !watch(names, names->timer))
+	if (names->epoll < 0 || names->timer < 0 ||
+		!watch_descriptor(names, names->timer))
 		exit(1);
 	names->list = *list;
 	for (int i = 0; i < list->nservers; i++)
 	{
 		const char *host = list->servers[i].host;
-		Name	   *name = find(names, host);
+		Name	   *name = find_name(names, host);
 
 		if (name == NULL)
 		{
@@ -129,7 +130,7 @@ names_begin(const ServerList *list)
 
 /* NULL: it is not among them. */
 static Name *
-find(Names *names, const char *host)
+find_name(Names *names, const char *host)
 {
 	for (int i = 0; i < names->count; i++)
 		if (strcmp(names->all[i].host, host) == 0)
@@ -138,7 +139,7 @@ find(Names *names, const char *host)
 }
 
 static bool
-watch(Names *names, int fd)
+watch_descriptor(Names *names, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN,.data.fd = fd};
 
@@ -256,7 +257,8 @@ begin_look_up(Names *names, Child *child, int first, int last)
 	int			error;
 
 	child->pid = -1;
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0 && watch(names, ends[0]))
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0 &&
+		watch_descriptor(names, ends[0]))
 		child->pid = fork();
 	if (child->pid == 0)
 		look_up(names, first, last, ends[1], parent);
@@ -334,11 +336,11 @@ names_take(Names *names)
 
 		is_late |= fd == names->timer;
 		if (names->shared.pid != 0 && names->shared.fd == fd)
-			is_any |= take(names, &names->shared, 0, names->count);
+			is_any |= take_found(names, &names->shared, 0, names->count);
 		for (int j = 0; j < names->count; j++)
 			if (names->all[j].child.pid != 0 && names->all[j].child.fd == fd)
 			{
-				is_any |= take(names, &names->all[j].child, j, j + 1);
+				is_any |= take_found(names, &names->all[j].child, j, j + 1);
 				break;
 			}
 	}
@@ -351,7 +353,7 @@ names_take(Names *names)
 
 /* Take what a child has said of these hosts; did a look-up end? */
 static bool
-take(Names *names, Child *child, int first, int last)
+take_found(Names *names, Child *child, int first, int last)
 {
 	Found		found;
 	ssize_t		nread;

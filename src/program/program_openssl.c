@@ -86,7 +86,7 @@ static struct
 }			setups;
 
 static void free_setup(Setup *setup);
-static SSL_CTX *load(Setup *setup, char why[TLS_WHY_SIZE]);
+static SSL_CTX *make_context(Setup *setup, char why[TLS_WHY_SIZE]);
 static uint64_t state_of_files(const Setup *setup);
 static bool load_file(SSL_CTX *made, Setting file, const char *path,
 					  char why[TLS_WHY_SIZE]);
@@ -95,10 +95,10 @@ static int	ask_passphrase(char *phrase, int size, int is_writing,
 static pid_t start_command(const char *command, int *said);
 static const char *complaint_of_key(const struct stat *status);
 static bool begin_handshake(TlsLine *line, bool is_numeric);
-static void move(TlsLine *line);
+static void move_line(TlsLine *line);
 static short find_ready(const TlsLine *line, short events, short revents);
 static void note_tls_refusal(TlsLine *line, int rc);
-static void fail(TlsLine *line, int system_error);
+static void fail_line(TlsLine *line, int system_error);
 static int	note_verdict(int is_good, X509_STORE_CTX *store);
 static int64_t expiry_of(const X509 *certificate);
 static void read_text(BIO *text, char *to, size_t size);
@@ -127,7 +127,7 @@ line_begin(const char *text, int seconds, char why[TLS_WHY_SIZE])
 	else if (!setup.settings[CERT_FILE][0] != !setup.settings[KEY_FILE][0])
 		snprintf(why, TLS_WHY_SIZE, "Of \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" only one is set");
 	else
-		setup.context = load(&setup, why);
+		setup.context = make_context(&setup, why);
 	if (setup.context == NULL)
 	{
 		free_setup(&setup);
@@ -148,7 +148,7 @@ free_setup(Setup *setup)
 
 /* A context with all that the settings name; NULL with a reason. */
 static SSL_CTX *
-load(Setup *setup, char why[TLS_WHY_SIZE])
+make_context(Setup *setup, char why[TLS_WHY_SIZE])
 {
 	SSL_CTX    *made = SSL_CTX_new(TLS_client_method());
 
@@ -343,10 +343,10 @@ line_open(int socket, const char *address, const char *host, bool is_numeric,
 	snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" did not answer in the TLS handshake in time",
 			 line->address);
 	if (error != 0)
-		fail(line, error);
+		fail_line(line, error);
 	else if (setups.current.context == NULL ||
 			 !begin_handshake(line, is_numeric))
-		fail(line, ENOMEM);
+		fail_line(line, ENOMEM);
 	return line;
 }
 
@@ -362,7 +362,7 @@ begin_handshake(TlsLine *line, bool is_numeric)
 	if (state_of_files(&setups.current) != setups.current.files_read)
 	{
 		setups.patience_s = TLS_PATIENCE_CONNECTED_S;
-		newer = load(&setups.current, setups.current.stale);
+		newer = make_context(&setups.current, setups.current.stale);
 	}
 	if (newer != NULL)
 	{
@@ -385,7 +385,7 @@ begin_handshake(TlsLine *line, bool is_numeric)
 void
 line_close(TlsLine *line)
 {
-	move(line);
+	move_line(line);
 	if (line->is_ready && !line->is_over)
 		SSL_shutdown(line->ssl);	/* as far as it goes now */
 	SSL_free(line->ssl);
@@ -398,7 +398,7 @@ ssize_t
 line_send(TlsLine *line, const void *bytes, size_t length)
 {
 	if (line->nleaving + length > BUFFER_SIZE)
-		move(line);
+		move_line(line);
 	if (line->is_over)
 		return (ssize_t) length;	/* into nothing */
 	if (length > BUFFER_SIZE - line->nleaving)
@@ -438,7 +438,7 @@ line_receive(TlsLine *line, void *bytes, size_t size, bool is_peek)
 short
 line_before_poll(TlsLine *line, short events, short *awaited)
 {
-	move(line);
+	move_line(line);
 	*awaited = line->is_stuck ? POLLIN | POLLOUT : POLLIN;
 	return find_ready(line, events, 0);
 }
@@ -447,7 +447,7 @@ short
 line_after_poll(TlsLine *line, short events, short revents)
 {
 	if (revents != 0 && !line->is_ready)
-		move(line);
+		move_line(line);
 	return find_ready(line, events, revents);
 }
 
@@ -495,7 +495,7 @@ line_describe(const TlsLine *line, char *text, size_t size)
 
 /* Go on with the handshake, and send what has been left for that. */
 static void
-move(TlsLine *line)
+move_line(TlsLine *line)
 {
 	int			rc = 1;
 
@@ -549,7 +549,7 @@ note_tls_refusal(TlsLine *line, int rc)
 	int			kind = SSL_get_error(line->ssl, rc);
 
 	if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
-		fail(line, kind == SSL_ERROR_SYSCALL ? system_error : 0);
+		fail_line(line, kind == SSL_ERROR_SYSCALL ? system_error : 0);
 }
 
 /*
@@ -557,7 +557,7 @@ note_tls_refusal(TlsLine *line, int rc)
  * answered it may end the connection as it likes.
  */
 static void
-fail(TlsLine *line, int system_error)
+fail_line(TlsLine *line, int system_error)
 {
 	unsigned long code = ERR_peek_error();
 	const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;

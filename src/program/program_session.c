@@ -69,7 +69,7 @@
 /* For log_line(): the library calls it without a context. */
 static Session *logging_session;
 
-static void lose(Session *session, ZkClientLoss loss, const char *why);
+static void fail_opening(Session *session, ZkClientLoss loss, const char *why);
 static void connect_session(Session *session);
 static int64_t look_up_ms(const Session *session);
 static void give_list(Session *session);
@@ -84,8 +84,6 @@ static void begin_link(Session *session, int64_t now);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
-static bool may_move(ZkClientState from, ZkClientState to)
-			__attribute__((unused));
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
 static void note_end_of_link(Session *session, const char *line);
@@ -121,20 +119,20 @@ session_open(Session *session, const FrameTaken *opening)
 	}
 	if (!servers_parse(opening->blobs[0], &list, why))
 	{
-		lose(session, ZK_LOSS_RESOLVE, why);
+		fail_opening(session, ZK_LOSS_RESOLVE, why);
 		return;
 	}
 	session->names = names_begin(&list);
 	names_look_up(session->names);
 	session->link.servers.look_up_at = protocol_now() + look_up_ms(session);
 	if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
-		lose(session, ZK_LOSS_TLS, why);
+		fail_opening(session, ZK_LOSS_TLS, why);
 	else
 		connect_session(session);
 }
 
 static void
-lose(Session *session, ZkClientLoss loss, const char *why)
+fail_opening(Session *session, ZkClientLoss loss, const char *why)
 {
 	session_set_error(session, "%s", why);
 	move_to(session, ZK_CLIENT_LOST, loss);
@@ -165,7 +163,7 @@ connect_session(Session *session)
 	if (!names_collect(session->names, addresses))
 	{
 		if (names_awaited_since(session->names) == INT64_MAX)
-			lose(session, ZK_LOSS_RESOLVE, addresses->complaint);
+			fail_opening(session, ZK_LOSS_RESOLVE, addresses->complaint);
 		return;
 	}
 	if (addresses->complaint[0] != '\0')
@@ -646,29 +644,8 @@ session_check_connection(Session *session)
 }
 
 /*
- * Which state may follow which.  A connection may be followed by another one
- * without a word of the library's in between.
- */
-static bool
-may_move(ZkClientState from, ZkClientState to)
-{
-	switch (from)
-	{
-		case ZK_CLIENT_STARTING:
-			return to == ZK_CLIENT_CONNECTING || to == ZK_CLIENT_LOST;
-		case ZK_CLIENT_CONNECTING:
-		case ZK_CLIENT_SUSPENDED:
-			return to == ZK_CLIENT_CONNECTED || to == ZK_CLIENT_LOST;
-		case ZK_CLIENT_CONNECTED:
-			return to != ZK_CLIENT_STARTING && to != ZK_CLIENT_CONNECTING;
-		case ZK_CLIENT_LOST:
-			break;
-	}
-	return false;
-}
-
-/*
- * The one place where a session changes its state.  LOST is final.  The
+ * The one place where a session changes its state.  LOST is final.  CONNECTED may
+ * follow itself: the library does not tell of the end of each connection.  The
  * backend reads of it before it is interrupted, and before the session is
  * closed.
  */
@@ -679,7 +656,6 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 
 	if (status->state == ZK_CLIENT_LOST)
 		return;
-	assert(may_move((ZkClientState) status->state, state));
 	assert((state == ZK_CLIENT_LOST) == (loss != ZK_LOSS_NONE));
 	if (state == ZK_CLIENT_LOST)
 		status->lost_at = protocol_now();

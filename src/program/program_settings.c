@@ -24,7 +24,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "program_names.h"
 #include "program_tls.h"
@@ -40,13 +39,6 @@
 static bool follow_tls(Following *following, const SettingsRead *settings);
 static void follow_servers(Session *session, const char *servers);
 static char *copy_text(const char *text);
-
-void
-settings_map(Session *session)
-{
-	session->settings.page = settings_page_map(PROTOCOL_SETTINGS_FD);
-	close(PROTOCOL_SETTINGS_FD);	/* or nothing; the mapping stays */
-}
 
 /* What the page says may be newer than the frame: it is read at once. */
 void

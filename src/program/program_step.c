@@ -44,15 +44,15 @@ static void end_request(Request *request);
 static bool is_more_to_do(Request *request);
 static AnswerMeaning meaning_of(const Request *request);
 static bool follow_up(Request *request);
-static bool after_read(Request *request);
-static bool after_delete(Request *request);
-static bool after_leave(Request *request);
+static void after_read(Request *request);
+static void after_delete(Request *request);
+static void after_leave(Request *request);
 static bool after_erase(Request *request);
-static bool after_unwatch(Request *request);
-static void hold(Request *request);
+static void after_unwatch(Request *request);
+static void hold_place(Request *request);
 static bool after_held(Request *held);
 static void send_if_due(Request *request, int64_t now);
-static bool defer(Request *request);
+static bool defer_request(Request *request);
 static void begin_refusal(Request *request, int64_t now);
 static const char *undone_word(RequestKind step);
 static bool blocks_others(const Request *request);
@@ -60,12 +60,12 @@ static bool is_unused(const Session *session);
 static bool put_off(Request *request);
 static bool is_of_interest(const Request *request);
 static const Request *find_ahead(const Request *request);
-static bool undo(Request *request);
+static bool undo_create(Request *request);
 static bool go_on_to_delete(Request *request, char *path);
 static bool delete_found(Request *request);
 static bool is_sequential(const Request *request);
 static void note_lateness(Request *request);
-static void search(Request *made);
+static void search_late_node(Request *made);
 static void search_on(Request *request);
 
 /* ---------------------------------------------------------------------
@@ -125,7 +125,7 @@ step_withdraw(Request *request)
 	request_end_putting_off(request);
 	if (request->state == REQUEST_SENT)
 		request->owed |= OWED_UNDONE;
-	else if (undo(request))
+	else if (undo_create(request))
 	{
 		request->owed |= OWED_UNDONE;
 		step_submit(request);
@@ -174,14 +174,14 @@ end_request(Request *request)
 		answer_told(request->step) == ANSWER_TO_CALLER)
 		request_reply(request);
 	if (request->search.lateness == LATE_PERHAPS)
-		search(request);
+		search_late_node(request);
 	request_count_undone(request);
 	if (request->state == REQUEST_AWAITS_CONNECTION)
 		return;
 	if (request->wish != WISH_HEAR || !request_is_kept(request))
 		request_free(request);
 	else
-		hold(request);
+		hold_place(request);
 }
 
 /* What its last answer means. */
@@ -208,14 +208,14 @@ is_more_to_do(Request *request)
 		return true;
 	if (meaning == ANSWER_UNKNOWN && request->step == REQUEST_LEAVE)
 		request->leaving.is_in_doubt = true;
-	if (request->wish == WISH_UNDO && undo(request))
+	if (request->wish == WISH_UNDO && undo_create(request))
 		return true;
 	if (meaning == ANSWER_REPEAT)
-		return defer(request);
+		return defer_request(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
 	{
 		/* without a connection it goes out with the next one */
-		return !request->session->link.is_up || defer(request);
+		return !request->session->link.is_up || defer_request(request);
 	}
 	return follow_up(request);
 }
@@ -228,17 +228,21 @@ follow_up(Request *request)
 	{
 		case REQUEST_LIST:
 		case REQUEST_GET:
-			return after_read(request);
+			after_read(request);
+			break;
 		case REQUEST_DELETE:
-			return after_delete(request);
+			after_delete(request);
+			break;
 		case REQUEST_LEAVE:
-			return after_leave(request);
+			after_leave(request);
+			break;
 		case REQUEST_HELD:
 			return after_held(request);
 		case REQUEST_ERASE:
 			return after_erase(request);
 		case REQUEST_UNWATCH:
-			return after_unwatch(request);
+			after_unwatch(request);
+			break;
 		case REQUEST_CREATE:
 		case REQUEST_GET_ACL:
 		case REQUEST_CHECK:
@@ -259,7 +263,7 @@ follow_up(Request *request)
  */
 
 /* Of a watched one: without an answer, or a node, there is no watch. */
-static bool
+static void
 after_read(Request *request)
 {
 	Wait	   *wait = &request->session->wait;
@@ -268,18 +272,17 @@ after_read(Request *request)
 		request->listed(request);
 	if (request->watch == WATCH_NONE || request->id == 0 ||
 		wait->path == NULL || wait->id != request->id)
-		return false;
+		return;
 	wait->is_set = request->answer.reply.result == ZK_OK;
 	if (!wait->is_set)
 		wait_forget(wait);
-	return false;
 }
 
 /*
  * It has gone before: somebody else deleted it, unless an attempt of ours did
  * whose answer was lost.
  */
-static bool
+static void
 after_leave(Request *request)
 {
 	const Leaving *leaving = &request->leaving;
@@ -293,7 +296,6 @@ after_leave(Request *request)
 
 	if (request->answer.reply.result == ZK_NO_NODE && !leaving->is_in_doubt)
 		backend_put(request->session, &frame, blobs, true);
-	return false;
 }
 
 /* Not there: if it may be made late, look again with the next connection. */
@@ -311,13 +313,12 @@ after_erase(Request *request)
  * A node that has a name may be made late more than once, if it was asked for
  * more than once.
  */
-static bool
+static void
 after_delete(Request *request)
 {
 	if (request->search.lateness == LATE_SEARCH &&
 		request->search.prefix == NULL)
 		search_on(request);
-	return false;
 }
 
 /*
@@ -325,12 +326,11 @@ after_delete(Request *request)
  * but the library would ask for it again after the next reconnect.  A request
  * that has begun to watch the node since has no answer yet.
  */
-static bool
+static void
 after_unwatch(Request *request)
 {
 	if (request->answer.reply.result != ZK_OK)
 		library_forget_watch(request->session, request->path, request->watch);
-	return false;
 }
 
 /* ---------------------------------------------------------------------
@@ -343,7 +343,7 @@ after_unwatch(Request *request)
  * made a place in a queue, it is HELD from now on.
  */
 static void
-hold(Request *request)
+hold_place(Request *request)
 {
 	char	   *node = request->answer.path;
 
@@ -464,7 +464,7 @@ send_if_due(Request *request, int64_t now)
  * false if it is over, for the session is, or has been ended for that.
  */
 static bool
-defer(Request *request)
+defer_request(Request *request)
 {
 	Session    *session = request->session;
 	Refusal    *refusal = &request->refusal;
@@ -663,7 +663,7 @@ find_ahead(const Request *request)
  * (AnswerLate).  So it is looked for again with each new connection.
  */
 static bool
-undo(Request *request)
+undo_create(Request *request)
 {
 	AnswerMeaning meaning = meaning_of(request);
 	char	   *node;
@@ -794,10 +794,10 @@ note_lateness(Request *request)
  * That request is over, and an attempt of it may be executed yet: from now on
  * look for the node at its path, if it is another one than the backend knows
  * of.  The name of a sequential one is not known: that is looked for if the
- * create is withdrawn (undo()).
+ * create is withdrawn (undo_create()).
  */
 static void
-search(Request *made)
+search_late_node(Request *made)
 {
 	Session    *session = made->session;
 	Request    *searching;

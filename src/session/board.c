@@ -357,6 +357,15 @@ zklock_board_read_live(int number, ZkBoardRow *row)
 /*
  * The state of an open session, as the title of its program has it, without
  * which it is lost.  What the backend knew last where that cannot be read.
+ *
+ * A backend that is idle reads neither the frames nor the page of its program, and
+ * no other process has the descriptor of that page.  The program does not write
+ * here: it faces servers that may be hostile, and maps nothing of PostgreSQL's.
+ * A page for the programs of all backends would let each of them speak for the
+ * others, and go on to say "connected" when a program is dead.  Its title is what
+ * a program writes of itself alone, and it ends with the program; with the
+ * backend's pid in it, no other process is taken for the program.  What it says
+ * is one word of a list.
  */
 static ZkClientState
 ask_program(const ZkBoardRow *row)

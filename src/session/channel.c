@@ -95,10 +95,10 @@ static struct
 
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
-static int	spawn(const char *program, char *const arguments[],
-				  int channel_fd, int page_fd, pid_t *pid);
+static int	spawn_program(const char *program, char *const arguments[],
+						  int channel_fd, int page_fd, pid_t *pid);
 static void handle_sigchld(int signal);
-static Child *remember(pid_t pid, SharedPage *page);
+static Child *remember_child(pid_t pid, SharedPage *page);
 static bool await_end(const ZkChannel *channel, int wait_ms);
 
 /* ---------------------------------------------------------------------
@@ -168,7 +168,8 @@ zklock_channel_open(ZkChannel *channel, const char *program,
 		zklock_channel_watch();
 		error = EMFILE;
 		if (page_fd >= 0 && fds[1] >= 0)
-			error = spawn(program, arguments, fds[1], page_fd, &opened.program);
+			error = spawn_program(program, arguments, fds[1], page_fd,
+								  &opened.program);
 	}
 	close(page_fd);				/* any of them may be -1 */
 	close(fds[1]);
@@ -184,7 +185,7 @@ zklock_channel_open(ZkChannel *channel, const char *program,
 	opened.fd = fds[0];
 	opened.out = channel->out;
 	*channel = opened;
-	channel->child = remember(channel->program, channel->page);
+	channel->child = remember_child(channel->program, channel->page);
 	return true;
 }
 
@@ -433,8 +434,8 @@ raise_descriptor(int fd)
  * backend.
  */
 static int
-spawn(const char *program, char *const arguments[], int channel_fd,
-	  int page_fd, pid_t *pid)
+spawn_program(const char *program, char *const arguments[], int channel_fd,
+			  int page_fd, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -524,7 +525,7 @@ handle_sigchld(int signal)
  * entry, until its page is given back; NULL if there is no room.
  */
 static Child *
-remember(pid_t pid, SharedPage *page)
+remember_child(pid_t pid, SharedPage *page)
 {
 	Child	   *child = NULL;
 

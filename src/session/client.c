@@ -116,7 +116,8 @@ static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_unasked(ZkClient *client, const FrameTaken *taken,
 						 Moment now);
 static bool is_awaited(const ZkRequest *request, int32_t result);
-static void answer(ZkRequest *request, const FrameTaken *taken, Moment now);
+static void answer_request(ZkRequest *request, const FrameTaken *taken,
+						   Moment now);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken,
 					   Moment now);
@@ -125,7 +126,6 @@ static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 static void take_news(ZkClient *client);
 static void take_loss(ZkClient *client);
-static int64_t alive_at(const ZkClient *client, int64_t now);
 static void refuse_interrupt(ZkClient *client);
 static void end_channel(ZkClient *client, ZkChannelState state);
 static void note_end(ZkClient *client);
@@ -136,16 +136,6 @@ static void put_frame(ZkClient *client, const Frame *frame,
 					  const FrameBlob blobs[FRAME_NBLOBS]);
 static void flush_unless_many(ZkClient *client);
 static ZkRequest *new_request(ZkClient *client, RequestKind kind);
-static ZkRequest *start_request(ZkClient *client, const FrameRequest *what,
-								const char *path, const char *other_path,
-								const char *data, int length);
-static bool start_silent(ZkClient *client, const FrameRequest *what,
-						 const char *path, const char *other_path,
-						 const char *data, int length);
-static bool put_request(ZkClient *client, uint64_t id,
-						const FrameRequest *what, const char *path,
-						const char *other_path, const char *data, int length);
-static int	length_of(const char *data);
 
 /* ---------------------------------------------------------------------
  * Public functions: session
@@ -218,8 +208,12 @@ zklock_client_look(ZkClient *client)
 	if (status->state == ZK_CLIENT_CONNECTED ||
 		status->state == ZK_CLIENT_SUSPENDED)
 	{
-		status->lost_deadline = alive_at(client, now) +
-			status->session_timeout_ms;
+		/* the page may say anything, but not that it is from the future */
+		int64_t		alive_at = atomic_load(&client->channel.page->alive_at);
+
+		if (alive_at > now)
+			alive_at = now;
+		status->lost_deadline = alive_at + status->session_timeout_ms;
 		if (now >= status->lost_deadline)
 			end_channel(client, ZK_CHANNEL_STUCK);
 	}
@@ -463,18 +457,6 @@ take_loss(ZkClient *client)
 		move_to_lost(client, (ZkClientLoss) lost);
 }
 
-/*
- * When the program moved last, as the page says, which may say anything, but
- * not that it is from the future.
- */
-static int64_t
-alive_at(const ZkClient *client, int64_t now)
-{
-	int64_t		said = atomic_load(&client->channel.page->alive_at);
-
-	return said < now ? said : now;
-}
-
 /* The page may say that more are over than there ever were. */
 int
 zklock_client_count_pending(const ZkClient *client)
@@ -597,7 +579,7 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 		zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
 		return;
 	}
-	answer(request, taken, now);
+	answer_request(request, taken, now);
 
 	/* without an answer, or a node, there is no watch */
 	if (request->id == client->watch.request && request->reply.result != ZK_OK)
@@ -615,7 +597,7 @@ take_unasked(ZkClient *client, const FrameTaken *taken, Moment now)
 
 	if (request == NULL)
 		return;
-	answer(request, taken, now);
+	answer_request(request, taken, now);
 	request->state = ANSWERED_UNASKED;
 	client->nunasked++;
 }
@@ -633,7 +615,7 @@ is_awaited(const ZkRequest *request, int32_t result)
  * be there.
  */
 static void
-answer(ZkRequest *request, const FrameTaken *taken, Moment now)
+answer_request(ZkRequest *request, const FrameTaken *taken, Moment now)
 {
 	if (!copy_reply(request, taken, now))
 	{
@@ -762,11 +744,86 @@ set_error(ZkClient *client, const char *format,...)
 	va_end(args);
 }
 
+/* ---------------------------------------------------------------------
+ * Public functions: requests
+ * ---------------------------------------------------------------------
+ */
+
+/* What is asked of a session that is over is dropped, and not counted. */
+static bool
+put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
+			const char *path, const char *other_path, const char *data,
+			int length)
+{
+	const Frame frame = {
+		.kind = FRAME_REQUEST, .id = id, .u.request = *what
+	};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(path), frame_text(other_path), {data, (size_t) length}
+	};
+
+	if (client->status.state == ZK_CLIENT_LOST)
+		return true;
+	if (!frame_put(&client->channel.out, &frame, blobs))
+		return false;
+	client->nrequests++;
+	client->is_flush_due = true;
+	return true;
+}
+
+/*
+ * Make a request and have it sent; NULL without memory.  The paths and the
+ * data, or NULL, are as FrameRequest has them.
+ */
+static ZkRequest *
+ask_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
+			 const char *other_path, const char *data, int length)
+{
+	ZkRequest  *request = new_request(client, what->kind);
+
+	if (request == NULL)
+		return NULL;
+	request->is_place = what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
+	if (what->kind == REQUEST_CREATE)
+		request->path = strdup(path);
+	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||
+		!put_request(client, request->id, what, path, other_path, data, length))
+	{
+		free_request(request);
+		return NULL;
+	}
+	if (what->is_watched)
+	{
+		client->watch.request = request->id;
+		client->watch.news = ZK_WATCH_QUIET;
+		client->watch.is_over = false;
+	}
+	return request;
+}
+
+/* The same for a request without a reply; false without memory. */
+static bool
+tell_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
+			  const char *other_path, const char *data, int length)
+{
+	if (!put_request(client, 0, what, path, other_path, data, length))
+		return false;
+	flush_unless_many(client);
+	return true;
+}
+
+/* Of data that is text; NULL is none. */
+static int
+length_of(const char *data)
+{
+	return data != NULL ? (int) strlen(data) : 0;
+}
+
 ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 					 const char *data)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_CREATE, .node_kind = kind
 	}, path, NULL, data, length_of(data));
 }
@@ -783,13 +840,13 @@ zklock_client_read(ZkClient *client, ZkRead read, const char *path)
 		[ZK_CHECK] = {.kind = REQUEST_CHECK}
 	};
 
-	return start_request(client, &reads[read], path, NULL, NULL, 0);
+	return ask_ensemble(client, &reads[read], path, NULL, NULL, 0);
 }
 
 ZkRequest *
 zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_CHECK, .czxid = czxid
 	}, path, NULL, NULL, 0);
 }
@@ -817,7 +874,7 @@ ZkRequest *
 zklock_client_move(ZkClient *client, const char *from, const char *to,
 				   const char *data)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
 	}, to, from, data, length_of(data));
 }
@@ -825,7 +882,7 @@ zklock_client_move(ZkClient *client, const char *from, const char *to,
 ZkRequest *
 zklock_client_remove(ZkClient *client, const char *path, int version)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_DELETE, .version = version
 	}, path, NULL, NULL, 0);
 }
@@ -847,7 +904,7 @@ zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
 		return NULL;
 	for (int i = 0; i < npaths; i++)
 		next = stpcpy(next, paths[i]) + 1;
-	request = start_request(client, &(FrameRequest) {
+	request = ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_DELETE_GUARDED, .version = version,
 		.node_version = node_version
 	}, guard, NULL, data, (int) length);
@@ -859,7 +916,7 @@ ZkRequest *
 zklock_client_create_guarded(ZkClient *client, const char *path,
 							 const char *guard, int version, const char *data)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_CREATE_GUARDED, .node_kind = ZK_PERSISTENT_OWN,
 		.version = version
 	}, path, guard, data, length_of(data));
@@ -869,7 +926,7 @@ ZkRequest *
 zklock_client_set(ZkClient *client, const char *path, const char *data,
 				  int version)
 {
-	return start_request(client, &(FrameRequest) {
+	return ask_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_SET, .version = version
 	}, path, NULL, data, length_of(data));
 }
@@ -908,15 +965,9 @@ zklock_client_withdraw(ZkRequest *request)
 }
 
 bool
-zklock_client_delete(ZkClient *client, const char *path)
+zklock_client_delete(ZkClient *client, const char *path, int version)
 {
-	return zklock_client_delete_version(client, path, ZK_ANY_VERSION);
-}
-
-bool
-zklock_client_delete_version(ZkClient *client, const char *path, int version)
-{
-	return start_silent(client, &(FrameRequest) {
+	return tell_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_DELETE, .version = version
 	}, path, NULL, NULL, 0);
 }
@@ -925,7 +976,7 @@ bool
 zklock_client_leave(ZkClient *client, const char *path, const char *name,
 					int64_t token, bool is_awaited)
 {
-	if (!start_silent(client, &(FrameRequest) {
+	if (!tell_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_LEAVE, .version = ZK_ANY_VERSION, .czxid = token,
 		.is_awaited = is_awaited
 	}, path, NULL, name, (int) strlen(name) + 1))
@@ -967,7 +1018,7 @@ bool
 zklock_client_announce(ZkClient *client, const char *path,
 					   const char *data)
 {
-	return start_silent(client, &(FrameRequest) {
+	return tell_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_SET, .version = ZK_ANY_VERSION
 	}, path, NULL, data, length_of(data));
 }
@@ -996,7 +1047,7 @@ zklock_client_tell_kept(ZkClient *client, int slot, uint32_t generation,
 }
 
 /* ---------------------------------------------------------------------
- * Requests: found, freed; frames that are sent
+ * Requests: made, found, freed; frames that are sent
  * ---------------------------------------------------------------------
  */
 
@@ -1056,11 +1107,6 @@ flush_unless_many(ZkClient *client)
 		zklock_client_flush(client);
 }
 
-/* ---------------------------------------------------------------------
- * Helpers
- * ---------------------------------------------------------------------
- */
-
 /*
  * Make a request and give it a number.  NULL without memory, or with 2^16
  * requests under way.
@@ -1085,74 +1131,4 @@ new_request(ZkClient *client, RequestKind kind)
 	request->kind = kind;
 	client->slots[slot] = request;
 	return request;
-}
-
-/*
- * Make a request and have it sent; NULL without memory.  The paths and the
- * data, or NULL, are as FrameRequest has them.
- */
-static ZkRequest *
-start_request(ZkClient *client, const FrameRequest *what, const char *path,
-			  const char *other_path, const char *data, int length)
-{
-	ZkRequest  *request = new_request(client, what->kind);
-
-	if (request == NULL)
-		return NULL;
-	request->is_place = what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
-	if (what->kind == REQUEST_CREATE)
-		request->path = strdup(path);
-	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||
-		!put_request(client, request->id, what, path, other_path, data, length))
-	{
-		free_request(request);
-		return NULL;
-	}
-	if (what->is_watched)
-	{
-		client->watch.request = request->id;
-		client->watch.news = ZK_WATCH_QUIET;
-		client->watch.is_over = false;
-	}
-	return request;
-}
-
-/* The same for a request without a reply; false without memory. */
-static bool
-start_silent(ZkClient *client, const FrameRequest *what, const char *path,
-			 const char *other_path, const char *data, int length)
-{
-	if (!put_request(client, 0, what, path, other_path, data, length))
-		return false;
-	flush_unless_many(client);
-	return true;
-}
-
-/* Of data that is text; NULL is none. */
-static int
-length_of(const char *data)
-{
-	return data != NULL ? (int) strlen(data) : 0;
-}
-
-/* What is asked of a session that is over is dropped, and not counted. */
-static bool
-put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
-			const char *path, const char *other_path, const char *data,
-			int length)
-{
-	const Frame frame = {
-		.kind = FRAME_REQUEST, .id = id, .u.request = *what
-	};
-	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(path), frame_text(other_path), {data, (size_t) length}
-	};
-
-	if (client->status.state == ZK_CLIENT_LOST)
-		return true;
-	if (!frame_put(&client->channel.out, &frame, blobs))
-		return false;
-	client->nrequests++;
-	client->is_flush_due = true;
-	return true;
 }

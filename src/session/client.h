@@ -61,6 +61,9 @@ extern void zklock_client_flush(ZkClient *client);
  */
 extern void zklock_client_look(ZkClient *client);
 
+/* Take it in without asking the page: reads the socket, and not the clock. */
+extern void zklock_client_receive(ZkClient *client);
+
 /* May such a look find anything new, but for the time?  One comparison. */
 extern bool zklock_client_has_news(const ZkClient *client);
 
@@ -69,9 +72,6 @@ extern uint64_t zklock_client_count_news(const ZkClient *client);
 
 /* How many of its requests are not over, as the page says now. */
 extern int	zklock_client_count_pending(const ZkClient *client);
-
-/* The same without asking the page: reads the socket. */
-extern void zklock_client_receive(ZkClient *client);
 
 /* How many requests it has got so far. */
 extern uint64_t zklock_client_count_requests(const ZkClient *client);

@@ -142,16 +142,14 @@ extern void zklock_client_withdraw(ZkRequest *request);
 /*
  * Delete a node of ours, without anybody waiting: sent at once, and again
  * after every reconnect until the server confirms it or the session is over.
- * false, with nothing sent, only without memory.
+ * With a version other than ZK_ANY_VERSION, not if its data has been set more or
+ * less often than that.  false, with nothing sent, only without memory.
  */
-extern bool zklock_client_delete(ZkClient *client, const char *path);
-
-/* The same, unless its data has been set more or less often than that. */
-extern bool zklock_client_delete_version(ZkClient *client, const char *path,
-										 int version);
+extern bool zklock_client_delete(ZkClient *client, const char *path,
+								 int version);
 
 /*
- * The same for the queue node that we stand on: if it was deleted by somebody
+ * Delete likewise the queue node that we stand on: if it was deleted by somebody
  * else, zklock_client_take_gone() tells of it later.  name and token are those
  * of the lock.  is_awaited: it counts as withdrawn until it is over
  * (zklock_client_is_undone()).

@@ -61,6 +61,11 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
+/* 16 */
+#if PG_VERSION_NUM < 160000
+#define pg_nodiscard __attribute__((warn_unused_result))
+#endif
+
 /* 18 */
 #if PG_VERSION_NUM < 180000
 #define log_lock_failures false

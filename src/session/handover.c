@@ -82,7 +82,7 @@ static pg_atomic_uint32 *own_entry;
 
 static Bucket *bucket_of(int64 czxid);
 static pg_atomic_uint32 *enter_waiter(Bucket *bucket, int procno);
-static bool tell(int procno, const char *node, uint64 czxid);
+static bool wake_waiter(int procno, const char *node, uint64 czxid);
 static void forget_at_exit(int code, Datum arg);
 
 void
@@ -149,7 +149,7 @@ zklock_handover_tell(const char *node, int64 czxid)
 	{
 		uint32		entry = pg_atomic_read_u32(&bucket->waiters[i]);
 
-		if (entry != NO_WAITER && tell(entry - 1, node, czxid))
+		if (entry != NO_WAITER && wake_waiter(entry - 1, node, czxid))
 			is_told = true;
 	}
 	return is_told;
@@ -160,7 +160,7 @@ zklock_handover_tell(const char *node, int64 czxid)
  * one that has its PGPROC wakes up once for nothing.
  */
 static bool
-tell(int procno, const char *node, uint64 czxid)
+wake_waiter(int procno, const char *node, uint64 czxid)
 {
 	uint64		expected = czxid;
 

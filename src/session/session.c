@@ -185,13 +185,6 @@ zklock_session_count_requests(void)
 	MySession.ncounted = now;
 }
 
-void
-zklock_session_begin_statement(void)
-{
-	MySession.statement++;
-	session_interrupt_begin_statement();
-}
-
 /*
  * The programs are beside the library, wherever that was loaded from: another
  * place than at installation, for all we know.

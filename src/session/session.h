@@ -36,13 +36,20 @@ typedef uint64 ZkSessionNumber;
 /* As good as no bound in milliseconds, and can be added to a date. */
 #define ZK_MS_MAX (PG_INT64_MAX / 4)
 
-/* How a wait ended. */
-typedef enum ZkWaitEnd
+/*
+ * How a question to the ensemble ended, or a wait for news.  Each layer hands it
+ * on as it is.  At ZK_LOST the caller of the outermost loop begins anew with
+ * another session (zklock_roundtrip_run_within(), zklock_acquire()).
+ */
+typedef enum ZkOutcome
 {
-	ZK_WAIT_OVER,				/* what was waited for is there */
-	ZK_WAIT_TIMEOUT,			/* the deadline came first */
-	ZK_WAIT_LOST				/* the session was lost first */
-} ZkWaitEnd;
+	ZK_ANSWERED,				/* what was waited for is there */
+	ZK_LATE,					/* the caller's deadline came first */
+	ZK_UNKNOWN,					/* the session lives, and the answer was lost
+								 * with its connection: done, not done, or
+								 * still to be done */
+	ZK_LOST						/* the session was lost first */
+} ZkOutcome;
 
 /* What a wait is for, as pg_stat_activity shows it from PostgreSQL 17 on. */
 typedef enum ZkWaitReason
@@ -223,23 +230,28 @@ extern void zklock_session_keep_interrupt(void);
 extern bool zklock_session_has_interrupted(void);
 
 /*
- * Wait for a reply.  NULL if the deadline came first; if the session was lost
- * first, a reply that says so.  Raises on cancel and termination, and 08001
- * when the first connection takes longer than zklock.connect_timeout.  The
- * request stays the caller's in every case.
+ * Wait for a reply.  *reply: with ZK_ANSWERED; with ZK_UNKNOWN it has the words
+ * of an error, and with the others it is NULL.  Raises on cancel and
+ * termination, and 08001 when the first connection takes longer than
+ * zklock.connect_timeout.  The request stays the caller's in every case.
  */
-extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
-										   ZkWaitReason reason);
+pg_nodiscard extern ZkOutcome zklock_session_await(ZkRequest *request,
+												   int64 deadline,
+												   ZkWaitReason reason,
+												   const ZkReply **reply);
+
+/* The outcome that a reply has which is there: never ZK_LATE. */
+pg_nodiscard extern ZkOutcome zklock_session_outcome(const ZkReply *reply);
 
 /*
  * Wait until there is news of the watched node, or from a neighbor
- * (handover.h). Raises likewise.
+ * (handover.h).  Never ZK_UNKNOWN.  Raises likewise.
  */
-extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
+pg_nodiscard extern ZkOutcome zklock_session_await_watch(int64 deadline);
 
 /*
  * Wait until nothing is left in any queue of what this session has withdrawn
- * there; false at the deadline.
+ * there, if only because the session was lost; false at the deadline.
  */
 extern bool zklock_session_await_undone(int64 deadline);
 

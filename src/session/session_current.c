@@ -56,25 +56,6 @@ session_is_loss(void)
 		(status->loss != ZK_LOSS_IDLE || MySession.is_in_use);
 }
 
-const char *
-session_word(void)
-{
-	if (MySession.is_given_up)
-		return "given up";
-	switch (zklock_session_status()->state)
-	{
-		case ZK_CLIENT_LOST:
-			return session_is_granted() ? "lost" : "failed";
-		case ZK_CLIENT_CONNECTED:
-			return session_is_granted() ? "connected" : "opening";
-		case ZK_CLIENT_STARTING:
-		case ZK_CLIENT_CONNECTING:
-		case ZK_CLIENT_SUSPENDED:
-			break;
-	}
-	return session_is_granted() ? "suspended" : "opening";
-}
-
 ZkSessionNumber
 zklock_session_number(void)
 {

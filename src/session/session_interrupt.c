@@ -58,8 +58,9 @@ session_interrupt_note_close(void)
 
 /* While a backend is idle PostgreSQL ignores SIGINT. */
 void
-session_interrupt_begin_statement(void)
+zklock_session_begin_statement(void)
 {
+	MySession.statement++;
 	Interrupts.nsent = count_sent();
 	Assert(Interrupts.nover <= Interrupts.nsent);
 	if (was_dropped())

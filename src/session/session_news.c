@@ -21,30 +21,24 @@
 #include "board.h"
 #include "stat.h"
 
-/* What was told last, of the current session. */
-typedef struct Told
-{
-	ZkClientState state;
-	TimestampTz since;			/* of that; 0: nothing was told yet */
-	int			nconnects;
-	int			nrefused;
-	const char *word;			/* for developers: session_word() */
-} Told;
-
-/* It is of one session at a time, as the session is. */
-static Told told;
+/*
+ * The status of the current session that was told last.  What is new is the
+ * difference: the client may have taken it in where nobody attends, as requests
+ * were sent.
+ */
+static ZkClientStatus told;
 
 static void take_in_news(void);
 static void drop_identity(void);
-static void tell_news(void);
-static void trace_news(const char *word);
-static void count_news(const Told *before);
+static void tell_news(const ZkClientStatus *before);
+static void count_news(const ZkClientStatus *before);
 static TimestampTz state_since(const ZkClientStatus *status);
+static void log_refusal(const char *error);
+static void log_news(const ZkClientStatus *before, const char *error);
+static void log_reconnect(const ZkClientStatus *before, const char *error);
+static const char *state_word(const ZkClientStatus *status);
+static void trace_news(const char *before, const char *word);
 static void describe_state(char *text, size_t size);
-static void log_refusal(const ZkClientStatus *status, const char *error);
-static void log_news(const Told *before, const char *error);
-static void log_reconnect(const ZkClientStatus *status, const Told *before,
-						  const char *error);
 
 /* ---------------------------------------------------------------------
  * Attending
@@ -95,16 +89,20 @@ session_begin(ZkClient *client)
 	MySession.is_given_up = false;
 	MySession.opened_at = protocol_now();
 	MySession.connect_deadline = MySession.heritage.connect_deadline;
-	told = (Told) {.word = "none"};
+	told = *zklock_client_status(client);
+	zklock_board_put_session(MySession.number, &told, state_since(&told));
+	trace_news("none", state_word(&told));
 	zklock_session_look();
 }
 
 void
 session_give_up(void)
 {
+	const char *before = state_word(&told);
+
 	Assert(MySession.client != NULL);
 	MySession.is_given_up = true;
-	trace_news("given up");
+	trace_news(before, state_word(&told));
 }
 
 ZkClient *
@@ -113,7 +111,7 @@ session_end(void)
 	ZkClient   *client = MySession.client;
 
 	Assert(client != NULL);
-	trace_news("none");
+	trace_news(state_word(&told), "none");
 	MySession.client = NULL;
 	return client;
 }
@@ -121,14 +119,22 @@ session_end(void)
 static void
 take_in_news(void)
 {
+	const ZkClientStatus *status = zklock_session_status();
+	ZkClientStatus before;
+
 	if (session_is_loss())
 		session_loss_note();
-	trace_news(session_word());
-	drop_identity();
+	if (status->state == told.state && status->nconnects == told.nconnects &&
+		status->nrefused == told.nrefused)
+		return;
+	before = told;
+	told = *status;
+	trace_news(state_word(&before), state_word(&told));
 
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
-		tell_news();
+		tell_news(&before);
+	drop_identity();
 }
 
 /*
@@ -157,43 +163,34 @@ drop_identity(void)
  * ---------------------------------------------------------------------
  */
 
-/* If anything has changed, tell the board, the counters and the log. */
+/* Tell the board, the counters and the log what is new since that status. */
 static void
-tell_news(void)
+tell_news(const ZkClientStatus *before)
 {
-	ZkClient   *client = MySession.client;
-	const ZkClientStatus *status = zklock_client_status(client);
-	Told		before = told;
+	const char *error = zklock_client_last_error(MySession.client);
 
-	told.nrefused = status->nrefused;
 	HOLD_INTERRUPTS();
-	if (status->nrefused > 0 && before.nrefused == 0)
-		log_refusal(status, zklock_client_last_error(client));
-	if (before.since == 0 || before.state != status->state ||
-		before.nconnects != status->nconnects)
+	if (told.nrefused > 0 && before->nrefused == 0)
+		log_refusal(error);
+	if (told.state != before->state || told.nconnects != before->nconnects)
 	{
-		told.state = status->state;
-		told.nconnects = status->nconnects;
-		told.since = state_since(status);
-		zklock_board_put_session(MySession.number, status, told.since);
-		count_news(&before);
+		zklock_board_put_session(MySession.number, &told, state_since(&told));
+		count_news(before);
 		if (session_is_granted() &&
-			(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
-			log_news(&before, zklock_client_last_error(client));
+			(zklock_board_is_concerned() || told.loss == ZK_LOSS_REFUSED))
+			log_news(before, error);
 	}
 	RESUME_INTERRUPTS();
 }
 
 static void
-count_news(const Told *before)
+count_news(const ZkClientStatus *before)
 {
-	int			nconnects = zklock_session_status()->nconnects;
-
-	if (before->nconnects == 0 && nconnects > 0)
+	if (before->nconnects == 0 && told.nconnects > 0)
 		zklock_stat_count(ZK_STAT_SESSION);
-	if (nconnects > Max(before->nconnects, 1))
+	if (told.nconnects > Max(before->nconnects, 1))
 		zklock_stat_add(ZK_STAT_RECONNECT,
-						nconnects - Max(before->nconnects, 1));
+						told.nconnects - Max(before->nconnects, 1));
 	if (session_is_loss() && before->state != ZK_CLIENT_LOST)
 		zklock_stat_count(ZK_STAT_LOSS);
 }
@@ -223,11 +220,11 @@ state_since(const ZkClientStatus *status)
  * one, until all are gone.
  */
 static void
-log_refusal(const ZkClientStatus *status, const char *error)
+log_refusal(const char *error)
 {
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("ZooKeeper refuses to delete znodes that session 0x%llx has released",
-					(unsigned long long) status->session_id),
+					(unsigned long long) told.session_id),
 			 errdetail("%s.", error),
 			 errhint("Check the ACL of the znode above it. The release is repeated until it succeeds. When everything else is released, the session is ended after its timeout, and its znodes are deleted with it."),
 			 errhidestmt(true), errhidecontext(true)));
@@ -235,15 +232,14 @@ log_refusal(const ZkClientStatus *status, const char *error)
 
 /* A line about a session on which locks hang. */
 static void
-log_news(const Told *before, const char *error)
+log_news(const ZkClientStatus *before, const char *error)
 {
-	const ZkClientStatus *status = zklock_session_status();
-	unsigned long long id = status->session_id;
+	unsigned long long id = told.session_id;
 
-	if (status->state == ZK_CLIENT_SUSPENDED)
+	if (told.state == ZK_CLIENT_SUSPENDED)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
-						id, status->server),
+						id, told.server),
 				 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
 				 errhidestmt(true), errhidecontext(true)));
 	else if (session_is_loss())
@@ -252,24 +248,23 @@ log_news(const Told *before, const char *error)
 						id),
 				 errdetail("%s", session_loss_text()),
 				 errhidestmt(true), errhidecontext(true)));
-	else if (status->state == ZK_CLIENT_CONNECTED &&
-			 status->nconnects > Max(before->nconnects, 1))
-		log_reconnect(status, before, error);
+	else if (told.state == ZK_CLIENT_CONNECTED &&
+			 told.nconnects > Max(before->nconnects, 1))
+		log_reconnect(before, error);
 }
 
 static void
-log_reconnect(const ZkClientStatus *status, const Told *before,
-			  const char *error)
+log_reconnect(const ZkClientStatus *before, const char *error)
 {
 	bool		lacks_file = strstr(error, "Could not load file") != NULL;
 	const char *detail = _("Its locks are still held.");
 
 	if (before->state == ZK_CLIENT_SUSPENDED)
 		detail = psprintf(_("It had no connection since %s."),
-						  timestamptz_to_str(before->since));
+						  timestamptz_to_str(state_since(before)));
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
-					(unsigned long long) status->session_id, status->server),
+					(unsigned long long) told.session_id, told.server),
 			 errdetail_internal("%s", detail),
 			 lacks_file ?
 			 errhint("Correct the file, or the setting that names it: new sessions will fail. %s.", error) : 0,
@@ -281,27 +276,41 @@ log_reconnect(const ZkClientStatus *status, const Told *before,
  * ---------------------------------------------------------------------
  */
 
-/* Its state is that now: if that is news, say so. */
-static void
-trace_news(const char *word)
+/* The state of a session with that status, in a word; without one it is "none". */
+static const char *
+state_word(const ZkClientStatus *status)
 {
-	const char *before = told.word;
-	char		why[640] = "";
+	if (MySession.is_given_up)
+		return "given up";
+	switch (status->state)
+	{
+		case ZK_CLIENT_LOST:
+			return status->was_connected ? "lost" : "failed";
+		case ZK_CLIENT_CONNECTED:
+			return status->was_connected ? "connected" : "opening";
+		case ZK_CLIENT_STARTING:
+		case ZK_CLIENT_CONNECTING:
+		case ZK_CLIENT_SUSPENDED:
+			break;
+	}
+	return status->was_connected ? "suspended" : "opening";
+}
 
-	if (word == before || strcmp(word, before) == 0)
+/* Its state was this word, and is that one now: if that is news, say so. */
+static void
+trace_news(const char *before, const char *word)
+{
+	char		why[640] = "closed";
+
+	if (strcmp(word, before) == 0 || !message_level_is_interesting(DEBUG1))
 		return;
-	told.word = word;
-	if (!message_level_is_interesting(DEBUG1))
-		return;
-	if (strcmp(word, "none") == 0)
-		strlcpy(why, "closed", sizeof(why));
-	else
+	if (strcmp(word, "none") != 0)
 		describe_state(why, sizeof(why));
 	HOLD_INTERRUPTS();
 	ereport(DEBUG1,
 			(errmsg_internal("zklock: session %llu, 0x%llx: %s -> %s: %s",
 							 (unsigned long long) MySession.number,
-							 (unsigned long long) zklock_session_status()->session_id,
+							 (unsigned long long) told.session_id,
 							 before, word, why),
 			 errhidestmt(true), errhidecontext(true)));
 	RESUME_INTERRUPTS();

@@ -92,9 +92,6 @@ extern bool session_is_over(void);
  */
 extern bool session_is_loss(void);
 
-/* Its state in a word, for developers. */
-extern const char *session_word(void);
-
 /* ---- its beginning and its end, which are news: session_news.c ---- */
 
 /* There is a session from now on, with that client. */
@@ -143,8 +140,5 @@ pg_noreturn extern void session_raise_not_connected(void);
 
 /* The session is about to be closed: what it has sent stays known. */
 extern void session_interrupt_note_close(void);
-
-/* A statement begins: see zklock_session_begin_statement(). */
-extern void session_interrupt_begin_statement(void);
 
 #endif							/* ZKLOCK_SESSION_PRIVATE_H */

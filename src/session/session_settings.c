@@ -84,7 +84,6 @@ static void note_change(void);
 static const char *find_servers_in_use(void);
 static bool parse_servers(const char *text, ServerList *list);
 static bool may_follow(const char *text, const ServerList *list);
-static bool is_alter_system(void);
 
 void
 session_settings_init(void)
@@ -315,7 +314,7 @@ may_follow(const char *text, const ServerList *list)
 		strcmp(servers, text) == 0 || !servers_parse(servers, &former, why) ||
 		servers_overlap(&former, list))
 		return true;
-	if (is_alter_system())
+	if (ActivePortal != NULL && ActivePortal->commandTag == CMDTAG_ALTER_SYSTEM)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -328,14 +327,6 @@ may_follow(const char *text, const ServerList *list)
 						servers);
 	GUC_check_errhint("The list in use stays until the server is restarted. To move an ensemble without a restart, set both lists first, reload, and then set the new one.");
 	return false;
-}
-
-/* Is the value being checked that of ALTER SYSTEM? */
-static bool
-is_alter_system(void)
-{
-	return ActivePortal != NULL &&
-		ActivePortal->commandTag == CMDTAG_ALTER_SYSTEM;
 }
 
 static void

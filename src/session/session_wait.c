@@ -24,10 +24,7 @@
 #define NEVENTS 3
 static WaitEventSet *session_events;
 
-/* What a request on a lost session brought. */
-static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
-
-static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
+static ZkOutcome wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
 static bool is_hopeless(void);
 static int64 look_at(int64 deadline);
@@ -51,20 +48,31 @@ zklock_session_await_contact(int64 deadline)
 	(void) wait_for(NULL, NULL, Min(deadline, until), ZK_WAITING_TO_COMMIT);
 }
 
-const ZkReply *
-zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
+ZkOutcome
+zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason,
+					 const ZkReply **reply)
 {
-	ZkWaitEnd	end;
+	ZkOutcome	outcome;
 
+	*reply = NULL;
 	if (request == NULL)
 		zklock_session_raise_memory();
-	end = wait_for(request, NULL, deadline, reason);
-	if (end == ZK_WAIT_TIMEOUT)
-		return NULL;
-	return end == ZK_WAIT_OVER ? zklock_client_reply(request) : &lost_reply;
+	outcome = wait_for(request, NULL, deadline, reason);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	*reply = zklock_client_reply(request);
+	return zklock_session_outcome(*reply);
 }
 
-ZkWaitEnd
+ZkOutcome
+zklock_session_outcome(const ZkReply *reply)
+{
+	if (reply->result == ZK_UNKNOWN_OUTCOME)
+		return ZK_UNKNOWN;
+	return reply->result == ZK_SESSION_LOST ? ZK_LOST : ZK_ANSWERED;
+}
+
+ZkOutcome
 zklock_session_await_watch(int64 deadline)
 {
 	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
@@ -74,8 +82,7 @@ bool
 zklock_session_await_undone(int64 deadline)
 {
 	return MySession.client == NULL || is_undone() ||
-		wait_for(NULL, is_undone, deadline,
-				 ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+		wait_for(NULL, is_undone, deadline, ZK_WAITING_FOR_REPLY) != ZK_LATE;
 }
 
 bool
@@ -117,7 +124,7 @@ session_sleep(int64 until)
  * the same time (the caller's next wait sees it); then interrupts win over
  * our own reasons to end.
  */
-static ZkWaitEnd
+static ZkOutcome
 wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		 ZkWaitReason reason)
 {
@@ -131,17 +138,17 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		zklock_session_look();
 		if ((request != NULL && zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over()))
-			return ZK_WAIT_OVER;
+			return ZK_ANSWERED;
 		count_cancel(request != NULL);
 		CHECK_FOR_INTERRUPTS();
 		if (session_is_over())
 		{
 			if (is_hopeless())
 				session_raise_over();
-			return ZK_WAIT_LOST;
+			return ZK_LOST;
 		}
 		if (status->now >= deadline)
-			return ZK_WAIT_TIMEOUT;
+			return ZK_LATE;
 		if (!session_is_granted() &&
 			status->now >= MySession.connect_deadline)
 			session_raise_not_connected();

@@ -49,8 +49,8 @@ typedef struct Display
 
 static Display find_display(void);
 static Conversion find_conversion(int from, int to);
-static int	convert(const Conversion *conversion, const char *text, int length,
-					char *result);
+static int	convert_text(const Conversion *conversion, const char *text,
+						 int length, char *result);
 
 char *
 zklock_text_to_utf8(const char *text)
@@ -75,7 +75,7 @@ zklock_text_to_utf8(const char *text)
 
 		nbytes = pg_encoding_mblen(encoding, text);
 		if (nbytes <= length && pg_verify_mbstr(encoding, text, nbytes, true) &&
-			convert(&conversion, text, nbytes, character) > 0)
+			convert_text(&conversion, text, nbytes, character) > 0)
 		{
 			appendStringInfoString(&utf8, character);
 			continue;
@@ -114,9 +114,10 @@ zklock_text_printable_bytes(const char *data, int length)
 			display = find_display();
 		has_display = true;
 		if (foreign_is_plain(number) &&
-			(server_length = convert(&display.to_server, data, nbytes,
-									 character)) > 0 &&
-			convert(&display.to_client, character, server_length, shown) > 0)
+			(server_length = convert_text(&display.to_server, data, nbytes,
+										  character)) > 0 &&
+			convert_text(&display.to_client, character, server_length,
+						 shown) > 0)
 			appendBinaryStringInfo(&copy, character, server_length);
 		else
 		{
@@ -201,8 +202,8 @@ find_conversion(int from, int to)
  * bytes it has there, 0 if there is none.  Never raises.
  */
 static int
-convert(const Conversion *conversion, const char *text, int length,
-		char *result)
+convert_text(const Conversion *conversion, const char *text, int length,
+			 char *result)
 {
 	if (conversion->from == conversion->to)
 	{

@@ -270,7 +270,7 @@ do_something(Player *player)
 														ZK_EPHEMERAL, "data"));
 			request = zklock_client_read(client, ZK_GET_AND_WATCH, watched);
 			if (choose(2))
-				zklock_client_delete(client, watched);
+				zklock_client_delete(client, watched, ZK_ANY_VERSION);
 			else if (choose(2))
 				zklock_client_unwatch(client);
 			break;
@@ -302,7 +302,7 @@ do_something(Player *player)
 			break;
 		case 19:
 		case 20:
-			zklock_client_delete(client, some_node());
+			zklock_client_delete(client, some_node(), ZK_ANY_VERSION);
 			break;
 		case 21:
 			zklock_client_interrupt_on_loss(client, choose(2));

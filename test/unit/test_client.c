@@ -231,7 +231,7 @@ await_silence(ZkClient *client)
 static void
 remove_node(ZkClient *client, const char *path)
 {
-	zklock_client_delete(client, path);
+	zklock_client_delete(client, path, ZK_ANY_VERSION);
 	await_silence(client);
 }
 
@@ -452,7 +452,7 @@ test_children(ZkClient *client)
 		   "a node in it");
 	is_int(ZK_FAILED, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
 		   "a node with children is not removed");
-	zklock_client_delete(client, node);
+	zklock_client_delete(client, node, ZK_ANY_VERSION);
 	is_int(ZK_OK, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
 		   "a parent without children is removed");
 	is_int(ZK_NO_NODE, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
@@ -543,7 +543,7 @@ test_hand_over(ZkClient *client)
 			   "is watched");
 		zklock_client_begin_many(i < 0 ? owner : others[i]);
 		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL) &&
-		   zklock_client_delete(i < 0 ? owner : others[i], node),
+		   zklock_client_delete(i < 0 ? owner : others[i], node, ZK_ANY_VERSION),
 		   "the node is announced and its delete is handed over");
 		zklock_client_end_many(i < 0 ? owner : others[i]);
 		is_int(i < 0 ? ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN,
@@ -836,11 +836,11 @@ test_full_socket(ZkClient *client)
 	kill(program, SIGSTOP);
 	zklock_client_begin_many(other);
 	for (int i = 0; i < 200; i++)
-		zklock_client_delete(other, path);
+		zklock_client_delete(other, path, ZK_ANY_VERSION);
 	kill(program, SIGCONT);
 	zklock_client_end_many(other);
 	for (int i = 0; i < COUNT; i++)
-		zklock_client_delete(other, path);
+		zklock_client_delete(other, path, ZK_ANY_VERSION);
 	is_int(ZK_NO_NODE, result_of(zklock_client_read(other, ZK_GET, path)),
 		   "%d deletes at once are all sent", COUNT);
 	ok(await_silence(other), "all deletes are answered");
@@ -848,7 +848,7 @@ test_full_socket(ZkClient *client)
 	kill(program, SIGSTOP);
 	began = protocol_now();
 	for (int i = 0; i < COUNT; i++)
-		zklock_client_delete(other, path);
+		zklock_client_delete(other, path, ZK_ANY_VERSION);
 	ok(protocol_now() - began < 5000,
 	   "a program that does not read is not waited for for long");
 	status = look_at(other);

@@ -25,6 +25,13 @@ zerror(int code)
 	return LIBRARYS;
 }
 
+/* Has the table a row for it?  Others have these words. */
+static bool
+is_in_table(int code)
+{
+	return strncmp(code_words(code), "unknown error ", 14) != 0;
+}
+
 /*
  * All members of the header's enum, as the compiler reads it: their names begin
  * with a Z and have a value.
@@ -42,7 +49,7 @@ test_header(void)
 		for (char *rest = line; rest != NULL && (rest = strstr(rest, " Z")) != NULL; rest++)
 			if (sscanf(rest, " %99[A-Z] = %d", name, &code) == 2)
 			{
-				ok(code_is_known(code), "%s, %d, is in the table", name, code);
+				ok(is_in_table(code), "%s, %d, is in the table", name, code);
 				ncodes++;
 			}
 	ok(header != NULL && pclose(header) == 0 && ncodes >= 30, "the header has %d codes", ncodes);
@@ -59,7 +66,7 @@ test_servers(void)
 	};
 
 	for (int i = 0; i < NELEMS(codes); i++)
-		ok(code_is_known(codes[i]), "%d, of servers, is in the table", codes[i]);
+		ok(is_in_table(codes[i]), "%d, of servers, is in the table", codes[i]);
 }
 
 static void
@@ -109,7 +116,6 @@ test_meanings(void)
 		is_int(cases[i].loss, code_loss(cases[i].code), "code %d: the end of the session", cases[i].code);
 		is_str(cases[i].words, code_words(cases[i].code), "code %d: the words", cases[i].code);
 	}
-	ok(!code_is_known(-199), "a code of which nobody knows");
 }
 
 int
