@@ -31,7 +31,7 @@ static NamePatternError read_text(char *text, const char *source,
 								  size_t length);
 static size_t read_escape(const char *source, size_t length, uint32_t *number);
 static size_t put_utf8(char *text, uint32_t number);
-static bool covers(const char *entry, const char *name);
+static bool covers_name(const char *entry, const char *name);
 static bool is_below(const char *name, const char *prefix);
 
 NamePatternError
@@ -82,7 +82,7 @@ name_patterns_allow(const NamePatterns *list, const char *name)
 	for (const char *entry = list->bytes; entry < list->bytes + list->size;
 		 entry += 1 + strlen(entry + 1) + 1)
 	{
-		if (!covers(entry, name))
+		if (!covers_name(entry, name))
 			continue;
 		if ((entry[0] & TAKES_AWAY) != 0)
 			return false;
@@ -190,7 +190,7 @@ put_utf8(char *text, uint32_t number)
 }
 
 static bool
-covers(const char *entry, const char *name)
+covers_name(const char *entry, const char *name)
 {
 	const char *text = entry + 1;
 

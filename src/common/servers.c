@@ -60,7 +60,7 @@ static void add_reason(ServerAddresses *result, const char *host,
 static void copy_trimmed(char *copy, size_t size, const char *text,
 						 size_t length);
 static int	quoted_length(const char *text);
-static bool refuse(char *why, const char *format,...)
+static bool refuse_list(char *why, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 bool
@@ -71,7 +71,7 @@ servers_parse(const char *text, ServerList *list, char why[SERVERS_WHY_SIZE])
 
 	why[0] = '\0';
 	if (first == '\0' || first == '/')
-		return refuse(why, "The list names no server");
+		return refuse_list(why, "The list names no server");
 
 	for (list->nservers = 0;; start++)
 	{
@@ -79,12 +79,12 @@ servers_parse(const char *text, ServerList *list, char why[SERVERS_WHY_SIZE])
 		char		server[SERVER_TEXT_SIZE];
 
 		if (list->nservers == SERVERS_MAX)
-			return refuse(why, "The list names more than %d servers",
-						  SERVERS_MAX);
+			return refuse_list(why, "The list names more than %d servers",
+							   SERVERS_MAX);
 		copy_trimmed(server, sizeof(server), start, length);
 		if (server[0] == '\0')
-			return refuse(why, "Server %d of the list is empty",
-						  list->nservers + 1);
+			return refuse_list(why, "Server %d of the list is empty",
+							   list->nservers + 1);
 		if (!read_server(server, &list->servers[list->nservers], why))
 			return false;
 		list->nservers++;
@@ -206,13 +206,13 @@ read_chroot(const char *text, ServerList *list, char *why)
 
 	copy_trimmed(chroot, sizeof(chroot), text, strlen(text));
 	if (strchr(text, ',') != NULL)
-		return refuse(why,
-					  "The path \"%.*s\" contains a comma; a path stands once, behind the last server",
-					  QUOTE(chroot));
+		return refuse_list(why,
+						   "The path \"%.*s\" contains a comma; a path stands once, behind the last server",
+						   QUOTE(chroot));
 	if (strlen(chroot) > SERVERS_CHROOT_MAX)
-		return refuse(why,
-					  "The path that starts with \"%.*s\" is longer than %d bytes",
-					  QUOTE(chroot), SERVERS_CHROOT_MAX);
+		return refuse_list(why,
+						   "The path that starts with \"%.*s\" is longer than %d bytes",
+						   QUOTE(chroot), SERVERS_CHROOT_MAX);
 	memcpy(list->chroot, chroot, sizeof(list->chroot));
 	if (strcmp(chroot, "/") == 0)
 		list->chroot[0] = '\0';
@@ -229,21 +229,21 @@ read_server(const char *text, Server *server, char *why)
 	const char *rest = host + length;
 
 	if (is_bracketed && *rest++ != ']')
-		return refuse(why, "\"%.*s\" lacks the closing bracket",
-					  QUOTE(text));
+		return refuse_list(why, "\"%.*s\" lacks the closing bracket",
+						   QUOTE(text));
 	if (!is_bracketed && strchr(rest, ':') != strrchr(rest, ':'))
-		return refuse(why,
-					  "\"%.*s\" has more than one colon; an IPv6 address must stand in brackets",
-					  QUOTE(text));
+		return refuse_list(why,
+						   "\"%.*s\" has more than one colon; an IPv6 address must stand in brackets",
+						   QUOTE(text));
 	if (!is_bracketed && length == 0)
-		return refuse(why, "\"%.*s\" lacks a host", QUOTE(text));
+		return refuse_list(why, "\"%.*s\" lacks a host", QUOTE(text));
 	if (is_bracketed && length > SERVERS_HOST_MAX)
-		return refuse(why, "\"%.*s\" is not an IPv6 address",
-					  QUOTE(host));
+		return refuse_list(why, "\"%.*s\" is not an IPv6 address",
+						   QUOTE(host));
 	if (length > SERVERS_HOST_MAX)
-		return refuse(why,
-					  "The host name that starts with \"%.*s\" is longer than %d bytes",
-					  QUOTE(host), SERVERS_HOST_MAX);
+		return refuse_list(why,
+						   "The host name that starts with \"%.*s\" is longer than %d bytes",
+						   QUOTE(host), SERVERS_HOST_MAX);
 	memcpy(server->host, host, length);
 	server->host[length] = '\0';
 	if (is_bracketed && !check_address(server->host, why))
@@ -260,16 +260,16 @@ check_address(const char *host, char *why)
 	struct in6_addr address;
 
 	if (strchr(host, '%') != NULL)
-		return refuse(why,
-					  "IPv6 address \"%.*s\" has a zone, which is not supported",
-					  QUOTE(host));
+		return refuse_list(why,
+						   "IPv6 address \"%.*s\" has a zone, which is not supported",
+						   QUOTE(host));
 	if (inet_pton(AF_INET6, host, &address) != 1)
-		return refuse(why, "\"%.*s\" is not an IPv6 address",
-					  QUOTE(host));
+		return refuse_list(why, "\"%.*s\" is not an IPv6 address",
+						   QUOTE(host));
 	if (IN6_IS_ADDR_LINKLOCAL(&address))
-		return refuse(why,
-					  "IPv6 address \"%.*s\" is link-local, which is not supported",
-					  QUOTE(host));
+		return refuse_list(why,
+						   "IPv6 address \"%.*s\" is link-local, which is not supported",
+						   QUOTE(host));
 	return true;
 }
 
@@ -282,9 +282,9 @@ check_name(const char *host, char *why)
 	const char *label = dot != NULL ? dot + 1 : host;
 
 	if (host[strspn(host, HOST_CHARACTERS)] != '\0')
-		return refuse(why,
-					  "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
-					  QUOTE(host));
+		return refuse_list(why,
+						   "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
+						   QUOTE(host));
 
 	/*
 	 * "10.1", "010.0.0.1" and "300.0.0.1" are neither names nor addresses: no
@@ -292,8 +292,8 @@ check_name(const char *host, char *why)
 	 */
 	if (label[0] != '\0' && label[strspn(label, DIGITS)] == '\0' &&
 		inet_pton(AF_INET, host, &address) != 1)
-		return refuse(why, "\"%.*s\" is not an IPv4 address",
-					  QUOTE(host));
+		return refuse_list(why, "\"%.*s\" is not an IPv4 address",
+						   QUOTE(host));
 	return true;
 }
 
@@ -311,19 +311,19 @@ read_port(const char *text, const char *rest, Server *server,
 	if (rest[0] == '\0')
 		return true;
 	if (rest[0] != ':')
-		return refuse(why,
-					  "\"%.*s\" has something other than a port behind the bracket",
-					  QUOTE(text));
+		return refuse_list(why,
+						   "\"%.*s\" has something other than a port behind the bracket",
+						   QUOTE(text));
 	if (port[0] == '\0')
-		return refuse(why, "\"%.*s\" lacks a port behind the colon",
-					  QUOTE(text));
+		return refuse_list(why, "\"%.*s\" lacks a port behind the colon",
+						   QUOTE(text));
 	server->port = 0;
 	if (strspn(port, DIGITS) == strlen(port) && strlen(port) <= 5)
 		server->port = atoi(port);
 	if (port[0] == '0' || server->port < 1 || server->port > 65535)
-		return refuse(why,
-					  "Port \"%.*s\" is not a decimal number from 1 to 65535 without leading zeros",
-					  QUOTE(port));
+		return refuse_list(why,
+						   "Port \"%.*s\" is not a decimal number from 1 to 65535 without leading zeros",
+						   QUOTE(port));
 	return true;
 }
 
@@ -476,7 +476,7 @@ quoted_length(const char *text)
 
 /* Say why in SERVERS_WHY_SIZE bytes; always false, for callers to return. */
 static bool
-refuse(char *why, const char *format,...)
+refuse_list(char *why, const char *format,...)
 {
 	va_list		args;
 

@@ -106,8 +106,7 @@ static bool is_worker;
 static Noting note_root(const char *value, bool is_bounded);
 static void report_no_room(const char *value);
 static void read_file(void);
-static void save(void);
-static bool write_file(void);
+static void save_roots(void);
 static Root *find_root(const char *root);
 static Root *choose_place(bool is_bounded);
 static bool say_once(Untold what);
@@ -182,7 +181,7 @@ note_root(const char *value, bool is_bounded)
 	root->noted = ++shared->nnotes;
 	root->is_idle = false;
 	if (!shared->is_saved)
-		save();
+		save_roots();
 	return NOTING_DONE;
 }
 
@@ -323,22 +322,6 @@ read_file(void)
 				 errmsg("could not read file \"%s\": %m", ROOTS_FILE)));
 }
 
-/*
- * Under the lock: write the file.  If that fails the lease is taken all the
- * same, and the next one tries again.
- */
-static void
-save(void)
-{
-	shared->is_saved = write_file() &&
-		durable_rename(ROOTS_FILE_NEW, ROOTS_FILE, LOG) == 0;
-	if (!shared->is_saved && !shared->is_said[UNTOLD_FILE])
-		ereport(LOG,
-				(errmsg("the lease worker may overlook leases after the next restart"),
-				 errdetail("File \"%s\" could not be written.", ROOTS_FILE)));
-	shared->is_said[UNTOLD_FILE] = !shared->is_saved;
-}
-
 /* false: it could not be done, as the log says. */
 static bool
 write_file(void)
@@ -357,6 +340,22 @@ write_file(void)
 	if (file != NULL && FreeFile(file) != 0)
 		is_written = false;
 	return is_written;
+}
+
+/*
+ * Under the lock: write the file.  If that fails the lease is taken all the
+ * same, and the next one tries again.
+ */
+static void
+save_roots(void)
+{
+	shared->is_saved = write_file() &&
+		durable_rename(ROOTS_FILE_NEW, ROOTS_FILE, LOG) == 0;
+	if (!shared->is_saved && !shared->is_said[UNTOLD_FILE])
+		ereport(LOG,
+				(errmsg("the lease worker may overlook leases after the next restart"),
+				 errdetail("File \"%s\" could not be written.", ROOTS_FILE)));
+	shared->is_said[UNTOLD_FILE] = !shared->is_saved;
 }
 
 /* ---------------------------------------------------------------------

@@ -22,7 +22,7 @@ static char *name_of_utf8(const char *utf8);
 static int	encoding_of_names(void);
 static bool has_control_characters(const char *utf8);
 static bool client_has(const char *text);
-static char *recode(const char *text, int from, int to);
+static char *recode_text(const char *text, int from, int to);
 
 /* Of an encoding with one byte a character no two bytes are the same. */
 char *
@@ -35,7 +35,7 @@ zklock_name_spell(const char *what, const char *text)
 	if (encoding == PG_UTF8 || pg_encoding_max_length(encoding) == 1 ||
 		strlen(text) > RECIPE_NAME_MAX)
 		return pstrdup(text);
-	utf8 = recode(text, encoding, PG_UTF8);
+	utf8 = recode_text(text, encoding, PG_UTF8);
 	if (utf8 != NULL)
 		spelled = name_of_utf8(utf8);
 	if (spelled == NULL)
@@ -57,10 +57,10 @@ name_of_utf8(const char *utf8)
 
 	if (!pg_verify_mbstr(PG_UTF8, utf8, strlen(utf8), true))
 		return NULL;
-	name = recode(utf8, PG_UTF8, encoding);
+	name = recode_text(utf8, PG_UTF8, encoding);
 	if (name == NULL)
 		return NULL;
-	back = recode(name, encoding, PG_UTF8);
+	back = recode_text(name, encoding, PG_UTF8);
 	if (back == NULL || strcmp(back, utf8) != 0)
 		return NULL;
 	return name;
@@ -81,7 +81,7 @@ zklock_name_shown(const char *utf8)
 char *
 zklock_name_utf8(const char *name)
 {
-	return recode(name, encoding_of_names(), PG_UTF8);
+	return recode_text(name, encoding_of_names(), PG_UTF8);
 }
 
 void
@@ -144,7 +144,7 @@ client_has(const char *text)
 		return true;
 	if (server == PG_SQL_ASCII)
 		return pg_verify_mbstr(client, text, strlen(text), true);
-	return recode(text, server, client) != NULL;
+	return recode_text(text, server, client) != NULL;
 }
 
 /*
@@ -152,7 +152,7 @@ client_has(const char *text)
  * All encodings that a database can have are ASCII so far as they have it.
  */
 static char *
-recode(const char *text, int from, int to)
+recode_text(const char *text, int from, int to)
 {
 	int			length = strlen(text);
 	int			size = length * MAX_CONVERSION_GROWTH + 1;

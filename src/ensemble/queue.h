@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.h
- *	  The contenders in the queue of a lock, read from the ensemble.
+ *	  The contenders in the queue of a lock, read from the ensemble; and how
+ *	  many there are in all queues below a name (tree.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -37,6 +38,14 @@ typedef struct ZkQueueEntry
 								 * ZooKeeper's clock; 0: it is none */
 	ZkNodeData	who;
 } ZkQueueEntry;
+
+/* A lock in use. */
+typedef struct ZkLockCount
+{
+	const char *name;			/* UTF-8 */
+	int			nholders;
+	int			nwaiters;
+} ZkLockCount;
 
 /*
  * Read the first contender in the queue of a lock, palloc'ed; NULL: there is
@@ -75,5 +84,14 @@ extern ZkQueueEntry *zklock_queue_in_order(const char *const *children,
  */
 extern bool zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 								 RecipeStyle ours);
+
+/*
+ * Read the queues of the lock of that name and of all names below it, or with
+ * "" of all names there are.  Result: ZkLockCount, sorted by name, palloc'ed.
+ * Each queue is read at a time of its own.  WARNING if ZooKeeper denies to
+ * list some, or has too many names there.  Raises 42602 for a bad name, 55P03
+ * at lock_timeout, and as the session does.
+ */
+extern List *zklock_count_locks(const char *name);
 
 #endif							/* ZKLOCK_QUEUE_H */

@@ -12,14 +12,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "tree.h"
+#include "queue.h"
 
 #include "miscadmin.h"
 
 #include "compat.h"
 #include "name.h"
 #include "nested.h"
-#include "queue.h"
 #include "recipe.h"
 #include "roundtrip.h"
 #include "session.h"
@@ -41,8 +40,6 @@ static char *start_path(Walk *walk);
 static ZkOutcome take_lists(ZkRoundTrip *trip, Walk *walk);
 static ZkOutcome take_empty(ZkRoundTrip *trip, Walk *walk);
 static void add_lock(Walk *walk, const char *path, int nholders, int nwaiters);
-static ZkOutcome visit(ZkRoundTrip *trip, Walk *walk, const char *path,
-					   const ZkReply *list);
 static void add_left(Walk *walk, const char *path, const char *child);
 static bool is_root(const Walk *walk, const char *path);
 static bool is_name(const Walk *walk, const char *path, const char *child);
@@ -100,6 +97,43 @@ start_path(Walk *walk)
 	return root[0] != '\0' ? root : pstrdup("/");
 }
 
+/* Count the contenders among the children, and note the others. */
+static ZkOutcome
+visit_znode(ZkRoundTrip *trip, Walk *walk, const char *path,
+			const ZkReply *list)
+{
+	ZkChildren	children = {.names = list->children,.count = list->nchildren};
+	int			ncontenders;
+	int			nholders = 0;
+	ZkQueueEntry *entries;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	if (list->nchildren == 0 && !is_root(walk, path))
+		walk->empty = lappend(walk->empty, pstrdup(path));
+
+	/* the root is no lock */
+	if (!is_root(walk, path))
+		outcome = zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
+										  NULL, &children);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	entries = zklock_queue_in_order(children.names, children.count, &ncontenders);
+	if (ncontenders > 0 && !is_root(walk, path))
+	{
+		for (int i = 0; i < ncontenders; i++)
+			nholders += entries[i].is_holder;
+		add_lock(walk, path, nholders, ncontenders - nholders);
+	}
+	pfree(entries);
+	for (int i = 0; i < children.count; i++)
+		if (is_name(walk, path, children.names[i]))
+			add_left(walk, path, children.names[i]);
+	foreach_ptr(const char, child, children.locks)
+		add_left(walk, path, child);
+	zklock_nested_free(&children);
+	return ZK_ANSWERED;
+}
+
 /* List some of the paths that are left, all at once. */
 static ZkOutcome
 take_lists(ZkRoundTrip *trip, Walk *walk)
@@ -122,7 +156,7 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 		ZkResult	result = lists[i]->result;
 
 		if (result == ZK_OK)
-			outcome = visit(trip, walk, paths[i], lists[i]);
+			outcome = visit_znode(trip, walk, paths[i], lists[i]);
 		else if (result == ZK_NO_AUTH || result == ZK_NO_MEMORY)
 			walk->nhidden++;
 		else if (result != ZK_NO_NODE)
@@ -170,42 +204,6 @@ add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
 	lock->nholders = nholders;
 	lock->nwaiters = nwaiters;
 	walk->locks = lappend(walk->locks, lock);
-}
-
-/* Count the contenders among the children, and note the others. */
-static ZkOutcome
-visit(ZkRoundTrip *trip, Walk *walk, const char *path, const ZkReply *list)
-{
-	ZkChildren	children = {.names = list->children,.count = list->nchildren};
-	int			ncontenders;
-	int			nholders = 0;
-	ZkQueueEntry *entries;
-	ZkOutcome	outcome = ZK_ANSWERED;
-
-	if (list->nchildren == 0 && !is_root(walk, path))
-		walk->empty = lappend(walk->empty, pstrdup(path));
-
-	/* the root is no lock */
-	if (!is_root(walk, path))
-		outcome = zklock_nested_leave_out(trip, path, list, zklock_nested_all(),
-										  NULL, &children);
-	if (outcome != ZK_ANSWERED)
-		return outcome;
-	entries = zklock_queue_in_order(children.names, children.count, &ncontenders);
-	if (ncontenders > 0 && !is_root(walk, path))
-	{
-		for (int i = 0; i < ncontenders; i++)
-			nholders += entries[i].is_holder;
-		add_lock(walk, path, nholders, ncontenders - nholders);
-	}
-	pfree(entries);
-	for (int i = 0; i < children.count; i++)
-		if (is_name(walk, path, children.names[i]))
-			add_left(walk, path, children.names[i]);
-	foreach_ptr(const char, child, children.locks)
-		add_left(walk, path, child);
-	zklock_nested_free(&children);
-	return ZK_ANSWERED;
 }
 
 /* Have a znode listed. */

@@ -114,7 +114,7 @@ PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
-static int64 make(Holding *holding);
+static int64 establish_hold(Holding *holding);
 static ZkOutcome take_and_hold(ZkRoundTrip *trip, void *argument);
 static ZkOutcome lock_for_hold(Holding *holding);
 static ZkOutcome make_hold(ZkRoundTrip *trip, Holding *holding);
@@ -159,7 +159,7 @@ zk_hold(PG_FUNCTION_ARGS)
 							   "Write one line that tells the waiters why the lock is held.");
 	holding.order = zklock_order_hold(&name,
 									  zklock_args_timeout(fcinfo, 2, false));
-	PG_RETURN_INT64(make(&holding));
+	PG_RETURN_INT64(establish_hold(&holding));
 }
 
 Datum
@@ -215,7 +215,7 @@ zk_evict(PG_FUNCTION_ARGS)
  * that there may be one.
  */
 static int64
-make(Holding *holding)
+establish_hold(Holding *holding)
 {
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));

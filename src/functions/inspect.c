@@ -30,7 +30,6 @@
 #include "queue.h"
 #include "session.h"
 #include "text.h"
-#include "tree.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_all_locks);

@@ -19,7 +19,6 @@
 #include "hooks.h"
 #include "lease_guard.h"
 #include "lease_known.h"
-#include "lease_renew.h"
 #include "lease_roots.h"
 #include "lease_take.h"
 #include "lock.h"

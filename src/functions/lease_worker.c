@@ -21,9 +21,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
-
-#include "lease_worker.h"
+#include "worker.h"
 
 #include "access/xact.h"
 #include "fmgr.h"
@@ -36,10 +34,8 @@
 #include "compat.h"
 #include "lease_roots.h"
 #include "lease_sweep.h"
-#include "loss_notice.h"
 #include "pause.h"
 #include "session.h"
-#include "worker.h"
 
 #define WORKER_NAME "zklock lease worker"
 

@@ -20,9 +20,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
-
-#include "loss_notice.h"
+#include "worker.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -41,7 +39,6 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "text.h"
-#include "worker.h"
 
 /* A node that is looked for. */
 typedef struct Search

@@ -131,9 +131,7 @@ static ZkOutcome make_directory(ZkRoundTrip *trip, const Claim *claim);
 static char *begin_claim(const Claim *claim);
 static ZkOutcome finish_claim(ZkRoundTrip *trip, Claim *claim,
 							  const ZkReply *record, bool was_there);
-static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
-static bool is_old(const ZkSample *sample, int index, const char *own,
-				   int64 now_ms);
+static void prune_records(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
 static ZkOutcome forget_slot(ZkRoundTrip *trip, void *argument);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
@@ -457,7 +455,8 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 
 	claim->record.removal.czxid = record->czxid;
 	if (zklock_sample_is_due(nothers))
-		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
+		prune_records(trip, claim,
+					  Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return ZK_ANSWERED;
 	outcome = zklock_removal_do(trip, &claim->record.removal);
@@ -479,13 +478,35 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
  */
 
 /*
+ * Is that znode of the sample a record that is to go, and not our own?  The
+ * server that answers may lie: no sum may overflow.
+ */
+static bool
+is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
+{
+	const char *path = sample->paths[index];
+	const ZkReply *reply = sample->replies[index];
+	ZkNodeData	record;
+
+	/* one with children would spoil the transaction for all */
+	if (reply->result != ZK_OK ||
+		!is_record(strrchr(path, '/') + 1) ||
+		strcmp(path, own) == 0 ||
+		reply->ephemeral_owner != 0 || reply->nbelow != 0)
+		return false;
+	zklock_nodedata_parse(reply->data, reply->data_length, &record);
+	return record.retain_ms >= 0 && reply->ctime_ms >= 0 && now_ms >= 0 &&
+		now_ms - Max(reply->ctime_ms, record.claimed_ms) > record.retain_ms;
+}
+
+/*
  * Delete some records whose time is over now, all in one transaction with the
  * guard.  Nobody waits for the reply, and whatever ZooKeeper has against it
  * does not cost the caller the claim.  An interrupt does raise: the claim is
  * not settled yet.
  */
 static void
-prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
+prune_records(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 {
 	const ZkSample *sample;
 	const char *old[ZK_SAMPLE_MAX];
@@ -510,28 +531,6 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 														claim->record.removal.guard,
 														reply->version, old,
 														nold, ZK_ANY_VERSION));
-}
-
-/*
- * Is that znode of the sample a record that is to go, and not our own?  The
- * server that answers may lie: no sum may overflow.
- */
-static bool
-is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
-{
-	const char *path = sample->paths[index];
-	const ZkReply *reply = sample->replies[index];
-	ZkNodeData	record;
-
-	/* one with children would spoil the transaction for all */
-	if (reply->result != ZK_OK ||
-		!is_record(strrchr(path, '/') + 1) ||
-		strcmp(path, own) == 0 ||
-		reply->ephemeral_owner != 0 || reply->nbelow != 0)
-		return false;
-	zklock_nodedata_parse(reply->data, reply->data_length, &record);
-	return record.retain_ms >= 0 && reply->ctime_ms >= 0 && now_ms >= 0 &&
-		now_ms - Max(reply->ctime_ms, record.claimed_ms) > record.retain_ms;
 }
 
 /* ---------------------------------------------------------------------

@@ -35,7 +35,6 @@
 #include "hooks.h"
 #include "keep.h"
 #include "lease_roots.h"
-#include "lease_worker.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
@@ -45,6 +44,7 @@
 #include "session.h"
 #include "stat.h"
 #include "take_rate.h"
+#include "worker.h"
 
 PG_MODULE_MAGIC;
 

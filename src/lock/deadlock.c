@@ -131,27 +131,19 @@ typedef enum CycleProof
 	CYCLE_CERTAIN				/* it was there all the time in between */
 } CycleProof;
 
-static SearchReason speak(ZkDetector *detector, const ZkPlace *place,
-						  List *waiters);
-static void schedule(ZkDetector *detector);
-static void search(ZkDetector *detector, const ZkPlace *place,
-				   SearchReason reason, int64 deadline);
-static void debug_search(const ZkPlace *place, SearchReason reason,
-						 const Cycle *cycle, bool is_found);
+static SearchReason update_facts(ZkDetector *detector, const ZkPlace *place,
+								 List *waiters);
+static void schedule_look(ZkDetector *detector);
+static void search_cycle(ZkDetector *detector, const ZkPlace *place,
+						 SearchReason reason, int64 deadline);
 static const char *describe_reason(SearchReason reason);
-static void settle(ZkDetector *detector, const ZkPlace *place,
-				   const Cycle *first, int64 deadline);
 static CycleProof prove_cycle(ZkDetector *detector, const ZkPlace *place,
 							  const Cycle *first, Cycle *second,
 							  int64 deadline);
-static bool is_ours(const ZkDetector *detector, const Cycle *cycle);
 static bool is_completed_by_us(const Cycle *cycle);
-static bool claim(ZkDetector *detector, const ZkPlace *place,
-				  const Cycle *cycle);
 static void look_again_soon(ZkDetector *detector);
 static bool is_stuck(const Graph *graph, int64 session);
 static void drop_claim(ZkDetector *detector);
-static void note_search(ZkDetector *detector, bool is_found);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
 					   GraphAge age, int64 deadline, Cycle *cycle);
 static int64 newest_fact_of_stuck(const CycleGraph *shape);
@@ -193,15 +185,15 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
 	waiters = deadlock_local_waiters();
-	reason = speak(detector, place, waiters);
+	reason = update_facts(detector, place, waiters);
 	if (reason != SEARCH_NOT &&
 		deadlock_find_fact(detector, zklock_session_id()) != NULL)
-		search(detector, place, reason, deadline);
+		search_cycle(detector, place, reason, deadline);
 
 	zklock_roundtrip_end(&detector->trip);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(scratch);
-	schedule(detector);
+	schedule_look(detector);
 }
 
 void
@@ -227,7 +219,7 @@ zklock_deadlock_end(ZkDetector *detector)
  * first: it is a part of each cycle.  Result: why to search now.
  */
 static SearchReason
-speak(ZkDetector *detector, const ZkPlace *place, List *waiters)
+update_facts(ZkDetector *detector, const ZkPlace *place, List *waiters)
 {
 	int64		now = protocol_now();
 	SearchReason reason = SEARCH_NOT;
@@ -262,7 +254,7 @@ speak(ZkDetector *detector, const ZkPlace *place, List *waiters)
  * that waits for us in PostgreSQL is confirmed each time.
  */
 static void
-schedule(ZkDetector *detector)
+schedule_look(ZkDetector *detector)
 {
 	int64		now = protocol_now();
 
@@ -277,25 +269,6 @@ schedule(ZkDetector *detector)
  * Cycles
  * ---------------------------------------------------------------------
  */
-
-/* Search for a cycle, and give way if it is ours to end. */
-static void
-search(ZkDetector *detector, const ZkPlace *place, SearchReason reason,
-	   int64 deadline)
-{
-	Cycle		cycle;
-	bool		is_found = find_cycle(detector, place, GRAPH_OF_SERVER,
-									  deadline, &cycle) &&
-		is_ours(detector, &cycle);
-
-	if (message_level_is_interesting(DEBUG1))
-		debug_search(place, reason, &cycle, is_found);
-	note_search(detector, is_found);
-	if (!is_found || !claim(detector, place, &cycle))
-		return;
-	settle(detector, place, &cycle, deadline);
-	drop_claim(detector);
-}
 
 /* A search has come to its end: is there a cycle that is ours to end? */
 static void
@@ -338,8 +311,8 @@ describe_reason(SearchReason reason)
  * our own wait end this.
  */
 static void
-settle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
-	   int64 deadline)
+settle_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
+			 int64 deadline)
 {
 	int64		until = Min(deadline, protocol_now() + CONFIRM_MS);
 	Cycle		second;
@@ -416,7 +389,7 @@ is_completed_by_us(const Cycle *cycle)
  * left it behind, is none.
  */
 static bool
-claim(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
+claim_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 {
 	char	   *path = deadlock_claim_path(place, cycle->newest);
 	const ZkReply *reply;
@@ -494,6 +467,25 @@ note_search(ZkDetector *detector, bool is_found)
 		least = zklock_session_timeout_ms();
 	detector->pause_ms = pause_after(detector->pause_ms, least, INT_MAX / 4);
 	detector->cycle_at = protocol_now() + detector->pause_ms;
+}
+
+/* Search for a cycle, and give way if it is ours to end. */
+static void
+search_cycle(ZkDetector *detector, const ZkPlace *place, SearchReason reason,
+			 int64 deadline)
+{
+	Cycle		cycle;
+	bool		is_found = find_cycle(detector, place, GRAPH_OF_SERVER,
+									  deadline, &cycle) &&
+		is_ours(detector, &cycle);
+
+	if (message_level_is_interesting(DEBUG1))
+		debug_search(place, reason, &cycle, is_found);
+	note_search(detector, is_found);
+	if (!is_found || !claim_cycle(detector, place, &cycle))
+		return;
+	settle_cycle(detector, place, &cycle, deadline);
+	drop_claim(detector);
 }
 
 /* Find a shortest cycle with us in it.  false if none is known. */

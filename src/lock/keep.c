@@ -86,9 +86,9 @@ static void log_not_kept(const ZkPlace *place, const char *why);
 static bool is_unchanged(const ZkKeep *keep);
 static uint32 caller_hash(void);
 static int64 *rival_until(const char *lock_path);
-static bool reclaim(ZkKeep *keep);
+static bool reclaim_place(ZkKeep *keep);
 static void leave_kept(ZkKeep *keep, const char *why, bool is_awaited);
-static void release(ZkKeep *keep);
+static void release_keep(ZkKeep *keep);
 static Size kept_bytes(void);
 static bool is_free(const ZkKeep *keep);
 static bool is_put(const ZkKeep *keep);
@@ -121,7 +121,7 @@ zklock_keep_take(ZkPlace *place)
 	ZkSessionNumber live;
 
 	if (!zklock_keep_is_kept(place) || keep->whose != caller_hash() ||
-		zklock_name_style() != RECIPE_STYLE_CURATOR || !reclaim(keep))
+		zklock_name_style() != RECIPE_STYLE_CURATOR || !reclaim_place(keep))
 		return false;
 
 	/*
@@ -176,7 +176,7 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 	shared = shared_part(keep);
 	if (shared == NULL)
 	{
-		release(keep);
+		release_keep(keep);
 		return false;
 	}
 	why_not = why_not_kept(keep, live);
@@ -194,7 +194,7 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 		why_not = "others wait for its lock";
 	}
 	log_not_kept(place, why_not);
-	release(keep);
+	release_keep(keep);
 	return false;
 }
 
@@ -215,7 +215,7 @@ zklock_keep_note_rival(const char *lock_path)
 void
 zklock_keep_drop(ZkPlace *place, const char *why)
 {
-	if (zklock_keep_is_kept(place) && reclaim(place->keep))
+	if (zklock_keep_is_kept(place) && reclaim_place(place->keep))
 		leave_kept(place->keep, why, false);
 }
 
@@ -239,7 +239,7 @@ zklock_keep_drop_all(const char *why, bool is_awaited)
 	{
 		ZkKeep	   *keep = find_kept();
 
-		if (reclaim(keep))
+		if (reclaim_place(keep))
 			leave_kept(keep, why, is_awaited);
 	}
 }
@@ -371,7 +371,7 @@ rival_until(const char *lock_path)
  * with its session: it is forgotten then.
  */
 static bool
-reclaim(ZkKeep *keep)
+reclaim_place(ZkKeep *keep)
 {
 	ZkPlace    *place = keep->place;
 	KeptLock   *shared = shared_part(keep);
@@ -393,7 +393,7 @@ reclaim(ZkKeep *keep)
 	}
 	else
 		zklock_place_move(place, ZK_PLACE_NONE, "it went with its session");
-	release(keep);
+	release_keep(keep);
 	return false;
 }
 
@@ -404,12 +404,12 @@ leave_kept(ZkKeep *keep, const char *why, bool is_awaited)
 	zklock_session_attend();
 	keep_word_end(shared_part(keep));
 	zklock_place_leave(keep->place, zklock_session_live(), why, is_awaited);
-	release(keep);
+	release_keep(keep);
 }
 
 /* The place is kept no more, and will not be. */
 static void
-release(ZkKeep *keep)
+release_keep(ZkKeep *keep)
 {
 	Assert(!is_put(keep));
 	zklock_place_unwatch(keep->place);

@@ -39,7 +39,7 @@ static struct
 	int			npinned;		/* on how many a transaction rests */
 }			Known;
 
-static ZkKnownLease *learn(const ZkLeasing *leasing);
+static ZkKnownLease *learn_lease(const ZkLeasing *leasing);
 static ZkKnownLease *enter_lease(const ZkLeasing *leasing);
 static void note_owner_place(const ZkKnownLease *lease);
 static void forget_all(void);
@@ -71,7 +71,7 @@ zklock_known_note(const ZkLeasing *leasing)
 
 	Assert(leasing->renewed == leasing->mine->token);
 	if (known == NULL || leasing->mine != &known->leased)
-		known = learn(leasing);
+		known = learn_lease(leasing);
 	known->proof = leasing->proof;
 	known->state = ZK_KNOWN_HELD;
 	return known;
@@ -80,7 +80,7 @@ zklock_known_note(const ZkLeasing *leasing)
 void
 zklock_known_note_place(const ZkLeasing *leasing)
 {
-	learn(leasing)->state = ZK_KNOWN_QUEUED;
+	learn_lease(leasing)->state = ZK_KNOWN_QUEUED;
 }
 
 void
@@ -143,7 +143,7 @@ zklock_known_unpin(void)
 
 /* Copy what was found to the entry of that token, which is made if need be. */
 static ZkKnownLease *
-learn(const ZkLeasing *leasing)
+learn_lease(const ZkLeasing *leasing)
 {
 	ZkLeased	learned = *leasing->mine;
 	ZkKnownLease *known;

@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "lease_renew.h"
+#include "lease_take.h"
 
 #include "compat.h"
 #include "lease_known.h"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_take.h
- *	  A lease is taken for an owner: its node is made, and waits in the queue.
+ *	  A lease is taken for an owner, and renewed or given up by its token.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +11,8 @@
 #include "postgres.h"
 
 #include "lease_node.h"
+
+/* ---- for an owner (lease_take.c) ---- */
 
 /* A call that takes a lease. */
 typedef struct ZkLeaseTaking
@@ -46,5 +48,29 @@ extern ZkOutcome zklock_lease_take(ZkRoundTrip *trip, void *taking);
  * needs is deleted.  Never raises.
  */
 extern void zklock_lease_end_taking(void *taking);
+
+/* ---- by its token (lease_renew.c) ---- */
+
+/*
+ * Renew the lease with that token.  A talk of zklock_roundtrip_must_run(),
+ * about a ZkLeasing.  It ends as ZK_LEASE_HELD or _NONE.
+ */
+extern ZkOutcome zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
+
+/* A call that gives a lease up. */
+typedef struct ZkLeaseReleasing
+{
+	ZkLeasing	leasing;		/* with token */
+	int64		delay_ms;		/* for how long the lock stays taken; 0: it is
+								 * free at once */
+	ZkLeased   *tried;			/* one that may have been given up by this
+								 * call: the reply was lost; NULL: none */
+} ZkLeaseReleasing;
+
+/*
+ * Likewise give it up, about a ZkLeaseReleasing.  It ends as ZK_LEASE_RELEASED,
+ * with the lease as mine, or _NONE.
+ */
+extern ZkOutcome zklock_lease_release(ZkRoundTrip *trip, void *releasing);
 
 #endif							/* ZKLOCK_LEASE_TAKE_H */

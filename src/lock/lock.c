@@ -21,7 +21,6 @@
 #include "board.h"
 #include "contender.h"
 #include "keep.h"
-#include "lock_log.h"
 #include "lock_proof.h"
 #include "lock_table.h"
 #include "loss.h"
@@ -122,14 +121,13 @@ static void make_room(const Lock *lock);
 static void warn_of_snapshot(void);
 static int64 take_again(const ZkOrder *order, Lock *lock, Lock **taken);
 pg_noreturn static void refuse_leaving(const Lock *lock, const char *why);
-static int64 grant(const ZkOrder *order, Lock *lock, Lock **taken);
+static int64 grant_lock(const ZkOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkOrder *order, Lock *lock, Lock **taken);
 static void confirm_own(const ZkOrder *order, Lock *lock);
 static ZkOutcome win_place(const ZkOrder *order, Lock *lock);
 static void notice_exclusive(const Lock *lock);
 static ZkLossOf loss_of(const Lock *lock, ZkSessionNumber live);
 static void end_unless_taken(Lock *lock, const Ending *ending);
-static void leave(Lock *lock, const Ending *ending);
 static int64 held_ms(const ZkPlace *place);
 static int64 patience_of(const ZkPlace *place);
 static List *losses_of_session_scope(void);
@@ -229,13 +227,13 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		/* if it is taken back, nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
 			zklock_keep_take(&lock->place))
-			return grant(order, lock, taken);
+			return grant_lock(order, lock, taken);
 		make_room(lock);
 		if (!order->is_of_set && !is_again)
 			zklock_take_rate_count(1);
 		outcome = win_place(order, lock);
 		if (outcome == ZK_ANSWERED)
-			return grant(order, lock, taken);
+			return grant_lock(order, lock, taken);
 		zklock_lock_forget_if_empty(lock);
 		if (outcome == ZK_LATE)
 			return 0;
@@ -573,7 +571,7 @@ confirm_own(const ZkOrder *order, Lock *lock)
 
 /* The place is won: the lock is held.  Result: its token. */
 static int64
-grant(const ZkOrder *order, Lock *lock, Lock **taken)
+grant_lock(const ZkOrder *order, Lock *lock, Lock **taken)
 {
 	int64		token = count_one(order, lock, taken);
 
@@ -719,6 +717,20 @@ end_scopes(unsigned scopes, Ending ending)
 	zklock_client_end_many(zklock_session_client());
 }
 
+/* Keep the place or leave it.  Never raises or waits. */
+static void
+keep_or_leave_place(Lock *lock, const Ending *ending)
+{
+	ZkPlace    *place = &lock->place;
+
+	zklock_place_settle(place, ending->live);
+	if (zklock_place_is_lost(place, ending->live))
+		zklock_lock_note_late_loss(lock);
+	if (!zklock_keep_put(place, ending->live))
+		zklock_place_leave(place, ending->live, ending->how,
+						   ending->is_awaited);
+}
+
 /*
  * The last count may be gone: then the lock is released, at once or when the
  * transaction ends.  Never raises or waits.
@@ -732,26 +744,12 @@ end_unless_taken(Lock *lock, const Ending *ending)
 	/* ahead of the delete, or loss_notice.c misses a node of what is held */
 	zklock_board_remove_lock(&lock->line);
 	zklock_lock_log_end(lock, ending->how);
-	leave(lock, ending);
+	keep_or_leave_place(lock, ending);
 	zklock_lock_note_unheld(lock);
 	if (zklock_has_locks())
 		return;
 	zklock_session_note_use(false);
 	zklock_session_interrupt_on_loss(false);
-}
-
-/* Keep the place or leave it.  Never raises or waits. */
-static void
-leave(Lock *lock, const Ending *ending)
-{
-	ZkPlace    *place = &lock->place;
-
-	zklock_place_settle(place, ending->live);
-	if (zklock_place_is_lost(place, ending->live))
-		zklock_lock_note_late_loss(lock);
-	if (!zklock_keep_put(place, ending->live))
-		zklock_place_leave(place, ending->live, ending->how,
-						   ending->is_awaited);
 }
 
 /* For how long its lock has been held. */

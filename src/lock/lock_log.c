@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "lock_log.h"
+#include "lock_table.h"
 
 #include "miscadmin.h"
 #include "storage/ipc.h"

@@ -36,8 +36,8 @@ static ZkPlace *find_place(const ZkName *name);
 static void settle_places(void);
 static const char *held_state(const Lock *lock, ZkSessionNumber live);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
-static void describe(const Lock *lock, ZkLoss *loss);
-static bool prove(const Lock *only, bool always_ask, int64 deadline);
+static void describe_lost_lock(const Lock *lock, ZkLoss *loss);
+static bool ask_for_proofs(const Lock *only, bool always_ask, int64 deadline);
 static bool is_asked(const Lock *lock, const Lock *only);
 static Lock *find_lost(const Lock *only);
 static int	find_unproved(const Lock *only, ZkPlace **places,
@@ -165,7 +165,7 @@ bool
 zklock_confirm_by(Lock *lock, int64 deadline)
 {
 	zklock_session_attend();
-	return prove(lock, true, deadline) && find_lost(lock) == NULL;
+	return ask_for_proofs(lock, true, deadline) && find_lost(lock) == NULL;
 }
 
 /*
@@ -214,7 +214,7 @@ zklock_refuse_if_lost(void)
 	if (lock == NULL)
 		return;
 	zklock_place_log_deletion(&lock->place);
-	describe(lock, &loss);
+	describe_lost_lock(lock, &loss);
 
 	/*
 	 * The interrupt for the loss may be on its way: the session's program
@@ -236,7 +236,7 @@ zklock_describe_loss(ZkLoss *loss)
 	Lock	   *lock = find_lost(NULL);
 
 	if (lock != NULL)
-		describe(lock, loss);
+		describe_lost_lock(lock, loss);
 	return lock != NULL;
 }
 
@@ -246,7 +246,7 @@ zklock_lock_note_late_loss(const Lock *lock)
 	if (zklock_session_interrupt() == 0)
 		return;
 	LateLoss.interrupt = zklock_session_interrupt();
-	describe(lock, &LateLoss.loss);
+	describe_lost_lock(lock, &LateLoss.loss);
 }
 
 bool
@@ -274,7 +274,8 @@ zklock_prove_locks(bool always_ask)
 {
 	if (!zklock_has_locks())
 		return;
-	(void) prove(NULL, always_ask, ZK_NO_DEADLINE); /* raises, or has a loss */
+	/* raises, or has a loss */
+	(void) ask_for_proofs(NULL, always_ask, ZK_NO_DEADLINE);
 	zklock_refuse_if_lost();
 }
 
@@ -313,7 +314,7 @@ hint_of_other_mode(const Lock *lock, RecipeMode mode)
 
 /* Say in words how a lock was lost.  Never raises. */
 static void
-describe(const Lock *lock, ZkLoss *loss)
+describe_lost_lock(const Lock *lock, ZkLoss *loss)
 {
 	const ZkLossOf of = {
 		.kind = zklock_place_loss(&lock->place, zklock_session_live()),
@@ -341,7 +342,7 @@ describe(const Lock *lock, ZkLoss *loss)
  * until there are replies that can date a proof.
  */
 static bool
-prove(const Lock *only, bool always_ask, int64 deadline)
+ask_for_proofs(const Lock *only, bool always_ask, int64 deadline)
 {
 	Moment		fresh_since = ZK_NO_PROOF;
 	ZkPlace   **places = palloc(zklock_lock_count_entries() *

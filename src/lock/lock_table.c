@@ -41,7 +41,7 @@ static struct
 static void make_table(void);
 static bool is_placed(const Lock *lock) pg_attribute_unused();
 static void drop_xact_counts(XactCount **list);
-static void post(Lock *lock);
+static void post_lock(Lock *lock);
 
 /* ---------------------------------------------------------------------
  * What is held
@@ -208,7 +208,7 @@ zklock_lock_forget_if_empty(Lock *lock)
 	if (zklock_lock_is_held(lock))
 	{
 		Assert(is_placed(lock));
-		post(lock);
+		post_lock(lock);
 		return;
 	}
 	Assert(!is_placed(lock));
@@ -315,7 +315,7 @@ zklock_lock_count(Lock *lock, RecipeMode mode, ZkScope scope)
 		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
 		lock->xact[mode]->count++;
 	}
-	post(lock);
+	post_lock(lock);
 }
 
 void
@@ -410,7 +410,7 @@ drop_xact_counts(XactCount **list)
  * waits.
  */
 static void
-post(Lock *lock)
+post_lock(Lock *lock)
 {
 	const ZkPlace *place = &lock->place;
 	ZkBoardHeld held = {

@@ -2,7 +2,8 @@
  *
  * lock_table.h
  *	  The table of locks: the entry of each lock that this backend holds, or
- *	  is about to take; its counts by mode and scope; what is asked of them.
+ *	  is about to take; its counts by mode and scope; what is asked of them;
+ *	  their lines of the log.
  *
  *-------------------------------------------------------------------------
  */
@@ -166,5 +167,20 @@ extern void zklock_lock_stay_no_more(Lock *lock);
 
 /* It is held no more, and its place is left or kept. */
 extern void zklock_lock_note_unheld(const Lock *lock);
+
+/* ---- what the server's log says of them (lock_log.c) ---- */
+
+/*
+ * Note who takes the lock, if the log is to say it, while the catalog may
+ * still be read: at the end of a transaction it may not.
+ */
+extern void zklock_lock_log_holder(Lock *lock);
+
+/*
+ * Say that the lock is taken in that mode, or how it has ended.  Interrupts
+ * wait: the caller of a lock must hear that the lock is held.
+ */
+extern void zklock_lock_log_taken(const Lock *lock, RecipeMode mode);
+extern void zklock_lock_log_end(const Lock *lock, const char *how);
 
 #endif							/* ZKLOCK_LOCK_TABLE_H */

@@ -46,7 +46,6 @@ static const uint8 legal_moves[ZK_NPLACE_STATES] PG_USED_FOR_ASSERTS_ONLY = {
 
 static void log_place(const ZkPlace *place, ZkPlaceState state,
 					  const char *why);
-static void lose(ZkPlace *place, ZkLossKind loss, const char *why);
 static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_awaited);
 static void remove_recall(ZkPlace *place);
@@ -140,21 +139,9 @@ zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live)
 	return zklock_place_loss(place, live) != ZK_LOST_NOT;
 }
 
-void
-zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
-{
-	if (place->state != ZK_PLACE_HELD)
-		return;
-	if (place->grant.session != live)
-		lose(place, ZK_LOST_SESSION, "its session is over");
-	else if (place->grant.made != NULL &&
-			 zklock_client_reply(place->grant.made)->result == ZK_NO_NODE)
-		lose(place, ZK_LOST_DELETED, "its node is gone");
-}
-
 /* What was known first counts. */
 static void
-lose(ZkPlace *place, ZkLossKind loss, const char *why)
+lose_place(ZkPlace *place, ZkLossKind loss, const char *why)
 {
 	if (place->state == ZK_PLACE_LOST)
 		return;
@@ -163,9 +150,21 @@ lose(ZkPlace *place, ZkLossKind loss, const char *why)
 }
 
 void
+zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
+{
+	if (place->state != ZK_PLACE_HELD)
+		return;
+	if (place->grant.session != live)
+		lose_place(place, ZK_LOST_SESSION, "its session is over");
+	else if (place->grant.made != NULL &&
+			 zklock_client_reply(place->grant.made)->result == ZK_NO_NODE)
+		lose_place(place, ZK_LOST_DELETED, "its node is gone");
+}
+
+void
 zklock_place_note_misled(ZkPlace *place)
 {
-	lose(place, ZK_LOST_MISLED, "another client was further ahead");
+	lose_place(place, ZK_LOST_MISLED, "another client was further ahead");
 }
 
 void
@@ -332,7 +331,7 @@ await_proof(ZkPlace *place, ZkRequest *request, int64 deadline)
 	if (reply->result == ZK_OK)
 		place->proof = reply->proof;
 	else if (reply->result == ZK_NO_NODE)
-		lose(place, ZK_LOST_DELETED, "the quorum has no such node");
+		lose_place(place, ZK_LOST_DELETED, "the quorum has no such node");
 	else
 		zklock_session_raise(reply, "check a lock", place->node);
 	return ZK_ANSWERED;

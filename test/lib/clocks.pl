@@ -78,7 +78,7 @@ check_session.c note_reply when the root was made, for zk_check()
 check_session.c try_to_make zk_check() compares the clocks themselves
 lease.c zk_leader is_overdue is by this server's clock, and says so
 lock_table.c zklock_lock_count since when, in a view
-lock_table.c post the date of a proof, in a view
+lock_table.c post_lock the date of a proof, in a view
 place.c zklock_place_note_grant since when, in a view
 queue.c take_child since when, and until when, in a view
 recall.c describe_request when it was asked for, in a message
