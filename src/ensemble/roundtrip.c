@@ -5,7 +5,7 @@
  *	  retries, and the loop that begins anew with another session.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
- * frees.  So zklock_roundtrip_run() cleans up after errors.  A request that is
+ * frees.  So zklock_roundtrip_run_within() cleans up after errors.  A request that is
  * freed before its answer goes on: what it asks for may still be done.
  *
  *-------------------------------------------------------------------------
@@ -42,7 +42,7 @@ typedef struct Talk
 	bool		was_used;		/* the session, before the call */
 } Talk;
 
-static Read *add_read(ZkRoundTrip *trip, ZkRead read, const char *path);
+static void add_read(ZkRoundTrip *trip, ZkRead read, const char *path);
 static ZkOutcome await_read(ZkRoundTrip *trip, Read *one,
 							const ZkReply **reply);
 static Read *find_read(const ZkRoundTrip *trip, ZkRead read, const char *path);
@@ -177,7 +177,7 @@ zklock_roundtrip_read_all(ZkRoundTrip *trip, ZkRead read, char **paths,
 
 	CHECK_FOR_INTERRUPTS();
 	for (int i = 0; i < npaths; i++)
-		(void) add_read(trip, read, paths[i]);
+		add_read(trip, read, paths[i]);
 	for (int i = 0; i < npaths && outcome == ZK_ANSWERED; i++)
 		outcome = await_read(trip, list_nth(trip->reads, nbefore + i),
 							 &replies[i]);
@@ -203,7 +203,7 @@ zklock_roundtrip_end_reads(ZkRoundTrip *trip, int nreads)
  * The trip has it before there is a request, so that this is freed whatever
  * raises.  Without memory for it awaiting it raises.
  */
-static Read *
+static void
 add_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	Read	   *one = palloc0(offsetof(Read, path) + strlen(path) + 1);
@@ -212,7 +212,6 @@ add_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 	strcpy(one->path, path);
 	trip->reads = lappend(trip->reads, one);
 	one->request = zklock_client_read(zklock_session_client(), read, path);
-	return one;
 }
 
 /* Asked again as long as the answer is lost with the connection. */
@@ -273,7 +272,7 @@ void
 zklock_roundtrip_begin_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	if (find_read(trip, read, path) == NULL)
-		(void) add_read(trip, read, path);
+		add_read(trip, read, path);
 }
 
 /* NULL: that was not begun. */

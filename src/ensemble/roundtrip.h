@@ -29,7 +29,8 @@ typedef struct ZkRoundTrip
 	struct ZkRoundTrip *inner;	/* a trip within this one, which ends with it;
 								 * or NULL */
 	char	   *made;			/* path of the lowest container that was made,
-								 * palloc'ed; or NULL */
+								 * or found behind a create without an answer;
+								 * palloc'ed, or NULL */
 	char		doubted[RECIPE_PATH_SIZE];	/* of zklock_roundtrip_note_doubt(),
 											 * as far as it fits; "": none */
 	int			ndoubts;		/* with doubted: how often in a row */

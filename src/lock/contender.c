@@ -273,9 +273,9 @@ list_queue(Contender *contender, RecipeVerdict *verdict)
 				contender->safe_for = zklock_session_number();
 		}
 		is_made = contender_take_node(contender);
+		if (is_made && list->result == ZK_NO_NODE)
+			contender_raise_evicted(place);
 	} while (!is_made || !is_safe);
-	if (list->result == ZK_NO_NODE)
-		contender_raise_evicted(place);
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", place->lock_path);
 	outcome = contender_judge(contender, list, verdict);
@@ -380,13 +380,14 @@ confirm_queued(Contender *contender, bool *is_queued)
 	*is_queued = contact_is_after(place->proof, zklock_session_fresh_since());
 	if (*is_queued)
 		return ZK_ANSWERED;
+	contender->ahead.is_next_read = false;
 	outcome = zklock_roundtrip_ask(&contender->trip,
 								   zklock_client_check(zklock_session_client(),
 													   place->node,
 													   place->token),
 								   &reply);
 	if (outcome == ZK_UNKNOWN)
-		return ZK_ANSWERED;
+		return ZK_ANSWERED;		/* a list tells, with the connection back */
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	if (reply->result == ZK_NO_NODE)

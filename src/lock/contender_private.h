@@ -41,7 +41,7 @@ typedef struct OwnNode
 /* The contenders ahead, as of the last list that has shown one. */
 typedef struct Ahead
 {
-	bool		is_known;		/* the last list has shown one */
+	bool		is_known;		/* the last verdict was to wait for one */
 	char	   *next;			/* the child that the verdict names,
 								 * palloc'ed; NULL: none, as for the first
 								 * waiter of a semaphore */

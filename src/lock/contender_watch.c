@@ -149,10 +149,12 @@ contender_hear_keeper(Contender *contender, bool *is_held)
 	ZkOutcome	outcome;
 
 	*is_held = true;
+	if (!may_be_kept(contender))
+		return ZK_ANSWERED;
 	if (watch->keeper_until == 0)
 		watch->keeper_until = Min(contender->order->bounds.deadline,
 								  now + ZK_KEEPER_MS);
-	if (!may_be_kept(contender) || now >= watch->keeper_until)
+	if (now >= watch->keeper_until)
 		return ZK_ANSWERED;
 	watch->is_of_queue = false;
 	outcome = set_watch(contender, &reply);

@@ -155,7 +155,7 @@ typedef enum GraphAge
 /*
  * Follow who waits for whom from this backend on, which waits for that place,
  * as its fact of that czxid says.  NULL if that came to no end: the
- * session was lost, or time is over.  Raises on interrupts.
+ * session was lost, time is over, or there was news of our own wait.  Raises on interrupts.
  */
 extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
 							  int64 session, int64 said, GraphAge age);

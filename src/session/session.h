@@ -38,13 +38,15 @@ typedef uint64 ZkSessionNumber;
 
 /*
  * How a question to the ensemble ended, or a wait for news.  Each layer hands it
- * on as it is.  At ZK_LOST the caller of the outermost loop begins anew with
+ * on as it is, unless its comment says what becomes of it.  At ZK_LOST the caller of the outermost loop begins anew with
  * another session (zklock_roundtrip_run_within(), zklock_acquire()).
  */
 typedef enum ZkOutcome
 {
 	ZK_ANSWERED,				/* what was waited for is there */
-	ZK_LATE,					/* the caller's deadline came first */
+	ZK_LATE,					/* the caller's deadline came first; of a
+								 * contender also: others have the lock, and it
+								 * waits for nobody */
 	ZK_UNKNOWN,					/* the session lives, and the answer was lost
 								 * with its connection: done, not done, or
 								 * still to be done */
@@ -231,7 +233,7 @@ extern bool zklock_session_has_interrupted(void);
 
 /*
  * Wait for a reply.  *reply: with ZK_ANSWERED; with ZK_UNKNOWN it has the words
- * of an error, and with the others it is NULL.  Raises on cancel and
+ * of an error, and with the others it is not to be read.  Raises on cancel and
  * termination, and 08001 when the first connection takes longer than
  * zklock.connect_timeout.  The request stays the caller's in every case.
  */

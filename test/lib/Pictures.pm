@@ -130,7 +130,7 @@ sub call ($call)
 # A state that a session can have, or a contender in a queue.
 sub state_of_session ($name)
 {
-	code('src/session/session_current.c', qr/"(\Q$name\E)"/);
+	code('src/session/session_news.c', qr/"(\Q$name\E)"/);
 	return $name;
 }
 

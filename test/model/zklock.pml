@@ -448,7 +448,7 @@ inline let_go() {
 
 inline finish_round() { round--; nfinished = nfinished + (round == 0) }
 
-/* leave() in contender.c */
+/* leave_queue() in contender.c */
 inline leave() {
 	let_go(); finish_round(); watch[c] = NONE;
 	if
@@ -459,7 +459,7 @@ inline leave() {
 	fi
 }
 
-/* ZK_WAIT_LOST: a new session, at the end of the queue */
+/* ZK_LOST: a new session, at the end of the queue */
 inline lose_session() {
 	open_session(); let_go();
 	if

@@ -335,6 +335,26 @@ subtest 'a waiter with an old proof asks ZooKeeper before it takes a lock handed
 	assert_no_nodes($zk, lock_path('long'));
 };
 
+# The check is not answered before the time of the call is over, while the session still has its
+# connection. (A backend ended with SIGSEGV as it looked for the holder in that reply.)
+subtest 'a lock that is handed over, and cannot be checked in time, is not granted' => sub {
+	my $first = $pool[0];
+	my $proxy = Proxy->new($zk->connect_string);
+	my $cut = background($berlin, route => $proxy->address);
+	$first->query_safe("SELECT zk_lock('late')");
+	my $patience = $timeout / 3 + 3;
+	start_in_queue($cut, "SELECT zk_lock('late', '$patience s')", $zk, lock_path('late'), 2);
+	wait_for_watch($zk, (nodes('late'))[0]);
+	my $queued = time;
+	poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age', $timeout;
+	$proxy->cut;
+	$first->query_safe("SELECT zk_unlock('late')");
+	assert_ends($cut, '55P03', 'the call ends with an error');
+	$proxy->heal;
+	assert_no_nodes($zk, lock_path('late'));
+	is($cut->query_safe('SELECT 1'), '1', 'the connection is still there');
+};
+
 # Nobody can know of an eviction until the next proof, as a holder cannot, so the
 # guard has to.
 subtest 'a waiter that was evicted may not commit after a hand-over' => sub {

@@ -315,8 +315,8 @@ subtest 'leases of a long queue are read many at a time, but not all at once' =>
 	my $received = $zk->packets_received;
 	$proxy->trap(4, 1, 'replies');    # getData
 	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s', place => true)");
-	assert_soon { $zk->packets_received > $received + 256 } 'many leases are read at a time';
-	cmp_ok($zk->packets_received, '<', $received + 300, 'not all leases are read at a time');
+	assert_soon { $zk->packets_received > $received + 64 } 'many leases are read at a time';
+	cmp_ok($zk->packets_received, '<', $received + 100, 'not all leases are read at a time');
 	$proxy->heal;
 	is($here->wait_result, '', 'the call reads all leases in the end');
 	wait_for_queue($zk, lock_path('long'), 600);

@@ -1169,6 +1169,41 @@ test_order(void)
 	for (int i = 0; i < NELEMS(ordered); i++)
 		is_str(ordered[i], shuffled[i], "sorted: place %d", i);
 }
+/* Who holds, one after the other, as the view of a queue has it. */
+static void
+test_holds(void)
+{
+	static const struct
+	{
+		const char *holders;	/* 1: that one of the queue holds the lock */
+		const char *queue[MAX_CHILDREN];
+	}			cases[] = {
+		{"10", {EX1 "0000000005", EX2 "0000000006"}},
+		{"1100", {SH1 "0000000005", SH2 "0000000006", EX1 "0000000007", SH2 "0000000008"}},
+		{"100", {EX1 "0000000005", SH1 "0000000006", SH2 "0000000007"}},
+		{"110", {P2(1), P2(2), P2(3)}},
+		{"1110", {P3(1), P3(2), P3(3), P3(4)}},
+		{"100", {P3(1), P2(2), P3(3)}},
+		{"10", {EX1 "0000000005", P2(6)}},
+		{"10", {P2(5), SH1 "0000000006"}},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		RecipeAhead ahead = {0};
+		char		holders[5] = "";
+
+		for (int j = 0; j < count_children(cases[i].queue); j++)
+		{
+			RecipeNode	node = recipe_parse_node(cases[i].queue[j]);
+
+			holders[j] = recipe_holds(node.mode, node.permits, &ahead) ? '1' : '0';
+			recipe_add_ahead(&ahead, &node);
+		}
+		is_str(cases[i].holders, holders, "who holds, queue %d", i);
+	}
+}
+
 
 int
 main(void)
@@ -1187,6 +1222,7 @@ main(void)
 	test_verdicts();
 	test_newcomers();
 	test_first();
+	test_holds();
 	test_long_queue();
 	test_order();
 	return done_testing();
