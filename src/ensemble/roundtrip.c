@@ -105,6 +105,7 @@ zklock_roundtrip_ask(ZkRoundTrip *trip, ZkRequest *request,
 {
 	zklock_client_free(trip->request);
 	trip->request = request;
+	trip->nasked++;
 	return zklock_roundtrip_await(trip, request, reply);
 }
 

@@ -24,6 +24,7 @@ typedef struct ZkRoundTrip
 	ZkBoundedBy by;				/* whose it is */
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
+	uint64		nasked;			/* how many there were */
 	List	   *reads;			/* those of zklock_roundtrip_begin_read(), and
 								 * of zklock_roundtrip_read_all() */
 	struct ZkRoundTrip *inner;	/* a trip within this one, which ends with it;

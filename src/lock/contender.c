@@ -380,7 +380,6 @@ confirm_queued(Contender *contender, bool *is_queued)
 	*is_queued = contact_is_after(place->proof, zklock_session_fresh_since());
 	if (*is_queued)
 		return ZK_ANSWERED;
-	contender->ahead.is_next_read = false;
 	outcome = zklock_roundtrip_ask(&contender->trip,
 								   zklock_client_check(zklock_session_client(),
 													   place->node,

@@ -196,7 +196,8 @@ read_holder(Contender *contender, int64 deadline, const ZkReply **reply)
 	int64		bound = contender->trip.deadline;
 	bool		is_read;
 
-	if (contender->ahead.is_next_read && contender->ahead.is_next_first)
+	if (contender->ahead.next_read == contender->trip.nasked &&
+		contender->ahead.is_next_first)
 	{
 		*reply = zklock_client_reply(contender->trip.request);
 		return (*reply)->result == ZK_OK;
@@ -217,7 +218,6 @@ read_holder(Contender *contender, int64 deadline, const ZkReply **reply)
 static bool
 read_first(Contender *contender, const ZkReply **reply)
 {
-	contender->ahead.is_next_read = false;
 	for (int i = 0; i < FIRST_LOOKS && contender->ahead.first != NULL; i++)
 	{
 		if (zklock_roundtrip_read(&contender->trip, ZK_GET,

@@ -46,8 +46,8 @@ typedef struct Ahead
 								 * palloc'ed; NULL: none, as for the first
 								 * waiter of a semaphore */
 	bool		is_next_first;	/* nobody is ahead of that one */
-	bool		is_next_read;	/* the last reply of the trip is the read of
-								 * that one */
+	uint64		next_read;		/* which question of the trip was the last
+								 * read of one ahead that was there; 0: none */
 	int			count;			/* how many are ahead; valid if the log may
 								 * ask */
 	char	   *first;			/* and the path of the first, palloc'ed or

@@ -82,7 +82,6 @@ contender_join(Contender *contender, const ZkReply **list)
 		zklock_root_ask(&contender->trip, place->lock_path, place->root_length);
 	if (contender->node.create == NULL)
 		send_create(contender);
-	contender->ahead.is_next_read = false;
 	return zklock_roundtrip_read(&contender->trip,
 								 contender->watch.is_of_queue ?
 								 ZK_LIST_AND_WATCH : ZK_LIST,

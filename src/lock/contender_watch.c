@@ -184,7 +184,6 @@ contender_end_leases(Contender *contender, bool *are_gone)
 	*are_gone = false;
 	if (ahead->leases == NIL)
 		return ZK_ANSWERED;
-	ahead->is_next_read = false;
 	outcome = zklock_expiry_sweep(&contender->trip, contender->place->lock_path,
 								  ahead->leases, &ahead->lease_at);
 	if (outcome != ZK_ANSWERED)
@@ -387,14 +386,15 @@ set_watch(Contender *contender, const ZkReply **reply)
 	char		path[RECIPE_PATH_SIZE];
 	ZkOutcome	outcome;
 
-	contender->ahead.is_next_read = false;
 	outcome = contender_read(&contender->trip, ZK_GET_AND_WATCH,
 							 path_of_next(contender, path), reply);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
-	contender->ahead.is_next_read = (*reply)->result == ZK_OK;
-	if (contender->ahead.is_next_read)
+	if ((*reply)->result == ZK_OK)
+	{
+		contender->ahead.next_read = contender->trip.nasked;
 		contender->trip.ndoubts = 0;
+	}
 	else
 		zklock_roundtrip_note_doubt(&contender->trip, path, ZK_LISTED_ONLY);
 	return ZK_ANSWERED;

@@ -252,7 +252,7 @@ deadlock_forget_deleted(ZkDetector *detector)
 	{
 		const ZkReply *reply;
 
-		/* one of which that is not known may be there */
+		/* without an answer it may be there */
 		if (zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path,
 								  &reply) != ZK_ANSWERED)
 			continue;

@@ -159,7 +159,7 @@ ask_if_busy(ZkRoundTrip *trip, const ZkLeaseTaking *taking, int64 wait_until,
 	if (outcome != ZK_LATE)
 		return outcome;
 
-	/* one of which that is not known may hold it */
+	/* without an answer it may hold the lock */
 	*is_busy = true;
 	return ZK_ANSWERED;
 }
