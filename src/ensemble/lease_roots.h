@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_roots.h
- *	  Below which roots the lease worker looks for leases, and when it begins.
+ *	  Below which roots the lease worker looks for leases, and what wakes it.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,47 +12,34 @@
 
 #include "nodes/pg_list.h"
 
-/* For the hooks of shared memory (zklock.c).  The latter reads the file. */
+/* Define the setting.  For _PG_init(). */
+extern void zklock_lease_roots_init(void);
+
+/* For the hooks of shared memory (zklock.c). */
 extern void zklock_lease_roots_request_memory(void);
 extern void zklock_lease_roots_make_memory(void);
 
 /*
- * This backend is about to take a lease: the worker is to look below its root
- * from now on, also after a restart.  If it cannot, the log says so once.
- * Writes a file if the root is new.
- */
-extern void zklock_lease_roots_note(void);
-
-/*
- * The name of a lock that may have leases is written below this backend's root:
- * wake the worker, if it sleeps.  Never waits.
+ * The name of a lock that may have leases is written below this session's root:
+ * wake the worker, if it sleeps and looks below that root.  Never waits.
  */
 extern void zklock_lease_roots_wake(void);
 
+/* Does a worker of this cluster look below this session's root? */
+extern bool zklock_lease_roots_have_own(void);
+
 /* ---- for the worker ---- */
 
-/* A root that this cluster has asked for a lease below. */
-typedef struct ZkLeaseRoot
-{
-	char	   *root;			/* zklock.root's value */
-	char	   *path;			/* with the chroot */
-	uint64		noted;			/* counts the calls of the two above for it */
-	bool		is_idle;		/* no names of locks were there, and no call
-								 * since */
-} ZkLeaseRoot;
-
 /*
- * All of them, palloc'ed.  This process is the worker from now on: it is the
- * one that is woken.
+ * The paths of all of them, with the chroot, palloc'ed; each once.  This process
+ * is the worker from now on: it is the one that is woken.
  */
 extern List *zklock_lease_roots(void);
 
-/* Whether names of locks are there, as of a look that began behind that read. */
-extern void zklock_lease_roots_tell(const ZkLeaseRoot *root, bool is_idle);
-
 /*
- * The worker is about to sleep: it is to be woken by the next name that is
- * written.  false: some root is not idle, and it is not.
+ * The worker has found no names, and is about to sleep: it is to be woken by
+ * the next name that is written.  false: one may have been written since the
+ * last call, so it is to look again first.
  */
 extern bool zklock_lease_roots_sleep(void);
 

@@ -75,6 +75,16 @@ zklock_name_style(void)
 	return node_style;
 }
 
+bool
+zklock_name_check_root(const char *root)
+{
+	if (recipe_is_root(root))
+		return true;
+	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes and %d components, not below \"/zookeeper\".",
+						RECIPE_ROOT_MAX, RECIPE_DEPTH_MAX);
+	return false;
+}
+
 ZkName
 zklock_name_make(const char *text)
 {
@@ -419,9 +429,5 @@ hint_of_list(const char *what, const char *name)
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	if (recipe_is_root(*newval))
-		return true;
-	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes and %d components, not below \"/zookeeper\".",
-						RECIPE_ROOT_MAX, RECIPE_DEPTH_MAX);
-	return false;
+	return zklock_name_check_root(*newval);
 }

@@ -45,6 +45,12 @@ extern const char *zklock_name_below_root(const ZkName *name);
 extern char *zklock_name_path_of_utf8(const char *utf8);
 
 /*
+ * For the check of a setting: is that a root?  If it is none, the error's DETAIL
+ * says what a root is.
+ */
+extern bool zklock_name_check_root(const char *root);
+
+/*
  * The path of the root itself, palloc'ed; "" if it is "/".  Its length is that
  * of the root of each name of this session.
  */

@@ -17,6 +17,7 @@
 #include "check_private.h"
 #include "compat.h"
 #include "expiry.h"
+#include "lease_roots.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
@@ -786,6 +787,7 @@ void
 check_tell_leases(Check *check)
 {
 	const char *worker = GetConfigOption("zklock.lease_worker", false, false);
+	const char *root = GetConfigOption("zklock.root", false, false);
 
 	if (check->tree.nleases == 0)
 		return;
@@ -798,6 +800,11 @@ check_tell_leases(Check *check)
 		check_put(check, "leases", CHECK_NOTE,
 				  "there are leases, and no lease worker in this cluster: other clients behind a lease whose term is over wait until a contender of zklock comes",
 				  "Switch zklock.lease_worker on, in one cluster at least.");
+	else if (!zklock_lease_roots_have_own())
+		check_put(check, "leases", CHECK_WARNING,
+				  psprintf("there are leases, and no worker of this cluster looks below \"%s\" (zklock.root of this session): other clients behind a lease whose term is over wait until a contender of zklock comes",
+						   zklock_text_quotable_own(root)),
+				  "If the row \"lease worker\" is a warning, see there first. Otherwise add this root to zklock.lease_roots in postgresql.conf, and reload.");
 	else
 		check_put(check, "leases", CHECK_OK,
 				  "no lease that was looked at is overdue", NULL);

@@ -19,7 +19,6 @@
 #include "hooks.h"
 #include "lease_guard.h"
 #include "lease_known.h"
-#include "lease_roots.h"
 #include "lease_take.h"
 #include "lock.h"
 #include "lock_proof.h"
@@ -57,7 +56,6 @@ zk_try_lease(PG_FUNCTION_ARGS)
 	zklock_refuse_own(&leasing->order.name,
 					  _("A lease takes the lock anew, and would wait for this session for ever."));
 	zklock_drop_kept(&leasing->order.name);	/* we do not stand in our own way */
-	zklock_lease_roots_note();
 	zklock_roundtrip_must_run(&leasing->order.bounds, zklock_lease_take,
 							  zklock_lease_end_taking, &taking);
 	if (leasing->end == ZK_LEASE_QUEUED)

@@ -3,14 +3,14 @@
  * lease_sweep.c
  *	  The lease worker's way through all leases of this cluster's roots.
  *
- * Below each root that this cluster has ever asked for a lease below
- * (lease_roots.c) it looks at the queues of all locks that have leases, this
- * cluster's and those of others (lease_names.c), and deletes the leases whose
- * term is over.  Several workers do no harm: see expiry.c.
+ * Below each of its roots (lease_roots.c) the worker looks at the queues of all
+ * locks that have leases, this cluster's and those of others (lease_names.c),
+ * and deletes the leases whose term is over.  Several workers do no harm: see
+ * expiry.c.
  *
- * A pass over the leases of one root takes several slices of time if need be.
- * Each root has its share of a slice, and its own progress: many leases below
- * one do not keep the worker from those below another.
+ * A pass over the leases of one root takes several turns if need be.  The roots
+ * take turns of ZK_READS_AT_ONCE locks each.  So many leases below one root do
+ * not keep the worker from those below another.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,87 +29,87 @@
 #include "session.h"
 #include "worker.h"
 
-/* How long after its begin a pass may begin anew, at most and at least. */
+/* How long after the end of a pass the next one begins, at most and at least. */
 #define PASS_MS 5000
 #define PASS_MIN_MS 500
 
-/* How long after a look at an idle root the next one is. */
+/* The same if there are no names of locks below any root. */
 #define LOOK_MS 300000
 
 /* How many leases of one lock are looked at in a pass. */
 #define LEASES_AT_ONCE 32
 
 /*
- * How far all leases below a root are looked at: one pass over them, in several
- * slices.
+ * How far the leases below a root are looked at: one pass over them, in several
+ * turns.
  */
 typedef struct Sweep
 {
-	ZkLeaseRoot root;			/* as it was when the pass began */
-	char	   *name;			/* of the last lock that was looked at; "": it
-								 * begins */
+	MemoryContext context;		/* of the names */
+	char	   *path;			/* of the root */
+	List	   *names;			/* of all locks with leases, as the pass has
+								 * found them; NIL: it has to list them */
+	int			next;			/* the first of them to be looked at */
+	bool		has_names;		/* the last list had some, or there was none
+								 * yet */
 	int64		look_at;		/* when the next lease may be over */
-	int64		due_at;			/* protocol_now(): when to go on, or the next
-								 * pass is to begin */
-	bool		is_known;		/* the root still is one */
+	int64		due_at;			/* protocol_now(): when the next turn may be */
 } Sweep;
 
-/* All of them.  They live as long as the worker's process. */
+/* All of them.  They live until the settings may have changed. */
 static struct
 {
-	MemoryContext context;		/* of all that follows; NULL at first */
+	MemoryContext context;		/* of all that follows; NULL: the roots are to
+								 * be read */
 	List	   *all;			/* Sweep, one for each root */
-	int			next;			/* with which the next slice begins: the one
-								 * behind the last */
+	int			next;			/* whose turn is next */
+	int64		rest_until;		/* protocol_now(): nothing is due before; 0: it
+								 * does not rest */
 }			Sweeps;
 
-/* A slice of time. */
-typedef struct Slice
+/* What the turns of one call share. */
+typedef struct Turns
 {
 	int64		until;			/* protocol_now(): when to stop */
 	List	   *removals;		/* deletes under way: requests */
-} Slice;
+} Turns;
 
 static void read_roots(void);
-static void take_root(const ZkLeaseRoot *root);
-static Sweep *find_sweep(const ZkLeaseRoot *root);
-static Sweep *begin_sweep(const ZkLeaseRoot *root);
-static void forget_unknown(void);
 static bool is_due(const Sweep *sweep);
-static ZkOutcome sweep_all(ZkRoundTrip *trip, void *argument);
-static ZkOutcome sweep_root(ZkRoundTrip *trip, Sweep *sweep, Slice *slice);
+static ZkOutcome take_turns(ZkRoundTrip *trip, void *argument);
+static ZkOutcome take_turn(ZkRoundTrip *trip, Sweep *sweep, Turns *turns);
+static ZkOutcome begin_pass(ZkRoundTrip *trip, Sweep *sweep);
 static ZkOutcome list_root(ZkRoundTrip *trip, const char *root,
 						   const ZkReply **list);
-static void end_pass(Sweep *sweep, bool is_idle);
-static List *list_names(const ZkReply *list, const char *behind);
-static int	compare_names(const ListCell *a, const ListCell *b);
-static void note_progress(Sweep *sweep, const char *name);
+static void end_pass(Sweep *sweep);
 static ZkOutcome sweep_locks(ZkRoundTrip *trip, Sweep *sweep,
-							 const List *names, Slice *slice);
+							 const List *names, Turns *turns);
 static ZkOutcome list_leases(ZkRoundTrip *trip, const char *root,
 							 const List *names, List **leases, List **idle);
 static void take_leases(const char *path, const ZkReply *list, List **leases);
 static ZkOutcome end_leases(ZkRoundTrip *trip, Sweep *sweep,
-							const List *leases, Slice *slice);
+							const List *leases, Turns *turns);
 static ZkOutcome end_overdue(ZkRoundTrip *trip, Sweep *sweep,
-							 const List *leases, Slice *slice);
-static List *send_removals(Sweep *sweep, const List *leases, Slice *slice);
+							 const List *leases, Turns *turns);
+static List *send_removals(Sweep *sweep, const List *leases, Turns *turns);
 static void free_removals(void *argument);
 
 ZkOutcome
 zklock_lease_sweep(int64 until)
 {
-	Slice		slice = {.until = until};
+	Turns		turns = {.until = until};
 	ZkBounds	bounds = zklock_bounds_of_task();
 	bool		has_work = false;
 
-	read_roots();
+	if (Sweeps.context == NULL)
+		read_roots();
 	foreach_ptr(const Sweep, sweep, Sweeps.all)
 		has_work |= is_due(sweep);
 	if (!has_work)
 		return ZK_ANSWERED;
-	return zklock_roundtrip_run_within(&bounds, sweep_all, free_removals,
-									   &slice);
+	Sweeps.rest_until = 0;
+	return zklock_roundtrip_run_within(&bounds, take_turns, free_removals,
+									   &turns);
 }
 
 int64
@@ -119,7 +119,7 @@ zklock_lease_sweep_next_at(void)
 
 	foreach_ptr(const Sweep, sweep, Sweeps.all)
 		at = Min(at, sweep->due_at);
-	return at;
+	return Max(at, Sweeps.rest_until);
 }
 
 bool
@@ -127,111 +127,60 @@ zklock_lease_sweep_is_idle(void)
 {
 	foreach_ptr(const Sweep, sweep, Sweeps.all)
 	{
-		if (!sweep->root.is_idle)
+		if (sweep->has_names || is_due(sweep))
 			return false;
 	}
 	return true;
 }
 
 void
-zklock_lease_sweep_begin_anew(void)
+zklock_lease_sweep_rest(void)
 {
-	foreach_ptr(Sweep, sweep, Sweeps.all)
-	{
-		sweep->due_at = 0;
-	}
+	if (Sweeps.rest_until == 0)
+		Sweeps.rest_until = protocol_now() + LOOK_MS;
 }
 
-/* ---------------------------------------------------------------------
- * Roots
- * ---------------------------------------------------------------------
- */
+void
+zklock_lease_sweep_begin_anew(void)
+{
+	if (Sweeps.context != NULL)
+		MemoryContextDelete(Sweeps.context);
+	memset(&Sweeps, 0, sizeof(Sweeps));
+}
 
-/* Have a sweep for each root, and none for others. */
+/* Begin a sweep for each root. */
 static void
 read_roots(void)
 {
-	List	   *roots = zklock_lease_roots();
+	List	   *paths = zklock_lease_roots();
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock lease worker",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	List	   *all = NIL;
 
-	if (Sweeps.context == NULL)
-		Sweeps.context = AllocSetContextCreate(TopMemoryContext,
-											   "zklock lease worker",
+	foreach_ptr(const char, path, paths)
+	{
+		Sweep	   *sweep = palloc0(sizeof(*sweep));
+
+		sweep->context = AllocSetContextCreate(context,
+											   "zklock lease names",
 											   ALLOCSET_SMALL_SIZES);
-	foreach_ptr(Sweep, sweep, Sweeps.all)
-	{
-		sweep->is_known = false;
+		sweep->path = pstrdup(path);
+		sweep->has_names = true;
+		sweep->look_at = ZK_NO_DEADLINE;
+		all = lappend(all, sweep);
 	}
-	foreach_ptr(const ZkLeaseRoot, root, roots)
-	{
-		take_root(root);
-	}
-	forget_unknown();
-}
-
-/* One that was idle and has been noted since is due. */
-static void
-take_root(const ZkLeaseRoot *root)
-{
-	Sweep	   *sweep = find_sweep(root);
-
-	if (sweep == NULL)
-		sweep = begin_sweep(root);
-	if (sweep->root.is_idle && sweep->root.noted != root->noted)
-		sweep->due_at = 0;
-	if (sweep->name[0] == '\0')
-		sweep->root.noted = root->noted;
-	sweep->root.is_idle = root->is_idle;
-	sweep->is_known = true;
-}
-
-static Sweep *
-find_sweep(const ZkLeaseRoot *root)
-{
-	foreach_ptr(Sweep, sweep, Sweeps.all)
-	{
-		if (strcmp(sweep->root.root, root->root) == 0 &&
-			strcmp(sweep->root.path, root->path) == 0)
-			return sweep;
-	}
-	return NULL;
-}
-
-static Sweep *
-begin_sweep(const ZkLeaseRoot *root)
-{
-	MemoryContext caller = MemoryContextSwitchTo(Sweeps.context);
-	Sweep	   *sweep = palloc0(sizeof(*sweep));
-
-	sweep->root.root = pstrdup(root->root);
-	sweep->root.path = pstrdup(root->path);
-	sweep->name = pstrdup("");
-	sweep->look_at = ZK_NO_DEADLINE;
-	Sweeps.all = lappend(Sweeps.all, sweep);
 	MemoryContextSwitchTo(caller);
-	return sweep;
-}
-
-static void
-forget_unknown(void)
-{
-	for (int i = list_length(Sweeps.all) - 1; i >= 0; i--)
-	{
-		Sweep	   *sweep = list_nth(Sweeps.all, i);
-
-		if (sweep->is_known)
-			continue;
-		Sweeps.all = list_delete_nth_cell(Sweeps.all, i);
-		pfree(sweep->root.root);
-		pfree(sweep->root.path);
-		pfree(sweep->name);
-		pfree(sweep);
-	}
+	MemoryContextSetParent(context, TopMemoryContext);
+	Sweeps.context = context;
+	Sweeps.all = all;
 }
 
 static bool
 is_due(const Sweep *sweep)
 {
-	return sweep->due_at <= protocol_now();
+	return Max(sweep->due_at, Sweeps.rest_until) <= protocol_now();
 }
 
 /* ---------------------------------------------------------------------
@@ -240,76 +189,87 @@ is_due(const Sweep *sweep)
  */
 
 /*
- * Go on with all leases below the roots that are due: each has an equal share
- * of the time that is left.  ZK_LATE: nobody has answered about one, so the
- * others are left to the next slice.
+ * The roots that are due take turns until the time is over, or none is due any
+ * more.  ZK_LATE: nobody has answered about one, so the others are left to the
+ * next call.
  */
 static ZkOutcome
-sweep_all(ZkRoundTrip *trip, void *argument)
+take_turns(ZkRoundTrip *trip, void *argument)
 {
-	Slice	   *slice = argument;
-	int64		until = slice->until;
-	int			ndue = 0;
+	Turns	   *turns = argument;
 	int			count = list_length(Sweeps.all);
+	int			nskipped = 0;	/* in a row */
 
 	trip->by = ZK_BY_CALLER;
-	foreach_ptr(const Sweep, sweep, Sweeps.all)
-		ndue += is_due(sweep);
-	for (int n = 0; n < count && ndue > 0; n++)
+	while (nskipped < count)
 	{
-		Sweep	   *sweep = list_nth(Sweeps.all, Sweeps.next % count);
+		Sweep	   *sweep = list_nth(Sweeps.all, Sweeps.next);
 		ZkOutcome	outcome;
 
 		Sweeps.next = (Sweeps.next + 1) % count;
 		if (!is_due(sweep))
+		{
+			nskipped++;
 			continue;
-		slice->until = protocol_now() +
-			Max(0, until - protocol_now()) / ndue--;
-		outcome = sweep_root(trip, sweep, slice);
-		slice->until = until;
+		}
+		nskipped = 0;
+		CHECK_FOR_INTERRUPTS();
+		outcome = take_turn(trip, sweep, turns);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
+		if (protocol_now() >= turns->until)
+			break;
 	}
 	return ZK_ANSWERED;
 }
 
 /*
- * Go on with the leases below one root, until that time.  ZK_LATE: its locks
- * could not be listed.
+ * Look at the next locks below one root, ZK_READS_AT_ONCE at most.  ZK_LATE:
+ * they could not be listed.
  */
 static ZkOutcome
-sweep_root(ZkRoundTrip *trip, Sweep *sweep, Slice *slice)
+take_turn(ZkRoundTrip *trip, Sweep *sweep, Turns *turns)
+{
+	List	   *names = NIL;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	if (sweep->names == NIL)
+		outcome = begin_pass(trip, sweep);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = sweep->next; i < list_length(sweep->names); i++)
+	{
+		if (list_length(names) == ZK_READS_AT_ONCE)
+			break;
+		names = lappend(names, list_nth(sweep->names, i));
+	}
+
+	/* what cannot be read in time does not keep the worker from others */
+	if (names != NIL && sweep_locks(trip, sweep, names, turns) == ZK_LOST)
+		return ZK_LOST;
+	sweep->next += list_length(names);
+	if (sweep->next == list_length(sweep->names))
+		end_pass(sweep);
+	return ZK_ANSWERED;
+}
+
+/* List the names of locks below the root. */
+static ZkOutcome
+begin_pass(ZkRoundTrip *trip, Sweep *sweep)
 {
 	const ZkReply *list;
-	ZkOutcome	outcome = list_root(trip, sweep->root.path, &list);
-	List	   *names;
-	List	   *batch = NIL;
+	ZkOutcome	outcome = list_root(trip, sweep->path, &list);
+	MemoryContext caller;
+	List	   *names = NIL;
 
 	if (outcome != ZK_ANSWERED)
 		return outcome;
-	if (list->result != ZK_OK || list->nchildren == 0)
-	{
-		end_pass(sweep, true);
-		return ZK_ANSWERED;
-	}
-	names = list_names(list, sweep->name);
-	foreach_ptr(char, name, names)
-	{
-		batch = lappend(batch, name);
-		if (list_length(batch) < ZK_READS_AT_ONCE && name != llast(names))
-			continue;
-		CHECK_FOR_INTERRUPTS();
-
-		/* what cannot be read in time does not keep the worker from others */
-		if (sweep_locks(trip, sweep, batch, slice) == ZK_LOST)
-			return ZK_LOST;
-		note_progress(sweep, name);
-		if (protocol_now() >= slice->until && name != llast(names))
-			return ZK_ANSWERED;
-		list_free(batch);
-		batch = NIL;
-	}
-	end_pass(sweep, false);
+	caller = MemoryContextSwitchTo(sweep->context);
+	for (int i = 0; list->result == ZK_OK && i < list->nchildren; i++)
+		names = lappend(names, pstrdup(list->children[i]));
+	MemoryContextSwitchTo(caller);
+	sweep->names = names;
+	sweep->has_names = names != NIL;
 	return ZK_ANSWERED;
 }
 
@@ -329,56 +289,24 @@ list_root(ZkRoundTrip *trip, const char *root, const ZkReply **list)
 	return outcome;
 }
 
-/* All is looked at.  When is the next pass?  That of an idle root is far off. */
+/* All is looked at. */
 static void
-end_pass(Sweep *sweep, bool is_idle)
+end_pass(Sweep *sweep)
 {
 	int64		now = protocol_now();
 
-	zklock_lease_roots_tell(&sweep->root, is_idle);
-	sweep->root.is_idle = is_idle;
-	if (is_idle)
-		sweep->due_at = now + LOOK_MS;
-	else
-		sweep->due_at = Max(now + PASS_MIN_MS,
-							Min(now + PASS_MS, sweep->look_at));
+	sweep->due_at = Max(now + PASS_MIN_MS, Min(now + PASS_MS, sweep->look_at));
 	sweep->look_at = ZK_NO_DEADLINE;
-	note_progress(sweep, "");
-}
-
-/* The names in that list that come behind that one, in order. */
-static List *
-list_names(const ZkReply *list, const char *behind)
-{
-	List	   *names = NIL;
-
-	for (int i = 0; i < list->nchildren; i++)
-		if (strcmp(list->children[i], behind) > 0)
-			names = lappend(names, pstrdup(list->children[i]));
-	list_sort(names, compare_names);
-	return names;
-}
-
-static int
-compare_names(const ListCell *a, const ListCell *b)
-{
-	return strcmp(lfirst(a), lfirst(b));
-}
-
-static void
-note_progress(Sweep *sweep, const char *name)
-{
-	char	   *former = sweep->name;
-
-	sweep->name = MemoryContextStrdup(Sweeps.context, name);
-	pfree(former);
+	sweep->names = NIL;
+	sweep->next = 0;
+	MemoryContextReset(sweep->context);
 }
 
 /* Look at the leases of some locks, ZK_READS_AT_ONCE at most, all at once. */
 static ZkOutcome
-sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Slice *slice)
+sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Turns *turns)
 {
-	const char *root = sweep->root.path;
+	const char *root = sweep->path;
 	ZkOutcome	outcome;
 	List	   *leases;
 	List	   *idle;
@@ -386,7 +314,7 @@ sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Slice *slice)
 	trip->deadline = zklock_worker_deadline();
 	outcome = list_leases(trip, root, names, &leases, &idle);
 	if (outcome == ZK_ANSWERED)
-		outcome = end_leases(trip, sweep, leases, slice);
+		outcome = end_leases(trip, sweep, leases, turns);
 	if (outcome != ZK_ANSWERED || idle == NIL)
 		return outcome;
 	trip->deadline = zklock_worker_deadline();
@@ -459,7 +387,7 @@ take_leases(const char *path, const ZkReply *list, List **leases)
 
 /* Read them, and delete those whose term is over. */
 static ZkOutcome
-end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
+end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Turns *turns)
 {
 	List	   *batch = NIL;
 
@@ -476,7 +404,7 @@ end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 		if (outcome != ZK_ANSWERED)
 			return outcome;
 		trip->deadline = zklock_worker_deadline();
-		outcome = end_overdue(trip, sweep, read, slice);
+		outcome = end_overdue(trip, sweep, read, turns);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
 		list_free(batch);
@@ -491,15 +419,15 @@ end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
  * connection is found again.
  */
 static ZkOutcome
-end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
+end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Turns *turns)
 {
 	List	   *overdue;
 	ListCell   *lease_cell;
 	ListCell   *request_cell;
 
-	free_removals(slice);		/* those that were not answered in time */
-	overdue = send_removals(sweep, leases, slice);
-	forboth(lease_cell, overdue, request_cell, slice->removals)
+	free_removals(turns);		/* those that were not answered in time */
+	overdue = send_removals(sweep, leases, turns);
+	forboth(lease_cell, overdue, request_cell, turns->removals)
 	{
 		const ZkReply *reply;
 		ZkOutcome	outcome = zklock_roundtrip_await(trip,
@@ -516,13 +444,13 @@ end_overdue(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Slice *slice)
 		zklock_expiry_note_end(lfirst(lease_cell), reply->result == ZK_OK,
 							   &sweep->look_at);
 	}
-	free_removals(slice);
+	free_removals(turns);
 	return ZK_ANSWERED;
 }
 
 /* Send the deletes.  Result: the leases that they are about, in order. */
 static List *
-send_removals(Sweep *sweep, const List *leases, Slice *slice)
+send_removals(Sweep *sweep, const List *leases, Turns *turns)
 {
 	List	   *overdue = NIL;
 
@@ -541,7 +469,7 @@ send_removals(Sweep *sweep, const List *leases, Slice *slice)
 							 strrchr(lease->path, '/') - lease->path);
 		zklock_expiry_log(lock_path, lease);
 		overdue = lappend(overdue, lease);
-		slice->removals = lappend(slice->removals,
+		turns->removals = lappend(turns->removals,
 								  zklock_client_remove(zklock_session_client(),
 													   lease->path,
 													   lease->version));
@@ -553,10 +481,10 @@ send_removals(Sweep *sweep, const List *leases, Slice *slice)
 static void
 free_removals(void *argument)
 {
-	Slice	   *slice = argument;
+	Turns	   *turns = argument;
 
-	foreach_ptr(ZkRequest, request, slice->removals)
+	foreach_ptr(ZkRequest, request, turns->removals)
 		zklock_client_free(request);
-	list_free(slice->removals);
-	slice->removals = NIL;
+	list_free(turns->removals);
+	turns->removals = NIL;
 }

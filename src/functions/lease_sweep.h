@@ -13,19 +13,22 @@
 #include "session.h"
 
 /*
- * Go on until that time (protocol_now()): delete leases whose term is over, and
- * the names of locks that have none any more.  ZK_LATE: nobody has answered;
- * else ZK_ANSWERED.  Raises as the session does.
+ * Go on until that time (protocol_now()), or until nothing is due: delete leases
+ * whose term is over, and the names of locks that have none any more.  ZK_LATE:
+ * nobody has answered; else ZK_ANSWERED.  Raises as the session does.
  */
 pg_nodiscard extern ZkOutcome zklock_lease_sweep(int64 until);
 
-/* When to go on with the first of the roots, protocol_now(). */
+/* When to go on, protocol_now(). */
 extern int64 zklock_lease_sweep_next_at(void);
 
-/* Are there no names below any root, as of the last look? */
+/* Has the last look at each root found no names of locks, and is none due? */
 extern bool zklock_lease_sweep_is_idle(void);
 
-/* All roots are to be looked at when it goes on. */
+/* So the next look is far off, if none is due before. */
+extern void zklock_lease_sweep_rest(void);
+
+/* Read the settings again, and look below all roots when it goes on. */
 extern void zklock_lease_sweep_begin_anew(void);
 
 #endif							/* ZKLOCK_LEASE_SWEEP_H */

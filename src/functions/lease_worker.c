@@ -14,9 +14,9 @@
  * to do, the next round begins soon, and goes on where this one stopped.
  *
  * It has a session as long as there is something to ask: names of locks below
- * a root, or locks of sessions with a zklock.loss_channel.  Where no names are
- * left the root is idle.  Then a backend of this cluster wakes the worker when
- * it has written a name.  What others write nobody tells: so it looks at idle
+ * one of its roots, or locks of sessions with a zklock.loss_channel.  Where no
+ * names are left, a backend of this cluster wakes the worker when it has written
+ * one (lease_roots.c).  What others write nobody tells: so it looks below its
  * roots now and then, in a session of a moment.
  *
  *-------------------------------------------------------------------------
@@ -105,7 +105,7 @@ zklock_lease_worker_init(void)
 
 	DefineCustomBoolVariable("zklock.lease_worker",
 							 "Removes leases whose term is over from queues in which only other clients wait.",
-							 "The worker has a ZooKeeper session while there are leases.",
+							 "The worker has a ZooKeeper session while there are leases, and for a moment every five minutes.",
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
@@ -197,7 +197,11 @@ pause_until_next(void)
 	if (zklock_lease_sweep_is_idle())
 	{
 		if (!zklock_lease_roots_sleep())
-			return ROUND_MIN_MS;	/* a root was noted meanwhile */
+		{
+			zklock_lease_sweep_begin_anew();	/* a name was written */
+			return ROUND_MIN_MS;
+		}
+		zklock_lease_sweep_rest();
 		if (!zklock_loss_notice_is_wanted())
 			zklock_session_close(CLOSE_MS);
 	}

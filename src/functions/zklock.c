@@ -98,6 +98,7 @@ _PG_init(void)
 	zklock_keep_init();
 	zklock_hooks_init();
 	zklock_cancel_init();
+	zklock_lease_roots_init();
 	zklock_lease_worker_init();
 	MarkGUCPrefixReserved("zklock");
 	previous_request_hook = shmem_request_hook;

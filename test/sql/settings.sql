@@ -76,6 +76,21 @@ SHOW zklock.root;
 SELECT length(set_config('zklock.root', '/' || repeat('x', 255), false));
 RESET zklock.root;
 
+-- Roots for the lease worker. Nobody reloads before they are as they were.
+ALTER SYSTEM SET zklock.lease_roots = 'relative';
+ALTER SYSTEM SET zklock.lease_roots = '/good, /trailing/';
+ALTER SYSTEM SET zklock.lease_roots = '/good /too';
+ALTER SYSTEM SET zklock.lease_roots = '/good,';
+SELECT format('ALTER SYSTEM SET zklock.lease_roots = %L', '/good, /' || repeat('x', 256)) AS statement \gset
+\set VERBOSITY sqlstate
+:statement;
+SET zklock.lease_roots = '/good';
+\set VERBOSITY default
+-- good ones
+ALTER SYSTEM SET zklock.lease_roots = '/';
+ALTER SYSTEM SET zklock.lease_roots = '/tenants/payroll, "/tenants/a, b","/with ""quotes"""';
+ALTER SYSTEM RESET zklock.lease_roots;
+
 -- Names under different roots are different locks, and one that is held stays
 -- held when the root changes.
 SELECT zk_lock('settings/root') > 0 AS token;

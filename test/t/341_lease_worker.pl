@@ -17,7 +17,7 @@ my $session = background($owner);
 my $client = $zk->client;
 my $names = lock_path('') . '.leases';
 
-# The worker looks as long as there are leases below a root where its cluster has asked for one.
+# Leases of the other cluster wake nobody here. The worker looks as long as there are leases.
 $guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 
 sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }

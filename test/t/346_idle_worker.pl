@@ -1,7 +1,6 @@
 
-# The lease worker has a ZooKeeper session only while there are leases. It knows the roots below
-# which leases were taken, also after a restart, and no tenant takes the room of all others.
-# Tested with a real server that counts requests.
+# The lease worker has a ZooKeeper session only while there are leases below its roots: that of
+# postgresql.conf, and those of zklock.lease_roots. Tested with a real server that counts requests.
 
 use ZkLockTest;
 
@@ -22,11 +21,19 @@ sub wait_for_rounds ($count)
 
 sub lease ($session, $name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
 
+sub set_roots (@roots)
+{
+	$node->append_conf('postgresql.conf', "zklock.lease_roots = '" . join(', ', @roots) . "'");
+	$node->reload;
+	return;
+}
+
 subtest 'the lease worker has a session only while there are leases' => sub {
+	assert_soon { ask($node, 'SELECT sessions > 0 FROM zk_stat WHERE datname IS NULL') eq 't' } 'the worker looks when it starts', 60;
+	assert_soon { session_programs(worker()) == 0 } 'the worker closes its session when it has found nothing', 60;
 	my $received = $zk->packets_received;
 	wait_for_rounds(2);
-	is($zk->packets_received, $received, 'the worker sends nothing before the first lease');
-	is(scalar(session_programs(worker())), 0, 'the worker has no session');
+	is($zk->packets_received, $received, 'the worker sends nothing then');
 	my $session = background($node);
 	my $token = lease($session, 'first', '1 day');
 	assert_soon { session_programs(worker()) == 1 } 'the worker opens a session for the first lease', 60;
@@ -35,45 +42,45 @@ subtest 'the lease worker has a session only while there are leases' => sub {
 	is(scalar($zk->client->children(lock_path('.leases'))), 0, 'the name of the lock is removed from .leases');
 	lease($session, 'next', '2s');
 	assert_nodes($zk, lock_path('next'), 0, 'the worker opens a session again, and deletes an overdue lease');
+	assert_soon { session_programs(worker()) == 0 } 'and closes it again', 120;
 };
 
-# There is room for 64.
-subtest 'roots without leases make room for others, time and again' => sub {
-	my $from = -s $node->logfile;
+subtest 'a lease below a root that is not in zklock.lease_roots does not wake the worker' => sub {
+	my $sessions = "SELECT sessions FROM zk_stat WHERE datname IS NULL";
+	my $before = ask($node, $sessions);
+	my $session = background($node, first => "SET zklock.root = '/elsewhere'");
+	lease($session, 'left', '2s');
+	wait_for_rounds(2);
+	is(ask($node, $sessions), $before, 'the worker has opened no session');
+	is(scalar queue_nodes($zk, '/elsewhere/left'), 1, 'the overdue lease stays');
+	set_roots('/elsewhere');
+	assert_soon { !queue_nodes($zk, '/elsewhere/left') } 'the lease is deleted when the root is in the list', 60;
+	assert_soon { session_programs(worker()) == 0 } 'the worker closes its session', 120;
+	lease($session, 'next', '2s');
+	assert_soon { !queue_nodes($zk, '/elsewhere/next') } 'a lease below this root wakes the worker now', 60;
+	$session->quit;
+};
+
+subtest 'the lease worker looks below each root of a long list' => sub {
+	set_roots(lock_path('') =~ s{/$}{}r, '/turn/1', map { "/turn/$_" } 1 .. 40);
 	my $session = background($node);
-	foreach my $round (1, 2)
+	foreach my $number (1 .. 40)
 	{
-		foreach my $number (1 .. 40)
-		{
-			my $root = "/turn-$round/$number";
-			$session->query_safe("SET zklock.root = '$root'");
-			my $token = lease($session, 'there', $number == 40 ? '2s' : '1 day');
-			$session->query_safe("SELECT zk_release_lease('there', $token)") if $number < 40;
-		}
-		assert_soon { !queue_nodes($zk, "/turn-$round/40/there") } "round $round: the last root is looked after", 60;
-		assert_soon { session_programs(worker()) == 0 } 'and then none has leases', 120;
+		$session->query_safe("SET zklock.root = '/turn/$number'");
+		lease($session, 'there', $number % 2 ? '2s' : '1 day');
 	}
-	ok(!$node->log_contains(qr/does not look after/, $from), 'none was too many');
+	assert_soon { !grep { queue_nodes($zk, "/turn/" . (2 * $_ - 1) . '/there') } 1 .. 20 } 'the overdue leases are deleted', 60;
+	is(scalar(grep { queue_nodes($zk, "/turn/" . 2 * $_ . '/there') } 1 .. 20), 20, 'the others stay');
+	$session->quit;
 };
 
 subtest 'the lease worker deletes overdue leases of before a restart' => sub {
+	set_roots('/of-a-session');
 	my $session = background($node, first => "SET zklock.root = '/of-a-session'");
 	lease($session, 'left', '2s');
 	$node->stop('immediate');
 	$node->start;
 	assert_soon { !queue_nodes($zk, '/of-a-session/left') } 'the overdue lease of before the restart is deleted', 120;
-};
-
-subtest 'a role with too many roots leaves room for other roles' => sub {
-	my $from = -s $node->logfile;
-	$node->safe_psql('postgres', "CREATE ROLE greedy LOGIN; GRANT SET ON PARAMETER zklock.root TO greedy;
-		CREATE ROLE modest LOGIN; ALTER ROLE modest SET zklock.root = '/modest'");
-	my $greedy = background($node, user => 'greedy');
-	$greedy->query_safe("SET zklock.root = '/greedy/$_'; SELECT zk_try_lease('there', 'app', '1 day')") foreach 1 .. 9;
-	ok($node->log_contains(qr{does not look after leases below znode "/greedy/9"\n.*DETAIL:  .* 8 of one role}, $from),
-		'the log says which root is too many');
-	lease(background($node, user => 'modest'), 'there', '2s');
-	assert_soon { !queue_nodes($zk, '/modest/there') } 'an overdue lease of another role is deleted', 120;
 };
 
 done_testing();

@@ -769,6 +769,14 @@ subtest 'zk_check() says whether a lease worker looks after the leases' => sub {
 	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');
 	$plain->reload;
 	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'zk_check() says that a lease worker looks after the leases';
+	my $other = lock_path('') =~ s{/$}{-other}r;
+	my $sql = "SET zklock.root = '$other'";
+	$plain->safe_psql('postgres', "$sql; SELECT zk_try_lease('leased', 'app', '1 day')");
+	like(check($sql, 'true', $plain)->{leases}, qr/^warning: .* no worker of this cluster looks below "\Q$other\E" .* -> .*zklock.lease_roots/,
+		'zk_check() warns of leases below a root where the worker does not look');
+	$plain->append_conf('postgresql.conf', "zklock.lease_roots = '$other'");
+	$plain->reload;
+	assert_soon { check($sql, 'true', $plain)->{leases} =~ /^ok: / } 'the warning is gone when the root is in zklock.lease_roots';
 };
 
 subtest "only monitors may call zk_check(), which keeps the caller's role" => sub {

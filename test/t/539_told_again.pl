@@ -148,15 +148,14 @@ my %of = (half => 2, third => 3, quarter => 4, fifth => 5, sixth => 6, tenth => 
 	sixtieth => 60);
 my %number = (one => 1, two => 2, three => 3, twice => 2);
 
-# Of files and wait events, which have names of their own.
-our $source = join '', map { Pages::slurp($_) } glob "$top/src/*/*.[ch]";
+# Of wait events, which have names of their own.
+my $source = join '', map { Pages::slurp($_) } glob "$top/src/*/*.[ch]";
 our %is_event = map { $_ => 1 } $source =~ /"(ZkLock\w+)"/g;
 
 sub wrong_names
 {
 	my ($text) = @_;
-	return ((map { "there is no wait event $_" } grep { !$is_event{$_} } $text =~ /`(ZkLock\w+)`/g),
-		(map { "there is no file $_" } grep { index($source, $_) < 0 } $text =~ m{\bpg_stat/(\w+)}g));
+	return map { "there is no wait event $_" } grep { !$is_event{$_} } $text =~ /`(ZkLock\w+)`/g;
 }
 
 # The parts of T, each with its seconds in parentheses or behind a colon.
@@ -190,7 +189,6 @@ my %words_of_limit = (
 	RECIPE_PERMITS_MAX => qr/`permits` from 1 to ([\d,]+)/,
 	RECIPE_SEQUENCE_LIMIT => qr/\bFrom ([\d,]+) on, zklock refuses/,
 	SERVERS_MAX => qr/\blist has at most ([\d,]+) servers/,
-	ROOTS_MAX => qr/\b(?:at most|room for) ([\d,]+) roots/,
 	ZK_REASON_MAX => qr/\bone line of at most ([\d,]+) bytes/,
 	RECORDS_MAX => qr/\bat most ([\d,]+) records/,
 	'functions/lock_set.c NAMES_MAX' => qr/\b(?:at most|more than) ([\d,]+) names/,
@@ -257,7 +255,7 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		figures => "It warns 30 days before a certificate expires. `extra_lock_patterns=['lock-']` sends one heartbeat: 1,000 such\n"
 		  . "sessions send 400 requests a second with T = 15 s\n",
 		limits => "It takes at most 20,000 names. There are at most 100,000 records.\n",
-		names => "`ZkLockCommit`, `pg_stat/zklock_lease_roots`\n",
+		names => "`ZkLockCommit`\n",
 		retries => "| 40001 | x | yes, the whole transaction |\n| 42501, 22023 | x | no |\n| 53400 | x | only now and then |\n",
 		rows => "the rows `server ...`, `clock` and `tls ...` of `zk_check()`\n\n| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `tls ...` (30 days ahead) |\n",
 		parts => "T/3 (5 s), 2T/3 (10 s; x), T/6: 2.5 s, 2.5 s (T/6), two thirds of T (10 s), 3/10 of the session timeout (4.5 s),\n"
@@ -271,7 +269,7 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 		figures => [ "60 days ahead\n", "expires within\n3 days\n", "extra_lock_patterns=['lock']\n",
 			"one heartbeat. 1,000 such sessions send 200 requests a second with T = 15 s\n" ],
 		limits => [ "It takes at most 2,000\nnames.\n" ],
-		names => [ "`ZkLockGuard`\n", "the file\n`pg_stat/zklock_roots`\n" ],
+		names => [ "`ZkLockGuard`\n" ],
 		retries => [ "| 40001 | x | no |\n", "| 22023 | x | yes |\n" ],
 		rows => [ "| a | b | c | row of `zk_check()` |\n| a | b | c | `acl`, `timeout granted` |\n", "the rows `clocks` and\n`tls ...`\n" ],
 		parts => [ "T/3 (7.5 s)\n", "2T/3 (5 s)\n", "5 s (T/6)\n", "two thirds of T\n(15 s)\n", "a third of the session timeout (4 s)\n",
@@ -322,7 +320,6 @@ subtest 'pages tell such things again in many places' => sub {
 		cmp_ok($all->('retries'), '>', 8, 'whether to try again');
 	}
 	{
-		local $source = '';
 		local %is_event;
 		cmp_ok($all->('names'), '>', 5, 'names');
 	}
