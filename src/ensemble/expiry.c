@@ -46,6 +46,8 @@ typedef struct Seen
 	int64		token;
 	int			version;
 	int64		since;			/* protocol_now() */
+	int64		unused_at;		/* protocol_now(): nobody looks at it any more,
+								 * if nobody has until then */
 } Seen;
 
 /*
@@ -54,11 +56,32 @@ typedef struct Seen
  */
 static HTAB *all_seen;
 
-/* Beyond so many all are forgotten: they are deleted a term later then. */
+/*
+ * Most versions that are remembered.  When there are so many, a lease that is
+ * read for the first time is not timed yet.  It is timed when it is read again
+ * and there is room.  Room is made by each lease that is deleted, that is renewed
+ * (it is alive, and begins again when its turn comes), or that nobody looks at
+ * any more.  So each lease has a turn, however many there are.
+ */
 #define SEEN_MAX 100000
+
+/*
+ * Whoever waits for the end of a term looks again when it is over, and the lease
+ * worker in each pass.  So long after that the version is of no use.
+ */
+#define UNUSED_MS 600000
+
+/* If there is no room, those of no use are searched for so often, at most. */
+#define SEARCH_MS 60000
+
+/* protocol_now(): when the next search may be. */
+static int64 search_at;
 
 static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
+static bool is_memory_full(void);
+static void forget_unused(int64 now);
+static void forget_node(const char *node);
 
 List *
 zklock_expiry_nodes(const char *const *children, int nchildren)
@@ -207,6 +230,7 @@ zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 {
 	if (is_gone)
 	{
+		forget_node(leased->node);
 		zklock_expiry_debug(leased->path, leased->token,
 							"deleted: its term was over");
 		if (leased->who.owner != NULL)
@@ -283,32 +307,71 @@ compare_nodes(const ListCell *a, const ListCell *b)
 
 /*
  * Since when this backend knows that version of the node; from now on if it
- * does not.  The reply was here before the clock is read.
+ * does not, or if there is no room to remember it.  The reply was here before
+ * the clock is read.
  */
 static int64
 seen_since(const ZkLeased *leased)
 {
 	HASHCTL		control = {.keysize = RECIPE_NODE_SIZE,.entrysize = sizeof(Seen)};
-	bool		is_known;
+	int64		now = protocol_now();
+	bool		is_alive;
 	Seen	   *seen;
 
-	if (all_seen != NULL && hash_get_num_entries(all_seen) >= SEEN_MAX)
-	{
-		hash_destroy(all_seen);
-		all_seen = NULL;
-	}
 	if (all_seen == NULL)
 		all_seen = hash_create("zklock leases seen", 16, &control,
 							   HASH_ELEM | HASH_STRINGS);
-	seen = hash_search(all_seen, leased->node, HASH_ENTER, &is_known);
-	if (!is_known || seen->token != leased->token ||
-		seen->version != leased->version)
+	seen = hash_search(all_seen, leased->node, HASH_FIND, NULL);
+	is_alive = seen != NULL && (seen->token != leased->token ||
+								seen->version != leased->version);
+	if (is_alive && is_memory_full())
 	{
+		forget_node(leased->node);	/* another one is to be timed */
+		return now;
+	}
+	if (seen == NULL && is_memory_full())
+		forget_unused(now);
+	if (seen == NULL && is_memory_full())
+		return now;
+	if (seen == NULL || is_alive)
+	{
+		seen = hash_search(all_seen, leased->node, HASH_ENTER, NULL);
 		seen->token = leased->token;
 		seen->version = leased->version;
-		seen->since = protocol_now();
+		seen->since = now;
 	}
+	seen->unused_at = now + leased->ttl_ms + UNUSED_MS;
 	return seen->since;
+}
+
+static bool
+is_memory_full(void)
+{
+	return hash_get_num_entries(all_seen) >= SEEN_MAX;
+}
+
+/* Make room, unless that was tried a moment ago. */
+static void
+forget_unused(int64 now)
+{
+	HASH_SEQ_STATUS scan;
+	Seen	   *seen;
+
+	if (now < search_at)
+		return;
+	search_at = now + SEARCH_MS;
+	hash_seq_init(&scan, all_seen);
+	while ((seen = hash_seq_search(&scan)) != NULL)
+	{
+		if (seen->unused_at < now)
+			forget_node(seen->node);
+	}
+}
+
+static void
+forget_node(const char *node)
+{
+	(void) hash_search(all_seen, node, HASH_REMOVE, NULL);	/* it may be gone */
 }
 
 void
