@@ -8,9 +8,10 @@
  * and deletes the leases whose term is over.  Several workers do no harm: see
  * expiry.c.
  *
- * A pass over the leases of one root takes several turns if need be.  The roots
- * take turns of ZK_READS_AT_ONCE locks each.  So many leases below one root do
- * not keep the worker from those below another.
+ * A pass over the leases of one root takes several turns.  In a turn the worker
+ * lists the queues of ZK_READS_AT_ONCE locks, or reads so many of the leases that
+ * it has found there.  The roots take turns, so many leases below one root do not
+ * keep the worker from those below another.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,20 +37,20 @@
 /* The same if there are no names of locks below any root. */
 #define LOOK_MS 300000
 
-/* How many leases of one lock are looked at in a pass. */
-#define LEASES_AT_ONCE 32
-
 /*
  * How far the leases below a root are looked at: one pass over them, in several
  * turns.
  */
 typedef struct Sweep
 {
-	MemoryContext context;		/* of the names */
+	MemoryContext context;		/* of the two lists */
 	char	   *path;			/* of the root */
 	List	   *names;			/* of all locks with leases, as the pass has
 								 * found them; NIL: it has to list them */
-	int			next;			/* the first of them to be looked at */
+	int			next_name;		/* the first of them to be looked at */
+	List	   *leases;			/* paths of those of the locks that were
+								 * looked at last */
+	int			next_lease;		/* the first of them to be read */
 	bool		has_names;		/* the last list had some, or there was none
 								 * yet */
 	int64		look_at;		/* when the next lease may be over */
@@ -82,13 +83,14 @@ static ZkOutcome begin_pass(ZkRoundTrip *trip, Sweep *sweep);
 static ZkOutcome list_root(ZkRoundTrip *trip, const char *root,
 						   const ZkReply **list);
 static void end_pass(Sweep *sweep);
+static List *next_portion(const List *all, int next);
 static ZkOutcome sweep_locks(ZkRoundTrip *trip, Sweep *sweep,
-							 const List *names, Turns *turns);
-static ZkOutcome list_leases(ZkRoundTrip *trip, const char *root,
-							 const List *names, List **leases, List **idle);
-static void take_leases(const char *path, const ZkReply *list, List **leases);
+							 const List *names);
+static ZkOutcome list_leases(ZkRoundTrip *trip, Sweep *sweep,
+							 const List *names, List **idle);
+static bool take_leases(Sweep *sweep, const char *path, const ZkReply *list);
 static ZkOutcome end_leases(ZkRoundTrip *trip, Sweep *sweep,
-							const List *leases, Turns *turns);
+							const List *paths, Turns *turns);
 static ZkOutcome end_overdue(ZkRoundTrip *trip, Sweep *sweep,
 							 const List *leases, Turns *turns);
 static List *send_removals(Sweep *sweep, const List *leases, Turns *turns);
@@ -224,31 +226,35 @@ take_turns(ZkRoundTrip *trip, void *argument)
 }
 
 /*
- * Look at the next locks below one root, ZK_READS_AT_ONCE at most.  ZK_LATE:
- * they could not be listed.
+ * Read the next leases below one root, or look for them in the queues of the next
+ * locks.  ZK_LATE: the locks could not be listed.
  */
 static ZkOutcome
 take_turn(ZkRoundTrip *trip, Sweep *sweep, Turns *turns)
 {
-	List	   *names = NIL;
 	ZkOutcome	outcome = ZK_ANSWERED;
+	List	   *names = NIL;
+	List	   *leases;
 
 	if (sweep->names == NIL)
 		outcome = begin_pass(trip, sweep);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
-	for (int i = sweep->next; i < list_length(sweep->names); i++)
-	{
-		if (list_length(names) == ZK_READS_AT_ONCE)
-			break;
-		names = lappend(names, list_nth(sweep->names, i));
-	}
+	leases = next_portion(sweep->leases, sweep->next_lease);
+	if (leases == NIL)
+		names = next_portion(sweep->names, sweep->next_name);
+	if (leases != NIL)
+		outcome = end_leases(trip, sweep, leases, turns);
+	else if (names != NIL)
+		outcome = sweep_locks(trip, sweep, names);
 
 	/* what cannot be read in time does not keep the worker from others */
-	if (names != NIL && sweep_locks(trip, sweep, names, turns) == ZK_LOST)
+	if (outcome == ZK_LOST)
 		return ZK_LOST;
-	sweep->next += list_length(names);
-	if (sweep->next == list_length(sweep->names))
+	sweep->next_lease += list_length(leases);
+	sweep->next_name += list_length(names);
+	if (sweep->next_lease == list_length(sweep->leases) &&
+		sweep->next_name == list_length(sweep->names))
 		end_pass(sweep);
 	return ZK_ANSWERED;
 }
@@ -298,50 +304,61 @@ end_pass(Sweep *sweep)
 	sweep->due_at = Max(now + PASS_MIN_MS, Min(now + PASS_MS, sweep->look_at));
 	sweep->look_at = ZK_NO_DEADLINE;
 	sweep->names = NIL;
-	sweep->next = 0;
+	sweep->next_name = 0;
+	sweep->leases = NIL;
+	sweep->next_lease = 0;
 	MemoryContextReset(sweep->context);
 }
 
-/* Look at the leases of some locks, ZK_READS_AT_ONCE at most, all at once. */
-static ZkOutcome
-sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names, Turns *turns)
+/* From that one on, ZK_READS_AT_ONCE at most. */
+static List *
+next_portion(const List *all, int next)
 {
-	const char *root = sweep->path;
+	List	   *portion = NIL;
+
+	while (next < list_length(all) && list_length(portion) < ZK_READS_AT_ONCE)
+		portion = lappend(portion, list_nth(all, next++));
+	return portion;
+}
+
+/* Find the leases of some locks, and drop the names of those that have none. */
+static ZkOutcome
+sweep_locks(ZkRoundTrip *trip, Sweep *sweep, const List *names)
+{
 	ZkOutcome	outcome;
-	List	   *leases;
 	List	   *idle;
 
 	trip->deadline = zklock_worker_deadline();
-	outcome = list_leases(trip, root, names, &leases, &idle);
-	if (outcome == ZK_ANSWERED)
-		outcome = end_leases(trip, sweep, leases, turns);
+	outcome = list_leases(trip, sweep, names, &idle);
 	if (outcome != ZK_ANSWERED || idle == NIL)
 		return outcome;
 	trip->deadline = zklock_worker_deadline();
-	return zklock_lease_names_drop(trip, root, idle);
+	return zklock_lease_names_drop(trip, sweep->path, idle);
 }
 
 /*
- * List the queues of some locks: the leases in them, ZkLeased with name and
- * path, and the names of those that have none.  What others wrote below .leases
- * is skipped.
+ * List the queues of some locks: sweep->leases becomes the leases in them, and
+ * *idle the names of those that have none.  What others wrote below .leases is
+ * skipped.
  */
 static ZkOutcome
-list_leases(ZkRoundTrip *trip, const char *root, const List *names,
-			List **leases, List **idle)
+list_leases(ZkRoundTrip *trip, Sweep *sweep, const List *names, List **idle)
 {
 	char	   *locks[ZK_READS_AT_ONCE];
 	char	   *paths[ZK_READS_AT_ONCE] = {0};	/* of the queue of each */
 	const ZkReply *lists[ZK_READS_AT_ONCE];
 	int			nlocks = 0;
 	ZkOutcome	outcome;
+	List	   *former = sweep->leases;
 
 	Assert(list_length(names) <= ZK_READS_AT_ONCE);
-	*leases = NIL;
 	*idle = NIL;
+	sweep->leases = NIL;
+	sweep->next_lease = 0;
+	list_free_deep(former);
 	foreach_ptr(char, name, names)
 	{
-		char	   *path = zklock_name_leased_path(root, name);
+		char	   *path = zklock_name_leased_path(sweep->path, name);
 
 		if (path == NULL)
 			continue;
@@ -353,64 +370,54 @@ list_leases(ZkRoundTrip *trip, const char *root, const List *names,
 		return outcome;
 	for (int i = 0; i < nlocks; i++)
 	{
-		int			nbefore = list_length(*leases);
-
 		if (lists[i]->result != ZK_OK && lists[i]->result != ZK_NO_NODE)
 			continue;
-		if (lists[i]->result == ZK_OK)
-			take_leases(paths[i], lists[i], leases);
-		if (list_length(*leases) == nbefore)
+		if (!take_leases(sweep, paths[i], lists[i]))
 			*idle = lappend(*idle, locks[i]);
 	}
 	zklock_roundtrip_end_reads(trip, nlocks);
 	return ZK_ANSWERED;
 }
 
-/*
- * Add the leases of a queue.  Of many the first ones will do: the others are
- * looked at when those are gone.
- */
-static void
-take_leases(const char *path, const ZkReply *list, List **leases)
+/* Add the leases of a queue to sweep->leases.  false: it has none. */
+static bool
+take_leases(Sweep *sweep, const char *path, const ZkReply *list)
 {
-	List	   *nodes = zklock_expiry_nodes(list->children, list->nchildren);
+	MemoryContext caller;
+	List	   *nodes;
 
-	foreach_ptr(const char, node, list_truncate(nodes, LEASES_AT_ONCE))
+	if (list->result != ZK_OK)
+		return false;
+	nodes = zklock_expiry_nodes(list->children, list->nchildren);
+	caller = MemoryContextSwitchTo(sweep->context);
+	foreach_ptr(const char, node, nodes)
+		sweep->leases = lappend(sweep->leases, psprintf("%s/%s", path, node));
+	MemoryContextSwitchTo(caller);
+	return nodes != NIL;
+}
+
+/* Read some leases, and delete those whose term is over. */
+static ZkOutcome
+end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *paths, Turns *turns)
+{
+	List	   *asked = NIL;
+	List	   *read;
+	ZkOutcome	outcome;
+
+	foreach_ptr(char, path, paths)
 	{
 		ZkLeased   *one = palloc0(sizeof(*one));
 
-		one->node = node;
-		one->path = psprintf("%s/%s", path, node);
-		*leases = lappend(*leases, one);
+		one->node = strrchr(path, '/') + 1;
+		one->path = path;
+		asked = lappend(asked, one);
 	}
-}
-
-/* Read them, and delete those whose term is over. */
-static ZkOutcome
-end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *leases, Turns *turns)
-{
-	List	   *batch = NIL;
-
-	foreach_ptr(ZkLeased, lease, leases)
-	{
-		ZkOutcome	outcome;
-		List	   *read;
-
-		batch = lappend(batch, lease);
-		if (list_length(batch) < ZK_READS_AT_ONCE && lease != llast(leases))
-			continue;
-		trip->deadline = zklock_worker_deadline();
-		outcome = zklock_expiry_read_paths(trip, batch, &read, NULL);
-		if (outcome != ZK_ANSWERED)
-			return outcome;
-		trip->deadline = zklock_worker_deadline();
-		outcome = end_overdue(trip, sweep, read, turns);
-		if (outcome != ZK_ANSWERED)
-			return outcome;
-		list_free(batch);
-		batch = NIL;
-	}
-	return ZK_ANSWERED;
+	trip->deadline = zklock_worker_deadline();
+	outcome = zklock_expiry_read_paths(trip, asked, &read, NULL);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	trip->deadline = zklock_worker_deadline();
+	return end_overdue(trip, sweep, read, turns);
 }
 
 /*

@@ -74,6 +74,19 @@ subtest 'the lease worker looks below each root of a long list' => sub {
 	$session->quit;
 };
 
+subtest 'an overdue lease behind many others of the same lock is deleted' => sub {
+	my $client = $zk->client;
+	my $session = background($node);
+	lease($session, 'many', '1 day');
+	my $path = lock_path('many');
+	my ($prefix) = map { s/.{10}$//r } queue_nodes($zk, $path);
+	my $data = '{"client":"zklock","owner":"app","ttl":"%d"}';
+	$client->create(sprintf('%s/%s%010d', $path, $prefix, $_), sprintf($data, $_ < 200 ? 86_400_000 : 2000)) foreach 101 .. 200;
+	assert_nodes($zk, $path, 100, 'it is deleted');
+	unlike(join(' ', queue_nodes($zk, $path)), qr/0000000200/, 'and no other one');
+	$session->quit;
+};
+
 subtest 'the lease worker deletes overdue leases of before a restart' => sub {
 	set_roots('/of-a-session');
 	my $session = background($node, first => "SET zklock.root = '/of-a-session'");
