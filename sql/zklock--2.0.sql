@@ -1127,7 +1127,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
 'Asks all holders of the lock, except this session, to release it: their zk_release_requested() '
-'returns true. Returns how many holders were asked, and does not wait for them. A warning names '
+'returns true. The owner of a lease hears of it, too, when the lease is renewed. Returns how many holders were asked, and does not wait for them. A warning names '
 'holders that cannot be asked. reason is one line of at most 512 bytes. ROLLBACK does not undo '
 'it.';
 
@@ -1139,6 +1139,15 @@ COMMENT ON FUNCTION zk_release_requested(text) IS
 'Returns true if this session holds the lock and another session has asked for it with '
 'zk_request_release(). Each call reads from ZooKeeper once, and waits for at most one second. A '
 'NOTICE tells once for each request when and why it was made.';
+
+CREATE FUNCTION zk_release_requested(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_lease_release_requested' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_release_requested(text, bigint) IS
+'Returns true if there is a lease of the lock with that token, and somebody has asked for it with '
+'zk_request_release(). A NOTICE tells once when and why, and so does each zk_renew_lease() and '
+'zk_require_lease(). Returns false, with a warning, if there is no such lease.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)

@@ -8,8 +8,9 @@
  *
  *		<root>/.release/<queue node>.release
  *
- * recall_ask.c makes requests.  Nothing watches them: the holder reads its own
- * when zk_release_requested() is called, and at no other time.
+ * recall_ask.c makes requests.  Nothing watches them: a session reads its own
+ * when zk_release_requested() is called, and at no other time.  That of a lease is
+ * read with each renewal by its token (lease_node.c).
  *
  * The one rule: nothing depends on these znodes, and every client may write
  * them.  Without an answer of the ensemble in time there is no request, and
@@ -30,7 +31,7 @@
  */
 #define PATIENCE_MS 1000
 
-static void tell_user(const char *name, const ZkReply *request);
+static void log_request(const char *name, const ZkReply *request);
 static char *describe_request(const ZkReply *request, bool with_who);
 
 bool
@@ -63,7 +64,8 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 		if (is_there && request->czxid + request->version != *told)
 		{
 			*told = request->czxid + request->version;
-			tell_user(name, request);
+			log_request(name, request);
+			zklock_recall_tell(name, request);
 		}
 	}
 	PG_FINALLY();
@@ -88,14 +90,19 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 								ZK_ANY_VERSION);
 }
 
-/* The log says who asks, and the client is told if it may know. */
 static void
-tell_user(const char *name, const ZkReply *request)
+log_request(const char *name, const ZkReply *request)
 {
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("release of ZooKeeper lock \"%s\" was requested",
 					zklock_text_quotable_own(name)),
 			 errdetail("Requested %s.", describe_request(request, true))));
+}
+
+/* Who asks is told if the client may know. */
+void
+zklock_recall_tell(const char *name, const ZkReply *request)
+{
 	ereport(NOTICE,
 			(errmsg("release of lock \"%s\" was requested", name),
 			 errdetail("Requested %s.",

@@ -39,6 +39,11 @@ extern bool zklock_recall_read(const char *name, const char *lock_path,
 							   int64 *told);
 
 /*
+ * Tell the user of that request to release the lock of that name, with a NOTICE.
+ */
+extern void zklock_recall_tell(const char *name, const ZkReply *request);
+
+/*
  * Delete that request.  Nobody waits for the reply: the program of the session
  * repeats the delete until it is confirmed.  Never raises.
  */

@@ -24,6 +24,7 @@
 #include "lock_proof.h"
 #include "name_spelling.h"
 #include "queue.h"
+#include "recall.h"
 #include "session.h"
 #include "stat.h"
 #include "text.h"
@@ -32,6 +33,7 @@ PG_FUNCTION_INFO_V1(zk_try_lease);
 PG_FUNCTION_INFO_V1(zk_renew_lease);
 PG_FUNCTION_INFO_V1(zk_release_lease);
 PG_FUNCTION_INFO_V1(zk_require_lease);
+PG_FUNCTION_INFO_V1(zk_lease_release_requested);
 PG_FUNCTION_INFO_V1(zk_leader);
 
 static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo);
@@ -122,6 +124,26 @@ zk_require_lease(PG_FUNCTION_ARGS)
 	zklock_hooks_follow();
 	zklock_lease_use(zklock_known_note(&leasing));
 	PG_RETURN_VOID();
+}
+
+Datum
+zk_lease_release_requested(PG_FUNCTION_ARGS)
+{
+	static int64 told = 0;		/* the last request that a user was told of */
+	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
+
+	zklock_args_refuse_restricted();
+	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_locate, NULL,
+							  &leasing);
+	if (leasing.end != ZK_LEASE_HELD)
+	{
+		warn_of_no_lease(&leasing);
+		PG_RETURN_BOOL(false);
+	}
+	PG_RETURN_BOOL(zklock_recall_read(leasing.order.name.text,
+									  leasing.order.name.path,
+									  leasing.order.name.root_length,
+									  leasing.mine->node, &told));
 }
 
 Datum

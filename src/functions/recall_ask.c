@@ -148,9 +148,9 @@ build_request(FunctionCallInfo fcinfo, const char *name)
 }
 
 /*
- * Names of the queue nodes of the holders that are to be asked.  Only a
- * session of zklock reads requests; there is none for a permanent hold or a
- * lease.  This session does not ask itself.
+ * Names of the queue nodes of the holders that are to be asked.  Only a session
+ * of zklock reads requests, and whoever renews a lease; nobody does for a
+ * permanent hold.  This session does not ask itself.
  */
 static List *
 choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
@@ -165,7 +165,7 @@ choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
 			(entry->session_id != 0 && entry->session_id == zklock_session_id()))
 			continue;
 		if (entry->who.client != NULL && !entry->is_stranger &&
-			!recipe_is_lasting(entry->node))
+			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD)
 			holders = lappend(holders, pstrdup(entry->node));
 		else
 			add_unasked(asking, entry);
@@ -375,5 +375,5 @@ warn_of_unasked(const Asking *asking)
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("Not asked: %s.", asking->unasked.data) :
 			 errdetail_log("Not asked: %s.", asking->unasked.data),
-			 errhint("Only sessions of zklock can be asked. A permanent hold ends with zk_release_hold(). zk_evict() removes a holder by force.")));
+			 errhint("Only sessions of zklock, and owners of its leases, can be asked. A permanent hold ends with zk_release_hold(). zk_evict() removes a holder by force.")));
 }

@@ -26,6 +26,7 @@
 #include "lease_known.h"
 #include "name.h"
 #include "nested.h"
+#include "recall.h"
 #include "recipe.h"
 #include "session.h"
 #include "text.h"
@@ -371,10 +372,16 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		zklock_known_is_renewed_here(mine);
 	char	   *data = zklock_lease_build_data(mine->who.owner, note, ttl_ms);
 	Moment		sent = protocol_moment();
+	char		path[ZK_RECALL_PATH_SIZE];
+	const ZkReply *request;
 	const ZkReply *reply;
 	ZkOutcome	outcome;
 
 	Assert(mine->token != 0);
+	if (zklock_recall_path(path, leasing->view.lock_path,
+						   leasing->order.name.root_length,
+						   strrchr(mine->path, '/') + 1))
+		zklock_roundtrip_get_ahead(trip, path);
 	outcome = zklock_roundtrip_ask(trip,
 								   zklock_client_set(zklock_session_client(),
 													 mine->path, data,
@@ -399,6 +406,9 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	mine->ttl_ms = ttl_ms;
 	leasing->renewed = mine->token;
 	leasing->proof = sent;
+	if (zklock_roundtrip_reply_ahead(trip, &request) == ZK_ANSWERED &&
+		request->result == ZK_OK)
+		zklock_recall_tell(leasing->order.name.text, request);
 	if (!is_ours)
 		log_renewal(leasing->order.name.text, mine);
 	zklock_expiry_debug(mine->path, mine->token,

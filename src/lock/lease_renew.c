@@ -10,6 +10,7 @@
 #include "compat.h"
 #include "lease_known.h"
 #include "name.h"
+#include "recall.h"
 #include "session.h"
 #include "text.h"
 
@@ -18,6 +19,7 @@ static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
 						const ZkReply *reply);
+static void remove_request(const ZkLeasing *leasing);
 static void note_tried(ZkLeaseReleasing *releasing);
 
 /* ---------------------------------------------------------------------
@@ -57,6 +59,20 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 			return outcome;
 	}
 	leasing->end = ZK_LEASE_HELD;
+	return ZK_ANSWERED;
+}
+
+ZkOutcome
+zklock_lease_locate(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeasing  *leasing = argument;
+	ZkOutcome	outcome = zklock_lease_find(trip, leasing);
+
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	leasing->end = ZK_LEASE_NONE;
+	if (leasing->mine != NULL && zklock_lease_is_first(leasing))
+		leasing->end = ZK_LEASE_HELD;
 	return ZK_ANSWERED;
 }
 
@@ -133,6 +149,7 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			continue;
 		}
 		leasing->end = ZK_LEASE_RELEASED;
+		remove_request(leasing);
 		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 							"given up, for its token; the lock is free in " INT64_FORMAT " ms",
 							releasing->delay_ms);
@@ -188,6 +205,19 @@ is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 		return reply->result == ZK_OK &&
 			reply->czxid == releasing->leasing.mine->token;
 	return reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+}
+
+/*
+ * A request to release it, of which nobody knows whether there is one, goes with
+ * it.  That to a lease that ends by itself goes when others are asked
+ * (recall_ask.c).
+ */
+static void
+remove_request(const ZkLeasing *leasing)
+{
+	zklock_recall_remove(leasing->view.lock_path,
+						 leasing->order.name.root_length,
+						 strrchr(leasing->mine->path, '/') + 1);
 }
 
 /* Copy mine, of which the next look forgets what it has palloc'ed. */

@@ -57,6 +57,12 @@ extern void zklock_lease_end_taking(void *taking);
  */
 extern ZkOutcome zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
 
+/*
+ * Find the lease with that token, which is mine then.  A talk likewise, about a
+ * ZkLeasing; it ends as ZK_LEASE_HELD or _NONE.
+ */
+extern ZkOutcome zklock_lease_locate(ZkRoundTrip *trip, void *leasing);
+
 /* A call that gives a lease up. */
 typedef struct ZkLeaseReleasing
 {

@@ -214,6 +214,7 @@ my @calls = (
 		'zk_hold' => { kind => 'wait', lasts => 1, sql => q(SELECT zk_hold('N', 'why')), result => $number, left => 1 },
 		'zk_release_hold' => { kind => 'change', lasts => 1, before => $hold, sql => q(SELECT zk_release_hold('N', :token)), result => $true, else => [ 0, 1 ] },
 		'zk_try_lease' => { kind => 'try', lasts => 1, remains => { terminated => [ 0, 1 ] }, sql => q(SELECT zk_try_lease('N', 'owner', '60s')), result => $number, left => 1 },
+		'zk_release_requested of a lease' => { kind => 'look', lasts => 1, before => $lease, sql => q(SELECT zk_release_requested('N', :token)), result => qr/^f$/, left => 1, else => [1] },
 		'zk_renew_lease' => { kind => 'ask', lasts => 1, before => $lease, sql => q(SELECT zk_renew_lease('N', :token, '60s')), result => $true, left => 1, else => [1] },
 		'zk_release_lease' => { kind => 'change', lasts => 1, before => $lease, sql => q(SELECT zk_release_lease('N', :token)), result => $true, else => [ 0, 1 ] },
 		'zk_require_lease' => { kind => 'ask', lasts => 1, before => "${lease}BEGIN", sql => q(SELECT zk_require_lease('N', :token)), result => qr/^$/, left => 1, else => [1] },

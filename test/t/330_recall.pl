@@ -98,6 +98,37 @@ subtest 'a request to one holder is not heard by the next' => sub {
 	assert_query($holder, 'SELECT zk_unlock_all()', '00000', 'a lost lock with a request is released');
 };
 
+# The owner of a lease is in no session: whoever renews the lease by its token hears of it.
+subtest 'a leader is asked to resign' => sub {
+	my $token = $holder->query_safe("SELECT zk_try_lease('leader', 'berlin', '60s')");
+	my ($node) = queue_nodes($zk, lock_path('leader'));
+	is($holder->query_safe("SELECT zk_release_requested('leader', $token)"), 'f', 'nobody asks at first');
+	is(notices($holder, "SELECT zk_renew_lease('leader', $token, '60s')"), 0, 'a renewal says nothing then');
+	is(request('leader', 'new disks'), 1, 'zk_request_release() asks the lease');
+	is((requests('leader'))[-1], "$node.release", 'the request is a znode named for the node of the lease');
+	foreach my $how ("SELECT zk_renew_lease('leader', $token, '60s')",
+		"BEGIN; SELECT zk_require_lease('leader', $token); COMMIT", "SELECT zk_release_requested('leader', $token)")
+	{
+		# A server that lags behind may not have it yet.
+		assert_soon { notices($holder, $how) == 1 } "a notice comes with: $how", 30;
+		like($holder->error, qr/DETAIL:  Requested at 20.* by process .* of cluster "paris" .*"new disks"/, 'it says by whom and why');
+	}
+	is($other->query_safe("SELECT zk_release_requested('leader', $token)"), 't', 'another cluster hears of it, too');
+	is($other->query_safe("SELECT zk_release_requested('leader', 1)"), 'f', 'there is no lease with that token');
+	like($other->error, qr/WARNING:  there is no lease of lock "leader" with that token/, 'a warning says so');
+	is($other->query_safe("SELECT zk_release_lease('leader', $token)"), 't', 'the leader resigns');
+	assert_no_requests('leader');
+};
+
+# A lease that ends by itself leaves its request until somebody else is asked.
+subtest 'the request to a dead leader goes' => sub {
+	$holder->query_safe("SELECT zk_try_lease('dead leader', 'berlin', '1s')");
+	is(request('dead leader'), 1, 'the lease is asked');
+	$other->query_safe("SELECT zk_lock('dead leader', '30s')");
+	assert_soon { request('dead leader'); requests('dead leader') == 1 } 'only the living holder has a request', 30;
+	assert_released($zk, 'dead leader', $other);
+};
+
 subtest 'zk_request_release() asks nobody when nobody holds the lock' => sub {
 	is(request('nobody'), 0, 'no holder is asked of a lock that was never used');
 	$other->query_safe("SELECT zk_lock('nobody')");
