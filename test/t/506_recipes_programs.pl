@@ -200,6 +200,37 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 	$zk->start;
 	$is_free->('an outage of ZooKeeper');
 
+	# A lease, which no session holds. The database is restarted meanwhile, so the other one is asked.
+	my $leader = sub ($column) { return $paris->safe_psql('app', "SELECT $column FROM zk_leader('report')"); };
+	my $leased = sub ($shell) {
+		$run = $begin->($shell, '-l', 10);
+		return like($leader->('owner'), qr/^with-lock /, 'the lock is leased');
+	};
+	$leased->('echo begun $TOKEN; read line; exit 3');
+	like($run->output, qr/^begun @{[ $leader->('token') ]}$/m, 'TOKEN is that of the lease');
+	is(run_program($with_lock, '-l', 10, '-w', '0s', 'report', 'touch', "$with_lock.ran"), 75, 'another one is not granted it');
+	is(run_program($with_lock, '-l', 9, 'report', 'true'), 64, 'a term that is too short');
+	my $until = $leader->('expires_at');
+	assert_soon { $leader->('expires_at') ne $until } 'the lease is renewed', 30;
+	$control->quit;
+	$berlin->restart;
+	$control = background($berlin, database => 'app');
+	$until = $leader->('expires_at');
+	assert_soon { $leader->('expires_at') ne $until } 'the lease is renewed after a restart of the database', 30;
+	$run->type("\n");
+	is($run->finish, 3, 'the command outlives the restart');
+	$is_free->('a lease is given up');
+	$leased->('echo begun; exec sleep 600');
+	Recipes::evict($paris, 'report');
+	is($run->finish, 76, 'a lease that was evicted ends the command');
+	$leased->('echo begun; exec sleep 600');
+	$control->quit;
+	$berlin->stop;
+	is($run->finish, 76, 'an outage of the database ends the command when the term is nearly over');
+	$berlin->start;
+	$control = background($berlin, database => 'app');
+	$is_free->('an outage of the database');
+
 	foreach my $signal (qw(INT TERM HUP))
 	{
 		$run = $begin->(qq(trap "echo caught; exit 9" $signal; echo begun; while :; do sleep 0.1; done));
