@@ -1035,7 +1035,7 @@ COMMENT ON COLUMN zk_stat.refused_commits IS
 COMMENT ON COLUMN zk_stat.evictions IS
 'Evictions by sessions of this database.';
 COMMENT ON COLUMN zk_stat.leases_taken IS
-'Leases taken, and places in the queue taken for a lease. Renewals are not counted.';
+'Leases taken. Renewals are not counted.';
 COMMENT ON COLUMN zk_stat.leases_ended IS
 'Leases that were given up, or removed after their term. Those that the lease worker removed are '
 'in the row whose datname is NULL.';
@@ -1181,16 +1181,25 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 
 -- Leases, which belong to an owner and to no session
 CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
-	data text DEFAULT NULL, place boolean DEFAULT false)
+	data text DEFAULT NULL, permits integer DEFAULT 1)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, boolean) IS
+COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, integer) IS
 'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
-'fencing token, or NULL if another contender still has the lock when the timeout is over. The '
-'lease ends ttl (2 s to one day) later. Any session may renew it. With place the owner joins the '
-'queue, and stays there if it calls again within ttl. data is a line for zk_leader(). ROLLBACK '
-'does not undo it.';
+'fencing token, or NULL if other contenders still have the lock when the timeout is over. The '
+'lease ends ttl (2 s to one day) later. Any session may renew it. With permits, so many owners '
+'can have a lease at a time. data is a line for zk_leader(). Raises 55000 if this session holds '
+'the lock. ROLLBACK does not undo it.';
+
+CREATE FUNCTION zk_try_lease_shared(name text, owner text, ttl interval,
+	timeout interval DEFAULT '0', data text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_lease_shared(text, text, interval, interval, text) IS
+'Takes a shared lease of the lock for the owner, or renews the one that this owner has. All '
+'shared leases and locks can be held at a time. All else is as with zk_try_lease().';
 
 CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
 RETURNS boolean
@@ -1207,7 +1216,8 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 COMMENT ON FUNCTION zk_release_lease(text, bigint, interval) IS
 'Gives up the lease with that token. The lock is free at once, or after the delay, in which '
 'no session can renew the lease. Returns true. Returns false, with a warning, if there is no such '
-'lease. ROLLBACK does not undo it. What this cluster has committed is flushed to disk first.';
+'lease. Raises 25001 if the current transaction requires the lease and has written. ROLLBACK does '
+'not undo it. What this cluster has committed is flushed to disk first.';
 
 CREATE FUNCTION zk_require_lease(name text, token bigint)
 RETURNS void

@@ -35,7 +35,7 @@
  */
 static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_OPEN] = "Tttt",
-	[FRAME_REQUEST] = "TtB-",
+	[FRAME_REQUEST] = "TtBB",
 	[FRAME_FREE] = "----",
 	[FRAME_WITHDRAW] = "----",
 	[FRAME_UNWATCH] = "----",
@@ -353,6 +353,8 @@ is_request_good(const FrameTaken *taken)
 		(!request->is_watched || kind == REQUEST_LIST || kind == REQUEST_GET) &&
 		(taken->blobs[1] != NULL) ==
 		(kind == REQUEST_MOVE || kind == REQUEST_CREATE_GUARDED) &&
+		(taken->blobs[3] == NULL ||
+		 (kind == REQUEST_MOVE && frame_count_texts(taken, 3) == 2)) &&
 		(kind != REQUEST_LEAVE || is_blob(taken, 2, 'T'));
 }
 

@@ -31,7 +31,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 22
+#define PROTOCOL_VERSION 23
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -101,7 +101,8 @@ typedef enum RequestKind
 								 * the backend is told */
 	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_CREATE_GUARDED,		/* one, likewise; the guard is not set */
-	REQUEST_MOVE,				/* create one, delete another: both or none */
+	REQUEST_MOVE,				/* create one, delete another, and maybe set a
+								 * third: all or none */
 
 	/* what follows, and what only the program asks */
 	REQUEST_HELD,				/* a CREATE has made a place in a queue: watch it */
@@ -141,7 +142,8 @@ typedef struct FrameOpen
  * Blobs: path, other path (of MOVE: the node to go; of CREATE_GUARDED: the
  * guard), data; for DELETE_GUARDED these are that of the guard, none, and the
  * paths of the nodes, with a NUL behind each; for LEAVE that of the node, none,
- * and the name of the lock.
+ * and the name of the lock.  MOVE alone may have a fourth: the path of a node
+ * that is set, and its data, a text, with a NUL behind each.
  */
 typedef struct FrameRequest
 {

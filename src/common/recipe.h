@@ -71,8 +71,9 @@ typedef enum RecipeStyle
 } RecipeStyle;
 
 /*
- * What the GUID in the name of an exclusive node of ours can say besides.  The
- * number is the last digit of the GUID's third group, and part of the format.
+ * What the GUID in the name of a node of ours can say besides.  The number is
+ * the last digit of the GUID's third group, and part of the format.  The first
+ * three are only in names of exclusive nodes of style _CURATOR.
  */
 typedef enum RecipeMark
 {
@@ -83,10 +84,14 @@ typedef enum RecipeMark
 	RECIPE_MARK_KEEPER = 3,		/* its maker may keep the lock after its
 								 * release, and gives it up when somebody
 								 * comes */
-	RECIPE_MARK_LEASE = 4		/* it is persistent, and is deleted when its
-								 * data has not been set for a term (expiry.h) */
+	RECIPE_MARK_LEASE = 4,		/* it is persistent, and is deleted when its
+								 * data has not been set for a term (expiry.h);
+								 * the rest of the GUID says whose it is, and
+								 * the token */
+	RECIPE_MARK_TAKER = 5		/* a session takes a lease for an owner: the
+								 * rest says whose it will be */
 } RecipeMark;
-#define RECIPE_MARK_LAST RECIPE_MARK_LEASE
+#define RECIPE_MARK_LAST RECIPE_MARK_TAKER
 
 /* What the name of one child of a lock's znode says. */
 typedef struct RecipeNode
@@ -192,14 +197,30 @@ extern bool recipe_waits_for(RecipeStyle theirs, RecipeStyle ours);
 extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
 							   const uint8_t random[16]);
 
-/*
- * Give such a GUID a mark.  The node that is named with it, a plain exclusive
- * one of style _CURATOR, then says what can become of it.
- */
+/* Give such a GUID a mark: then the name of the node says it. */
 extern void recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark);
+
+/*
+ * A hash of the owner of a lease, who is a text.  It is part of the format: the
+ * same on each machine.
+ */
+extern uint32_t recipe_hash_owner(const char *owner);
+
+/* Mark a GUID as that of a node whose session takes a lease for that owner. */
+extern void recipe_mark_taker(char guid[RECIPE_GUID_LEN + 1], uint32_t owner);
+
+/* The marked GUID of the lease with that token, the same each time. */
+extern void recipe_lease_guid(char guid[RECIPE_GUID_LEN + 1], uint32_t owner,
+							  int64_t token);
 
 /* The mark of a child of a lock's znode, RECIPE_MARK_NONE for most. */
 extern RecipeMark recipe_read_mark(const char *child);
+
+/* Of a lease, or of one that takes one: the hash of its owner. */
+extern uint32_t recipe_read_owner(const char *child);
+
+/* The token of a lease; 0 if there can be none such, as in a forged name. */
+extern int64_t recipe_read_token(const char *child);
 
 /* Is it a node of ours that does not go with its session? */
 extern bool recipe_is_lasting(const char *child);

@@ -12,6 +12,7 @@
  */
 #include "recipe.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,16 @@
  */
 #define MARK_GROUP "8a1"
 #define MARK_GROUP_OFFSET 14	/* in the GUID */
+
+/*
+ * What stands in the GUID of a lease: the hash of its owner in the first group,
+ * and the token in the second and the last one, in hexadecimal digits.
+ */
+#define OWNER_DIGITS 8
+#define TOKEN_HIGH_OFFSET 9
+#define TOKEN_HIGH_DIGITS 4
+#define TOKEN_LOW_OFFSET 24
+#define TOKEN_LOW_DIGITS 12
 
 /* How the clients we know name a queue node, up to its sequence number. */
 typedef struct StyleMark
@@ -66,6 +77,9 @@ static const StyleMark style_marks[] = {
 
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
+static bool has_mark(const char *child);
+static bool may_have_mark(RecipeMark mark, RecipeStyle style);
+static uint64_t read_digits(const char *child, int offset, int ndigits);
 static bool is_unmistakable(RecipeStyle style);
 static bool ends_in_sign(const char *text, size_t length);
 static RecipeNode recognize_prefix(const char *prefix, size_t length);
@@ -155,22 +169,121 @@ recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark)
 	group[strlen(MARK_GROUP)] = '0' + mark;
 }
 
+/* FNV-1a. */
+uint32_t
+recipe_hash_owner(const char *owner)
+{
+	uint32_t	hash = 2166136261u;
+
+	for (const char *c = owner; *c != '\0'; c++)
+		hash = (hash ^ (uint8_t) *c) * 16777619u;
+	return hash;
+}
+
+void
+recipe_mark_taker(char guid[RECIPE_GUID_LEN + 1], uint32_t owner)
+{
+	char		digits[OWNER_DIGITS + 1];
+
+	snprintf(digits, sizeof(digits), "%08" PRIx32, owner);
+	memcpy(guid, digits, OWNER_DIGITS);
+	recipe_mark(guid, RECIPE_MARK_TAKER);
+}
+
+void
+recipe_lease_guid(char guid[RECIPE_GUID_LEN + 1], uint32_t owner,
+				  int64_t token)
+{
+	uint64_t	digits = (uint64_t) token;
+
+	snprintf(guid, RECIPE_GUID_LEN + 1,
+			 "%08" PRIx32 "-%04" PRIx64 "-" MARK_GROUP "%d-8000-%012" PRIx64,
+			 owner, digits >> (4 * TOKEN_LOW_DIGITS), RECIPE_MARK_LEASE,
+			 digits & ((UINT64_C(1) << (4 * TOKEN_LOW_DIGITS)) - 1));
+}
+
 RecipeMark
 recipe_read_mark(const char *child)
 {
-	size_t		start = strlen("_c_");
-	const char *group = child + start + MARK_GROUP_OFFSET;
-	int			number;
+	RecipeMark	mark;
 
-	if (strlen(child) != start + RECIPE_GUID_LEN + strlen("-lock-") +
-		SEQUENCE_DIGITS ||
-		recipe_parse_node(child).style != RECIPE_STYLE_CURATOR ||
-		memcmp(group, MARK_GROUP, strlen(MARK_GROUP)) != 0)
+	if (!has_mark(child))
 		return RECIPE_MARK_NONE;
-	number = group[strlen(MARK_GROUP)] - '0';
-	if (number < RECIPE_MARK_NONE || number > RECIPE_MARK_LAST)
+	mark = (RecipeMark) (child[strlen(CURATOR_START) + MARK_GROUP_OFFSET +
+							   strlen(MARK_GROUP)] - '0');
+	if (!may_have_mark(mark, recipe_parse_node(child).style))
 		return RECIPE_MARK_NONE;
-	return (RecipeMark) number;
+	return mark;
+}
+
+/*
+ * Has it a GUID with a mark that we know, and is all else as we write it?  Most
+ * names are those of nodes without a mark, so that is looked at first.
+ */
+static bool
+has_mark(const char *child)
+{
+	const char *guid = child + strlen(CURATOR_START);
+	const char *group = guid + MARK_GROUP_OFFSET;
+	char		prefix[RECIPE_NODE_SIZE];
+	RecipeNode	node;
+
+	if (strlen(child) < strlen(CURATOR_START) + RECIPE_GUID_LEN ||
+		memcmp(group, MARK_GROUP, strlen(MARK_GROUP)) != 0 ||
+		group[strlen(MARK_GROUP)] <= '0' + RECIPE_MARK_NONE ||
+		group[strlen(MARK_GROUP)] > '0' + RECIPE_MARK_LAST)
+		return false;
+	node = recipe_parse_node(child);
+	recipe_node_prefix(prefix, node.style, node.mode, node.permits, guid);
+	return strlen(child) == strlen(prefix) + SEQUENCE_DIGITS &&
+		memcmp(child, prefix, strlen(prefix)) == 0 &&
+		node.style != RECIPE_STYLE_NONE;
+}
+
+static bool
+may_have_mark(RecipeMark mark, RecipeStyle style)
+{
+	switch (mark)
+	{
+		case RECIPE_MARK_LEASE:
+		case RECIPE_MARK_TAKER:
+			return true;
+		case RECIPE_MARK_HAND_OVER:
+		case RECIPE_MARK_HOLD:
+		case RECIPE_MARK_KEEPER:
+			return style == RECIPE_STYLE_CURATOR;
+		case RECIPE_MARK_NONE:
+			break;
+	}
+	return false;
+}
+
+uint32_t
+recipe_read_owner(const char *child)
+{
+	return (uint32_t) read_digits(child, 0, OWNER_DIGITS);
+}
+
+int64_t
+recipe_read_token(const char *child)
+{
+	uint64_t	high = read_digits(child, TOKEN_HIGH_OFFSET, TOKEN_HIGH_DIGITS);
+	uint64_t	token = high << (4 * TOKEN_LOW_DIGITS) |
+		read_digits(child, TOKEN_LOW_OFFSET, TOKEN_LOW_DIGITS);
+
+	return token <= INT64_MAX ? (int64_t) token : 0;
+}
+
+/* Of its GUID; 0 if they are no digits. */
+static uint64_t
+read_digits(const char *child, int offset, int ndigits)
+{
+	char		digits[TOKEN_LOW_DIGITS + 1] = "";
+
+	memcpy(digits, child + strlen(CURATOR_START) + offset, ndigits);
+	if (strspn(digits, "0123456789abcdef") != (size_t) ndigits)
+		return 0;
+	return strtoull(digits, NULL, 16);
 }
 
 bool

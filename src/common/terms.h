@@ -142,15 +142,14 @@ typedef struct ZkReply
 /* Kinds of nodes that we create. */
 typedef enum ZkNodeKind
 {
-	ZK_PERSISTENT,				/* a parent: everybody's, unless there are
-								 * credentials of the user's */
+	ZK_PERSISTENT,				/* a parent, or a leased queue node:
+								 * everybody's, unless there are credentials of
+								 * the user's */
 	ZK_PERSISTENT_OWN,			/* its data is its maker's alone, or that of
 								 * all clients with these credentials */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL,
-	ZK_PERSISTENT_SEQUENTIAL,	/* a leased queue node: clients that may make
-								 * one may set its data */
 	ZK_ROOT						/* a root, ZK_PERSISTENT, and in the same
 								 * transaction its child ZK_ROOT_CHILD.  So it
 								 * is never empty, and nobody who may delete

@@ -71,6 +71,21 @@ zklock_args_token(FunctionCallInfo fcinfo, int number)
 	return PG_GETARG_INT64(number);
 }
 
+int
+zklock_args_permits(FunctionCallInfo fcinfo, int number)
+{
+	int			permits;
+
+	zklock_args_require(fcinfo, number, "number of permits", NULL);
+	permits = PG_GETARG_INT32(number);
+	if (permits < 1 || permits > RECIPE_PERMITS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of permits must be between 1 and %d",
+						RECIPE_PERMITS_MAX)));
+	return permits;
+}
+
 int64
 zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try)
 {

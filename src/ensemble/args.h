@@ -48,6 +48,9 @@ extern char *zklock_args_spelled(FunctionCallInfo fcinfo, int number,
 /* Likewise a fencing token; raises 22023 unless it is greater than zero. */
 extern int64 zklock_args_token(FunctionCallInfo fcinfo, int number);
 
+/* Likewise the number of permits of a lock; raises 22023 out of range. */
+extern int	zklock_args_permits(FunctionCallInfo fcinfo, int number);
+
 /*
  * Milliseconds of a timeout.  A NULL is no bound, and of a try raises 22004:
  * it would turn it into a wait without end.

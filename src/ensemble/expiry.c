@@ -43,7 +43,7 @@
 typedef struct Seen
 {
 	char		node[RECIPE_NODE_SIZE]; /* key */
-	int64		token;
+	int64		czxid;
 	int			version;
 	int64		since;			/* protocol_now() */
 	int64		unused_at;		/* protocol_now(): nobody looks at it any more,
@@ -157,7 +157,7 @@ zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
 }
 
 /*
- * One that belongs to a session has a forged mark, and one without a token is
+ * One that belongs to a session has a forged mark, and one without a czxid is
  * a lie of the server's.
  */
 bool
@@ -167,13 +167,27 @@ zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 		reply->czxid <= 0)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &one->who);
-	one->token = reply->czxid;
+	one->token = recipe_read_token(one->node);
+	one->czxid = reply->czxid;
 	one->version = reply->version;
 	one->mtime_ms = reply->mtime_ms;
 	one->ttl_ms = ZK_TERM_MAX;
 	if (one->who.ttl_ms >= 0)
 		one->ttl_ms = Min(one->who.ttl_ms, ZK_TERM_MAX);
 	return true;
+}
+
+bool
+zklock_expiry_holds(const ZkChildren *children, const char *node)
+{
+	RecipeNode	parsed = recipe_parse_node(node);
+	RecipeWish	wish = {
+		.mine = node,.mode = parsed.mode,.permits = parsed.permits
+	};
+	int			ahead;
+
+	return recipe_verdict(children->names, children->count, &wish,
+						  &ahead) == RECIPE_HELD;
 }
 
 void
@@ -202,7 +216,7 @@ zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased, bool *is_gone)
 		return outcome;
 	*is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
 	return zklock_roundtrip_check_refusal(trip, reply->result, leased->path,
-										  leased->token, leased->version);
+										  leased->czxid, leased->version);
 }
 
 ZkOutcome
@@ -322,7 +336,7 @@ seen_since(const ZkLeased *leased)
 		all_seen = hash_create("zklock leases seen", 16, &control,
 							   HASH_ELEM | HASH_STRINGS);
 	seen = hash_search(all_seen, leased->node, HASH_FIND, NULL);
-	is_alive = seen != NULL && (seen->token != leased->token ||
+	is_alive = seen != NULL && (seen->czxid != leased->czxid ||
 								seen->version != leased->version);
 	if (is_alive && is_memory_full())
 	{
@@ -336,7 +350,7 @@ seen_since(const ZkLeased *leased)
 	if (seen == NULL || is_alive)
 	{
 		seen = hash_search(all_seen, leased->node, HASH_ENTER, NULL);
-		seen->token = leased->token;
+		seen->czxid = leased->czxid;
 		seen->version = leased->version;
 		seen->since = now;
 	}

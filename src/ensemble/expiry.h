@@ -13,6 +13,7 @@
 
 #include "nodes/pg_list.h"
 
+#include "nested.h"
 #include "nodedata.h"
 #include "roundtrip.h"
 
@@ -25,7 +26,9 @@ typedef struct ZkLeased
 {
 	const char *node;			/* name of the child, UTF-8 */
 	char	   *path;
-	int64		token;			/* its czxid */
+	int64		token;			/* as its name says */
+	int64		czxid;			/* of the znode; another one at the same path
+								 * was forged, or came later */
 	int			version;		/* how often its data was set: its heartbeat */
 	int64		ttl_ms;			/* for how long a version is good */
 	int64		over_at;		/* protocol_now(): when this session may
@@ -66,10 +69,16 @@ pg_nodiscard extern ZkOutcome zklock_expiry_read_paths(ZkRoundTrip *trip,
 													   const char **unread);
 
 /*
- * Take what the reply to a read says of a lease.  Name, path and over_at are
- * the caller's.  false: it is none.
+ * Take what the reply to a read says of a lease, whose name is set.  Path and
+ * over_at are the caller's.  false: it is none.
  */
 extern bool zklock_expiry_take(ZkLeased *one, const ZkReply *reply);
+
+/*
+ * Does that child of the queue hold the lock?  A lease does, unless a client
+ * has made it that was never granted the lock.
+ */
+extern bool zklock_expiry_holds(const ZkChildren *children, const char *node);
 
 /*
  * Set over_at.  The time of each version begins when this backend reads it

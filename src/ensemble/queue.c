@@ -342,8 +342,10 @@ take_child(const Reading *reading, const ZkReply *reply, const char *child,
 	entry->czxid = reply->czxid;
 	entry->token = entry->who.token != 0 ? entry->who.token :
 		reply->czxid;
-	if (recipe_read_mark(child) == RECIPE_MARK_LEASE &&
-		entry->who.ttl_ms >= 0)
+	if (recipe_read_mark(child) != RECIPE_MARK_LEASE)
+		return true;
+	entry->token = recipe_read_token(child);
+	if (entry->who.ttl_ms >= 0)
 	{
 		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
 			Min(entry->who.ttl_ms, ZK_TERM_MAX) * 1000;

@@ -300,7 +300,11 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	const char *name = strrchr(twin->node, '/') + 1;
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
-	char	   *data;
+	ZkMove		move = {
+		.from = twin->node,
+		.to = holding->hold,
+		.kind = ZK_PERSISTENT_OWN
+	};
 	const ZkReply *reply;
 	ZkOutcome	outcome;
 	bool		is_there;
@@ -311,17 +315,16 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 					   guid);
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
 			 prefix, recipe_parse_node(name).sequence);
-	data = zklock_nodedata_build(twin->token, "reason",
-								 zklock_text_to_utf8(holding->reason), NULL);
-
+	move.data = zklock_nodedata_build(twin->token, "reason",
+									  zklock_text_to_utf8(holding->reason),
+									  NULL);
 	holding->stage = HOLD_SENT;
 	do
-	{
-		ZkRequest  *move = zklock_client_move(zklock_session_client(),
-											  twin->node, holding->hold, data);
-
-		outcome = zklock_roundtrip_ask(trip, move, &reply);
-	} while (outcome == ZK_UNKNOWN);
+		outcome = zklock_roundtrip_ask(trip,
+									   zklock_client_move(zklock_session_client(),
+														  &move),
+									   &reply);
+	while (outcome == ZK_UNKNOWN);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	check_answer(reply, holding->hold);
@@ -461,7 +464,7 @@ remove_contenders(const ZkName *name, int64 token, RemovalOf which)
 {
 	ZkBounds	bounds = zklock_bounds_of_task();
 
-	zklock_known_distrust(token);
+	zklock_known_distrust(name->path, token);
 	for (int nrounds = 1;; nrounds++)
 	{
 		const ZkQueueEntry *unread = NULL;

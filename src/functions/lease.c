@@ -30,13 +30,16 @@
 #include "text.h"
 
 PG_FUNCTION_INFO_V1(zk_try_lease);
+PG_FUNCTION_INFO_V1(zk_try_lease_shared);
 PG_FUNCTION_INFO_V1(zk_renew_lease);
 PG_FUNCTION_INFO_V1(zk_release_lease);
 PG_FUNCTION_INFO_V1(zk_require_lease);
 PG_FUNCTION_INFO_V1(zk_lease_release_requested);
 PG_FUNCTION_INFO_V1(zk_leader);
 
-static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo);
+static Datum take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode);
+static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo, RecipeMode mode);
+static void refuse_to_release(const ZkLeasing *leasing);
 static ZkLeasing read_token(FunctionCallInfo fcinfo, ZkBounds bounds);
 static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
@@ -50,18 +53,28 @@ static void log_lease(const ZkLeasing *leasing, const char *done);
 Datum
 zk_try_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeaseTaking taking = read_taking(fcinfo);
+	return take_for_owner(fcinfo, RECIPE_EXCLUSIVE);
+}
+
+Datum
+zk_try_lease_shared(PG_FUNCTION_ARGS)
+{
+	return take_for_owner(fcinfo, RECIPE_SHARED);
+}
+
+static Datum
+take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode)
+{
+	ZkLeaseTaking taking = read_taking(fcinfo, mode);
 	ZkLeasing  *leasing = &taking.leasing;
 
 	zklock_args_refuse_restricted();
 	zklock_attend_locks();
-	zklock_refuse_own(&leasing->order.name,
+	zklock_refuse_own(&leasing->name,
 					  _("A lease takes the lock anew, and would wait for this session for ever."));
-	zklock_drop_kept(&leasing->order.name);	/* we do not stand in our own way */
-	zklock_roundtrip_must_run(&leasing->order.bounds, zklock_lease_take,
+	zklock_drop_kept(&leasing->name);	/* we do not stand in our own way */
+	zklock_roundtrip_must_run(&taking.order.bounds, zklock_lease_take,
 							  zklock_lease_end_taking, &taking);
-	if (leasing->end == ZK_LEASE_QUEUED)
-		zklock_known_note_place(leasing);
 	if (leasing->end != ZK_LEASE_HELD)
 		PG_RETURN_NULL();
 	(void) zklock_known_note(leasing);	/* no transaction rests on it yet */
@@ -76,7 +89,7 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	leasing.ttl_ms = read_ttl(fcinfo);
-	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_renew, NULL,
+	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_renew, NULL,
 							  &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
@@ -97,9 +110,10 @@ zk_release_lease(PG_FUNCTION_ARGS)
 
 	zklock_args_refuse_restricted();
 	releasing.delay_ms = read_term(fcinfo, 2, "delay", 0, NULL);
+	refuse_to_release(leasing);
 	zklock_durable_flush_commits();
-	zklock_known_distrust(leasing->token);
-	zklock_roundtrip_must_run(&leasing->order.bounds, zklock_lease_release,
+	zklock_known_distrust(leasing->name.path, leasing->token);
+	zklock_roundtrip_must_run(&leasing->bounds, zklock_lease_release,
 							  NULL, &releasing);
 	if (leasing->end != ZK_LEASE_RELEASED)
 	{
@@ -117,10 +131,10 @@ zk_require_lease(PG_FUNCTION_ARGS)
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
 	zklock_args_refuse_restricted();
-	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_renew, NULL,
+	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_renew, NULL,
 							  &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
-		zklock_lease_raise_lost(leasing.order.name.text, leasing.token);
+		zklock_lease_raise_lost(leasing.name.text, leasing.token);
 	zklock_hooks_follow();
 	zklock_lease_use(zklock_known_note(&leasing));
 	PG_RETURN_VOID();
@@ -133,16 +147,16 @@ zk_lease_release_requested(PG_FUNCTION_ARGS)
 	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
 
 	zklock_args_refuse_restricted();
-	zklock_roundtrip_must_run(&leasing.order.bounds, zklock_lease_locate, NULL,
+	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_locate, NULL,
 							  &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
 		warn_of_no_lease(&leasing);
 		PG_RETURN_BOOL(false);
 	}
-	PG_RETURN_BOOL(zklock_recall_read(leasing.order.name.text,
-									  leasing.order.name.path,
-									  leasing.order.name.root_length,
+	PG_RETURN_BOOL(zklock_recall_read(leasing.name.text,
+									  leasing.name.path,
+									  leasing.name.root_length,
 									  leasing.mine->node, &told));
 }
 
@@ -178,29 +192,48 @@ warn_of_no_lease(const ZkLeasing *leasing)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no lease of lock \"%s\" with that token",
-					leasing->order.name.text),
+					leasing->name.text),
 			 errdetail("The lease was removed after its term, given up or evicted, or there never was one.")));
+}
+
+/* Others would see the lock free, and not what was written under it. */
+static void
+refuse_to_release(const ZkLeasing *leasing)
+{
+	if (!zklock_lease_is_required(leasing->name.path, leasing->token) ||
+		!zklock_hooks_has_written())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("cannot release a lease in a transaction that requires it and has written"),
+			 errdetail("The next holder of lock \"%s\" would not see what this transaction has written.",
+					   leasing->name.text),
+			 errhint("End the transaction first.")));
 }
 
 /* The arguments of a lease: the owner, the lock, and the times. */
 static ZkLeaseTaking
-read_taking(FunctionCallInfo fcinfo)
+read_taking(FunctionCallInfo fcinfo, RecipeMode mode)
 {
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	ZkLeaseTaking taking = {0};
 	ZkLeasing  *leasing = &taking.leasing;
+	int			permits = 1;
 	int64		timeout_ms;
+	char	   *owner;
 
-	leasing->owner = read_line(fcinfo, 1, "owner",
+	leasing->name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
+	owner = read_line(fcinfo, 1, "owner",
 							   "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
 	leasing->ttl_ms = read_ttl(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
-	leasing->order = zklock_order_lease(&name,
-										zklock_bounds_of_wait(timeout_ms));
 	if (!PG_ARGISNULL(4))
 		leasing->note = read_line(fcinfo, 4, "data",
 								  "Write one line of what other sessions need to know about the owner.");
-	taking.stays_queued = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	if (PG_NARGS() > 5)
+		permits = zklock_args_permits(fcinfo, 5);
+	taking.order = zklock_order_lease(&leasing->name, owner, mode, permits,
+									  timeout_ms);
+	leasing->bounds = taking.order.bounds;
 	return taking;
 }
 
@@ -208,8 +241,9 @@ read_taking(FunctionCallInfo fcinfo)
 static ZkLeasing
 read_token(FunctionCallInfo fcinfo, ZkBounds bounds)
 {
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	ZkLeasing	leasing = {.order = zklock_order_lease(&name, bounds)};
+	ZkLeasing	leasing = {
+		.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE),.bounds = bounds
+	};
 
 	leasing.token = zklock_args_token(fcinfo, 1);
 	return leasing;
@@ -274,7 +308,7 @@ log_lease(const ZkLeasing *leasing, const char *done)
 	ereport(zklock_nodedata_logs(true) ? LOG_SERVER_ONLY : DEBUG1,
 			(errmsg("%s %s a lease of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(), done,
-					zklock_text_quotable_own(leasing->order.name.text)),
+					zklock_text_quotable_own(leasing->name.text)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_text_quotable(leasing->mine->who.owner),
 						   leasing->mine->token)));

@@ -405,14 +405,6 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 	order.mode = mode;
 	order.wants_list = zklock_hooks_asks_quorum();
 	if (PG_NARGS() > 2)
-	{
-		zklock_args_require(fcinfo, 2, "number of permits", NULL);
-		order.permits = PG_GETARG_INT32(2);
-		if (order.permits < 1 || order.permits > RECIPE_PERMITS_MAX)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("number of permits must be between 1 and %d",
-							RECIPE_PERMITS_MAX)));
-	}
+		order.permits = zklock_args_permits(fcinfo, 2);
 	return order;
 }

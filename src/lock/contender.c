@@ -36,6 +36,7 @@
 #include "keep.h"
 #include "nodedata.h"
 #include "root.h"
+#include "take_rate.h"
 #include "text.h"
 
 static void begin_contending(Contender *contender);
@@ -86,7 +87,7 @@ zklock_contend(const ZkOrder *order, ZkPlace *place)
 		error_context_stack = context.previous;
 		if (outcome == ZK_ANSWERED)
 			contender_log_grant(&contender);
-		if (outcome == ZK_LATE)
+		if (outcome == ZK_LATE && contender.ahead.owned == NULL)
 			contender_refuse(&contender, is_known_busy(&contender));
 	}
 	PG_CATCH();
@@ -104,6 +105,7 @@ zklock_contend(const ZkOrder *order, ZkPlace *place)
 		take_place(&contender);
 	else
 		leave_queue(&contender, outcome == ZK_LATE ? "busy" : "session lost");
+	place->owned = contender.ahead.owned;
 	return outcome;
 }
 
@@ -152,22 +154,25 @@ begin_contending(Contender *contender)
 }
 
 /*
- * Until the lock is granted: ZK_ANSWERED, and contender->way says how.  ZK_LATE:
- * the deadline of the order has come, or the lock is busy and the order waits for
- * nobody.  A create of ours that was cancelled may still be in the queue, ahead of
- * us: first wait for its end.
+ * Until the lock is granted: ZK_ANSWERED, and contender->way says how.
+ * ZK_LATE: the deadline of the order has come, or the lock is busy and the
+ * order waits for nobody, or the owner has a lease.  A create of ours that was
+ * cancelled may still be in the queue, ahead of us: first wait for its end.
  */
 static ZkOutcome
 go_through_queue(Contender *contender)
 {
 	bool		is_at_once = contender->order->bounds.is_at_once;
+	bool		is_for_owner = contender->order->owner != NULL;
 	bool		is_granted = false;
 	ZkOutcome	outcome = ZK_ANSWERED;
 
 	if (!zklock_session_await_undone(contender->order->bounds.deadline))
 		return ZK_LATE;
-	if (is_at_once)
+	if (is_at_once || is_for_owner)
 		outcome = look_at_queue(contender);
+	if (outcome == ZK_ANSWERED && is_for_owner)
+		zklock_take_rate_count(1);	/* one that the owner has is not taken */
 	while (outcome == ZK_ANSWERED && !is_granted)
 	{
 		RecipeVerdict verdict;
@@ -175,7 +180,9 @@ go_through_queue(Contender *contender)
 		outcome = list_queue(contender, &verdict);
 		if (outcome != ZK_ANSWERED)
 			break;
-		if (verdict == RECIPE_HELD)
+		if (contender->ahead.owned != NULL)
+			outcome = ZK_LATE;
+		else if (verdict == RECIPE_HELD)
 		{
 			announce_permit(contender);
 			contender->way = has_waited(contender) ?
@@ -211,6 +218,9 @@ go_through_queue(Contender *contender)
  * node in the queue can find that out.  So it is if many children may be locks
  * below this one: most of them are behind our node, whatever they are, and need
  * no read then (nested.c).
+ *
+ * An order for an owner looks, too, whether or not it waits: a lease that the
+ * owner has is to be renewed, and needs no node.
  */
 static ZkOutcome
 look_at_queue(Contender *contender)
@@ -229,6 +239,10 @@ look_at_queue(Contender *contender)
 		outcome = contender_judge(contender, list, &verdict);
 		if (outcome != ZK_ANSWERED || verdict == RECIPE_HELD)
 			return outcome;
+		if (contender->ahead.owned != NULL)
+			return ZK_LATE;
+		if (!contender->order->bounds.is_at_once)
+			return ZK_ANSWERED;
 		outcome = contender_is_held(contender, &is_held);
 		if (outcome != ZK_ANSWERED || !is_held)
 			return outcome;

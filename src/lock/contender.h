@@ -20,14 +20,15 @@
  * set; the grant sets the rest.
  *
  * ZK_ANSWERED: the lock is granted.  ZK_LATE, of a try: others are ahead, and its
- * time is over.  Never ZK_UNKNOWN.  When it ends in any other way than granted,
- * by an error too, nothing of ours stays in the queue.  Needs an open session.
- * Raises
+ * time is over; or the owner of the order has a lease already (owned of the
+ * place).  Never ZK_UNKNOWN.  When it ends in any other way than granted, by an
+ * error too, nothing of ours stays in the queue.  Needs an open session.  Raises
  * 55P03 at the deadline, and says who holds the lock to members of pg_monitor
  * and to the log; 08001 for a try if the ensemble has not said that somebody
  * does; 57000 when somebody removed our node; 54000 when the queue's sequence
  * numbers are used up; 55000 when the first of the queue has another number of
- * permits.  Also on interrupts, and when ZooKeeper refuses.
+ * permits; for an owner 53400 past zklock.max_creates.  Also on interrupts, and
+ * when ZooKeeper refuses.
  */
 pg_nodiscard extern ZkOutcome zklock_contend(const ZkOrder *order,
 											 ZkPlace *place);
@@ -48,23 +49,5 @@ pg_nodiscard extern ZkOutcome zklock_contend_confirm(const ZkPlace *place,
  * busy machine.
  */
 #define ZK_KEEPER_MS 1000
-
-/*
- * Does the queue node at that path, whose mark says that the lock may be kept,
- * surely hold it?  Its data says so, or it may not be read.  Never ZK_UNKNOWN.
- */
-pg_nodiscard extern ZkOutcome zklock_contend_is_held(ZkRoundTrip *trip,
-													 const char *path,
-													 bool *is_held);
-
-/*
- * When to look at the queue again (protocol_now()) without news of the node
- * ahead, which is watched; its name.
- */
-extern int64 zklock_contend_look_at(const char *ahead);
-
-/* Raise 54000: the numbers of that lock's queue are used up. */
-pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
-													   const char *lock_path);
 
 #endif							/* ZKLOCK_CONTENDER_H */

@@ -52,6 +52,9 @@ typedef struct Ahead
 								 * ask */
 	char	   *first;			/* and the path of the first, palloc'ed or
 								 * NULL */
+	struct ZkLeased *owned;		/* the lease of the owner for whom this
+								 * contender takes one, palloc'ed; NULL: none
+								 * was ahead */
 	List	   *leases;			/* the leased nodes: names */
 	int64		lease_at;		/* when the term of one may be over; 0: not
 								 * looked at yet */
@@ -151,6 +154,9 @@ extern void contender_end_parents(Contender *contender);
  * still to be made?  Sets contender->ahead.  Raises if our node has gone, and
  * if the numbers are used up, so the verdict is RECIPE_HELD, _WAIT or
  * _MISMATCH.  The outcome is that of what had to be read besides.
+ *
+ * One owner has one lease: behind another contender for the same owner, and
+ * behind a lease of his, it is _WAIT, whatever the mode and the permits.
  */
 pg_nodiscard extern ZkOutcome contender_judge(Contender *contender,
 											  const ZkReply *list,

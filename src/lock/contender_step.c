@@ -14,6 +14,7 @@
 #include "contender_private.h"
 
 #include "storage/lock.h"
+#include "utils/memutils.h"
 
 #include "ephemeral.h"
 #include "expiry.h"
@@ -38,6 +39,14 @@ static RecipeMark mark_for(const Contender *contender);
 static void make_parents(Contender *contender);
 static void make_parents_carefully(Contender *contender);
 static void send_parents(Contender *contender);
+static ZkOutcome find_of_owner(Contender *contender, const ZkReply *list,
+							   const char *mine, char **first);
+static List *choose_of_owner(const Contender *contender, const ZkReply *list,
+							 const char *mine);
+static ZkOutcome read_of_owner(Contender *contender, const List *nodes,
+							   MemoryContext keeps, char **first);
+static int	order_nodes(const ListCell *a, const ListCell *b);
+pg_noreturn static void raise_exhausted(const ZkPlace *place);
 
 /* ---------------------------------------------------------------------
  * Replies
@@ -107,11 +116,14 @@ send_create(Contender *contender)
 	Assert(node->create == NULL && !contender_stands(contender));
 	if (node->ncreates++ == 0)
 	{
-		node->data = zklock_nodedata_build(0, NULL);
+		node->data = zklock_nodedata_build(0, "owner",
+										   contender->order->owner, NULL);
 		node->mark = mark_for(contender);
 	}
 	zklock_nodedata_make_guid(guid);
-	if (node->mark != RECIPE_MARK_NONE)
+	if (node->mark == RECIPE_MARK_TAKER)
+		recipe_mark_taker(guid, recipe_hash_owner(contender->order->owner));
+	else if (node->mark != RECIPE_MARK_NONE)
 		recipe_mark(guid, node->mark);
 	recipe_node_prefix(prefix, contender->order->style, place->mode,
 					   place->permits, guid);
@@ -131,6 +143,8 @@ mark_for(const Contender *contender)
 {
 	const ZkPlace *place = contender->place;
 
+	if (contender->order->owner != NULL)
+		return RECIPE_MARK_TAKER;
 	if (contender->order->style != RECIPE_STYLE_CURATOR ||
 		place->mode != RECIPE_EXCLUSIVE || place->permits != 1)
 		return RECIPE_MARK_NONE;
@@ -316,12 +330,19 @@ contender_judge(Contender *contender, const ZkReply *list,
 	const ZkPlace *place = contender->place;
 	Ahead	   *ahead = &contender->ahead;
 	const char *mine = NULL;
+	char	   *of_owner = NULL;
 	ZkChildren	children;
 	ZkOutcome	outcome;
 	int			next;
 
 	if (contender_stands(contender))
 		mine = contender_node_name(place);
+	if (contender->order->owner != NULL)
+	{
+		outcome = find_of_owner(contender, list, mine, &of_owner);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+	}
 	outcome = zklock_nested_leave_out(&contender->trip, place->lock_path, list,
 									  zklock_nested_bound(mine), &ahead->nested,
 									  &children);
@@ -331,7 +352,17 @@ contender_judge(Contender *contender, const ZkReply *list,
 	if (*verdict == RECIPE_GONE)
 		contender_raise_evicted(place);
 	if (*verdict == RECIPE_EXHAUSTED)
-		zklock_contend_raise_exhausted(place->name, place->lock_path);
+		raise_exhausted(place);
+	if (ahead->owned != NULL &&
+		!zklock_expiry_holds(&children, ahead->owned->node))
+	{
+		MemoryContextDelete(GetMemoryChunkContext(ahead->owned));
+		pfree(of_owner);
+		of_owner = NULL;
+		ahead->owned = NULL;
+	}
+	if (of_owner != NULL)
+		*verdict = RECIPE_WAIT;
 	ahead->is_known = *verdict == RECIPE_WAIT;
 	if (ahead->is_known)
 		contender_note_ahead(contender, &children);
@@ -345,15 +376,125 @@ contender_judge(Contender *contender, const ZkReply *list,
 	}
 	if (ahead->next != NULL)
 		pfree(ahead->next);
-	ahead->next = NULL;
+	ahead->next = of_owner;
 	ahead->is_next_first = false;
-	if (next >= 0)
-	{
+	if (next >= 0 && of_owner == NULL)
 		ahead->next = pstrdup(children.names[next]);
+	if (ahead->next != NULL)
 		ahead->is_next_first = recipe_is_first(children.names, children.count,
 											   ahead->next);
-	}
 	zklock_nested_free(&children);
+	return ZK_ANSWERED;
+}
+
+/*
+ * The first one ahead for the same owner: a contender or a lease, its name in
+ * *first, palloc'ed, or NULL; of a lease contender->ahead.owned is set, too.
+ * The list stays.
+ */
+static ZkOutcome
+find_of_owner(Contender *contender, const ZkReply *list, const char *mine,
+			  char **first)
+{
+	/* a waiter may look for hours */
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock owner",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	List	   *nodes = choose_of_owner(contender, list, mine);
+	List	   *batch = NIL;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	foreach_ptr(char, node, nodes)
+	{
+		batch = lappend(batch, node);
+		if (list_length(batch) < ZK_READS_AT_ONCE && node != llast(nodes))
+			continue;
+		outcome = read_of_owner(contender, batch, caller, first);
+		if (outcome != ZK_ANSWERED || *first != NULL)
+			break;
+		list_free(batch);
+		batch = NIL;
+	}
+	MemoryContextSwitchTo(caller);
+	if (contender->ahead.owned == NULL)
+		MemoryContextDelete(context);	/* else the call is over soon */
+	return outcome;
+}
+
+/* Those ahead whose names have the hash of the owner, in order. */
+static List *
+choose_of_owner(const Contender *contender, const ZkReply *list,
+				const char *mine)
+{
+	uint32		owner = recipe_hash_owner(contender->order->owner);
+	List	   *nodes = NIL;
+
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+		RecipeMark	mark = recipe_read_mark(child);
+
+		if ((mark == RECIPE_MARK_LEASE || mark == RECIPE_MARK_TAKER) &&
+			recipe_read_owner(child) == owner &&
+			(mine == NULL || recipe_compare_nodes(child, mine) < 0))
+			nodes = lappend(nodes, pstrdup(child));
+	}
+	list_sort(nodes, order_nodes);
+	return nodes;
+}
+
+static int
+order_nodes(const ListCell *a, const ListCell *b)
+{
+	return recipe_compare_nodes(lfirst(a), lfirst(b));
+}
+
+/*
+ * Read some, and find the first that is of the owner.  One that has just gone
+ * may have become a lease of his: so it counts, and the next list tells.  Raises
+ * if one cannot be read: nobody can say then that it is not his.
+ */
+static ZkOutcome
+read_of_owner(Contender *contender, const List *nodes, MemoryContext keeps,
+			  char **first)
+{
+	const char *owner = contender->order->owner;
+	char	   *paths[ZK_READS_AT_ONCE];
+	const ZkReply *replies[ZK_READS_AT_ONCE];
+	int			count = 0;
+	ZkOutcome	outcome;
+
+	foreach_ptr(const char, node, nodes)
+		paths[count++] = psprintf("%s/%s", contender->place->lock_path, node);
+	outcome = zklock_roundtrip_read_all(&contender->trip, ZK_GET, paths, count,
+										replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < count; i++)
+		if (replies[i]->result != ZK_OK && replies[i]->result != ZK_NO_NODE)
+			zklock_session_raise(replies[i], "read a lock's queue", paths[i]);
+	for (int i = 0; i < count && *first == NULL; i++)
+	{
+		const char *node = list_nth(nodes, i);
+		bool		is_lease = recipe_read_mark(node) == RECIPE_MARK_LEASE;
+		ZkLeased   *one = palloc0(sizeof(*one));
+
+		one->path = paths[i];
+		one->node = node;
+		if (is_lease)
+			is_lease = zklock_expiry_take(one, replies[i]);
+		else if (replies[i]->result == ZK_OK)
+			zklock_nodedata_parse(replies[i]->data, replies[i]->data_length,
+								  &one->who);
+		if (replies[i]->result != ZK_NO_NODE &&
+			(one->who.owner == NULL || strcmp(one->who.owner, owner) != 0))
+			continue;
+		*first = MemoryContextStrdup(keeps, node);
+		if (is_lease)
+			contender->ahead.owned = one;
+	}
+	zklock_roundtrip_end_reads(&contender->trip, count);
 	return ZK_ANSWERED;
 }
 
@@ -413,15 +554,17 @@ contender_raise_evicted(const ZkPlace *place)
 							 place->token);
 }
 
-void
-zklock_contend_raise_exhausted(const char *name, const char *lock_path)
+static void
+raise_exhausted(const ZkPlace *place)
 {
+	const char *lock_path = zklock_text_quotable(place->lock_path);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("sequence numbers of lock \"%s\" are used up",
-					name),
+					place->name),
 			 errdetail("ZooKeeper numbers the queue nodes below \"%s\" with 31 bits and cannot number more of them, or another client has made one whose number is taken already.",
-					   zklock_text_quotable(lock_path)),
+					   lock_path),
 			 errhint("When the lock has no holder and no waiter, run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
-					 zklock_text_quotable(lock_path))));
+					 lock_path)));
 }

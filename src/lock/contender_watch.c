@@ -88,6 +88,7 @@ static void warn_once(const Contender *contender, const ZkReply *reply);
 static bool may_be_kept(const Contender *contender);
 static bool says_held(const ZkReply *reply);
 static bool is_word_good(const Contender *contender);
+static int64 look_again_behind(const char *ahead);
 static int64 look_again_at(int timeouts);
 static bool note_version(Contender *contender, const ZkReply *reply);
 static const char *path_of_next(const Contender *contender,
@@ -117,20 +118,14 @@ ZkOutcome
 contender_is_held(Contender *contender, bool *is_held)
 {
 	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+	ZkOutcome	outcome;
 
 	*is_held = true;
 	if (!may_be_kept(contender))
 		return ZK_ANSWERED;
-	return zklock_contend_is_held(&contender->trip,
-								  path_of_next(contender, path), is_held);
-}
-
-ZkOutcome
-zklock_contend_is_held(ZkRoundTrip *trip, const char *path, bool *is_held)
-{
-	const ZkReply *reply;
-	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, path, &reply);
-
+	outcome = zklock_roundtrip_read(&contender->trip, ZK_GET,
+									path_of_next(contender, path), &reply);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	if (reply->result == ZK_OK)
@@ -242,7 +237,7 @@ watch_next(Contender *contender, bool *is_handed_over)
 		if (!is_set)
 		{
 			outcome = await_news(contender,
-								 zklock_contend_look_at(contender->ahead.next));
+								 look_again_behind(contender->ahead.next));
 			is_set = outcome == ZK_ANSWERED &&
 				zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 		}
@@ -323,14 +318,16 @@ is_word_good(const Contender *contender)
 		 !zklock_session_has_credentials());
 }
 
-int64
-zklock_contend_look_at(const char *ahead)
+/* Until when to wait for news of the one ahead, of that name. */
+static int64
+look_again_behind(const char *ahead)
 {
 	switch (recipe_read_mark(ahead))
 	{
 		case RECIPE_MARK_HAND_OVER:
 		case RECIPE_MARK_KEEPER:
 		case RECIPE_MARK_LEASE:
+		case RECIPE_MARK_TAKER:
 			return look_again_at(OWN_LOOKS);
 		case RECIPE_MARK_NONE:
 		case RECIPE_MARK_HOLD:

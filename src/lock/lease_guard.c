@@ -51,6 +51,7 @@ typedef struct Proving
 	int			attempts;		/* how often renewals were sent */
 	int64		took_ms;		/* how long the last attempt took */
 	int64		begun_at;		/* protocol_now() */
+	int64		deadline;		/* likewise, by when it must be done */
 	int			nrenewals;		/* one for each lease that is used */
 	Renewal    *renewals;		/* palloc'ed */
 } Proving;
@@ -67,7 +68,6 @@ static ZkOutcome prove_leases(ZkRoundTrip *trip, void *argument);
 static void begin_proving(Proving *proving);
 static int64 proving_deadline(int64 begun_at);
 static bool choose_due(Proving *proving);
-static const Renewal *first_due(const Proving *proving);
 static ZkOutcome read_outdated(ZkRoundTrip *trip, const Proving *proving);
 static void note_read(ZkKnownLease *known, const ZkReply *reply);
 static ZkOutcome renew_due(ZkRoundTrip *trip, Proving *proving);
@@ -76,6 +76,7 @@ static ZkOutcome note_renewal(ZkRoundTrip *trip, Renewal *renewal,
 							  const ZkReply *reply);
 static void end_renewals(void *argument);
 pg_noreturn static void raise_silence(const Proving *proving);
+static void refuse_if_over(int64 begun_at);
 pg_noreturn static void refuse_commit(const ZkKnownLease *known,
 									  const char *why);
 
@@ -87,18 +88,24 @@ pg_noreturn static void refuse_commit(const ZkKnownLease *known,
 void
 zklock_lease_use(ZkKnownLease *known)
 {
-	Assert(known->state == ZK_KNOWN_HELD);
 	if (known->user != InvalidSubTransactionId)
 		return;
-	known->user = GetCurrentSubTransactionId();
+	zklock_known_pin(known, GetCurrentSubTransactionId());
 	dlist_push_head(&used, &known->use);
-	zklock_known_pin();
 }
 
 bool
 zklock_lease_is_used(void)
 {
 	return !dlist_is_empty(&used);
+}
+
+bool
+zklock_lease_is_required(const char *lock_path, int64 token)
+{
+	const ZkKnownLease *known = zklock_known_find(lock_path, token);
+
+	return known != NULL && known->user != InvalidSubTransactionId;
 }
 
 int64
@@ -154,7 +161,7 @@ zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 		if (heir != InvalidSubTransactionId)
 			continue;
 		dlist_delete(&known->use);
-		zklock_known_unpin();
+		zklock_known_unpin(known);
 	}
 }
 
@@ -173,6 +180,7 @@ zklock_lease_raise_lost(const char *name, int64 token)
 void
 zklock_lease_raise_unproved(int64 took_ms)
 {
+	refuse_if_over(protocol_now() - took_ms);
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
@@ -182,8 +190,9 @@ zklock_lease_raise_unproved(int64 took_ms)
 
 /*
  * Was it renewed so lately that enough of its term is left for a commit?  It
- * may have been evicted or given up since, so it is trusted no longer than a
- * lock of a session.
+ * may have been evicted or given up since, which its term does not bound: so it
+ * is trusted no longer than a lock of a session, and a lease for a day costs a
+ * commit that comes late one renewal.
  */
 static bool
 is_fresh(const ZkKnownLease *known)
@@ -212,8 +221,8 @@ prove_leases(ZkRoundTrip *trip, void *argument)
 {
 	Proving    *proving = argument;
 
-	begin_proving(proving);
-	trip->deadline = proving_deadline(proving->begun_at);
+	begin_proving(proving);		/* or go on, over another session */
+	trip->deadline = proving->deadline;
 	trip->by = ZK_BY_CALLER;
 	while (choose_due(proving))
 	{
@@ -225,27 +234,29 @@ prove_leases(ZkRoundTrip *trip, void *argument)
 		outcome = read_outdated(trip, proving);
 		if (outcome == ZK_ANSWERED)
 			outcome = renew_due(trip, proving);
-		if (outcome == ZK_LATE)
+		if (outcome == ZK_LOST && protocol_now() < trip->deadline)
+			return ZK_LOST;
+		if (outcome != ZK_ANSWERED)
 			raise_silence(proving);
-		if (outcome == ZK_LOST)
-			refuse_commit(first_due(proving)->known,
-						  "the session was lost before an answer");
 		proving->took_ms = protocol_now() - asked_at;
 	}
 	return ZK_ANSWERED;
 }
 
-/* Of all that this transaction rests on, none is renewed yet. */
+/* Of all that this transaction rests on, none is renewed yet; once a commit. */
 static void
 begin_proving(Proving *proving)
 {
 	dlist_iter	iterator;
 	int			nused = 0;
 
+	if (proving->renewals != NULL)
+		return;
 	dlist_foreach(iterator, &used)
 		nused++;
 	Assert(nused > 0);
 	proving->begun_at = protocol_now();
+	proving->deadline = proving_deadline(proving->begun_at);
 	proving->renewals = palloc0(nused * sizeof(Renewal));
 	proving->nrenewals = 0;
 	dlist_foreach(iterator, &used)
@@ -300,15 +311,6 @@ choose_due(Proving *proving)
 	return is_any_due;
 }
 
-static const Renewal *
-first_due(const Proving *proving)
-{
-	for (int i = 0; i < proving->nrenewals; i++)
-		if (proving->renewals[i].is_due)
-			return &proving->renewals[i];
-	pg_unreachable();
-}
-
 /*
  * Read anew what somebody else has renewed meanwhile, or this commit itself
  * without an answer.
@@ -327,7 +329,7 @@ read_outdated(ZkRoundTrip *trip, const Proving *proving)
 	{
 		const Renewal *renewal = &proving->renewals[i];
 
-		if (!renewal->is_due || renewal->known->state != ZK_KNOWN_OUTDATED)
+		if (!renewal->is_due || !renewal->known->is_outdated)
 			continue;
 		outdated[noutdated] = renewal->known;
 		paths[noutdated++] = renewal->known->leased.path;
@@ -349,13 +351,14 @@ read_outdated(ZkRoundTrip *trip, const Proving *proving)
 static void
 note_read(ZkKnownLease *known, const ZkReply *reply)
 {
-	ZkLeased	read = {0};
+	ZkLeased	read = {.node = known->leased.node};
 
 	if (reply->result == ZK_NO_NODE)
 		return;
 	if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "use a lease", known->leased.path);
-	if (!zklock_expiry_take(&read, reply) || read.token != known->token)
+	if (!zklock_expiry_take(&read, reply) ||
+		read.czxid != known->leased.czxid)
 		refuse_commit(known, "another node has its name");
 	if (read.who.owner == NULL ||
 		strcmp(read.who.owner, known->leased.who.owner) != 0)
@@ -386,7 +389,7 @@ renew_due(ZkRoundTrip *trip, Proving *proving)
 		{
 			/* it stays outdated, so the next attempt reads it */
 			zklock_expiry_debug(renewal->known->leased.path,
-								renewal->known->token,
+								renewal->known->leased.token,
 								"not known to be renewed by a commit, which reads it: the answer was lost");
 			continue;
 		}
@@ -405,7 +408,7 @@ send_renewal(Renewal *renewal)
 	char	   *data = zklock_lease_build_data(leased->who.owner, leased->who.note,
 											   leased->ttl_ms);
 
-	known->state = ZK_KNOWN_OUTDATED;	/* until there is an answer */
+	known->is_outdated = true;	/* until there is an answer */
 	renewal->state = RENEWAL_SENT;
 	renewal->sent = protocol_moment();
 	renewal->request = zklock_client_set(zklock_session_client(), leased->path,
@@ -420,31 +423,31 @@ note_renewal(ZkRoundTrip *trip, Renewal *renewal, const ZkReply *reply)
 	switch (reply->result)
 	{
 		case ZK_OK:
-			if (reply->czxid != known->token)
+			if (reply->czxid != known->leased.czxid)
 				refuse_commit(known, "another node has its name");
 			known->leased.version = reply->version;
-			known->state = ZK_KNOWN_HELD;
+			known->is_outdated = false;
 			known->proof = renewal->sent;
 			renewal->state = RENEWAL_DONE;
-			zklock_expiry_debug(known->leased.path, known->token,
+			zklock_expiry_debug(known->leased.path, known->leased.token,
 								"renewed by a commit");
 			return ZK_ANSWERED;
 		case ZK_NO_NODE:
 			refuse_commit(known, "its node is gone");
 		case ZK_BAD_VERSION:
-			zklock_expiry_debug(known->leased.path, known->token,
+			zklock_expiry_debug(known->leased.path, known->leased.token,
 								"not renewed by a commit, which reads it: its version is not %d any more",
 								known->leased.version);
 			return zklock_roundtrip_check_refusal(trip, reply->result,
 												  known->leased.path,
-												  known->token,
+												  known->leased.czxid,
 												  known->leased.version);
 		default:
 			zklock_session_raise(reply, "use a lease", known->leased.path);
 	}
 }
 
-/* At the end of each attempt. */
+/* At the end of each attempt.  What had no answer is read by the next one. */
 static void
 end_renewals(void *argument)
 {
@@ -454,6 +457,8 @@ end_renewals(void *argument)
 	{
 		zklock_client_free(proving->renewals[i].request);
 		proving->renewals[i].request = NULL;
+		if (proving->renewals[i].state == RENEWAL_SENT)
+			proving->renewals[i].state = RENEWAL_NONE;
 	}
 }
 
@@ -466,13 +471,7 @@ raise_silence(const Proving *proving)
 {
 	int64		waited_ms = protocol_now() - proving->begun_at;
 
-	for (int i = 0; i < proving->nrenewals; i++)
-	{
-		const ZkKnownLease *known = proving->renewals[i].known;
-
-		if (waited_ms >= known->leased.ttl_ms)
-			refuse_commit(known, "its term was over before ZooKeeper answered");
-	}
+	refuse_if_over(proving->begun_at);
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(zklock_stat_errcode(ERRCODE_CONNECTION_FAILURE),
@@ -482,10 +481,33 @@ raise_silence(const Proving *proving)
 			 errhint("Run zk_check() to find what slows the ensemble down. Then run the transaction again.")));
 }
 
+/*
+ * Another may have one of them by now whose term is over since its last renewal
+ * was sent; without any, since then.
+ */
+static void
+refuse_if_over(int64 begun_at)
+{
+	dlist_iter	iterator;
+
+	dlist_foreach(iterator, &used)
+	{
+		const ZkKnownLease *known = dlist_container(ZkKnownLease, use,
+													iterator.cur);
+		int64		since = known->proof.boot_ms;
+
+		if (since == 0)
+			since = begun_at;
+		if (protocol_now() - since >= known->leased.ttl_ms)
+			refuse_commit(known, "its term was over before ZooKeeper answered");
+	}
+}
+
 static void
 refuse_commit(const ZkKnownLease *known, const char *why)
 {
-	zklock_expiry_debug(known->leased.path, known->token, "lost: %s", why);
+	zklock_expiry_debug(known->leased.path, known->leased.token, "lost: %s",
+						why);
 	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-	zklock_lease_raise_lost(known->name, known->token);
+	zklock_lease_raise_lost(known->name, known->leased.token);
 }

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * lease_known.c
- *	  What this backend knows of the leases that it has taken or renewed.
+ *	  What this backend knows of the leases that it has taken or renewed last.
  *
- * It saves the backend to read the queue.  It may be outdated: each renewal has
- * the version as condition, and a call whose renewal is refused reads the queue.
+ * The leases on which a transaction rests are here until it ends, for its
+ * commit.  Others are here to save the next renewal the list and a read; a
+ * renewal has the version as condition, and a call whose renewal is refused
+ * reads the queue.
  *
  * All of it is palloc'ed in a memory context of its own.
  *
@@ -17,212 +19,162 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "name.h"
 
-/* Beyond so many all are forgotten, unless a transaction rests on some. */
-#define KNOWN_MAX 1000
-
-/* Where an owner stands in the queue of a lock. */
-typedef struct OwnerPlace
-{
-	uint64		key;			/* hash of the lock's path and the owner */
-	int64		token;			/* of a ZkKnownLease, which may be another's by
-								 * chance */
-} OwnerPlace;
+/* When so many are there on which no transaction rests, these are forgotten. */
+#define KNOWN_MAX 64
 
 /* All that is known.  It belongs to the backend, and outlives transactions. */
 static struct
 {
 	MemoryContext context;		/* NULL until there is anything */
-	HTAB	   *leases;			/* ZkKnownLease by token; NULL likewise */
-	HTAB	   *places;			/* OwnerPlace; NULL likewise */
+	HTAB	   *leases;			/* ZkKnownLease; NULL likewise */
 	int			npinned;		/* on how many a transaction rests */
 }			Known;
 
-static ZkKnownLease *learn_lease(const ZkLeasing *leasing);
+static ZkLeaseKey key_of(const char *lock_path, int64 token);
 static ZkKnownLease *enter_lease(const ZkLeasing *leasing);
-static void note_owner_place(const ZkKnownLease *lease);
-static void forget_all(void);
-static uint64 owner_key(const char *path, int length, const char *owner);
+static void make_room_for_one(void);
+static void forget_lease(ZkKnownLease *known);
 static void keep_text(char **text, const char *value);
 
 ZkKnownLease *
-zklock_known_find(int64 token)
+zklock_known_find(const char *lock_path, int64 token)
 {
+	ZkLeaseKey	key = key_of(lock_path, token);
+
 	if (Known.leases == NULL)
 		return NULL;
-	return hash_search(Known.leases, &token, HASH_FIND, NULL);
+	return hash_search(Known.leases, &key, HASH_FIND, NULL);
 }
 
 bool
-zklock_known_is_renewed_here(const ZkLeased *leased)
+zklock_known_is_renewed_here(const char *lock_path, const ZkLeased *leased)
 {
-	const ZkKnownLease *known = zklock_known_find(leased->token);
+	const ZkKnownLease *known = zklock_known_find(lock_path, leased->token);
 
-	return known != NULL && known->state != ZK_KNOWN_OUTDATED &&
-		known->leased.version == leased->version &&
-		strcmp(known->leased.path, leased->path) == 0;
+	return known != NULL && !known->is_outdated &&
+		known->leased.czxid == leased->czxid &&
+		known->leased.version == leased->version;
 }
 
 ZkKnownLease *
 zklock_known_note(const ZkLeasing *leasing)
 {
-	ZkKnownLease *known = zklock_known_find(leasing->mine->token);
+	const ZkLeased *mine = leasing->mine;
+	ZkKnownLease *known = zklock_known_find(leasing->name.path, mine->token);
+	ZkLeased	learned = *mine;
 
-	Assert(leasing->renewed == leasing->mine->token);
-	if (known == NULL || leasing->mine != &known->leased)
-		known = learn_lease(leasing);
+	Assert(leasing->is_renewed);
+	if (known == NULL)
+		known = enter_lease(leasing);
+	if (leasing->note != NULL)
+		learned.who.note = unconstify(char *, leasing->note);
+	zklock_known_take(known, &learned);
 	known->proof = leasing->proof;
-	known->state = ZK_KNOWN_HELD;
+	known->is_outdated = false;
 	return known;
-}
-
-void
-zklock_known_note_place(const ZkLeasing *leasing)
-{
-	learn_lease(leasing)->state = ZK_KNOWN_QUEUED;
 }
 
 void
 zklock_known_take(ZkKnownLease *known, const ZkLeased *read)
 {
-	Assert(known->token == read->token);
+	Assert(known->leased.czxid == read->czxid);
 	known->leased.version = read->version;
 	known->leased.ttl_ms = read->ttl_ms;
 	keep_text(&known->leased.who.note, read->who.note);
 }
 
-/* Nobody but the owner itself can have come ahead of its place since. */
 void
-zklock_known_guess_place(ZkLeasing *leasing)
+zklock_known_distrust(const char *lock_path, int64 token)
 {
-	const char *lock_path = leasing->order.name.path;
-	uint64		key = owner_key(lock_path, strlen(lock_path), leasing->owner);
-	const OwnerPlace *place;
-	const ZkKnownLease *known;
-	const char *node;
-
-	if (Known.places == NULL)
-		return;
-	place = hash_search(Known.places, &key, HASH_FIND, NULL);
-	if (place == NULL)
-		return;
-	known = zklock_known_find(place->token);
-	if (known == NULL)
-		return;
-	node = strrchr(known->leased.path, '/') + 1;
-	if (strcmp(known->leased.who.owner, leasing->owner) != 0 ||
-		strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
-		return;
-	strlcpy(leasing->place, node, sizeof(leasing->place));
-	strlcpy(leasing->read_to, node, sizeof(leasing->read_to));
-}
-
-void
-zklock_known_distrust(int64 token)
-{
-	ZkKnownLease *known = zklock_known_find(token);
+	ZkKnownLease *known = zklock_known_find(lock_path, token);
 
 	if (known != NULL)
 		memset(&known->proof, 0, sizeof(known->proof));
 }
 
 void
-zklock_known_pin(void)
+zklock_known_pin(ZkKnownLease *known, SubTransactionId user)
 {
-	Assert(Known.leases != NULL);
+	Assert(known->user == InvalidSubTransactionId);
+	known->user = user;
 	Known.npinned++;
 }
 
 void
-zklock_known_unpin(void)
+zklock_known_unpin(ZkKnownLease *known)
 {
 	Assert(Known.npinned > 0);
+	known->user = InvalidSubTransactionId;
 	Known.npinned--;
 }
 
-/* Copy what was found to the entry of that token, which is made if need be. */
-static ZkKnownLease *
-learn_lease(const ZkLeasing *leasing)
+static ZkLeaseKey
+key_of(const char *lock_path, int64 token)
 {
-	ZkLeased	learned = *leasing->mine;
-	ZkKnownLease *known;
+	ZkLeaseKey	key = {
+		.token = token,
+		.lock = hash_bytes_extended((const unsigned char *) lock_path,
+									strlen(lock_path), 0)
+	};
 
-	if (Known.leases == NULL ||
-		(hash_get_num_entries(Known.leases) >= KNOWN_MAX &&
-		 Known.npinned == 0))
-		forget_all();
-	known = zklock_known_find(learned.token);
-	if (known == NULL)
-		known = enter_lease(leasing);
-	note_owner_place(known);
-	if (leasing->note != NULL)
-		learned.who.note = unconstify(char *, leasing->note);
-	zklock_known_take(known, &learned);
-	return known;
+	return key;
 }
 
 static ZkKnownLease *
 enter_lease(const ZkLeasing *leasing)
 {
 	const ZkLeased *mine = leasing->mine;
-	ZkKnownLease fresh = {.token = mine->token,.leased.token = mine->token};
+	ZkKnownLease fresh = {
+		.key = key_of(leasing->name.path, mine->token),
+		.leased.token = mine->token,.leased.czxid = mine->czxid
+	};
 	ZkKnownLease *known;
 
-	fresh.name = MemoryContextStrdup(Known.context, leasing->order.name.text);
+	make_room_for_one();
+	fresh.name = MemoryContextStrdup(Known.context, leasing->name.text);
 	fresh.leased.path = MemoryContextStrdup(Known.context, mine->path);
+	fresh.leased.node = strrchr(fresh.leased.path, '/') + 1;
 	fresh.leased.who.owner = MemoryContextStrdup(Known.context,
 												 mine->who.owner);
-	known = hash_search(Known.leases, &mine->token, HASH_ENTER, NULL);
+	known = hash_search(Known.leases, &fresh.key, HASH_ENTER, NULL);
 	*known = fresh;
 	return known;
 }
 
+/* For one more. */
 static void
-note_owner_place(const ZkKnownLease *lease)
+make_room_for_one(void)
 {
-	int			length = strrchr(lease->leased.path, '/') - lease->leased.path;
-	uint64		key = owner_key(lease->leased.path, length,
-								lease->leased.who.owner);
-	OwnerPlace *place = hash_search(Known.places, &key, HASH_ENTER, NULL);
-
-	place->token = lease->token;
-}
-
-/* Begin with empty tables. */
-static void
-forget_all(void)
-{
-	HASHCTL		of_leases = {
-		.keysize = sizeof(int64),.entrysize = sizeof(ZkKnownLease)
+	HASHCTL		control = {
+		.keysize = sizeof(ZkLeaseKey),.entrysize = sizeof(ZkKnownLease)
 	};
-	HASHCTL		of_places = {
-		.keysize = sizeof(uint64),.entrysize = sizeof(OwnerPlace)
-	};
+	HASH_SEQ_STATUS scan;
+	ZkKnownLease *known;
 
-	Assert(Known.npinned == 0);
 	if (Known.context == NULL)
 		Known.context = AllocSetContextCreate(TopMemoryContext, "zklock leases",
 											  ALLOCSET_SMALL_SIZES);
-	Known.leases = NULL;
-	Known.places = NULL;
-	MemoryContextReset(Known.context);
-	of_leases.hcxt = Known.context;
-	of_places.hcxt = Known.context;
-	Known.places = hash_create("zklock places of leases", 64, &of_places,
-							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	Known.leases = hash_create("zklock leases", 64, &of_leases,
-							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	control.hcxt = Known.context;
+	if (Known.leases == NULL)
+		Known.leases = hash_create("zklock leases", 16, &control,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	if (hash_get_num_entries(Known.leases) - Known.npinned < KNOWN_MAX)
+		return;
+	hash_seq_init(&scan, Known.leases);
+	while ((known = hash_seq_search(&scan)) != NULL)
+		if (known->user == InvalidSubTransactionId)
+			forget_lease(known);
 }
 
-/* Of the lock with that path, which is as long. */
-static uint64
-owner_key(const char *path, int length, const char *owner)
+static void
+forget_lease(ZkKnownLease *known)
 {
-	return hash_combine64(hash_bytes_extended((const unsigned char *) path,
-											  length, 0),
-						  hash_bytes_extended((const unsigned char *) owner,
-											  strlen(owner), 0));
+	pfree(known->name);
+	pfree(known->leased.path);
+	pfree(known->leased.who.owner);
+	keep_text(&known->leased.who.note, NULL);
+	hash_search(Known.leases, &known->key, HASH_REMOVE, NULL);
 }
 
 /* Replace a text of a ZkKnownLease, or NULL, by a copy. */

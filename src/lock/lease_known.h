@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_known.h
- *	  What this backend knows of the leases that it has taken or renewed.
+ *	  What this backend knows of the leases that it has taken or renewed last.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,25 +15,23 @@
 #include "contact.h"
 #include "lease_node.h"
 
-/* What is known of such a lease. */
-typedef enum ZkKnownState
+/* One token may be that of two leases, of different ensembles. */
+typedef struct ZkLeaseKey
 {
-	ZK_KNOWN_QUEUED,			/* its node waits in the queue */
-	ZK_KNOWN_HELD,				/* it was held when it was renewed last, and had
-								 * this version */
-	ZK_KNOWN_OUTDATED			/* likewise; but since then another renewal was
-								 * refused, or its outcome is not known, so that
-								 * the version may be another one */
-} ZkKnownState;
+	int64		token;
+	uint64		lock;			/* hash of the lock's path */
+} ZkLeaseKey;
 
 /* A lease that this backend has taken or renewed. */
 typedef struct ZkKnownLease
 {
-	int64		token;			/* key */
+	ZkLeaseKey	key;
 	char	   *name;			/* of the lock */
-	ZkLeased	leased;			/* path, token, version, term; of who: owner,
-								 * note, binding */
-	ZkKnownState state;
+	ZkLeased	leased;			/* of it name, path, token, czxid, version,
+								 * term; of who: owner and note */
+	bool		is_outdated;	/* since the last renewal another one was
+								 * refused, or its outcome is not known: the
+								 * version may be another one */
 	Moment		proof;			/* when the last renewal was sent; all zeros:
 								 * none proves anything */
 
@@ -42,35 +40,33 @@ typedef struct ZkKnownLease
 	dlist_node	use;			/* in its list, unless nothing does */
 } ZkKnownLease;
 
-/* The lease with that token; NULL: this backend has not renewed it. */
-extern ZkKnownLease *zklock_known_find(int64 token);
+/*
+ * The lease of the lock at that path with that token; NULL: this backend has
+ * not renewed it, or has forgotten it.
+ */
+extern ZkKnownLease *zklock_known_find(const char *lock_path, int64 token);
 
 /* Is that version of its data this backend's? */
-extern bool zklock_known_is_renewed_here(const ZkLeased *leased);
+extern bool zklock_known_is_renewed_here(const char *lock_path,
+										 const ZkLeased *leased);
 
-/* Note what was renewed, for the next renewal. */
+/*
+ * Note what was renewed, for the next renewal.  It stays as long as a
+ * transaction rests on it, and valid until the next call of this otherwise.
+ */
 extern ZkKnownLease *zklock_known_note(const ZkLeasing *leasing);
-
-/* Note where mine waits, so that the next call of its owner need not search. */
-extern void zklock_known_note_place(const ZkLeasing *leasing);
 
 /* Take what a read has shown of that lease. */
 extern void zklock_known_take(ZkKnownLease *known, const ZkLeased *read);
 
 /*
- * Where does the owner stand in the queue, as far as this backend knows?  Sets
- * place and read_to then.
- */
-extern void zklock_known_guess_place(ZkLeasing *leasing);
-
-/*
  * This session deletes the lease with that token, or gives it up: no renewal
  * of the past is worth anything.
  */
-extern void zklock_known_distrust(int64 token);
+extern void zklock_known_distrust(const char *lock_path, int64 token);
 
 /* A transaction rests on one, which is not to be forgotten; or does no more. */
-extern void zklock_known_pin(void);
-extern void zklock_known_unpin(void);
+extern void zklock_known_pin(ZkKnownLease *known, SubTransactionId user);
+extern void zklock_known_unpin(ZkKnownLease *known);
 
 #endif							/* ZKLOCK_LEASE_KNOWN_H */

@@ -3,19 +3,16 @@
  * lease_names.c
  *	  The names of locks that have leases, below <root>/.leases.
  *
- * A call that makes a lease names its lock below <root>/.leases first.  So the
- * worker finds the queues that have leases.  It deletes such a name when there
- * is no lease in the queue and the name was not set for a while: a call that
- * has just set it is about to make the lease's node.  The worker measures that
- * while by its own clock, from when it has seen this version of the name first:
- * only ZooKeeper's clock knows when the name was set, and two clocks are not
+ * The transaction that makes a lease sets the name of its lock below
+ * <root>/.leases (lease_take.c).  So the worker finds the queues that have
+ * leases.  It deletes such a name when there is no lease in the queue and the
+ * name was not set for a while.  The worker measures that while by its own
+ * clock, from when it has seen this version of the name first: only
+ * ZooKeeper's clock knows when the name was set, and two clocks are not
  * compared.
  *
- * The delete has two conditions.  The name's version must be the one that was
- * read.  And the version of <root>/.leases, which counts the names that were
- * deleted so far, must be that from before: a name that was deleted and made
- * anew begins with the same versions, and a worker that lags, or whose delete
- * is executed late, must not delete that one.  So <root>/.leases stays for good.
+ * The delete has the version as condition that the name had before the queue
+ * was listed: a lease that was made since has set the name.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,10 +22,8 @@
 
 #include "compat.h"
 #include "ephemeral.h"
-#include "lease_roots.h"
 #include "name.h"
 #include "parents.h"
-#include "removal.h"
 #include "session.h"
 #include "text.h"
 
@@ -59,92 +54,62 @@ static struct
 	ZkSessionNumber session;
 }			Idle;
 
-static void drop_name(const char *guard, int version, const char *path,
-					  const ZkReply *name);
+static void drop_name(const char *path, int version);
 static bool is_idle_for_long(const ZkReply *name);
 static int64 idle_since(const ZkReply *name);
 
 ZkOutcome
-zklock_lease_names_note(ZkRoundTrip *trip, const ZkName *name,
-						const char *pointer, const ZkReply **reply)
+zklock_lease_names_make(ZkRoundTrip *trip, const ZkName *name,
+						const ZkReply **reply)
 {
-	const char *below = zklock_name_below_root(name);
+	const char *path = zklock_name_lease_path(name);
 	ZkOutcome	outcome;
 
 	do
-	{
-		outcome = zklock_roundtrip_ask(trip,
-									   zklock_client_set(zklock_session_client(),
-														 pointer, below,
-														 ZK_ANY_VERSION),
-									   reply);
-		if (outcome == ZK_ANSWERED && (*reply)->result == ZK_NO_NODE)
-		{
-			outcome = zklock_parents_create(trip, pointer,
-											strrchr(pointer, '/') - pointer,
-											ZK_PERSISTENT, below, reply);
-			if (outcome == ZK_ANSWERED)
-				zklock_ephemeral_refuse(*reply, pointer);
-		}
-	} while (outcome == ZK_UNKNOWN);
-	if (outcome == ZK_ANSWERED && (*reply)->result == ZK_OK)
-		zklock_lease_roots_wake();
+		outcome = zklock_parents_create(trip, path, strrchr(path, '/') - path,
+										ZK_PERSISTENT,
+										zklock_name_below_root(name), reply);
+	while (outcome == ZK_UNKNOWN);
+	if (outcome == ZK_ANSWERED)
+		zklock_ephemeral_refuse(*reply, path);
 	return outcome;
 }
 
 /*
- * The guard, <root>/.leases, is read first.  Each delete counts it up by one,
- * and they are done in order: so each names its own version of it, and behind
- * one that fails all fail.
+ * A version that was seen IDLE_NAME_MS ago, and is there now, was there before
+ * these queues were listed.
  */
 ZkOutcome
 zklock_lease_names_drop(ZkRoundTrip *trip, const char *root, const List *idle)
 {
-	char	   *guard = psprintf("%s/" ZK_LEASES_NAME, root);
 	char	   *paths[ZK_READS_AT_ONCE] = {0};
 	const ZkReply *names[ZK_READS_AT_ONCE];
 	int			nnames = 0;
-	const ZkReply *reply;
 	ZkOutcome	outcome;
-	int			version;
 
 	Assert(list_length(idle) <= ZK_READS_AT_ONCE);
-	outcome = zklock_roundtrip_read(trip, ZK_GET, guard, &reply);
-	if (outcome != ZK_ANSWERED || reply->result != ZK_OK)
-		return outcome;
-	version = reply->version;
 	foreach_ptr(const char, name, idle)
-		paths[nnames++] = psprintf("%s/%s", guard, name);
+		paths[nnames++] = psprintf("%s/" ZK_LEASES_NAME "/%s", root, name);
 	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, nnames, names);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	for (int i = 0; i < nnames; i++)
-	{
-		if (names[i]->result != ZK_OK || !is_idle_for_long(names[i]))
-			continue;
-		if (version == ZK_ANY_VERSION)
-		{
-			zklock_removal_advance(guard);
-			break;
-		}
-		drop_name(guard, version++, paths[i], names[i]);
-	}
+		if (names[i]->result == ZK_OK && is_idle_for_long(names[i]))
+			drop_name(paths[i], names[i]->version);
 	zklock_roundtrip_end_reads(trip, nnames);
 	return ZK_ANSWERED;
 }
 
 /* Nobody waits for the reply: what is not deleted is found again. */
 static void
-drop_name(const char *guard, int version, const char *path,
-		  const ZkReply *name)
+drop_name(const char *path, int version)
 {
 	if (message_level_is_interesting(DEBUG1))
 		ereport(DEBUG1,
 				(errmsg_internal("zklock: the lock's name \"%s\" is being deleted: no lease was there for %d ms",
 								 zklock_text_quotable(path), IDLE_NAME_MS)));
-	zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
-													guard, version, &path, 1,
-													name->version));
+	zklock_client_free(zklock_client_remove(zklock_session_client(), path,
+											version));
 }
 
 /* Has it had no leases for long enough, and can its version be a condition? */

@@ -16,20 +16,12 @@
 #include "roundtrip.h"
 
 /*
- * If a lease's node was made later than this after its name was noted, the name
- * is noted once more: a worker may have dropped it meanwhile.
+ * Make the name of that lock, unless it is there.  *reply: to the last request.
+ * Asked again as long as its outcome is unknown, so it is never ZK_UNKNOWN.
+ * Raises 55000 if an ephemeral znode is in the way.
  */
-#define ZK_LEASE_NAME_MS 500
-
-/*
- * Note the name of that lock at that path, zklock_name_lease_path()'s, and wake
- * the worker.  *reply: to the last request.  Asked again as long as its outcome
- * is unknown, so it is never ZK_UNKNOWN.  Raises 55000 if an ephemeral znode is
- * in the way.
- */
-pg_nodiscard extern ZkOutcome zklock_lease_names_note(ZkRoundTrip *trip,
+pg_nodiscard extern ZkOutcome zklock_lease_names_make(ZkRoundTrip *trip,
 													  const ZkName *name,
-													  const char *pointer,
 													  const ZkReply **reply);
 
 /*

@@ -9,18 +9,16 @@
 
 #include "compat.h"
 #include "lease_known.h"
-#include "name.h"
 #include "recall.h"
 #include "session.h"
 #include "text.h"
 
-static ZkLeased *recall_lease(const ZkLeasing *leasing, const char *lock_path);
+static ZkLeased *recall_lease(ZkLeasing *leasing);
 static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
 						const ZkReply *reply);
 static void remove_request(const ZkLeasing *leasing);
-static void note_tried(ZkLeaseReleasing *releasing);
 
 /* ---------------------------------------------------------------------
  * Renewing
@@ -35,22 +33,21 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 	ZkOutcome	outcome;
 
 	Assert(leasing->token != 0);
-	leasing->view.lock_path = leasing->order.name.path;
-	leasing->mine = recall_lease(leasing, leasing->view.lock_path);
+	leasing->is_renewed = false;
+	leasing->mine = recall_lease(leasing);
 	if (leasing->mine != NULL)
 	{
 		outcome = zklock_lease_renew_node(trip, leasing);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
 	}
-	while (leasing->renewed != leasing->token)
+	while (!leasing->is_renewed)
 	{
 		outcome = zklock_lease_find(trip, leasing);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
-		if (leasing->mine == NULL || !zklock_lease_is_first(leasing))
+		if (leasing->mine == NULL)
 		{
-			/* none, or one that merely waits in the queue */
 			leasing->end = ZK_LEASE_NONE;
 			return ZK_ANSWERED;
 		}
@@ -71,27 +68,25 @@ zklock_lease_locate(ZkRoundTrip *trip, void *argument)
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	leasing->end = ZK_LEASE_NONE;
-	if (leasing->mine != NULL && zklock_lease_is_first(leasing))
+	if (leasing->mine != NULL)
 		leasing->end = ZK_LEASE_HELD;
 	return ZK_ANSWERED;
 }
 
-/*
- * The lease as this backend knows it, or NULL.  The same token may be that of
- * another root, or of another name.
- */
+/* The lease as this backend knows it, palloc'ed, or NULL. */
 static ZkLeased *
-recall_lease(const ZkLeasing *leasing, const char *lock_path)
+recall_lease(ZkLeasing *leasing)
 {
-	ZkKnownLease *known = zklock_known_find(leasing->token);
-	const char *node;
+	const ZkKnownLease *known = zklock_known_find(leasing->name.path,
+												  leasing->token);
+	ZkLeased   *recalled;
 
-	if (known == NULL || known->state == ZK_KNOWN_QUEUED)
+	if (known == NULL)
 		return NULL;
-	node = strrchr(known->leased.path, '/') + 1;
-	if (strcmp(known->leased.path, psprintf("%s/%s", lock_path, node)) != 0)
-		return NULL;
-	return &known->leased;
+	recalled = palloc(sizeof(*recalled));
+	*recalled = known->leased;
+	leasing->czxid = known->leased.czxid;
+	return recalled;
 }
 
 /* ---------------------------------------------------------------------
@@ -125,24 +120,25 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 				ZK_LEASE_NONE;
 			return ZK_ANSWERED;
 		}
-		if (!is_logged && !zklock_known_is_renewed_here(leasing->mine))
+		if (!is_logged && !zklock_known_is_renewed_here(leasing->name.path,
+														leasing->mine))
 		{
 			log_release(releasing);
 			is_logged = true;
 		}
 		outcome = zklock_roundtrip_ask(trip, send_release(releasing), &reply);
 		if (outcome == ZK_UNKNOWN || outcome == ZK_LOST)
-			note_tried(releasing);
+			releasing->tried = leasing->mine;
 		if (outcome == ZK_UNKNOWN)
 			continue;			/* the next look tells */
 		if (outcome != ZK_ANSWERED)
 			return outcome;
-		zklock_lease_check(leasing, reply);
+		zklock_lease_check(&leasing->name, reply);
 		if (!is_released(releasing, reply))
 		{
 			outcome = zklock_roundtrip_check_refusal(trip, reply->result,
 													 leasing->mine->path,
-													 leasing->mine->token,
+													 leasing->mine->czxid,
 													 leasing->mine->version);
 			if (outcome != ZK_ANSWERED)
 				return outcome;
@@ -177,7 +173,7 @@ log_release(const ZkLeaseReleasing *releasing)
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("%s gives up a lease of ZooKeeper lock \"%s\" that others have taken or renewed",
 					zklock_nodedata_caller(),
-					zklock_text_quotable_own(releasing->leasing.order.name.text)),
+					zklock_text_quotable_own(releasing->leasing.name.text)),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ", delay " INT64_FORMAT " ms. Last taken or renewed by: %s.",
 						   zklock_text_quotable(mine->who.owner),
 						   mine->token, releasing->delay_ms, holder)));
@@ -203,7 +199,7 @@ is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 {
 	if (releasing->delay_ms > 0)
 		return reply->result == ZK_OK &&
-			reply->czxid == releasing->leasing.mine->token;
+			reply->czxid == releasing->leasing.mine->czxid;
 	return reply->result == ZK_OK || reply->result == ZK_NO_NODE;
 }
 
@@ -215,20 +211,6 @@ is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 static void
 remove_request(const ZkLeasing *leasing)
 {
-	zklock_recall_remove(leasing->view.lock_path,
-						 leasing->order.name.root_length,
+	zklock_recall_remove(leasing->name.path, leasing->name.root_length,
 						 strrchr(leasing->mine->path, '/') + 1);
-}
-
-/* Copy mine, of which the next look forgets what it has palloc'ed. */
-static void
-note_tried(ZkLeaseReleasing *releasing)
-{
-	const ZkLeased *mine = releasing->leasing.mine;
-
-	releasing->tried = palloc(sizeof(*mine));
-	*releasing->tried = *mine;
-	releasing->tried->path = pstrdup(mine->path);
-	releasing->tried->node = strrchr(releasing->tried->path, '/') + 1;
-	releasing->tried->who.owner = pstrdup(mine->who.owner);
 }

@@ -1,518 +1,390 @@
 /*-------------------------------------------------------------------------
  *
  * lease_take.c
- *	  A lease is taken for an owner: its node is made, and waits in the queue.
+ *	  A lease is taken for an owner: a lock that was taken in the ordinary way,
+ *	  and is then made to last.
  *
- * A node is deleted with its version as condition, also by the call that made
- * it and gives it up: another call of the same owner may have found and renewed
- * it meanwhile.
+ * A lease is a persistent queue node with the sequence number of the ephemeral
+ * one, its twin, under which the lock was granted.  The twin is deleted, the
+ * lease created, and the lock's name below .leases set in one transaction:
+ * nobody can be let in between, there is never a lease that is not finished,
+ * and none of which the lease worker does not hear.  The token is the twin's
+ * czxid: those rise in the order of the queue.
+ *
+ * If the reply is lost, the same is asked again.  When the twin is gone then,
+ * the transaction was done, and the lease is there; or somebody else has
+ * deleted the twin, and it is not, nor can it be any more: then the call
+ * begins anew.  If the session is lost before, the next one deletes the twin
+ * first: after that the transaction, which may still be under way, cannot be
+ * done any more.  What it has made the owner's next look finds.
+ *
+ * An owner has one lease of a lock, however many of his calls run at a time: a
+ * contender waits behind an earlier one for the same owner, and when that has
+ * become a lease it leaves the queue and renews the lease (contender_step.c).
+ *
+ * Unlike a permanent hold a lease is everybody's to renew.  So it is only ever
+ * deleted with its version as condition, also by the call that made it and
+ * gives it up: another call of the same owner may have found and renewed it
+ * meanwhile.
  *
  *-------------------------------------------------------------------------
  */
 #include "lease_take.h"
 
-#include "utils/memutils.h"
-
 #include "compat.h"
 #include "contender.h"
-#include "lease_known.h"
 #include "lease_names.h"
-#include "name.h"
-#include "parents.h"
+#include "lease_roots.h"
 #include "recipe.h"
-#include "root.h"
 #include "session.h"
 #include "stat.h"
-#include "take_rate.h"
+#include "text.h"
 
 /*
- * How long a call whose wait was in vain waits to hear that its node is gone; a
- * healthy ensemble answers within milliseconds.
+ * For how long after the lock was granted, or the owner's lease found, replies
+ * are waited for at least, even if the time of the call is over: a healthy
+ * ensemble answers within milliseconds.
  */
-#define REMOVE_MS 1000
+#define GRANTED_MS 1000
 
-static ZkOutcome take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static ZkOutcome ask_if_busy(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
-							 int64 wait_until, bool *is_busy);
-static bool needs_renewal(const ZkLeasing *leasing);
-static int64 renewal_due_at(const ZkLeasing *leasing);
-static ZkOutcome end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static void end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static ZkOutcome remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static void withdraw_mine(const ZkLeasing *leasing);
-static void keep_made(ZkLeaseTaking *taking);
-static bool is_made(const ZkLeaseTaking *taking);
-static ZkOutcome await_turn(ZkRoundTrip *trip, ZkLeasing *leasing,
-							int64 wait_until);
-static ZkOutcome wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing,
-							 int64 wait_until);
-static ZkOutcome watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing,
-							 bool *is_there);
-static void time_ahead(ZkLeasing *leasing, const char *node,
-					   const ZkReply *reply);
-static ZkOutcome make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking);
-static char *node_path(ZkLeaseTaking *taking);
-static char *new_data(const ZkLeaseTaking *taking);
+static ZkOutcome take_or_renew(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome remove_twin(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkOutcome win_twin(ZkLeaseTaking *taking);
+static ZkOutcome renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking,
+							 const char *path, ZkLeased *read);
+static void refuse_other_mode(const ZkLeaseTaking *taking);
+static const char *describe_mode(RecipeMode mode, int permits);
+static ZkOutcome make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
+static ZkMove plan_move(ZkLeaseTaking *taking);
+static ZkOutcome ask_move(ZkRoundTrip *trip, const ZkMove *move,
+						  bool *is_repeated, const ZkReply **reply);
+static ZkOutcome settle_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking,
+								bool *is_made);
+static void note_made(ZkLeaseTaking *taking, int64 czxid);
 
 ZkOutcome
 zklock_lease_take(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeaseTaking *taking = argument;
-	const ZkLeasing *leasing = &taking->leasing;
-	const ZkBounds *bounds = &leasing->order.bounds;
 	ZkOutcome	outcome;
 
-	Assert(leasing->owner != NULL);
-	trip->by = ZK_BY_CALLER;
-	outcome = take_lease(trip, taking);
-	if (outcome != ZK_LATE)
-		return outcome;
-
-	/*
-	 * It is busy if others had it at the last look, and nothing but the time of
-	 * the call is over.
-	 */
-	if (zklock_lease_is_first(leasing) || bounds->is_at_once ||
-		protocol_now() < bounds->deadline || !zklock_session_is_connected())
-		zklock_order_raise_silence(&leasing->order);
-	end_late(trip, taking);
-	return ZK_ANSWERED;
-}
-
-/* The same; ZK_LATE: an answer has not come in time. */
-static ZkOutcome
-take_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
-{
-	ZkLeasing  *leasing = &taking->leasing;
-	int64		wait_until = leasing->order.bounds.wait_until;
-	ZkOutcome	outcome;
-
-	zklock_known_guess_place(leasing);
-	for (;;)
-	{
-		/* each answer has a time of its own: it does not wait for others */
-		trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-		outcome = zklock_lease_find(trip, leasing);
-		if (outcome != ZK_ANSWERED)
-			return outcome;
-		if (leasing->mine == NULL)
-		{
-			bool		is_busy;
-
-			outcome = ask_if_busy(trip, taking, wait_until, &is_busy);
-			if (outcome != ZK_ANSWERED)
-				return outcome;
-			if (is_busy)
-			{
-				leasing->end = ZK_LEASE_BUSY;
-				return ZK_ANSWERED;
-			}
-			if (leasing->view.who_ahead == ZK_AHEAD_KEEPER)
-				wait_until = Min(Max(wait_until,
-									 protocol_now() + ZK_KEEPER_MS),
-								 leasing->order.bounds.deadline);
-			outcome = make_node(trip, taking);
-			if (outcome != ZK_ANSWERED)
-				return outcome;
-			continue;
-		}
-		if (needs_renewal(leasing))
-		{
-			outcome = zklock_lease_renew_node(trip, leasing);
-			if (outcome != ZK_ANSWERED)
-				return outcome;
-		}
-		if (leasing->renewed != leasing->mine->token)
-			continue;
-		if (!zklock_lease_is_first(leasing) && protocol_now() < wait_until)
-		{
-			outcome = await_turn(trip, leasing, wait_until);
-			if (outcome != ZK_ANSWERED)
-				return outcome;
-			if (protocol_now() < wait_until)
-				continue;
-		}
-		return end_taking(trip, taking);
-	}
-}
-
-/*
- * A call that leaves no place behind, and whose time is over, makes no node if
- * others have the lock.  A session that merely keeps it gives it up when
- * somebody comes.
- */
-static ZkOutcome
-ask_if_busy(ZkRoundTrip *trip, const ZkLeaseTaking *taking, int64 wait_until,
-			bool *is_busy)
-{
-	const ZkLeaseView *view = &taking->leasing.view;
-	ZkOutcome	outcome;
-
-	*is_busy = false;
-	if (view->who_ahead == ZK_AHEAD_NOBODY || taking->stays_queued ||
-		protocol_now() < wait_until)
-		return ZK_ANSWERED;
-	*is_busy = true;
-	if (view->who_ahead == ZK_AHEAD_OTHER)
-		return ZK_ANSWERED;
-	outcome = zklock_contend_is_held(trip, view->ahead, is_busy);
-	if (outcome != ZK_LATE)
-		return outcome;
-
-	/* without an answer it may hold the lock */
-	*is_busy = true;
-	return ZK_ANSWERED;
-}
-
-static bool
-needs_renewal(const ZkLeasing *leasing)
-{
-	return leasing->renewed != leasing->mine->token ||
-		protocol_now() >= renewal_due_at(leasing);
-}
-
-/* When it is to be renewed while it waits. */
-static int64
-renewal_due_at(const ZkLeasing *leasing)
-{
-	return leasing->proof.boot_ms + leasing->ttl_ms / 3;
-}
-
-/* The owner's node was renewed, and nothing is waited for any more. */
-static ZkOutcome
-end_taking(ZkRoundTrip *trip, ZkLeaseTaking *taking)
-{
-	ZkLeasing  *leasing = &taking->leasing;
-
-	Assert(leasing->mine != NULL && leasing->renewed == leasing->mine->token);
-	if (zklock_lease_is_first(leasing))
-		leasing->end = ZK_LEASE_HELD;
-	else if (taking->stays_queued)
-		leasing->end = ZK_LEASE_QUEUED;
-	else
-	{
-		leasing->end = ZK_LEASE_BUSY;
-		if (is_made(taking))
-			return remove_made(trip, taking);
-		return ZK_ANSWERED;
-	}
-	zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
-						leasing->end == ZK_LEASE_HELD ? "taken" :
-						"queued: others have the lock");
-	if (is_made(taking))
-		zklock_stat_count(ZK_STAT_LEASE);
-	keep_made(taking);
-	return ZK_ANSWERED;
-}
-
-/*
- * ZooKeeper has not answered before the time of the call was over, and others
- * had the lock: what the call has made goes, if there are answers now.  The
- * call is over, whatever has become of it.
- */
-static void
-end_late(ZkRoundTrip *trip, ZkLeaseTaking *taking)
-{
-	ZkLeasing  *leasing = &taking->leasing;
-
-	leasing->end = ZK_LEASE_BUSY;
-	if (taking->stays_queued)
-	{
-		keep_made(taking);
-		if (leasing->mine != NULL && !zklock_lease_is_first(leasing))
-			leasing->end = ZK_LEASE_QUEUED;
-	}
-	trip->deadline = protocol_now() + REMOVE_MS;
-	if (taking->guid[0] != '\0' &&
-		zklock_lease_find(trip, leasing) == ZK_ANSWERED && is_made(taking))
-		(void) remove_made(trip, taking);	/* over in any case */
-}
-
-/*
- * The wait was in vain: delete what was made.  An answer that takes longer than
- * REMOVE_MS is not waited for, see zklock_lease_end_taking(): never ZK_LATE.
- */
-static ZkOutcome
-remove_made(ZkRoundTrip *trip, ZkLeaseTaking *taking)
-{
-	ZkLeased   *mine = taking->leasing.mine;
-	ZkOutcome	outcome;
-	bool		is_gone;
-
-	trip->deadline = protocol_now() + REMOVE_MS;
-	outcome = zklock_expiry_remove(trip, mine, &is_gone);
+	Assert(taking->order.owner != NULL);
+	trip->by = ZK_BY_CALLER;	/* silence is told in the order's words */
+	outcome = take_or_renew(trip, taking);
 	if (outcome == ZK_LATE)
-		return ZK_ANSWERED;
-	if (outcome == ZK_ANSWERED)
+		zklock_order_raise_silence(&taking->order);
+	return outcome;
+}
+
+/* Until the owner has it, or it is busy. */
+static ZkOutcome
+take_or_renew(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	ZkPlace    *twin = &taking->twin;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	leasing->is_renewed = false;
+	leasing->end = ZK_LEASE_NONE;
+	if (taking->stage != ZK_LEASE_NOTHING)
+		outcome = remove_twin(trip, taking);
+	while (outcome == ZK_ANSWERED && leasing->end == ZK_LEASE_NONE)
 	{
-		if (is_gone)
-			zklock_expiry_debug(mine->path, mine->token,
-								"deleted: the wait was in vain");
-		else
-			withdraw_mine(&taking->leasing);	/* refused, or renewed by
-												 * another call */
-		keep_made(taking);
+		outcome = win_twin(taking);
+		trip->deadline = Max(taking->order.bounds.deadline,
+							 protocol_now() + GRANTED_MS);
+		if (outcome == ZK_ANSWERED)
+			outcome = make_lease(trip, taking);
+		else if (outcome == ZK_LATE && twin->owned != NULL)
+			outcome = renew_owned(trip, taking, twin->owned->path, twin->owned);
+		else if (outcome == ZK_LATE)
+		{
+			leasing->end = ZK_LEASE_BUSY;
+			return ZK_ANSWERED;
+		}
+		if (leasing->is_renewed)
+			leasing->end = ZK_LEASE_HELD;
 	}
 	return outcome;
 }
 
+/*
+ * The session was lost before the twin was known to have become a lease.
+ * Delete it, so that it cannot any more.
+ */
+static ZkOutcome
+remove_twin(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	const ZkReply *reply;
+	ZkOutcome	outcome;
+
+	do
+		outcome = zklock_roundtrip_ask(trip,
+									   zklock_client_remove(zklock_session_client(),
+															taking->twin.node,
+															ZK_ANY_VERSION),
+									   &reply);
+	while (outcome == ZK_UNKNOWN);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	zklock_lease_check(&taking->leasing.name, reply);
+	taking->stage = ZK_LEASE_NOTHING;
+	return ZK_ANSWERED;
+}
+
+/* The lock in the ordinary way; the outcome is that of zklock_contend(). */
+static ZkOutcome
+win_twin(ZkLeaseTaking *taking)
+{
+	const ZkOrder *order = &taking->order;
+	ZkOutcome	outcome;
+
+	taking->twin = (ZkPlace)
+	{
+		.name = order->name.text,
+		.lock_path = order->name.path,
+		.root_length = order->name.root_length,
+		.mode = order->mode,
+		.permits = order->permits
+	};
+	outcome = zklock_contend(order, &taking->twin);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	taking->stage = ZK_LEASE_TWIN;
+	zklock_place_unwatch(&taking->twin);
+	return ZK_ANSWERED;
+}
+
+/*
+ * The owner has a lease: renew it, by whichever version it has.  If it is not
+ * renewed, it is gone, or not the one that this backend knows.  read: as it was
+ * read; or NULL.
+ */
+static ZkOutcome
+renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking, const char *path,
+			ZkLeased *read)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	ZkOutcome	outcome = ZK_ANSWERED;
+
+	leasing->czxid = 0;
+	do
+	{
+		if (read != NULL)
+			zklock_lease_accept(leasing, read);
+		else
+			outcome = zklock_lease_read(trip, leasing, path);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+		read = NULL;
+		if (leasing->mine == NULL ||
+			strcmp(leasing->mine->who.owner, taking->order.owner) != 0)
+		{
+			zklock_roundtrip_note_doubt(trip, path, ZK_LISTED_ONLY);
+			return ZK_ANSWERED;
+		}
+		refuse_other_mode(taking);
+		outcome = zklock_lease_renew_node(trip, leasing);
+	} while (outcome == ZK_ANSWERED && !leasing->is_renewed);
+	return outcome;
+}
+
+/* It would be taken for what it is not. */
+static void
+refuse_other_mode(const ZkLeaseTaking *taking)
+{
+	const ZkOrder *order = &taking->order;
+	RecipeNode	node = recipe_parse_node(taking->leasing.mine->node);
+
+	if (node.mode == order->mode && node.permits == order->permits)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("owner \"%s\" has another kind of lease of lock \"%s\"",
+					zklock_text_quotable(order->owner), order->name.text),
+			 errdetail("The owner has %s, with fencing token " INT64_FORMAT ". This call asks for %s.",
+					   describe_mode(node.mode, node.permits),
+					   taking->leasing.mine->token,
+					   describe_mode(order->mode, order->permits)),
+			 errhint("Release that lease first, or name another owner.")));
+}
+
+static const char *
+describe_mode(RecipeMode mode, int permits)
+{
+	if (mode == RECIPE_SHARED)
+		return "a shared lease";
+	if (permits > 1)
+		return psprintf("one of %d leases", permits);
+	return "the only lease";
+}
+
+/* ---------------------------------------------------------------------
+ * The lock is made to last
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Put the lease in the twin's place.  Without an end, the twin was gone, or the
+ * lease is again.
+ *
+ * The term counts from the first attempt.  If another one was needed, or the
+ * answer took long, the lease is renewed once, so that the caller has most of
+ * the term before him.
+ */
+static ZkOutcome
+make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	Moment		sent = protocol_moment();
+	ZkMove		move = plan_move(taking);
+	bool		is_repeated = false;
+	bool		is_made = false;
+	const ZkReply *reply;
+	ZkOutcome	outcome;
+
+	taking->stage = ZK_LEASE_SENT;
+	do
+	{
+		outcome = ask_move(trip, &move, &is_repeated, &reply);
+		if (outcome != ZK_ANSWERED)
+			return outcome;
+		zklock_lease_check(&leasing->name, reply);
+		if (reply->result == ZK_OK)
+			break;
+		outcome = settle_missing(trip, taking, &is_made);
+		if (outcome != ZK_ANSWERED || taking->stage == ZK_LEASE_NOTHING)
+			return outcome;
+	} while (!is_made);
+
+	taking->stage = ZK_LEASE_NOTHING;
+	zklock_stat_count(ZK_STAT_LEASE);
+	zklock_lease_roots_wake();
+	if (is_made || is_repeated || reply->czxid == 0 ||
+		protocol_now() - sent.boot_ms >= leasing->ttl_ms / 3)
+		return renew_owned(trip, taking, taking->path, NULL);
+	leasing->proof = sent;
+	note_made(taking, reply->czxid);
+	return ZK_ANSWERED;
+}
+
+/* The path of the lease is set. */
+static ZkMove
+plan_move(ZkLeaseTaking *taking)
+{
+	const ZkLeasing *leasing = &taking->leasing;
+	const ZkPlace *twin = &taking->twin;
+	const ZkOrder *order = &taking->order;
+	const char *name = strrchr(twin->node, '/') + 1;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	ZkMove		move = {
+		.from = twin->node,
+		.to = taking->path,
+		.data = zklock_lease_build_data(order->owner, leasing->note,
+										leasing->ttl_ms),
+		.kind = ZK_PERSISTENT,
+		.set = zklock_name_lease_path(&order->name),
+		.set_data = zklock_name_below_root(&order->name)
+	};
+
+	recipe_lease_guid(guid, recipe_hash_owner(order->owner), twin->token);
+	recipe_node_prefix(prefix, order->style, twin->mode, twin->permits, guid);
+	snprintf(taking->path, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
+			 prefix, recipe_parse_node(name).sequence);
+	return move;
+}
+
+/* Until there is an answer.  *is_repeated: not the first one. */
+static ZkOutcome
+ask_move(ZkRoundTrip *trip, const ZkMove *move, bool *is_repeated,
+		 const ZkReply **reply)
+{
+	for (;;)
+	{
+		ZkOutcome	outcome = zklock_roundtrip_ask(trip,
+												   zklock_client_move(zklock_session_client(),
+																	  move),
+												   reply);
+
+		if (outcome != ZK_UNKNOWN)
+			return outcome;
+		*is_repeated = true;
+	}
+}
+
+/*
+ * The twin was not there, or the lock's name was not.  *is_made: the lease is
+ * there.  Otherwise the name is made, and the same is to be asked again; or, at
+ * ZK_LEASE_NOTHING, the twin is gone.
+ */
+static ZkOutcome
+settle_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking, bool *is_made)
+{
+	char	   *paths[] = {taking->path, taking->twin.node};
+	const ZkReply *replies[lengthof(paths)];
+	const ZkReply *reply;
+	ZkOutcome	outcome;
+	bool		is_twin_there;
+
+	outcome = zklock_roundtrip_read_all(trip, ZK_GET, paths, lengthof(paths),
+										replies);
+	if (outcome != ZK_ANSWERED)
+		return outcome;
+	for (int i = 0; i < (int) lengthof(paths); i++)
+		zklock_lease_check(&taking->leasing.name, replies[i]);
+	*is_made = replies[0]->result == ZK_OK;
+	is_twin_there = replies[1]->result == ZK_OK;
+	zklock_roundtrip_end_reads(trip, lengthof(paths));
+	if (*is_made)
+		return ZK_ANSWERED;
+	if (!is_twin_there)
+	{
+		taking->stage = ZK_LEASE_NOTHING;
+		return ZK_ANSWERED;
+	}
+	zklock_roundtrip_note_doubt(trip, taking->twin.node, ZK_LISTED_ONLY);
+	outcome = zklock_lease_names_make(trip, &taking->order.name, &reply);
+	if (outcome == ZK_ANSWERED && reply->result != ZK_NODE_EXISTS)
+		zklock_lease_check(&taking->leasing.name, reply);
+	return outcome;
+}
+
+/* As its own reply tells. */
+static void
+note_made(ZkLeaseTaking *taking, int64 czxid)
+{
+	ZkLeasing  *leasing = &taking->leasing;
+	ZkLeased   *mine = palloc0(sizeof(*mine));
+
+	mine->path = pstrdup(taking->path);
+	mine->node = strrchr(mine->path, '/') + 1;
+	mine->token = taking->twin.token;
+	mine->czxid = czxid;
+	mine->ttl_ms = leasing->ttl_ms;
+	mine->who.owner = pstrdup(taking->order.owner);
+	leasing->mine = mine;
+	leasing->is_renewed = true;
+	zklock_expiry_debug(mine->path, mine->token, "taken");
+}
+
+/*
+ * Nobody waits for the replies: the session's program repeats the deletes until
+ * they are confirmed.  The twin goes first: when it is gone, the transaction
+ * cannot be done any more.  Without memory, or without a session, the twin goes
+ * with the session, and the lease when its term is over.
+ */
 void
 zklock_lease_end_taking(void *argument)
 {
 	ZkLeaseTaking *taking = argument;
+	ZkClient   *client = zklock_session_client();
 
-	zklock_client_unwatch(zklock_session_client());
-	if (is_made(taking))
-	{
-		withdraw_mine(&taking->leasing);
-		zklock_client_free(taking->create);
-	}
-	else
-		zklock_client_withdraw(taking->create);
-	taking->create = NULL;
-}
-
-/*
- * Delete mine, unless another call has renewed it.  Nobody waits for the
- * reply: the session's program repeats the delete until it is confirmed.
- */
-static void
-withdraw_mine(const ZkLeasing *leasing)
-{
-	const ZkLeased *mine = leasing->mine;
-
-	if (zklock_session_client() == NULL || mine->version == ZK_ANY_VERSION)
+	if (taking->stage == ZK_LEASE_NOTHING || zklock_session_live() == 0)
 		return;
-	zklock_expiry_debug(mine->path, mine->token,
-						"being deleted: the call that made it has no use for it");
-
-	/* without memory it stays until its term is over */
-	(void) zklock_client_delete(zklock_session_client(), mine->path,
-								mine->version);
-}
-
-/* What was made is not this call's any more. */
-static void
-keep_made(ZkLeaseTaking *taking)
-{
-	zklock_client_free(taking->create);
-	taking->create = NULL;
-	taking->guid[0] = '\0';
-	taking->leasing.reads_behind = false;
-}
-
-/* Was mine made by this call, in whatever session, and is it not to stay yet? */
-static bool
-is_made(const ZkLeaseTaking *taking)
-{
-	const ZkLeased *mine = taking->leasing.mine;
-
-	return taking->guid[0] != '\0' && mine != NULL &&
-		strstr(mine->node, taking->guid) != NULL;
-}
-
-/* ---------------------------------------------------------------------
- * Waiting
- * ---------------------------------------------------------------------
- */
-
-/*
- * Wait behind the node just ahead until the queue is to be looked at again:
- * that node is gone, a term is over, or the wait is.  Renews mine meanwhile.
- */
-static ZkOutcome
-await_turn(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
-{
-	MemoryContext context = AllocSetContextCreate(leasing->view.context,
-												  "zklock lease wait",
-												  ALLOCSET_SMALL_SIZES);
-	MemoryContext caller = MemoryContextSwitchTo(context);
-	ZkOutcome	outcome = wait_behind(trip, leasing, wait_until);
-
-	MemoryContextSwitchTo(caller);
-	MemoryContextDelete(context);
-	return outcome;
-}
-
-/* In a memory context of its own, for it may take hours. */
-static ZkOutcome
-wait_behind(ZkRoundTrip *trip, ZkLeasing *leasing, int64 wait_until)
-{
-	for (;;)
-	{
-		int64		look_at;
-		ZkOutcome	outcome;
-		bool		is_there;
-
-		MemoryContextReset(CurrentMemoryContext);
-		outcome = watch_ahead(trip, leasing, &is_there);
-		if (outcome != ZK_ANSWERED || !is_there)
-			return outcome;
-		look_at = Min(leasing->view.look_at, wait_until);
-		for (;;)
-		{
-			outcome = zklock_session_await_watch(Min(look_at,
-													 renewal_due_at(leasing)));
-			if (outcome != ZK_LATE)
-				break;
-			if (protocol_now() >= look_at)
-				return ZK_ANSWERED;
-			MemoryContextReset(CurrentMemoryContext);
-			trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-			outcome = zklock_lease_renew_node(trip, leasing);
-			if (outcome != ZK_ANSWERED ||
-				leasing->renewed != leasing->mine->token)
-				return outcome;
-		}
-		if (outcome == ZK_LOST ||
-			zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_SET)
-			return outcome;
-	}
-}
-
-/*
- * Watch the node just ahead.  If *is_there, view.look_at is when to look at the
- * queue without news of it; otherwise it is gone.
- */
-static ZkOutcome
-watch_ahead(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_there)
-{
-	const char *node = strrchr(leasing->view.ahead, '/') + 1;
-	const ZkReply *reply;
-	ZkOutcome	outcome;
-
-	trip->deadline = zklock_bounds_next_reply(&leasing->order.bounds);
-	outcome = zklock_roundtrip_read(trip, ZK_GET_AND_WATCH,
-									leasing->view.ahead, &reply);
-	if (outcome != ZK_ANSWERED)
-		return outcome;
-	zklock_lease_check(leasing, reply);
-	*is_there = reply->result == ZK_OK;
-	if (*is_there)
-		time_ahead(leasing, node, reply);
-	return ZK_ANSWERED;
-}
-
-/* If the node ahead is a lease, time the version that is there now. */
-static void
-time_ahead(ZkLeasing *leasing, const char *node, const ZkReply *reply)
-{
-	ZkLeaseView *view = &leasing->view;
-	ZkLeased	one = {.node = node};
-
-	if (recipe_read_mark(node) == RECIPE_MARK_LEASE &&
-		zklock_expiry_take(&one, reply))
-	{
-		/* if its term is over, a look has just tried to delete it */
-		zklock_expiry_time(&one);
-		if (one.over_at > protocol_now())
-			view->look_at = one.over_at;
-	}
-	view->look_at = Min(view->look_at, zklock_contend_look_at(node));
-}
-
-/* ---------------------------------------------------------------------
- * The node is made
- * ---------------------------------------------------------------------
- */
-
-/*
- * Make a node for the owner.  The name of the lock is noted first, for the
- * worker that looks for leases whose term is over; and once more, if it may
- * have been dropped before the node was there (lease_names.h).  If the reply
- * is lost the next look finds what there is.
- *
- * Raises past zklock.max_creates, before anything is made.
- */
-static ZkOutcome
-make_node(ZkRoundTrip *trip, ZkLeaseTaking *taking)
-{
-	ZkLeasing  *leasing = &taking->leasing;
-	bool		has_parent = leasing->view.has_parent && taking->nparentless == 0;
-	const ZkName *name = &leasing->order.name;
-	const char *pointer = zklock_name_lease_path(name);
-	int64		named_at = protocol_now();
-	char	   *data;
-	char	   *path;
-	const ZkReply *reply;
-	Moment		sent;
-	ZkOutcome	outcome;
-
-	if (!taking->is_counted)
-		zklock_take_rate_count(1);
-	taking->is_counted = true;
-	outcome = zklock_root_prove(trip, leasing->view.lock_path,
-								name->root_length);
-	if (outcome != ZK_ANSWERED)
-		return outcome;
-	data = new_data(taking);
-	path = node_path(taking);
-	if (!has_parent)
-	{
-		outcome = zklock_parents_make(trip, path, name->root_length, &reply);
-		if (outcome != ZK_ANSWERED)
-			return outcome;
-		if (reply != NULL)
-			zklock_lease_check(leasing, reply); /* it is refused: this raises */
-	}
-	outcome = zklock_lease_names_note(trip, name, pointer, &reply);
-	if (outcome != ZK_ANSWERED)
-		return outcome;
-	zklock_lease_check(leasing, reply);
-	if (reply->result != ZK_OK)
-		return ZK_ANSWERED;
-
-	/* one whose reply was lost may be made yet */
-	zklock_client_withdraw(taking->create);
-	sent = protocol_moment();
-	taking->create = zklock_client_create(zklock_session_client(), path,
-										  ZK_PERSISTENT_SEQUENTIAL, data);
-	outcome = zklock_roundtrip_await(trip, taking->create, &reply);
-	if (outcome == ZK_LATE || outcome == ZK_LOST)
-		return outcome;
-	if (reply->result != ZK_OK)
-		zklock_roundtrip_unmake(trip);
-	if (outcome == ZK_UNKNOWN)
-		return ZK_ANSWERED;		/* the next look finds it, or nothing */
-	zklock_lease_check(leasing, reply);
-	if (reply->result == ZK_NO_NODE && ++taking->nparentless > PARENT_ATTEMPTS)
-		zklock_parents_raise_deleted(leasing->view.lock_path);
-	if (reply->result != ZK_OK)
-		return ZK_ANSWERED;
-	leasing->renewed = reply->czxid;
-	leasing->proof = sent;
-	strlcpy(leasing->place, strrchr(reply->path, '/') + 1,
-			sizeof(leasing->place));
-	zklock_expiry_debug(reply->path, reply->czxid, "made");
-	if (protocol_now() - named_at < ZK_LEASE_NAME_MS)
-		return ZK_ANSWERED;
-	outcome = zklock_lease_names_note(trip, name, pointer, &reply);
-	if (outcome == ZK_ANSWERED)
-		zklock_lease_check(leasing, reply);
-	return outcome;
-}
-
-/* The path of the node to be made, with a GUID of its own; palloc'ed. */
-static char *
-node_path(ZkLeaseTaking *taking)
-{
-	const ZkOrder *order = &taking->leasing.order;
-	char		prefix[RECIPE_NODE_SIZE];
-
-	zklock_nodedata_make_guid(taking->guid);
-	recipe_mark(taking->guid, RECIPE_MARK_LEASE);
-	taking->leasing.reads_behind = true;
-	recipe_node_prefix(prefix, order->style, order->mode, order->permits,
-					   taking->guid);
-	return psprintf("%s/%s", taking->leasing.view.lock_path, prefix);
-}
-
-/* The data of the node to be made, palloc'ed. */
-static char *
-new_data(const ZkLeaseTaking *taking)
-{
-	const ZkLeasing *leasing = &taking->leasing;
-
-	return zklock_lease_build_data(leasing->owner, leasing->note,
-								   leasing->ttl_ms);
+	(void) zklock_client_delete(client, taking->twin.node, ZK_ANY_VERSION);
+	if (taking->stage == ZK_LEASE_SENT)
+		(void) zklock_client_delete(client, taking->path, 0);
+	zklock_expiry_debug(taking->twin.node, taking->twin.token,
+						"being deleted: the call that took it has no use for it");
 }

@@ -11,41 +11,44 @@
 #include "postgres.h"
 
 #include "lease_node.h"
+#include "order.h"
+#include "place.h"
 
 /* ---- for an owner (lease_take.c) ---- */
+
+/* How far a lease under way has come. */
+typedef enum ZkLeaseStage
+{
+	ZK_LEASE_NOTHING,			/* nothing of it is there, or it is made */
+	ZK_LEASE_TWIN,				/* the lock is ours, under the twin */
+	ZK_LEASE_SENT				/* the lease may be there instead */
+} ZkLeaseStage;
 
 /* A call that takes a lease. */
 typedef struct ZkLeaseTaking
 {
-	ZkLeasing	leasing;		/* with owner */
-	bool		stays_queued;	/* where others have the lock, the owner's node
-								 * stays in the queue */
-	bool		is_counted;		/* by zklock_take_rate_count(), once a call */
+	ZkLeasing	leasing;
+	ZkOrder		order;			/* with the owner; its bounds are the call's */
 
-	int			nparentless;	/* how often its node could not be made because
-								 * the lock's znode was not there */
-
-	/*
-	 * The node that this call has made, as long as the call is to delete it if
-	 * the wait is in vain.
-	 */
-	ZkRequest  *create;			/* NULL: there is none */
-	char		guid[RECIPE_GUID_LEN + 1];	/* in its name; "": likewise */
+	ZkLeaseStage stage;
+	ZkPlace		twin;			/* from _TWIN on: ours */
+	char		path[RECIPE_PATH_SIZE]; /* from _SENT on: of the lease */
 } ZkLeaseTaking;
 
 /*
  * Takes a lease for the owner, or renews the one that the owner has; waits for
- * the contenders that are ahead of it.  A talk of zklock_roundtrip_must_run(),
- * about a ZkLeaseTaking.  It ends as ZK_LEASE_HELD, _QUEUED or _BUSY.
+ * the contenders that are ahead.  A talk of zklock_roundtrip_must_run(), about
+ * a ZkLeaseTaking.  It ends as ZK_LEASE_HELD or _BUSY.
  *
- * Raises 08001 if the ensemble does not answer in time, unless others were
- * ahead and the time of the call is over.  So it is never ZK_LATE.
+ * Raises 08001 if the ensemble does not answer in time, 55000 if the lease of
+ * the owner has another mode or number of permits, and as zklock_contend().  So
+ * it is never ZK_LATE.
  */
 extern ZkOutcome zklock_lease_take(ZkRoundTrip *trip, void *taking);
 
 /*
- * At the end of each attempt of zklock_lease_take(): what it made and nobody
- * needs is deleted.  Never raises.
+ * At the end of each attempt of zklock_lease_take(): what is not finished is
+ * deleted.  Never raises.
  */
 extern void zklock_lease_end_taking(void *taking);
 
@@ -66,7 +69,7 @@ extern ZkOutcome zklock_lease_locate(ZkRoundTrip *trip, void *leasing);
 /* A call that gives a lease up. */
 typedef struct ZkLeaseReleasing
 {
-	ZkLeasing	leasing;		/* with token */
+	ZkLeasing	leasing;
 	int64		delay_ms;		/* for how long the lock stays taken; 0: it is
 								 * free at once */
 	ZkLeased   *tried;			/* one that may have been given up by this

@@ -61,16 +61,19 @@ zklock_order_hold(const ZkName *name, int64 timeout_ms)
 }
 
 ZkOrder
-zklock_order_lease(const ZkName *name, ZkBounds bounds)
+zklock_order_lease(const ZkName *name, const char *owner, RecipeMode mode,
+				   int permits, int64 timeout_ms)
 {
 	ZkOrder		order = {
 		.taker = ZK_TAKER_OWNER,
+		.owner = owner,
 		.name = *name,
-		.mode = RECIPE_EXCLUSIVE,
-		.permits = 1,
-		.style = RECIPE_STYLE_CURATOR,
+		.mode = mode,
+		.permits = permits,
+		.style = zklock_name_style(),
 		.is_try = true,
-		.bounds = bounds
+		.wants_list = true,
+		.bounds = zklock_bounds_of_wait(timeout_ms)
 	};
 
 	return order;

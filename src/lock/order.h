@@ -36,6 +36,7 @@ typedef struct ZkOrder
 	/* for whom */
 	ZkTaker		taker;
 	ZkScope		scope;			/* valid for ZK_TAKER_SESSION */
+	const char *owner;			/* of ZK_TAKER_OWNER, in UTF-8; else NULL */
 
 	/* what */
 	ZkName		name;			/* of the lock */
@@ -74,10 +75,12 @@ extern ZkOrder zklock_order_one_of(const ZkOrder *set, const ZkName *name,
 extern ZkOrder zklock_order_hold(const ZkName *name, int64 timeout_ms);
 
 /*
- * An exclusive lock for the owner of a lease, who may find it busy.  The bounds
- * are those of the call: it takes the lease, renews it, or gives it up.
+ * A lock for that owner of a lease, who may find it busy.  Whoever takes it
+ * makes sure that he has it before he gives up his own node (wants_list).
  */
-extern ZkOrder zklock_order_lease(const ZkName *name, ZkBounds bounds);
+extern ZkOrder zklock_order_lease(const ZkName *name, const char *owner,
+								  RecipeMode mode, int permits,
+								  int64 timeout_ms);
 
 /*
  * The time of the order is over, and others have the lock: raise 55P03.

@@ -101,6 +101,7 @@ zklock_place_want(ZkPlace *place)
 	place->told = (ZkPlaceTold) {0};
 	place->node[0] = '\0';
 	place->token = 0;
+	place->owned = NULL;
 	zklock_place_move(place, ZK_PLACE_WANTED, "a contender sets out");
 }
 

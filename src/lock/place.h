@@ -94,6 +94,9 @@ typedef struct ZkPlace
 
 	/* The queue node, as its contender or a proof has seen it. */
 	int64		token;			/* its czxid */
+	struct ZkLeased *owned;		/* NONE: it was not won, for the owner for whom
+								 * a lease was to be taken has this one,
+								 * palloc'ed; else NULL */
 	Moment		proof;			/* date of the proof of the node, contact.h;
 								 * all zero: there is none */
 	char		node[RECIPE_PATH_SIZE]; /* its path */

@@ -110,6 +110,10 @@ take_content(Request *request, const FrameTaken *taken)
 		case REQUEST_MOVE:
 			several->old_node = other_path;
 			other_path = NULL;
+			several->set_node = copy_blob(taken, 3);
+			if (several->set_node != NULL)
+				several->set_data = several->set_node +
+					strlen(several->set_node) + 1;
 			break;
 		default:
 			break;				/* the others have no more */

@@ -50,6 +50,7 @@ static void erase_write_done(int rc, const void *data);
 static void note_look(Request *request);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
+static void move_done(int rc, const void *data);
 static void void_done(int rc, const void *data);
 static int	flags_of(ZkNodeKind kind);
 static void copy_writers(Request *request, const struct ACL_vector *acl);
@@ -271,16 +272,23 @@ send_create_guarded(Request *request)
 static int
 send_move(Request *request)
 {
-	zoo_op_t	ops[2];
+	const Several *several = &request->several;
+	zoo_op_t	ops[3];
+	int			count = 2;
 
-	if (!is_path(request->several.old_node) || !is_path(request->path))
+	if (!is_path(several->old_node) || !is_path(request->path) ||
+		(several->set_node != NULL && !is_path(several->set_node)))
 		return ZBADARGUMENTS;
-	zoo_delete_op_init(&ops[0], request->several.old_node, -1);
+	zoo_delete_op_init(&ops[0], several->old_node, -1);
 	zoo_create_op_init(&ops[1], request->path,
 					   request->content.data, request->content.length,
 					   acl_for(request->session, request->node_kind),
 					   flags_of(request->node_kind), NULL, 0);
-	return send_several(request, ops, 2, void_done);
+	if (several->set_node != NULL)
+		zoo_set_op_init(&ops[count++], several->set_node, several->set_data,
+						(int) strlen(several->set_data), -1,
+						&request->several.set_stat);
+	return send_several(request, ops, count, move_done);
 }
 
 static int
@@ -609,6 +617,21 @@ string_done(int rc, const char *value, const void *data)
 	void_done(rc, data);
 }
 
+/*
+ * One transaction has one zxid: the node that was made has that of the one that
+ * was set.
+ */
+static void
+move_done(int rc, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	library_note_answer(request, rc);
+	if (rc == ZOK && request->several.set_node != NULL)
+		request->answer.reply.czxid = request->several.set_stat.mzxid;
+	request->answered(request);
+}
+
 static void
 void_done(int rc, const void *data)
 {
@@ -652,7 +675,6 @@ flags_of(ZkNodeKind kind)
 		[ZK_CONTAINER] = ZOO_CONTAINER,
 		[ZK_EPHEMERAL] = ZOO_EPHEMERAL,
 		[ZK_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
-		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL,
 		[ZK_ROOT] = 0
 	};
 
@@ -672,7 +694,7 @@ acl_for(const Session *session, ZkNodeKind kind)
 	static struct ACL entries[2];
 	static const struct ACL_vector ours = {2, entries};
 	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_ROOT ||
-		kind == ZK_CONTAINER || kind == ZK_PERSISTENT_SEQUENTIAL;
+		kind == ZK_CONTAINER;
 
 	if (!session->has_auth ||
 		(session->open.is_auth_private && is_shared))

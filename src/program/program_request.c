@@ -105,6 +105,7 @@ request_free(Request *request)
 	free(request->leaving.lock);
 	free(request->several.guard);
 	free(request->several.old_node);
+	free(request->several.set_node);
 	free(request->several.nodes);
 	free(request->several.results);
 	free(request->search.prefix);

@@ -127,6 +127,9 @@ typedef struct Several
 	char	   *guard;			/* CREATE_GUARDED; of a DELETE_GUARDED it is
 								 * path, which is set */
 	char	   *old_node;		/* MOVE: the node that goes */
+	char	   *set_node;		/* the one that is set; NULL: none */
+	const char *set_data;		/* valid with that: behind it */
+	struct Stat set_stat;		/* what becomes of it; must outlive the call */
 	char	   *nodes;			/* DELETE_GUARDED: those that go, one behind the
 								 * other, with their NULs */
 	int			nodes_length;

@@ -703,9 +703,6 @@ static bool
 go_on_to_delete(Request *request, char *path)
 {
 	request_go_on(request, REQUEST_DELETE, path);
-
-	/* a lease may have been found and renewed by another call of its owner */
-	request->version = request->node_kind == ZK_PERSISTENT_SEQUENTIAL ? 0 : -1;
 	request->is_repeated = true;
 	return true;
 }
@@ -762,8 +759,7 @@ delete_found(Request *request)
 static bool
 is_sequential(const Request *request)
 {
-	return request->node_kind == ZK_EPHEMERAL_SEQUENTIAL ||
-		request->node_kind == ZK_PERSISTENT_SEQUENTIAL;
+	return request->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
 }
 
 /*

@@ -749,17 +749,26 @@ set_error(ZkClient *client, const char *format,...)
  * ---------------------------------------------------------------------
  */
 
+/* What a request has besides its FrameRequest, as that says. */
+typedef struct Contents
+{
+	const char *path;
+	const char *other_path;
+	FrameBlob	data;
+	FrameBlob	more;
+} Contents;
+
 /* What is asked of a session that is over is dropped, and not counted. */
 static bool
 put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
-			const char *path, const char *other_path, const char *data,
-			int length)
+			const Contents *contents)
 {
 	const Frame frame = {
 		.kind = FRAME_REQUEST, .id = id, .u.request = *what
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(path), frame_text(other_path), {data, (size_t) length}
+		frame_text(contents->path), frame_text(contents->other_path),
+		contents->data, contents->more
 	};
 
 	if (client->status.state == ZK_CLIENT_LOST)
@@ -771,13 +780,9 @@ put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
 	return true;
 }
 
-/*
- * Make a request and have it sent; NULL without memory.  The paths and the
- * data, or NULL, are as FrameRequest has them.
- */
+/* Make a request and have it sent; NULL without memory. */
 static ZkRequest *
-ask_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
-			 const char *other_path, const char *data, int length)
+ask_with(ZkClient *client, const FrameRequest *what, const Contents *contents)
 {
 	ZkRequest  *request = new_request(client, what->kind);
 
@@ -785,9 +790,9 @@ ask_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
 		return NULL;
 	request->is_place = what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
 	if (what->kind == REQUEST_CREATE)
-		request->path = strdup(path);
+		request->path = strdup(contents->path);
 	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||
-		!put_request(client, request->id, what, path, other_path, data, length))
+		!put_request(client, request->id, what, contents))
 	{
 		free_request(request);
 		return NULL;
@@ -801,12 +806,28 @@ ask_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
 	return request;
 }
 
+/* The same; the paths and the data, or NULL, are as FrameRequest has them. */
+static ZkRequest *
+ask_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
+			 const char *other_path, const char *data, int length)
+{
+	const Contents contents = {
+		path, other_path, {data, (size_t) length}, {0}
+	};
+
+	return ask_with(client, what, &contents);
+}
+
 /* The same for a request without a reply; false without memory. */
 static bool
 tell_ensemble(ZkClient *client, const FrameRequest *what, const char *path,
 			  const char *other_path, const char *data, int length)
 {
-	if (!put_request(client, 0, what, path, other_path, data, length))
+	const Contents contents = {
+		path, other_path, {data, (size_t) length}, {0}
+	};
+
+	if (!put_request(client, 0, what, &contents))
 		return false;
 	flush_unless_many(client);
 	return true;
@@ -871,12 +892,30 @@ zklock_client_unwatch(ZkClient *client)
 }
 
 ZkRequest *
-zklock_client_move(ZkClient *client, const char *from, const char *to,
-				   const char *data)
+zklock_client_move(ZkClient *client, const ZkMove *move)
 {
-	return ask_ensemble(client, &(FrameRequest) {
-		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
-	}, to, from, data, length_of(data));
+	const FrameRequest what = {
+		.kind = REQUEST_MOVE,.node_kind = move->kind
+	};
+	Contents	contents = {
+		move->to, move->from, {move->data, strlen(move->data)}, {0}
+	};
+	size_t		path_size;
+	char	   *more;
+	ZkRequest  *request;
+
+	if (move->set == NULL)
+		return ask_with(client, &what, &contents);
+	path_size = strlen(move->set) + 1;
+	contents.more.length = path_size + strlen(move->set_data) + 1;
+	contents.more.bytes = more = malloc(contents.more.length);
+	if (more == NULL)
+		return NULL;
+	strcpy(more, move->set);
+	strcpy(more + path_size, move->set_data);
+	request = ask_with(client, &what, &contents);
+	free(more);
+	return request;
 }
 
 ZkRequest *

@@ -81,13 +81,23 @@ extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data);
 
 /*
- * Delete the node at from, and create another one at to that outlives the
- * session, both or neither: one transaction.  Not repeated: after
+ * Delete one node, create another that outlives the session, and maybe set a
+ * third one: all or nothing, for it is one transaction.  Not repeated: after
  * ZK_UNKNOWN_OUTCOME it may be asked again, and if it was done that fails with
- * ZK_NO_NODE.  ZK_NO_NODE too if from was gone before.
+ * ZK_NO_NODE.  ZK_NO_NODE too if the first or the third node was not there.
+ * The reply has the czxid of the node that was made if a third one was set, and
+ * does not describe it besides.
  */
-extern ZkRequest *zklock_client_move(ZkClient *client, const char *from,
-									 const char *to, const char *data);
+typedef struct ZkMove
+{
+	const char *from;			/* the node that goes */
+	const char *to;				/* the one that is made, and what it is */
+	const char *data;
+	ZkNodeKind	kind;
+	const char *set;			/* the one that is set; NULL: none */
+	const char *set_data;		/* valid with that */
+} ZkMove;
+extern ZkRequest *zklock_client_move(ZkClient *client, const ZkMove *move);
 
 /*
  * Delete a node of any client, or set its data, in one attempt whose outcome

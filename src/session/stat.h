@@ -33,7 +33,7 @@ typedef enum ZkStat
 								 * somebody else */
 	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */
 	ZK_STAT_EVICTION,			/* by zk_evict() */
-	ZK_STAT_LEASE,				/* that was taken, or a place for one */
+	ZK_STAT_LEASE,				/* that was taken */
 	ZK_STAT_LEASE_END,			/* given up, or removed after its term */
 	ZK_STAT_REFUSED_CREATE,		/* past zklock.max_creates */
 	ZK_STAT_SESSION,			/* that was connected for the first time */

@@ -125,6 +125,7 @@ my $root = qq(SET zklock.root = '/N'; SELECT zk_hold('N', 'why') AS token \\gset
 # Of several locks the first ones may be lost meanwhile; and a try may meet what its former session
 # has left, until that is ended.
 my @its_end = qw(expired killed_before killed_after);
+my @silences = qw(silent sent_late unheard heard_late stopped);
 my %wait_of_several = (says => { map { $_ => 'ok/40001' } @its_end });
 my %one_try = (says => { map { $_ => 'ok/f' } @its_end });
 my %try_of_several = (says => { map { $_ => 'ok/f/40001' } @its_end });
@@ -202,7 +203,7 @@ my @calls = (
 		'COMMIT, commit_guard off' => { kind => 'end', before => "SET zklock.commit_guard = off; BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
 		'COMMIT, commit_guard lease' => { kind => 'end/commit', before => "BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
 		'COMMIT, commit_guard quorum' => { kind => 'commit', before => "SET zklock.commit_guard = quorum; BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
-		'COMMIT with a lease' => { kind => 'commit', lasts => 1, left => 1, else => [1], sql => 'COMMIT', result => qr/^$/,
+		'COMMIT with a lease' => { kind => 'commit', says => { map { $_ => '08001/08006' } @silences }, lasts => 1, left => 1, else => [1], sql => 'COMMIT', result => qr/^$/,
 			before => "${lease}SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('N', :token); INSERT INTO work VALUES ('N')" },
 		'COMMIT behind zk_unlock' => { kind => 'commit', sql => 'COMMIT', result => qr/^$/,
 			before => q(SET zklock.commit_guard = quorum; BEGIN; SELECT zk_lock('N'); INSERT INTO work VALUES ('N'); SELECT zk_unlock('N')) },
@@ -213,7 +214,10 @@ my @calls = (
 	holds => [
 		'zk_hold' => { kind => 'wait', lasts => 1, sql => q(SELECT zk_hold('N', 'why')), result => $number, left => 1 },
 		'zk_release_hold' => { kind => 'change', lasts => 1, before => $hold, sql => q(SELECT zk_release_hold('N', :token)), result => $true, else => [ 0, 1 ] },
-		'zk_try_lease' => { kind => 'try', lasts => 1, remains => { terminated => [ 0, 1 ] }, sql => q(SELECT zk_try_lease('N', 'owner', '60s')), result => $number, left => 1 },
+		'zk_try_lease' => { kind => 'try', %one_try, lasts => 1, remains => { terminated => [ 0, 1 ] }, sql => q(SELECT coalesce(zk_try_lease('N', 'owner', '60s')::text, 'f')), result => $number, left => 1 },
+		'zk_try_lease behind another' => { kind => 'wait', says => { map { $_ => '08001' } @silences }, lasts => 1, ahead => $other, waits => 1, remains => { terminated => [ 0, 1 ] }, sql => q(SELECT zk_try_lease('N', 'owner', '60s', '60s')), result => $number, left => 1 },
+		'zk_try_lease of the same owner' => { kind => 'try', lasts => 1, before => $lease, sql => q(SELECT zk_try_lease('N', 'owner', '60s')), result => $number, left => 1, else => [1] },
+		'zk_try_lease_shared' => { kind => 'try', %one_try, lasts => 1, remains => { terminated => [ 0, 1 ] }, sql => q(SELECT coalesce(zk_try_lease_shared('N', 'owner', '60s')::text, 'f')), result => $number, left => 1, moments => [ 1, 6, 7, 8 ] },
 		'zk_release_requested of a lease' => { kind => 'look', lasts => 1, before => $lease, sql => q(SELECT zk_release_requested('N', :token)), result => qr/^f$/, left => 1, else => [1] },
 		'zk_renew_lease' => { kind => 'ask', lasts => 1, before => $lease, sql => q(SELECT zk_renew_lease('N', :token, '60s')), result => $true, left => 1, else => [1] },
 		'zk_release_lease' => { kind => 'change', lasts => 1, before => $lease, sql => q(SELECT zk_release_lease('N', :token)), result => $true, else => [ 0, 1 ] },

@@ -16,11 +16,15 @@ SELECT zk_try_lease('bad', 'a', '10 years');
 SELECT zk_try_lease('bad', 'a', '9s', '-1s');
 SELECT zk_try_lease('bad', 'a', '9s', NULL);
 SELECT zk_try_lease('bad', 'a', '9s', '0', repeat('x', 10000));
+SELECT zk_try_lease('bad', 'a', '9s', permits => 0);
+SELECT zk_try_lease('bad', 'a', '9s', permits => NULL);
+SELECT zk_try_lease_shared('bad', 'a', NULL);
 SELECT zk_try_lease('a//b', 'a', '9s');
 SELECT zk_renew_lease('bad', 0, '9s');
 SELECT zk_release_lease('bad', 5, '-1s');
 SELECT zk_lock('mine') > 0 AS token;
 SELECT zk_try_lease('mine', 'a', '9s');
+SELECT zk_try_lease_shared('mine', 'a', '9s');
 SELECT zk_unlock('mine');
 SELECT count(*) FROM zk_lock_queue('bad');
 -- A part of a millisecond counts: this is 2 s.
@@ -91,3 +95,14 @@ SELECT zk_try_lease('rests', 'a', '1 min', data => 'port 5432') AS token \gset
 SELECT zk_renew_lease('rests', :token, '1 min');
 SELECT owner, data FROM zk_leader('rests');
 SELECT zk_release_lease('rests', :token);
+-- An owner has one lease, of one mode and number of permits.
+SELECT zk_try_lease_shared('kind', 'a', '1 min') AS token \gset
+SELECT zk_try_lease_shared('kind', 'a', '1 min') = :token AS same, zk_try_lease_shared('kind', 'b', '1 min') > :token AS other;
+\set VERBOSITY sqlstate
+SELECT zk_try_lease('kind', 'a', '1 min');
+SELECT zk_try_lease('kind', 'a', '1 min', permits => 2);
+\set VERBOSITY default
+SELECT zk_try_lease('kind', 'c', '1 min') IS NULL AS busy;
+SELECT zk_try_lease('kinds', 'a', '1 min', permits => 2) > 0 AS one, zk_try_lease('kinds', 'b', '1 min', permits => 2) > 0 AS two,
+	zk_try_lease('kinds', 'c', '1 min', permits => 2) IS NULL AS three;
+SELECT count(zk_release_lease(lock, token)) FROM unnest(ARRAY['kind', 'kinds']) AS lock, zk_lock_queue(lock);

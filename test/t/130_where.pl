@@ -84,7 +84,7 @@ subtest 'nothing is taken, released or written in a security-restricted operatio
 		zk_hold => "zk_hold('x', 'why', '0')", zk_release_hold => "zk_release_hold('mine', 1)",
 		zk_run_once => "zk_run_once('x', 'slot')", zk_forget_run => "zk_forget_run('x', 'slot')",
 		zk_request_release => "zk_request_release('mine')", zk_check => 'zk_check(true)',
-		zk_try_lease => "zk_try_lease('x', 'owner', '10s')", zk_renew_lease => "zk_renew_lease('x', 1, '10s')",
+		zk_try_lease => "zk_try_lease('x', 'owner', '10s')", zk_try_lease_shared => "zk_try_lease_shared('x', 'owner', '10s')", zk_renew_lease => "zk_renew_lease('x', 1, '10s')",
 		zk_release_lease => "zk_release_lease('x', 1)", zk_require_lease => "zk_require_lease('x', 1)");
 	my $asking = join ' ', qw(zk_all_locks zk_backends zk_is_held zk_leader zk_lock_queue zk_locks zk_release_requested
 	  zk_runs zk_session zk_session_locks zk_stat zk_wait_graph zk_waits zk_who zk_fencing_token);

@@ -72,7 +72,7 @@ subtest 'zklock.max_creates bounds what a session takes, whatever it is' => sub 
 		'new locks' => [ "PERFORM zk_try_lock('new/' || i || '/a'); PERFORM zk_unlock('new/' || i || '/a')", lock_path('new/') ],
 		'several' => [ "PERFORM zk_lock_set(ARRAY['two/a', 'two/b']); PERFORM zk_unlock_all()", lock_path('two/') ],
 		'leases' => [ "PERFORM zk_try_lease('lease/' || i, 'app', '60s')", lock_path('lease/') ],
-		'places in line' => [ "PERFORM zk_try_lease('held', 'app' || i, '60s', place => true)", lock_path('held/') ],
+		'shared leases' => [ "PERFORM zk_try_lease_shared('share', 'app' || i, '60s')", lock_path('share/') ],
 		'runs' => [ "PERFORM zk_run_once('job', i::text)", lock_path('.once/') ],
 		'requests' => [ "PERFORM zk_request_release('asked')", lock_path('.release/') ],
 		'holds' => [ "PERFORM zk_hold('hold/' || i, 'flood', '1s')", lock_path('hold/') ]);

@@ -56,6 +56,7 @@ The caller is a session of one cluster; whoever else is there, of the other:
   kept           somebody has taken and released the lock, and keeps it if he can
   held           by an exclusive holder; of a semaphore all permits are taken
   partly held    by a shared holder; of a semaphore two of three permits are taken
+  leased, partly leased  the same, by leases
   other style    by an exclusive holder whose nodes have another style
   other permits  by a holder that names another number of permits
   waited for     by a shared holder (three of a semaphore), and an exclusive waiter
@@ -100,7 +101,7 @@ sub promise ($cell)
 	return $kind ne 'exclusive' && $ahead[0][0] eq $kind && @ahead < 3
 	  ? outcome('granted', [ held(@ahead, \@ours) ])
 	  : outcome($in_vain, [ held(@ahead) ])
-	  if $foreign{$situation} || grep { $_ eq $situation } 'held', 'partly held', 'other style';
+	  if $foreign{$situation} || grep { $_ eq $situation } 'held', 'partly held', 'leased', 'partly leased', 'other style';
 	if ($situation eq 'waited for')
 	{
 		my @line = (held(@ahead), waiting(waiter($cell)));
@@ -137,8 +138,8 @@ sub holders ($cell)
 	return [ 'exclusive', $next_style{$style} ] if $situation eq 'other style';
 	return $is_semaphore ? [ 'exclusive', $style ] : [ 'permits 3', 'curator' ]
 	  if $situation eq 'other permits';
-	return ([ $kind, $style ]) x ($situation eq 'partly held' ? 2 : 3) if $is_semaphore;
-	return [ 'shared', $style ] if $situation eq 'partly held' || $situation eq 'waited for';
+	return ([ $kind, $style ]) x ($situation =~ /^partly/ ? 2 : 3) if $is_semaphore;
+	return [ 'shared', $style ] if $situation =~ /^partly/ || $situation eq 'waited for';
 	return [ 'exclusive', $style ];
 }
 
@@ -347,7 +348,29 @@ foreach my $keep (@keeps)
 }
 
 # Those ahead of the caller take the locks of these cells.
-sub take_ahead (@batch)
+sub take_ahead (@batch) { return take_by(sub ($name, $kind, $number) { call($name, $kind, 'session', 'lock in time', $long) }, @batch); }
+
+# Or leases of them, which outlive the sessions.
+my @leased;
+
+sub take_leases (@batch)
+{
+	@leased = map { $_->{name} } @batch;
+	return take_by(sub ($name, $kind, $number) {
+		my $shared = $kind eq 'shared' ? '_shared' : '';
+		my $permits = $kind eq 'permits 3' ? ', permits => 3' : '';
+		return "SELECT zk_try_lease$shared('$name', 'owner $number', '1 h', '${long}ms'$permits)";
+	}, @batch);
+}
+
+sub release_leases ($keep)
+{
+	my $names = join ', ', map { "'$_'" } @leased;
+	$holder{$keep}[0]->query_safe("SELECT count(zk_release_lease(n, token)) FROM unnest(ARRAY[$names]) n, zk_lock_queue(n) WHERE lease_owner IS NOT NULL");
+	return;
+}
+
+sub take_by ($how, @batch)
 {
 	my @sessions = @{ $holder{ $batch[0]{keep} } };
 	foreach my $number (0 .. $#sessions)
@@ -356,8 +379,7 @@ sub take_ahead (@batch)
 		foreach my $cell (@batch)
 		{
 			my $ahead = (holders($cell))[$number] or next;
-			push @script, style => style_of($ahead->[1]), $cell->{name} =>
-			  call($cell->{name}, $ahead->[0], 'session', 'lock in time', $long);
+			push @script, style => style_of($ahead->[1]), $cell->{name} => $how->($cell->{name}, $ahead->[0], $number);
 		}
 		my $found = script($sessions[$number], @script);
 		foreach my $name (grep { /^c/ } keys %$found)
@@ -447,6 +469,7 @@ play('kept', sub (@batch) {
 	} @batch);
 });
 play($_, \&take_ahead, \&release_ahead) foreach 'held', 'partly held', 'other permits', 'other style';
+play($_, \&take_leases, \&release_leases) foreach 'leased', 'partly leased';
 
 # Until so many nodes stand in the queue.
 sub wait_for_nodes ($name, $count)

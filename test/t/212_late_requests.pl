@@ -141,40 +141,48 @@ subtest 'a hold that was given up is not made by a request executed late' => sub
 	$session->quit;
 };
 
-# Nobody waits for this delete, and a busy ensemble may refuse it. The lease would block
-# others for its term.
-subtest 'a lease that was given up goes, though its delete was refused at first' => sub {
-	my $holder = background($other, holds => 'lease');
+# The same with a lease, which another call of the owner may have by then.
+subtest 'a lease that was given up is not made by a request executed late' => sub {
 	my $session = session();
-	$session->start_query("SELECT zk_try_lease('lease', 'app', '1h', '3s') IS NULL");
-	assert_nodes($zk, lock_path('lease'), 2, 'the second lease waits');
-	$client->set_acl(lock_path('lease'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
-	is($session->wait_result, 't', 'the second lease is not granted');
-	is(scalar queue_nodes($zk, lock_path('lease')), 2, 'the node of the second lease may not be deleted');
-	$client->set_acl(lock_path('lease'), [ [ 31, 'world', 'anyone' ] ]);
-	assert_nodes($zk, lock_path('lease'), 1, 'the node of the second lease goes when it may');
-	$_->quit foreach $session, $holder;
+	$session->query_safe("SELECT zk_release_lease('lease', zk_try_lease('lease', 'app', '1h'))");
+	truncate_file();
+	$proxy->trap($multi, 1, 'requests');
+	$session->start_query("SELECT zk_try_lease('lease', 'app', '1h')");
+	poll_until { $proxy->is_sprung } 'the lease to be made', 60;
+	my $held = (of_type($multi))[-1];
+	$session->cancel;
+	assert_ends($session, '57014', 'zk_try_lease() is canceled');
+	$proxy->reset_connections;
+	$proxy->heal;
+	assert_no_nodes($zk, lock_path('lease'), 'the twin is deleted');
+	my $token = $other->safe_psql('postgres', "SELECT zk_try_lease('lease', 'app', '1h')");
+	execute($held);
+	is(join(' ', $other->safe_psql('postgres', "SELECT count(*), min(token) FROM zk_lock_queue('lease')")), "1|$token", 'executed late it makes no lease');
+	$proxy->heal;
+	$other->safe_psql('postgres', "SELECT zk_release_lease('lease', $token)");
+	assert_no_nodes($zk, lock_path('lease'), 'nothing is left of the lease');
+	$session->quit;
 };
 
-# A worker that deletes the name of a lock without leases. Such a name begins anew with the
-# same version.
-subtest 'the name of a lock that has leases again is not deleted by a request executed late' => sub {
-	truncate_file();
-	my $worker = cluster('worker', $zk, servers => $proxy->address,
-		'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '40s');
-	$worker->safe_psql('postgres', "SELECT zk_try_lease('awake', 'worker', '1 day')");
-	truncate_file();
-	my $name = lock_path('.leases/named');
-	my $lease = "SELECT zk_release_lease('named', zk_try_lease('named', 'app', '1h'))";
-	assert_soon { scalar of_type(8) } 'the worker looks at the names', 60;    # getChildren
-	my $held = hold_up($multi, 1, sub { $other->safe_psql('postgres', $lease); });
-	assert_soon { !$client->exists($name) } 'the name is dropped in the next round', 60;
-	$other->safe_psql('postgres', $lease);
-	ok($client->exists($name), 'the name of the lock is there again');
-	execute($held);
-	ok($client->exists($name), 'executed late the delete does not take it away');
-	$proxy->heal;
-	$worker->stop;
+# The transaction that made it was done, and its reply is lost with the session.
+subtest 'a lease whose reply is lost with the session is found by the next one' => sub {
+	my $session = background($node, is_connected => 1, 'zklock.session_timeout' => '4s', 'zklock.connect_timeout' => '60s');
+	$session->query_safe("SELECT zk_release_lease('next', zk_try_lease('next', 'app', '1h'))");
+	foreach my $way ('replies', 'requests')
+	{
+		$proxy->trap($multi, 1, $way);
+		$session->start_query("SELECT zk_try_lease('next', 'app', '1h', '60s')");
+		poll_until { $proxy->is_sprung } 'the lease to be made', 60;
+		$proxy->go_away;
+		my $until = time + 6;
+		poll_until { time > $until } 'the session to be lost';
+		$proxy->come_back;
+		my $token = $session->wait_result;
+		is($other->safe_psql('postgres', "SELECT zk_try_lease('next', 'app', '1h')"), $token, "$way: the owner has the lease");
+		assert_nodes($zk, lock_path('next'), 1, "$way: one node is left");
+		is($session->query_safe("SELECT zk_release_lease('next', $token)"), 't', "$way: it is given up");
+	}
+	$session->quit;
 };
 
 done_testing();

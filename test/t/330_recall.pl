@@ -122,7 +122,7 @@ subtest 'a leader is asked to resign' => sub {
 
 # A lease that ends by itself leaves its request until somebody else is asked.
 subtest 'the request to a dead leader goes' => sub {
-	$holder->query_safe("SELECT zk_try_lease('dead leader', 'berlin', '1s')");
+	$holder->query_safe("SELECT zk_try_lease('dead leader', 'berlin', '2s')");
 	is(request('dead leader'), 1, 'the lease is asked');
 	$other->query_safe("SELECT zk_lock('dead leader', '30s')");
 	assert_soon { request('dead leader'); requests('dead leader') == 1 } 'only the living holder has a request', 30;

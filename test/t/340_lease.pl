@@ -17,6 +17,11 @@ sub lease ($session, $name, $owner, $more = "'30s'")
 	return $session->query_safe("SELECT zk_try_lease('$name', '$owner', $more)");
 }
 
+sub shared ($session, $name, $owner, $more = "'30s'")
+{
+	return $session->query_safe("SELECT zk_try_lease_shared('$name', '$owner', $more)");
+}
+
 # A query that ends with that SQLSTATE and says that.
 sub assert_says ($session, $sql, $sqlstate, $what, $pattern)
 {
@@ -113,23 +118,82 @@ subtest 'a lease that is renewed keeps other contenders out, also for its delay'
 		'the log does not speak of an owner without a name');
 };
 
-subtest 'a place in the queue becomes a lease in its turn' => sub {
-	my $lock = $here->query_safe("SELECT zk_lock('line')");
-	is(lease($there, 'line', 'first', "'60s', place => true"), '', 'the first joins');
-	is(lease($here, 'later', 'x', "'60s', place => true") ne '', 1, 'one that is free');
-	is(lease(background($paris), 'line', 'second', "'60s', place => true"), '', 'the second, too');
-	assert_nodes($zk, lock_path('line'), 3, 'the places are there');
-	my $place = $here->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
-	is($there->query_safe("SELECT zk_renew_lease('line', $place, '30s')"), 'f', 'a place in the queue cannot be renewed as a lease');
-	$here->query_safe("SELECT zk_unlock('line')");
-	assert_nodes($zk, lock_path('line'), 2, "the lock's node is gone");
-	is(lease($here, 'line', 'second', "'60s'"), '', 'it is not the turn of the second');
-	my $token = lease($here, 'line', 'first', "'60s'");
-	cmp_ok($token, '>', 0, 'the first place becomes a lease');
-	my $waiting = background($paris);
-	$waiting->start_query("SELECT zk_try_lease('line', 'second', '60s', '30s')");
-	$here->query_safe("SELECT zk_release_lease('line', $token)");
-	cmp_ok($waiting->wait_result, '>', 0, 'the second place becomes a lease');
+subtest 'shared leases are held together, and keep writers out' => sub {
+	my $one = shared($here, 'read', 'a');
+	my $two = shared($there, 'read', 'b');
+	cmp_ok($two, '>', $one, 'two owners have a shared lease');
+	is(shared($there, 'read', 'a'), $one, 'an owner gets the same shared lease again');
+	is(lease($there, 'read', 'c'), '', 'nobody gets an exclusive lease meanwhile');
+	is($there->query_safe("SELECT zk_try_lock('read'), zk_try_lock_shared('read'), zk_unlock_shared('read')"), 'f|t|t',
+		'a shared lock is to be had, and an exclusive one is not');
+	assert_says($here, "SELECT zk_try_lease('read', 'a', '30s')", '55000', 'the owner of a shared lease does not get an exclusive one',
+		qr/The owner has a shared lease, with fencing token $one\. This call asks for the only lease/);
+	is($there->query_safe("SELECT zk_renew_lease('read', $one, '30s')"), 't', 'a shared lease is renewed by its token');
+	is($here->query_safe("SELECT count(*) FROM zk_lock_queue('read') WHERE state = 'held' AND mode = 'shared' AND lease_owner IS NOT NULL"),
+		2, 'zk_lock_queue() shows two shared leases');
+	my $writer = background($paris);
+	start_in_queue($writer, "SELECT zk_try_lease('read', 'w', '30s', '60s')", $zk, lock_path('read'), 3);
+	is(shared($there, 'read', 'd'), '', 'readers come behind a writer');
+	my $reader = background($berlin);
+	start_in_queue($reader, "SELECT zk_try_lease_shared('read', 'd', '30s', '60s')", $zk, lock_path('read'), 4);
+	$here->query_safe("SELECT zk_release_lease('read', $_)") foreach $one, $two;
+	my $token = $writer->wait_result;
+	cmp_ok($token, '>', $two, 'the writer gets the lease when both readers have left');
+	$here->query_safe("SELECT zk_release_lease('read', $token)");
+	cmp_ok($reader->wait_result, '>', $token, 'a reader gets the lease when the writer has left');
+
+	lease($here, 'dies', 'app', "'2s'");
+	start_to_wait($writer, "SELECT zk_lock_shared('dies', '60s')");
+	cmp_ok($writer->wait_result, '>', 0, 'a shared waiter gets the lock of an exclusive lease that is not renewed');
+	$writer->query_safe("SELECT zk_unlock_shared('dies')");
+	shared($here, 'die', $_, "'2s'") foreach 'a', 'b', 'c';
+	start_to_wait($writer, "SELECT zk_lock('die', '60s')");
+	cmp_ok($writer->wait_result, '>', 0, 'a writer gets the lock of three shared leases that are not renewed');
+	$writer->query_safe("SELECT zk_unlock('die')");
+};
+
+subtest 'with permits so many owners have a lease' => sub {
+	my $more = "'30s', permits => 3";
+	my @tokens = map { lease($here, 'pool', "o$_", $more) } 1 .. 3;
+	is(scalar(grep { $_ ne '' } @tokens), 3, 'three owners have a lease');
+	is(lease($there, 'pool', 'o4', $more), '', 'the fourth has none');
+	is(lease($there, 'pool', 'o2', $more), $tokens[1], 'the second owner gets the same one again');
+	assert_query($there, "SELECT zk_try_lease('pool', 'o5', '30s')", '55000', 'another number of permits is refused');
+	my $waiter = background($paris);
+	start_in_queue($waiter, "SELECT zk_try_lease('pool', 'o4', '30s', '60s', permits => 3)", $zk, lock_path('pool'), 4);
+	is($here->query_safe("SELECT zk_release_lease('pool', $tokens[1])"), 't', 'one of the three is given up');
+	cmp_ok($waiter->wait_result, '>', $tokens[2], 'the fourth owner has one then');
+	is($here->query_safe("SELECT count(*) FROM zk_lock_queue('pool') WHERE state = 'held' AND permits = 3"), 3, 'zk_lock_queue() shows three');
+
+	# Of three the second is not renewed.
+	@tokens = map { lease($here, 'dying', "o$_", $_ == 2 ? "'2s', permits => 3" : $more) } 1 .. 3;
+	start_in_queue($waiter, "SELECT zk_try_lease('dying', 'o4', '30s', '60s', permits => 3)", $zk, lock_path('dying'), 4);
+	cmp_ok($waiter->wait_result, '>', $tokens[2], 'a waiter gets the lease of the one that is not renewed');
+	is($here->query_safe("SELECT zk_renew_lease('dying', $tokens[1], '2s'), zk_renew_lease('dying', $tokens[0], '2s')"), 'f|t', 'the other leases stay');
+};
+
+subtest 'an owner has one lease, from whichever connections, modes and permits' => sub {
+	my @sessions = ($here, $there, background($paris));
+	my @waiting = map { background($berlin) } 1 .. 3;
+	my ($count, %tokens) = (1);
+	$here->query_safe("SELECT zk_lock('sole')");
+	start_in_queue($_, "SELECT zk_try_lease('sole', 'app', '60s', '60s')", $zk, lock_path('sole'), ++$count) foreach @waiting;
+	$here->query_safe("SELECT zk_unlock('sole')");
+	$tokens{ $_->wait_result } = 1 foreach @waiting;
+	is(scalar(keys %tokens), 1, 'all that wait for one owner get one lease');
+	assert_nodes($zk, lock_path('sole'), 1, 'one node is left of those that wait');
+	foreach my $more ('', ', permits => 5')
+	{
+		my $name = "sole$more" =~ s/\W//gr . '/together';
+		$_->start_query("SELECT zk_try_lease('$name', 'app', '60s', '30s'$more)") foreach @sessions;
+		%tokens = map { $_->wait_result => 1 } @sessions;
+		is(scalar(keys %tokens), 1, "all that ask at a time get one lease$more");
+		assert_nodes($zk, lock_path($name), 1, "one node is left of all that asked$more");
+	}
+	$_->start_query("SELECT zk_try_lease_shared('soles', 'app', '60s', '30s')") foreach @sessions;
+	%tokens = map { $_->wait_result => 1 } @sessions;
+	is(scalar(keys %tokens), 1, 'a shared one, too');
+	assert_nodes($zk, lock_path('soles'), 1, 'one node is left of those that are shared');
 };
 
 subtest 'a transaction that rests on a lease commits only while the lease is held' => sub {
@@ -165,12 +229,21 @@ subtest 'a transaction that rests on a lease commits only while the lease is hel
 	$there->query_safe("SELECT zk_evict('work', $token)");
 	assert_query($here, 'COMMIT', '40001', 'the lost lease is found among a thousand others');
 	$here->query_safe('RESET zklock.commit_guard');
-	foreach my $end ('zk_release_lease', 'zk_evict')
-	{
-		$token = lease($there, 'work', 'app', "'60s'");
-		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
-		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
-	}
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT zk_evict('work', $token)");
+	assert_query($here, 'COMMIT', '40001', 'zk_evict() in the transaction itself');
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); SELECT zk_release_lease('work', $token); INSERT INTO work VALUES ('given up')");
+	assert_query($here, 'COMMIT', '40001', 'zk_release_lease() in the transaction itself, ahead of what it writes');
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('leaks')");
+	assert_says($here, "SELECT zk_release_lease('work', $token)", '25001', 'zk_release_lease() behind what the transaction has written',
+		qr/would not see what this transaction has written/);
+	$here->query_safe('ROLLBACK');
+	assert_query($here, "BEGIN; SELECT zk_require_lease('work', $token);
+		INSERT INTO work SELECT 'leaks' WHERE zk_release_lease('work', $token)", '25001', 'zk_release_lease() in a statement that writes');
+	$here->query_safe("ROLLBACK; INSERT INTO work SELECT 'free' WHERE zk_release_lease('work', $token)");
+	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'free'"), 1, 'a lease that is not required is given up in any transaction');
 	# A commit that reads it anew finds a node with that token, and no owner.
 	$token = lease($there, 'delayed', 'app', "'60s'");
 	$here->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('delayed', $token); INSERT INTO work VALUES ('given up')");

@@ -40,15 +40,15 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	poll_until { $there->query_safe(q{SELECT zk_try_lock('middle')}); time > $since + 4 } 'twice its term to pass', 30;
 	is(join(' ', queue_nodes($zk, lock_path('middle'))), $queue, 'while it waits its place stays');
 	kill KILL => $waiting->pid;
-	assert_soon { $there->query_safe(q{SELECT zk_try_lock('middle'); SELECT count(*) FROM zk_lock_queue('middle')}) =~ /1$/ }
-		'killed, its place is over after a term';
+	wait_for_queue($zk, lock_path('middle'), 1);
 	assert_soon { $berlin->psql('postgres', 'SELECT 1') == 0 } 'the cluster is up again';
 	$here = background($berlin, is_connected => 1);
 
 	# What it has made another call of the owner's may have found, and renewed.
 	$there->query_safe(q{SELECT zk_release_lease('found', zk_try_lease('found', 'app', '60s'))});
-	$proxy->trap(15, 1, 'replies');
-	start_in_queue($here, "SELECT zk_try_lease('found', 'app', '60s')", $zk, lock_path('found'), 1);
+	$proxy->trap(14, 1, 'replies');    # multi, that makes the lease
+	$here->start_query("SELECT zk_try_lease('found', 'app', '60s')");
+	assert_soon { (node_of('found') // '') =~ /-8a14-/ } 'the lease is made';
 	my $token = lease($there, 'found', 'app');
 	$here->cancel;
 	assert_ends($here, '57014', 'the call whose lease was found is canceled');
@@ -83,11 +83,10 @@ subtest 'two calls of one owner at a time get the same lease' => sub {
 # Each waits for what the other one does, and for nothing else.
 subtest 'a wait for a lease ends when the lease does' => sub {
 	my $token = lease($there, 'line', 'first');
-	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'the first call gets a place and no lease');
 	start_to_wait($here, "SELECT zk_try_lease('line', 'second', '1 day', '60s')");
 	my $since = time;
 	$there->query_safe("SELECT zk_release_lease('line', $token)");
-	cmp_ok($here->wait_result, '>', $token, 'the lease of a place that was there begins');
+	cmp_ok($here->wait_result, '>', $token, 'the lease of the one that waits begins');
 	cmp_ok(time - $since, '<', 30, 'the wait for a lease ends at once');
 
 	$token = lease($there, 'refused', 'first', "'2s'");
@@ -155,9 +154,8 @@ subtest 'the renewal by a commit is as old as its request' => sub {
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'guarded'"), 0, 'nothing is written');
 };
 
-# The answer to the create comes when a third of the term is over, and when the worker may have
-# dropped the lock's name.
-subtest 'a lease whose create takes long is renewed at once, and its name is noted again' => sub {
+# The transaction that deletes the twin makes the lease, and sets the lock's name.
+subtest 'a lease whose answer takes long, or is lost, is renewed at once' => sub {
 	my $noted = lock_path('.leases/slow');
 	my $take = sub ($ttl) { "SELECT zk_try_lease('slow', 'app', '$ttl')" };
 	my $release = q{SELECT zk_release_lease('slow', (zk_leader('slow')).token)};
@@ -176,24 +174,52 @@ subtest 'a lease whose create takes long is renewed at once, and its name is not
 		$count;
 	}
 	1, 'the name is noted once';
-	my $count = $times_noted->(
-		sub {
-			$proxy->trap(15, 1, 'replies');    # create2
-			start_in_queue($here, $take->('6s'), $zk, lock_path('slow'), 1);
-			my $until = time + 2.1;
-			poll_until { time > $until } 'a third of its term to pass';
-			$proxy->heal;
-			like($here->wait_result, qr/^\d+$/, 'the slow lease is taken');
-		});
-	cmp_ok($version->(), '>', 0, 'the slow lease was renewed');
-	is($count, 2, 'the name of the slow lease is noted twice');
-	$here->query_safe($release);
+	foreach my $end ('heal', 'come_back')
+	{
+		my $count = $times_noted->(
+			sub {
+				$proxy->trap(14, 1, 'replies');    # multi
+				$here->start_query($take->('6s'));
+				assert_soon { (node_of('slow') // '') =~ /-8a14-/ } 'the lease is made';
+				my $until = time + 2.1;
+				poll_until { time > $until } 'a third of its term to pass';
+				$proxy->$end;
+				like($here->wait_result, qr/^\d+$/, "$end: the lease is taken");
+			});
+		cmp_ok($version->(), '>', 0, "$end: the lease was renewed");
+		is($count, 1, "$end: the name of its lock is noted once");
+		is(scalar(queue_nodes($zk, lock_path('slow'))), 1, "$end: one node is left");
+		$here->query_safe($release);
+	}
+};
+
+# Each step of the taking, of a name that is not noted yet, and of one that is.
+subtest 'a call that is canceled or terminated in a step leaves nothing, or one lease for a term' => sub {
+	foreach my $step ([ 15, 'create of the twin' ], [ 14, 'the transaction' ])
+	{
+		my ($type, $what) = @$step;
+		foreach my $way ('rest', 'replies')
+		{
+			foreach my $end ('cancel', 'terminate')
+			{
+				my $name = "step/$type/$way/$end";
+				my $session = background($berlin, is_connected => 1);
+				$proxy->trap($type, 1, $way);
+				$session->start_query("SELECT zk_try_lease('$name', 'app', '1 day')");
+				poll_until { $proxy->is_sprung } "$what to be under way", 30;
+				$session->$end;
+				$proxy->heal;
+				assert_soon { !queue_nodes($zk, lock_path($name)) } "$what, $way, $end: nothing is left";
+			}
+		}
+	}
 };
 
 subtest 'a COMMIT ends with the lease or the session when its server hangs' => sub {
-	foreach my $case ([ '2s', '20s' ], [ '60s', '4s' ])
+	# Without another session, it is over when that cannot be connected, or when it takes too long.
+	foreach my $case ([ '2s', '20s', qr/^40001$/ ], [ '60s', '4s', qr/^0800[16]$/ ])
 	{
-		my ($ttl, $timeout) = @$case;
+		my ($ttl, $timeout, $sqlstate) = @$case;
 		my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => $timeout,
 			first => "SET zklock.connect_timeout = '2s'");
 		my $token = lease($there, "hang $ttl", 'app', "'$ttl'");
@@ -201,10 +227,25 @@ subtest 'a COMMIT ends with the lease or the session when its server hangs' => s
 			INSERT INTO work VALUES ('hang')");
 		$proxy->cut;
 		my $since = time;
-		assert_query($session, 'COMMIT', '40001', "with a lease of $ttl");
+		$session->query('COMMIT');
+		like($session->sqlstate, $sqlstate, "with a lease of $ttl");
 		cmp_ok(time - $since, '<', 15, 'the COMMIT ends with the lease or the session');
 		$proxy->heal;
 	}
+
+	# The session is lost, and there is another one before the term is over.
+	my $lost = background($berlin, is_connected => 1, 'zklock.session_timeout' => '4s');
+	my $kept = lease($there, 'kept on', 'app');
+	$lost->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('kept on', $kept); INSERT INTO work VALUES ('next session')");
+	$proxy->cut;
+	my $number = $lost->query_safe('SELECT session_id FROM zk_session');
+	$lost->start_query('COMMIT');
+	my $until = time + 4.5;
+	poll_until { time > $until } 'the session to be lost';
+	$proxy->heal;
+	is($lost->wait_result, '', 'a COMMIT goes on in the next session');
+	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'next session'"), 1, 'what the next session has proved is written');
+	isnt($lost->query_safe('SELECT session_id FROM zk_session'), $number, 'it was another session');
 
 	# The connection breaks behind the renewal, whose outcome is unknown; so the commit reads the
 	# lease of two, and the term of the other one is over first.
@@ -282,15 +323,26 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	my $replace = sub { $stranger->delete($path); $stranger->create(@copy); };
 	$replace->();
 	is($here->query_safe("SELECT zk_renew_lease('anew', $token, '60s')"), 'f', 'a lease that was made anew is another one');
-	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
+	my $other = background($berlin, is_connected => 1);
 	$proxy->trap(5, 1, 'rest');    # setData
-	$here->start_query("SELECT zk_release_lease('anew', $token, '60s')");
+	$other->start_query("SELECT zk_release_lease('anew', $token, '60s')");
 	assert_soon { $proxy->is_sprung } 'the end of the lease is under way';
 	$replace->();
 	$stranger->set(@copy);
 	$proxy->heal;
-	is($here->wait_result, 'f', 'a lease made anew meanwhile is not given up');
+	is($other->wait_result, 'f', 'a lease made anew meanwhile is not given up');
 	$stranger->delete($path);
+
+	# Somebody else has the lock.
+	$there->query_safe("SELECT zk_lock('behind')");
+	my $behind = lock_path('behind') . '/' . (node_of('set too') =~ s/.{10}$/0000000009/r);
+	$stranger->create($behind, '{"client":"zklock","owner":"app","ttl":"86400000"}');
+	my $forged = $here->query_safe("SELECT token FROM zk_lock_queue('behind') WHERE position = 2");
+	is(lease($here, 'behind', 'app'), '', 'a lease that is forged behind a holder is not its owner\'s');
+	is($here->query_safe("SELECT zk_renew_lease('behind', $forged, '60s')"), 'f', 'a lease that is forged behind a holder is not renewed');
+	is($here->query_safe("SELECT zk_try_lease('behind', 'app', '60s', '1s')"), '', 'nor does a wait end with it');
+	$stranger->delete($behind);
+	$there->query_safe("SELECT zk_unlock('behind')");
 
 	my $name = node_of('set too') =~ s/.{10}$/0000000000/r;
 	$stranger->create_path(lock_path('forged'));
@@ -314,7 +366,7 @@ subtest 'leases of a long queue are read many at a time, but not all at once' =>
 	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"86400000"})) foreach 1 .. 600;
 	my $received = $zk->packets_received;
 	$proxy->trap(4, 1, 'replies');    # getData
-	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s', place => true)");
+	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s')");
 	assert_soon { $zk->packets_received > $received + 64 } 'many leases are read at a time';
 	cmp_ok($zk->packets_received, '<', $received + 100, 'not all leases are read at a time');
 	$proxy->heal;
@@ -333,7 +385,7 @@ subtest 'the lease worker drops no name that was set meanwhile' => sub {
 	lease($there, 'old', 'app', "'2s'");
 	assert_soon { !queue_nodes($zk, lock_path('old')) } 'the worker has looked at all names';
 	ok($stranger->exists($name) || time - $made > 9, 'a name that was just made stays');
-	$own->trap(14, 1, 'rest');    # multi, that deletes with the guard
+	$own->trap(2, 1, 'rest');    # delete
 	assert_soon { $own->is_sprung } 'a name is about to be dropped later', 60;
 	my @names = $stranger->children(lock_path('.leases'));
 	$stranger->set(lock_path(".leases/$_"), $_) foreach @names;

@@ -89,14 +89,13 @@ subtest 'zk_stat counts tries, timeouts and cancellations that were in vain' => 
 
 subtest 'zk_stat counts leases' => sub {
 	my $token = $first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s')");
-	counted('one', leases_taken => 1);
+	counted('a lease is counted, and the grant of its lock', leases_taken => 1, grants_at_once => 1);
 	$first->query_safe("SELECT zk_try_lease('lease', 'app', '2 s'), zk_renew_lease('lease', $token, '2 s')");
+	counted('renewals of leases are not counted');
 	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')"), '', 'no other owner gets the lease');
-	counted('renewals and tries of leases are not counted');
-	is($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s', place => true)"), '', 'a place');
-	counted('a place in the queue is counted', leases_taken => 1);
-	assert_soon { $second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s')") ne '' } 'its term is over';
-	counted('a lease whose term is over is counted', leases_ended => 1);
+	counted('a try in vain is counted as that of a lock', tries_in_vain => 1);
+	isnt($second->query_safe("SELECT zk_try_lease('lease', 'other', '60 s', '60 s')"), '', 'its term is over');
+	counted('a lease whose term is over is counted', leases_ended => 1, leases_taken => 1, grants_listed => 1, waits => 1);
 	$second->query_safe("SELECT zk_release_lease('lease', zk_try_lease('lease', 'other', '60 s'), '2 s')");
 	counted('a lease that was released is counted', leases_ended => 1);
 	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'the released lease is gone after its term';

@@ -303,7 +303,10 @@ subtest 'the recipe of a leader behind a pooler has one leader at a time' => sub
 	is($depose->('app-1'), '', 'a former leader cannot step down for the new one');
 	is($depose->('app-2'), 't', 'it steps down');
 	is(tick($first, 'app-1'), '', 'the other leads again');
-	is($other->query_safe($recipes->code('hand-over')), "\nt", 'the leader is told to hand over');
+	my $next = background($paris, database => 'app');
+	start_in_queue($next, $recipes->code('next'), $zk, lock_path('mailer'), 2);
+	is($other->query_safe($recipes->code('hand-over')), 't', 'the leader is told to hand over');
+	cmp_ok($next->wait_result, '>', 0, 'the one that waits is the next leader');
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
 	is($who->(), 'app-2|app-2:8080', 'the other contender is the next leader');
 	is($works->(), '3 3', 'no work was done in between');

@@ -259,7 +259,7 @@ subtest 'leases of 200 clients over five connections lose no increment' => sub {
 	append_to_file($script, <<'END');
 \set lock :client_id % 4
 \set is_lease :client_id % 2
-SELECT coalesce(zk_try_lease('pool/:lock', 'client :client_id', '8s', place => random() < 0.5), 0) AS token
+SELECT coalesce(zk_try_lease('pool/:lock', 'client :client_id', '8s', interval '0.2s' * round(random())), 0) AS token
 \gset
 \if :token = 0
 \sleep 1500 ms

@@ -289,8 +289,11 @@ do_something(Player *player)
 			break;
 		case 14:
 		case 15:
-			request = zklock_client_move(client, some_node(), some_node(),
-										 data);
+			request = zklock_client_move(client, &(ZkMove) {
+				.from = some_node(), .to = some_node(), .data = data,
+				.kind = choose(2) ? ZK_PERSISTENT : ZK_PERSISTENT_OWN,
+				.set = choose(2) ? some_node() : NULL, .set_data = data
+			});
 			break;
 		case 16:
 		case 17:

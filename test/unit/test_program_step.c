@@ -27,6 +27,25 @@ static void begin_wait(uint64_t id, RequestKind kind, const char *path);
 
 /* ---- requests and replies ---- */
 
+/* With a fourth blob: two texts. */
+static void
+ask_move(FrameRequest wanted, const char *to, const char *from, const char *data,
+		 const char *set, size_t set_length)
+{
+	FrameTaken	taken = {
+		.frame = {
+			.kind = FRAME_REQUEST,.id = 1,.u.request = wanted
+		},
+		.blobs = {to, from, data, set}
+	};
+
+	taken.frame.blob_lengths[0] = (uint32_t) strlen(to) + 1;
+	taken.frame.blob_lengths[1] = (uint32_t) strlen(from) + 1;
+	taken.frame.blob_lengths[2] = (uint32_t) strlen(data);
+	taken.frame.blob_lengths[3] = (uint32_t) set_length;
+	ok(command_take(session, &taken), "a move that sets a node is taken");
+}
+
 static void
 ask_bytes(FrameRequest wanted, uint64_t id, const char *path, const char *other,
 		  const char *data, size_t length)
@@ -197,7 +216,6 @@ test_nodes(void)
 	}			cases[] = {
 		{ZK_PERSISTENT, 0, true}, {ZK_PERSISTENT_OWN, 0, false}, {ZK_CONTAINER, 4, true},
 		{ZK_EPHEMERAL, 1, false}, {ZK_EPHEMERAL_SEQUENTIAL, 3, false},
-		{ZK_PERSISTENT_SEQUENTIAL, 2, true},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -436,13 +454,6 @@ test_create(void)
 	is_int(1, (int) atomic_load(&session->page->nundone), "a withdrawn create is undone with the answer to the delete");
 	is_int(0, count_requests(), "nothing is left of a create that is undone");
 	is_int(FRAME_WAKE, read_frame().frame.kind, "the backend is woken up when a create is undone");
-
-	start();
-	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_PERSISTENT_SEQUENTIAL}, 1, PREFIX);
-	answer_with(last_call(), ZOK, NODE, &stat, NULL);
-	send_frame(FRAME_WITHDRAW, 1);
-	is_call("delete", NODE, "the node of a lease withdrawn after its answer is deleted");
-	is_int(0, last_call()->version, "the node of a lease is deleted unless it was renewed");
 
 	start();
 	ask(wanted, 1, PREFIX);
@@ -900,9 +911,27 @@ test_transactions(void)
 	is_int('+', last_call()->ops[1].type, "a move makes the new node second");
 	is_int(3, last_call()->ops[1].check_op.version, "a move makes the new node with its flags");
 
+	start();
+	ask_move((FrameRequest) {.kind = REQUEST_MOVE,.node_kind = ZK_PERSISTENT}, "/a/new", "/a/old", "x", "/names/a\0name", 14);
+	is_int(3, last_call()->nops, "a move that sets a node has three operations");
+	is_int('d', last_call()->ops[0].type, "a move that sets a node deletes the old node first");
+	is_int('+', last_call()->ops[1].type, "a move that sets a node makes the new node second");
+	is_int(0, last_call()->ops[1].check_op.version, "a move makes a lasting node without flags");
+	is_int('s', last_call()->ops[2].type, "a move sets a node third");
+	is_int(-1, last_call()->ops[2].check_op.version, "a move sets a node whatever its version");
+	answer(last_call(), ZNONODE);
+	is_reply(1, ZK_NO_NODE, "a move does not say which node is missing");
+
 	for (int i = 0; i < 7; i++)
 	{
 		static const char *bad[] = {"a", "/", "/a/", "/a//b", "/./a", "/a/..", "/a\x1F"};
+		char		set[16];
+
+		snprintf(set, sizeof(set), "%s%cx", bad[i], 0);
+		start();
+		ask_move((FrameRequest) {.kind = REQUEST_MOVE}, "/a", "/b", "x", set, strlen(bad[i]) + 3);
+		is_int(0, ncalls, "a move with the path \"%s\" to be set is not sent", bad[i]);
+		is_reply(1, ZK_BAD_ARGUMENTS, "a move refuses a path to be set that makes no sense");
 
 		start();
 		ask_bytes((FrameRequest) {.kind = REQUEST_DELETE_GUARDED}, 1, "/guard", NULL, bad[i], strlen(bad[i]) + 1);

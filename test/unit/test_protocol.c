@@ -104,6 +104,8 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			if (frame.u.request.kind == REQUEST_MOVE ||
 				frame.u.request.kind == REQUEST_CREATE_GUARDED)
 				blobs[1] = frame_text("/a/c");
+			if (frame.u.request.kind == REQUEST_MOVE && choose(2) == 0)
+				blobs[3] = (FrameBlob) {"/a/d\0set", 9};
 			blobs[2] = (FrameBlob) {"\0data", choose(6)};
 			break;
 		case FRAME_STATUS:
@@ -554,6 +556,14 @@ test_kinds(void)
 		frame.id = 7;
 		is_int(kind == REQUEST_LEAVE ? FRAME_INVALID : FRAME_COMPLETE,
 			   judge(&frame, blobs), "request %d with a number", kind);
+		blobs[3] = (FrameBlob) {"/c\0x", 5};
+		is_int(kind == REQUEST_MOVE ? FRAME_COMPLETE : FRAME_INVALID,
+			   judge(&frame, blobs), "request %d with a node to be set", kind);
+		blobs[3].length--;
+		is_int(FRAME_INVALID, judge(&frame, blobs), "request %d whose data to be set has no end", kind);
+		blobs[3].length -= 1;
+		is_int(FRAME_INVALID, judge(&frame, blobs), "request %d with one text to be set", kind);
+		blobs[3] = (FrameBlob) {0};
 		frame.u.request.is_watched = true;
 		is_int(kind == REQUEST_LIST || kind == REQUEST_GET ? FRAME_COMPLETE :
 			   FRAME_INVALID, judge(&frame, blobs), "request %d watched", kind);
@@ -1102,7 +1112,9 @@ use_client(const char *program, int number)
 	requests[1] = zklock_client_read(client, ZK_LIST, "/a");
 	requests[2] = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
-	requests[4] = zklock_client_move(client, "/a", "/b", "");
+	requests[4] = zklock_client_move(client, &(ZkMove) {
+		.from = "/a", .to = "/b", .data = "", .kind = ZK_PERSISTENT, .set = "/c", .set_data = "x"
+	});
 	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_read(client, ZK_GET, "/a");
 	zklock_client_leave(client, "/a", "a", 1, number % 2);

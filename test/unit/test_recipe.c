@@ -631,7 +631,8 @@ test_marks(void)
 		{RECIPE_MARK_KEEPER, "8a13"},
 		{RECIPE_MARK_LEASE, "8a14"},
 		{RECIPE_MARK_NONE, "8a10"},
-		{RECIPE_MARK_NONE, "8a15"},
+		{RECIPE_MARK_TAKER, "8a15"},
+		{RECIPE_MARK_NONE, "8a16"},
 		{RECIPE_MARK_NONE, "8b11"},
 	};
 	static const char *const others[] = {
@@ -670,6 +671,63 @@ test_marks(void)
 	}
 	for (int i = 0; i < NELEMS(others); i++)
 		is_int(RECIPE_MARK_NONE, recipe_read_mark(others[i]), "\"%s\" has none", others[i]);
+}
+
+/* What a lease's name says: in each style and mode, whose it is, and the token. */
+static void
+test_lease_names(void)
+{
+	static const struct
+	{
+		RecipeStyle style;
+		RecipeMode	mode;
+		int			permits;
+	}			cases[] = {
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1},
+		{RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, RECIPE_PERMITS_MAX},
+		{RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE, 1},
+		{RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, 1},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 1},
+		{RECIPE_STYLE_KAZOO, RECIPE_SHARED, 1}
+	};
+	static const int64_t tokens[] = {1, INT64_C(0x123456789abcdef), INT64_C(0x0000ffffffffffff), INT64_MAX};
+	char		node[2 * RECIPE_NODE_SIZE];
+	char		prefix[RECIPE_NODE_SIZE];
+	char		guid[RECIPE_GUID_LEN + 1];
+
+	is_int(2166136261u, recipe_hash_owner(""), "the hash of nothing");
+	is_int(0xe40c292c, recipe_hash_owner("a"), "the hash is FNV-1a");
+	recipe_lease_guid(guid, 0x12, 0x34);
+	is_str("00000012-0000-8a14-8000-000000000034", guid, "the GUID of a lease");
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		for (int j = 0; j < NELEMS(tokens); j++)
+		{
+			recipe_lease_guid(guid, 0xdeadbeef, tokens[j]);
+			recipe_node_prefix(prefix, cases[i].style, cases[i].mode, cases[i].permits, guid);
+			snprintf(node, sizeof(node), "%s0000000007", prefix);
+			is_int(RECIPE_MARK_LEASE, recipe_read_mark(node), "\"%s\" is a lease", node);
+			is_int(0xdeadbeef, recipe_read_owner(node), "the name of a lease has the hash of its owner");
+			ok(recipe_read_token(node) == tokens[j], "the name of a lease has its token");
+			is_int(cases[i].permits, recipe_parse_node(node).permits, "the name of a lease has its permits");
+			is_int(cases[i].mode, recipe_parse_node(node).mode, "the name of a lease has its mode");
+		}
+		strcpy(guid, G1);
+		recipe_mark_taker(guid, 0x1);
+		recipe_node_prefix(prefix, cases[i].style, cases[i].mode, cases[i].permits, guid);
+		snprintf(node, sizeof(node), "%s0000000007", prefix);
+		is_int(RECIPE_MARK_TAKER, recipe_read_mark(node), "\"%s\" takes a lease", node);
+		is_int(1, recipe_read_owner(node), "the name of who takes a lease has the hash of its owner");
+		memcpy(node + 3 + 14, "8a11", 4);
+		is_int(cases[i].style == RECIPE_STYLE_CURATOR && cases[i].mode == RECIPE_EXCLUSIVE && cases[i].permits == 1 ?
+			   RECIPE_MARK_HAND_OVER : RECIPE_MARK_NONE, recipe_read_mark(node),
+			   "\"%s\" hands over only if it is exclusive and Curator's", node);
+	}
+	is_int(0, recipe_read_token("_c_00000000-ffff-8a14-8000-ffffffffffff-lock-0000000001"), "no token is negative");
+	is_int(0, recipe_read_token("_c_00000000-000x-8a14-8000-00000000000y-lock-0000000001"), "no token is no number");
+	is_int(RECIPE_MARK_NONE, recipe_read_mark("_c_00112233-4455-8a14-8899-aabbccddeeff-permits-1-lock-0000000001"), "permits that nobody writes");
+	is_int(RECIPE_MARK_NONE, recipe_read_mark("_c_00112233-4455-8a14-8899-aabbccddeeff-rlock-0000000001"), "a style that nobody writes");
 }
 
 /* A hold is an exclusive contender for everybody. */
@@ -1217,6 +1275,7 @@ main(void)
 	test_paths();
 	test_prefixes_and_guids();
 	test_marks();
+	test_lease_names();
 	test_permits();
 	test_hold();
 	test_verdicts();

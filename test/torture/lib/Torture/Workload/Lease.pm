@@ -7,8 +7,8 @@ Torture::Workload::Lease - a lease is taken, renewed, used and given up
 
 =head1 DESCRIPTION
 
-The course of a worker through zk_try_lease(): it asks for a lease, in one call or in several
-that keep its place in the queue, perhaps does nothing for a while, increments the counter
+The course of a worker through zk_try_lease(): it asks for a lease, in one call or in several,
+perhaps does nothing for a while, increments the counter
 in a transaction that rests on the lease, which others may renew meanwhile, and gives it up.
 All but the transaction goes through any cluster.
 
@@ -31,7 +31,7 @@ my $left_one_in = 8;
 # One in so many transactions is renewed by somebody else while it is open.
 my $renewed_one_in = 2;
 
-# How long a call for a place in the queue waits itself, in seconds.
+# How long each of several calls waits, in seconds.
 my $call = 0.2;
 
 =pod
@@ -68,19 +68,18 @@ sub run ($worker)
 }
 
 # The token; undef if it has not come in time. Who waits for ever asks again and again,
-# from wherever, and keeps its place.
+# from wherever.
 sub _lease ($worker)
 {
 	my $plan = $worker->{plan};
-	my $has_place = $plan->{wait} eq 'forever';
+	my $repeats = $plan->{wait} eq 'forever';
 	my ($token, $until) = (undef, now() + 60);
 	my $ask = sub ($db) {
-		$token = $db->value('SELECT zk_try_lease(?, ?, ?, ?, place => ?)',
+		$token = $db->value('SELECT zk_try_lease(?, ?, ?, ?)',
 			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
-			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}),
-			$has_place ? 't' : 'f');
+			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $repeats ? $call : $plan->{patience}));
 	};
-	do { _somewhere($worker, $ask) } while !$token && $has_place && now() < $until;
+	do { _somewhere($worker, $ask) } while !$token && $repeats && now() < $until;
 	return $token;
 }
 
