@@ -1127,9 +1127,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
 'Asks all holders of the lock, except this session, to release it: their zk_release_requested() '
-'returns true. The owner of a lease hears of it, too, when the lease is renewed. Returns how many holders were asked, and does not wait for them. A warning names '
-'holders that cannot be asked. reason is one line of at most 512 bytes. ROLLBACK does not undo '
-'it.';
+'returns true. The owner of a lease hears of it, too, when the lease is renewed. Returns how many '
+'holders were asked, and does not wait for them. A warning names holders that cannot be asked. '
+'reason is one line of at most 512 bytes. ROLLBACK does not undo it.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
@@ -1142,7 +1142,8 @@ COMMENT ON FUNCTION zk_release_requested(text) IS
 
 CREATE FUNCTION zk_release_requested(name text, token bigint)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_lease_release_requested' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+AS 'MODULE_PATHNAME', 'zk_lease_release_requested'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_release_requested(text, bigint) IS
 'Returns true if there is a lease of the lock with that token, and somebody has asked for it with '

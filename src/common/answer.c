@@ -64,8 +64,7 @@ typedef enum AnswerColumn
  *
  * A SET without a version is of a node of ours, whose name never comes again
  * and which goes in the next request (a hand-over); or it says once more what
- * was true a moment ago (a fact of a wait, a request to release, the name of a
- * lease's lock).
+ * was true a moment ago (a fact of a wait, a request to release).
  *
  * A DELETE without a version is of a node whose name never comes again; or of
  * one that is made anew if it is missing (a fact of a wait), or does nothing by

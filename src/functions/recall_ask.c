@@ -165,7 +165,7 @@ choose_holders(Asking *asking, const ZkQueueEntry *entries, int nentries)
 			(entry->session_id != 0 && entry->session_id == zklock_session_id()))
 			continue;
 		if (entry->who.client != NULL && !entry->is_stranger &&
-			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD)
+			(!recipe_is_lasting(entry->node) || entry->who.owner != NULL))
 			holders = lappend(holders, pstrdup(entry->node));
 		else
 			add_unasked(asking, entry);

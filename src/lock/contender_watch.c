@@ -268,7 +268,9 @@ news_of(const Contender *contender)
 	if (place->permits > 1 &&
 		recipe_parse_node(next).permits == place->permits)
 		return NEWS_GRANT;
+	/* calls by the token of a lease look whether it is the first in the queue */
 	if (place->permits == 1 && place->mode == RECIPE_EXCLUSIVE &&
+		contender->order->owner == NULL &&
 		recipe_read_mark(next) == RECIPE_MARK_HAND_OVER &&
 		is_word_good(contender))
 		return NEWS_HAND_OVER;

@@ -33,8 +33,18 @@
  */
 #define IDLE_NAME_MS 10000
 
-/* Beyond so many all idle names are forgotten: they are dropped later then. */
+/*
+ * Most idle names that are remembered.  If there are so many, another one is
+ * remembered when it is read again and there is room, which each name makes that
+ * is dropped.
+ */
 #define IDLE_NAMES_MAX 100000
+
+/* A name that was not dropped for so long is not looked at any more. */
+#define IDLE_UNUSED_MS 600000
+
+/* If there is no room, such names are searched for so often, at most. */
+#define IDLE_SEARCH_MS 60000
 
 /* A version of a name that was seen without leases. */
 typedef struct IdleName
@@ -52,11 +62,14 @@ static struct
 {
 	HTAB	   *names;			/* IdleName; NULL: nothing */
 	ZkSessionNumber session;
+	int64		search_at;		/* protocol_now(): when the next search may be */
 }			Idle;
 
-static void drop_name(const char *path, int version);
+static void drop_name(const char *path, const ZkReply *name);
 static bool is_idle_for_long(const ZkReply *name);
 static int64 idle_since(const ZkReply *name);
+static bool is_idle_full(void);
+static void forget_unused_names(int64 now);
 
 ZkOutcome
 zklock_lease_names_make(ZkRoundTrip *trip, const ZkName *name,
@@ -95,21 +108,22 @@ zklock_lease_names_drop(ZkRoundTrip *trip, const char *root, const List *idle)
 		return outcome;
 	for (int i = 0; i < nnames; i++)
 		if (names[i]->result == ZK_OK && is_idle_for_long(names[i]))
-			drop_name(paths[i], names[i]->version);
+			drop_name(paths[i], names[i]);
 	zklock_roundtrip_end_reads(trip, nnames);
 	return ZK_ANSWERED;
 }
 
 /* Nobody waits for the reply: what is not deleted is found again. */
 static void
-drop_name(const char *path, int version)
+drop_name(const char *path, const ZkReply *name)
 {
+	(void) hash_search(Idle.names, &name->czxid, HASH_REMOVE, NULL);	/* or it never was */
 	if (message_level_is_interesting(DEBUG1))
 		ereport(DEBUG1,
 				(errmsg_internal("zklock: the lock's name \"%s\" is being deleted: no lease was there for %d ms",
 								 zklock_text_quotable(path), IDLE_NAME_MS)));
 	zklock_client_free(zklock_client_remove(zklock_session_client(), path,
-											version));
+											name->version));
 }
 
 /* Has it had no leases for long enough, and can its version be a condition? */
@@ -122,18 +136,17 @@ is_idle_for_long(const ZkReply *name)
 
 /*
  * Since when the worker knows that version of a name, and no lease of it; from
- * now on if it does not.
+ * now on if it does not, or if there is no room to remember it.
  */
 static int64
 idle_since(const ZkReply *name)
 {
 	HASHCTL		control = {.keysize = sizeof(int64),.entrysize = sizeof(IdleName)};
+	int64		now = protocol_now();
 	bool		is_known;
 	IdleName   *idle;
 
-	if (Idle.names != NULL &&
-		(Idle.session != zklock_session_number() ||
-		 hash_get_num_entries(Idle.names) >= IDLE_NAMES_MAX))
+	if (Idle.names != NULL && Idle.session != zklock_session_number())
 	{
 		hash_destroy(Idle.names);
 		Idle.names = NULL;
@@ -142,11 +155,41 @@ idle_since(const ZkReply *name)
 		Idle.names = hash_create("zklock idle names", 16, &control,
 								 HASH_ELEM | HASH_BLOBS);
 	Idle.session = zklock_session_number();
-	idle = hash_search(Idle.names, &name->czxid, HASH_ENTER, &is_known);
+	idle = hash_search(Idle.names, &name->czxid, HASH_FIND, &is_known);
+	if (!is_known && is_idle_full())
+		forget_unused_names(now);
+	if (!is_known && is_idle_full())
+		return now;
+	if (!is_known)
+		idle = hash_search(Idle.names, &name->czxid, HASH_ENTER, NULL);
 	if (!is_known || idle->version != name->version)
 	{
 		idle->version = name->version;
-		idle->since = protocol_now();
+		idle->since = now;
 	}
 	return idle->since;
+}
+
+static bool
+is_idle_full(void)
+{
+	return hash_get_num_entries(Idle.names) >= IDLE_NAMES_MAX;
+}
+
+/* Make room, unless that was tried a moment ago. */
+static void
+forget_unused_names(int64 now)
+{
+	HASH_SEQ_STATUS scan;
+	IdleName   *idle;
+
+	if (now < Idle.search_at)
+		return;
+	Idle.search_at = now + IDLE_SEARCH_MS;
+	hash_seq_init(&scan, Idle.names);
+	while ((idle = hash_seq_search(&scan)) != NULL)
+	{
+		if (now - idle->since > IDLE_UNUSED_MS)
+			(void) hash_search(Idle.names, &idle->czxid, HASH_REMOVE, NULL);	/* it is there */
+	}
 }

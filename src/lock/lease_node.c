@@ -11,7 +11,8 @@
  * set the data can change it.  Whoever may create nodes in the queue can make
  * another one of that name when the first is gone.  That one has another czxid,
  * and a backend that knows the lease takes it for none.  One that is forged
- * while others hold the lock is none either, for it stands behind them.
+ * while others hold the lock is none either, for it stands behind them, unless its
+ * maker has given it a lower number (security.md).
  *
  *-------------------------------------------------------------------------
  */
@@ -114,8 +115,9 @@ void
 zklock_lease_accept(ZkLeasing *leasing, ZkLeased *read)
 {
 	leasing->mine = NULL;
-	if (read->who.owner == NULL)
-		return;
+	if (read->who.owner == NULL || read->token <= 0 ||
+		read->token >= read->czxid)
+		return;					/* its twin was made before it */
 	if (leasing->czxid == 0)
 		leasing->czxid = expected_czxid(&leasing->name, read);
 	if (leasing->czxid == read->czxid)

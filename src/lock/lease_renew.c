@@ -48,6 +48,8 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 			return outcome;
 		if (leasing->mine == NULL)
 		{
+			/* a transaction may rest on it */
+			zklock_known_distrust(leasing->name.path, leasing->token);
 			leasing->end = ZK_LEASE_NONE;
 			return ZK_ANSWERED;
 		}
@@ -67,9 +69,12 @@ zklock_lease_locate(ZkRoundTrip *trip, void *argument)
 
 	if (outcome != ZK_ANSWERED)
 		return outcome;
-	leasing->end = ZK_LEASE_NONE;
-	if (leasing->mine != NULL)
-		leasing->end = ZK_LEASE_HELD;
+	leasing->end = ZK_LEASE_HELD;
+	if (leasing->mine == NULL)
+	{
+		zklock_known_distrust(leasing->name.path, leasing->token);
+		leasing->end = ZK_LEASE_NONE;
+	}
 	return ZK_ANSWERED;
 }
 

@@ -31,6 +31,8 @@
  */
 #include "lease_take.h"
 
+#include "miscadmin.h"
+
 #include "compat.h"
 #include "contender.h"
 #include "lease_names.h"
@@ -128,6 +130,8 @@ remove_twin(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	zklock_lease_check(&taking->leasing.name, reply);
+	if (taking->stage == ZK_LEASE_SENT)
+		zklock_lease_roots_wake();	/* the lease may be there */
 	taking->stage = ZK_LEASE_NOTHING;
 	return ZK_ANSWERED;
 }
@@ -257,12 +261,17 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 			return outcome;
 	} while (!is_made);
 
-	taking->stage = ZK_LEASE_NOTHING;
 	zklock_stat_count(ZK_STAT_LEASE);
 	zklock_lease_roots_wake();
 	if (is_made || is_repeated || reply->czxid == 0 ||
 		protocol_now() - sent.boot_ms >= leasing->ttl_ms / 3)
-		return renew_owned(trip, taking, taking->path, NULL);
+	{
+		outcome = renew_owned(trip, taking, taking->path, NULL);
+		if (outcome == ZK_ANSWERED)
+			taking->stage = ZK_LEASE_NOTHING;
+		return outcome;
+	}
+	taking->stage = ZK_LEASE_NOTHING;
 	leasing->proof = sent;
 	note_made(taking, reply->czxid);
 	return ZK_ANSWERED;
@@ -385,6 +394,10 @@ zklock_lease_end_taking(void *argument)
 	(void) zklock_client_delete(client, taking->twin.node, ZK_ANY_VERSION);
 	if (taking->stage == ZK_LEASE_SENT)
 		(void) zklock_client_delete(client, taking->path, 0);
+
+	/* an error may be under way, which no interrupt is to replace */
+	HOLD_INTERRUPTS();
 	zklock_expiry_debug(taking->twin.node, taking->twin.token,
 						"being deleted: the call that took it has no use for it");
+	RESUME_INTERRUPTS();
 }

@@ -118,6 +118,12 @@ subtest 'a leader is asked to resign' => sub {
 	like($other->error, qr/WARNING:  there is no lease of lock "leader" with that token/, 'a warning says so');
 	is($other->query_safe("SELECT zk_release_lease('leader', $token)"), 't', 'the leader resigns');
 	assert_no_requests('leader');
+
+	$token = $holder->query_safe("SELECT zk_try_lease('leader', 'berlin', '60s')");
+	$holder->query_safe("SELECT zk_release_lease('leader', $token, '60s')");
+	is(request('leader'), 0, 'a lease that was given up with a delay is not asked');
+	assert_no_requests('leader');
+	$stranger->delete_recursive(lock_path('leader'));
 };
 
 # A lease that ends by itself leaves its request until somebody else is asked.

@@ -244,6 +244,17 @@ subtest 'a transaction that rests on a lease commits only while the lease is hel
 		INSERT INTO work SELECT 'leaks' WHERE zk_release_lease('work', $token)", '25001', 'zk_release_lease() in a statement that writes');
 	$here->query_safe("ROLLBACK; INSERT INTO work SELECT 'free' WHERE zk_release_lease('work', $token)");
 	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'free'"), 1, 'a lease that is not required is given up in any transaction');
+	# What a call has told the transaction, no earlier renewal belies.
+	foreach my $call ("SELECT zk_renew_lease('work', TOKEN, '60s')", "SELECT zk_release_requested('work', TOKEN)",
+		"SAVEPOINT s; SELECT zk_require_lease('work', TOKEN)")
+	{
+		$token = lease($there, 'work', 'app', "'60s'");
+		$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('told')");
+		$there->query_safe("SELECT zk_evict('work', $token)");
+		$here->query($call =~ s/TOKEN/$token/r);
+		$here->query_safe('ROLLBACK TO s') if $call =~ /SAVEPOINT/;
+		assert_query($here, 'COMMIT', '40001', "it does not commit behind: $call");
+	}
 	# A commit that reads it anew finds a node with that token, and no owner.
 	$token = lease($there, 'delayed', 'app', "'60s'");
 	$here->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('delayed', $token); INSERT INTO work VALUES ('given up')");
