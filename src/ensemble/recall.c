@@ -77,6 +77,29 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 }
 
 void
+zklock_recall_get_ahead(ZkRoundTrip *trip, const char *lock_path,
+						int root_length, const char *node)
+{
+	char		path[ZK_RECALL_PATH_SIZE];
+
+	if (zklock_recall_path(path, lock_path, root_length, node))
+		zklock_roundtrip_get_ahead(trip, path);
+	else
+		zklock_roundtrip_ask_ahead(trip, NULL);
+}
+
+const ZkReply *
+zklock_recall_reply_ahead(const ZkRoundTrip *trip)
+{
+	const ZkReply *request;
+
+	if (zklock_roundtrip_reply_ahead(trip, &request) == ZK_ANSWERED &&
+		request->result == ZK_OK)
+		return request;
+	return NULL;
+}
+
+void
 zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 {
 	char		path[ZK_RECALL_PATH_SIZE];

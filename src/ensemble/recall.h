@@ -31,12 +31,21 @@ extern bool zklock_recall_path(char path[ZK_RECALL_PATH_SIZE],
  * queue node here is called node: one read.  If so, tell the user who asks,
  * with a NOTICE, unless *told says that this has been done; then that is set:
  * the czxid plus the number of times that it was renewed, which no later
- * request has, for each renewal has a zxid of its own.  false if there is none, if there is no connection,
- * and if the server does not answer within a second.  Raises on interrupts.
+ * request has, for each renewal has a zxid of its own.  false if there is none,
+ * if there is no connection, and if the server does not answer within a second.
+ * Raises on interrupts.
  */
 extern bool zklock_recall_read(const char *name, const char *lock_path,
 							   int root_length, const char *node,
 							   int64 *told);
+
+/*
+ * Read that request together with the trip's next question, ahead of it; and
+ * when that was answered: the request, or NULL if there is none.
+ */
+extern void zklock_recall_get_ahead(ZkRoundTrip *trip, const char *lock_path,
+									int root_length, const char *node);
+extern const ZkReply *zklock_recall_reply_ahead(const ZkRoundTrip *trip);
 
 /*
  * Tell the user of that request to release the lock of that name, with a NOTICE.

@@ -149,15 +149,13 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		zklock_known_is_renewed_here(leasing->name.path, mine);
 	char	   *data = zklock_lease_build_data(mine->who.owner, note, ttl_ms);
 	Moment		sent = protocol_moment();
-	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *request;
 	const ZkReply *reply;
 	ZkOutcome	outcome;
 
 	leasing->is_renewed = false;
-	if (zklock_recall_path(path, leasing->name.path, leasing->name.root_length,
-						   strrchr(mine->path, '/') + 1))
-		zklock_roundtrip_get_ahead(trip, path);
+	zklock_recall_get_ahead(trip, leasing->name.path, leasing->name.root_length,
+							mine->node);
 	outcome = zklock_roundtrip_ask(trip,
 								   zklock_client_set(zklock_session_client(),
 													 mine->path, data,
@@ -182,8 +180,8 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	mine->ttl_ms = ttl_ms;
 	leasing->is_renewed = true;
 	leasing->proof = sent;
-	if (zklock_roundtrip_reply_ahead(trip, &request) == ZK_ANSWERED &&
-		request->result == ZK_OK)
+	request = zklock_recall_reply_ahead(trip);
+	if (request != NULL)
 		zklock_recall_tell(leasing->name.text, request);
 	if (!is_ours)
 		log_renewal(leasing->name.text, mine);

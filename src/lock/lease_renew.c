@@ -18,7 +18,6 @@ static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
 						const ZkReply *reply);
-static void remove_request(const ZkLeasing *leasing);
 
 /* ---------------------------------------------------------------------
  * Renewing
@@ -100,7 +99,9 @@ recall_lease(ZkLeasing *leasing)
  */
 
 /*
- * Until it is done.  A lease that is not found any more, after a reply was lost,
+ * Until it is done.  A request to release it goes with it; one that is made
+ * meanwhile, or to a lease that ends by itself, goes when others are asked
+ * (recall_ask.c).  A lease that is not found any more, after a reply was lost,
  * was given up by the request whose reply that was.
  */
 ZkOutcome
@@ -131,6 +132,8 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			log_release(releasing);
 			is_logged = true;
 		}
+		zklock_recall_get_ahead(trip, leasing->name.path,
+								leasing->name.root_length, leasing->mine->node);
 		outcome = zklock_roundtrip_ask(trip, send_release(releasing), &reply);
 		if (outcome == ZK_UNKNOWN || outcome == ZK_LOST)
 			releasing->tried = leasing->mine;
@@ -150,7 +153,9 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			continue;
 		}
 		leasing->end = ZK_LEASE_RELEASED;
-		remove_request(leasing);
+		if (zklock_recall_reply_ahead(trip) != NULL)
+			zklock_recall_remove(leasing->name.path, leasing->name.root_length,
+								 leasing->mine->node);
 		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 							"given up, for its token; the lock is free in " INT64_FORMAT " ms",
 							releasing->delay_ms);
@@ -206,16 +211,4 @@ is_released(const ZkLeaseReleasing *releasing, const ZkReply *reply)
 		return reply->result == ZK_OK &&
 			reply->czxid == releasing->leasing.mine->czxid;
 	return reply->result == ZK_OK || reply->result == ZK_NO_NODE;
-}
-
-/*
- * A request to release it, of which nobody knows whether there is one, goes with
- * it.  That to a lease that ends by itself goes when others are asked
- * (recall_ask.c).
- */
-static void
-remove_request(const ZkLeasing *leasing)
-{
-	zklock_recall_remove(leasing->name.path, leasing->name.root_length,
-						 strrchr(leasing->mine->path, '/') + 1);
 }
