@@ -26,8 +26,8 @@ pg_nodiscard extern ZkOutcome zklock_lease_names_make(ZkRoundTrip *trip,
 
 /*
  * For the worker: these locks (children of .leases below that root,
- * ZK_READS_AT_ONCE at most) have no leases now.  Delete the names of those that
- * have had none for a while.  Never ZK_UNKNOWN.
+ * ZK_READS_AT_ONCE at most) seem to have no leases.  Delete the names of those
+ * that have none.  Never ZK_UNKNOWN.
  */
 pg_nodiscard extern ZkOutcome zklock_lease_names_drop(ZkRoundTrip *trip,
 													  const char *root,

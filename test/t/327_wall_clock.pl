@@ -74,37 +74,4 @@ subtest 'a lock stays held while the wall clock is set to and fro' => sub {
 	assert_leave_nothing($zk, lock_path('held'), $holder);
 };
 
-# It drops a name that nobody sets for a while, and who makes a lease names it first. A day is
-# no while if it is only that of a clock.
-subtest 'the lease worker drops names by age, also with a wall clock that is a day ahead' => sub {
-	set_clock(86400);
-	my $guard = cluster('guard', $zk, environment => { LD_PRELOAD => $shim }, 'zklock.lease_worker' => 'on');
-	$guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
-	my $names = lock_path('') . '.leases';
-	my $session = background($berlin);
-	my $round = sub {
-		$session->query_safe("SELECT zk_try_lease('a round', 'app', '2s')");
-		return assert_nodes($zk, lock_path('a round'), 0, 'a round, which ends a lease');
-	};
-	$round->();
-	foreach my $try (1 .. 5)
-	{
-		$client->create("$names/young", 'young');
-		my $begun = time;
-		$round->();
-		my $is_there = $client->exists("$names/young");
-		if (time - $begun > 8 && $try < 5)
-		{
-			note('again: that took so long that the name may go');
-			$client->delete("$names/young") if $is_there;
-			next;
-		}
-		ok($is_there || time - $begun > 8, 'a name that was just set stays');
-		last;
-	}
-	set_clock(-86400);
-	assert_soon { !$client->exists("$names/young") } 'an old name is dropped, also with a clock that is a day behind', 60;
-	$session->quit;
-};
-
 done_testing();
