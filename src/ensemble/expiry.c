@@ -37,14 +37,21 @@
 #include "text.h"
 
 /*
- * A version that this backend has read.  By the node's name; somebody may have
- * given it to another one, in whatever queue.
+ * Which node: somebody may have given the name to another one, in whatever
+ * queue, and another ensemble counts zxids from the beginning again.
  */
+typedef struct SeenKey
+{
+	int64		czxid;
+	char		node[RECIPE_NODE_SIZE]; /* zeros behind the name */
+} SeenKey;
+
+/* A version that this backend has read. */
 typedef struct Seen
 {
-	char		node[RECIPE_NODE_SIZE]; /* key */
-	int64		czxid;
+	SeenKey		key;
 	int			version;
+	bool		is_logged;		/* the log says that its term is over */
 	int64		since;			/* protocol_now() */
 	int64		unused_at;		/* protocol_now(): nobody looks at it any more,
 								 * if nobody has until then */
@@ -81,7 +88,8 @@ static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
 static bool is_memory_full(void);
 static void forget_unused(int64 now);
-static void forget_node(const char *node);
+static SeenKey seen_key(const ZkLeased *leased);
+static void forget_seen(SeenKey key);
 
 List *
 zklock_expiry_nodes(const char *const *children, int nchildren)
@@ -97,7 +105,7 @@ zklock_expiry_nodes(const char *const *children, int nchildren)
 
 ZkOutcome
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
-				   const List *nodes, List **leased, const char **unread)
+				   const List *nodes, List **leased)
 {
 	List	   *asked = NIL;
 	ZkOutcome	outcome = ZK_ANSWERED;
@@ -113,7 +121,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		asked = lappend(asked, one);
 		if (list_length(asked) < ZK_READS_AT_ONCE && node != llast(nodes))
 			continue;
-		outcome = zklock_expiry_read_paths(trip, asked, &more, unread);
+		outcome = zklock_expiry_read_paths(trip, asked, &more);
 		if (outcome != ZK_ANSWERED)
 			break;
 		*leased = list_concat(*leased, more);
@@ -124,8 +132,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 }
 
 ZkOutcome
-zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
-						 const char **unread)
+zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased)
 {
 	char	   *paths[ZK_READS_AT_ONCE];
 	const ZkReply *replies[ZK_READS_AT_ONCE];
@@ -144,9 +151,6 @@ zklock_expiry_read_paths(ZkRoundTrip *trip, const List *asked, List **leased,
 	{
 		const ZkReply *reply = replies[nread++];
 
-		if (unread != NULL && *unread == NULL &&
-			reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-			*unread = one->path;
 		if (!zklock_expiry_take(one, reply))
 			continue;
 		zklock_expiry_time(one);
@@ -244,7 +248,7 @@ zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 {
 	if (is_gone)
 	{
-		forget_node(leased->node);
+		forget_seen(seen_key(leased));
 		zklock_expiry_debug(leased->path, leased->token,
 							"deleted: its term was over");
 		if (leased->who.owner != NULL)
@@ -301,7 +305,7 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 	ZkOutcome	outcome;
 
 	*look_at = ZK_NO_DEADLINE;
-	outcome = zklock_expiry_read(trip, lock_path, nodes, &leased, NULL);
+	outcome = zklock_expiry_read(trip, lock_path, nodes, &leased);
 	foreach_ptr(const ZkLeased, one, leased)
 	{
 		if (outcome != ZK_ANSWERED)
@@ -327,20 +331,20 @@ compare_nodes(const ListCell *a, const ListCell *b)
 static int64
 seen_since(const ZkLeased *leased)
 {
-	HASHCTL		control = {.keysize = RECIPE_NODE_SIZE,.entrysize = sizeof(Seen)};
+	HASHCTL		control = {.keysize = sizeof(SeenKey),.entrysize = sizeof(Seen)};
+	SeenKey		key = seen_key(leased);
 	int64		now = protocol_now();
 	bool		is_alive;
 	Seen	   *seen;
 
 	if (all_seen == NULL)
 		all_seen = hash_create("zklock leases seen", 16, &control,
-							   HASH_ELEM | HASH_STRINGS);
-	seen = hash_search(all_seen, leased->node, HASH_FIND, NULL);
-	is_alive = seen != NULL && (seen->czxid != leased->czxid ||
-								seen->version != leased->version);
+							   HASH_ELEM | HASH_BLOBS);
+	seen = hash_search(all_seen, &key, HASH_FIND, NULL);
+	is_alive = seen != NULL && seen->version != leased->version;
 	if (is_alive && is_memory_full())
 	{
-		forget_node(leased->node);	/* another one is to be timed */
+		forget_seen(key);		/* another one is to be timed */
 		return now;
 	}
 	if (seen == NULL && is_memory_full())
@@ -349,9 +353,9 @@ seen_since(const ZkLeased *leased)
 		return now;
 	if (seen == NULL || is_alive)
 	{
-		seen = hash_search(all_seen, leased->node, HASH_ENTER, NULL);
-		seen->czxid = leased->czxid;
+		seen = hash_search(all_seen, &key, HASH_ENTER, NULL);
 		seen->version = leased->version;
+		seen->is_logged = false;
 		seen->since = now;
 	}
 	seen->unused_at = now + leased->ttl_ms + UNUSED_MS;
@@ -378,19 +382,36 @@ forget_unused(int64 now)
 	while ((seen = hash_seq_search(&scan)) != NULL)
 	{
 		if (seen->unused_at < now)
-			forget_node(seen->node);
+			forget_seen(seen->key);
 	}
 }
 
-static void
-forget_node(const char *node)
+static SeenKey
+seen_key(const ZkLeased *leased)
 {
-	(void) hash_search(all_seen, node, HASH_REMOVE, NULL);	/* it may be gone */
+	SeenKey		key = {.czxid = leased->czxid};
+
+	strlcpy(key.node, leased->node, sizeof(key.node));
+	return key;
 }
 
+static void
+forget_seen(SeenKey key)
+{
+	(void) hash_search(all_seen, &key, HASH_REMOVE, NULL);	/* it may be gone */
+}
+
+/* Once for each version: the delete may be refused, again and again. */
 void
 zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 {
+	SeenKey		key = seen_key(leased);
+	Seen	   *seen = hash_search(all_seen, &key, HASH_FIND, NULL);
+
+	if (seen != NULL && seen->is_logged)
+		return;
+	if (seen != NULL)
+		seen->is_logged = true;
 	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
 					zklock_text_quotable(lock_path), leased->ttl_ms),

@@ -49,15 +49,12 @@ extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
 
 /*
  * Read and time those: ZkLeased, in the same order; those that are gone, or
- * that ZooKeeper does not let us read, are left out.  unread becomes the path of
- * the first of the latter, and is left alone if there is none; it may be NULL.
- * What the trip has asked before stays valid.  No outcome here is ZK_UNKNOWN.
+ * that ZooKeeper does not let us read, are left out.  What the trip has asked before stays valid.  No outcome here is ZK_UNKNOWN.
  */
 pg_nodiscard extern ZkOutcome zklock_expiry_read(ZkRoundTrip *trip,
 												 const char *lock_path,
 												 const List *nodes,
-												 List **leased,
-												 const char **unread);
+												 List **leased);
 
 /*
  * The same of ZkLeased with name and path alone, of whatever locks; of
@@ -65,8 +62,7 @@ pg_nodiscard extern ZkOutcome zklock_expiry_read(ZkRoundTrip *trip,
  */
 pg_nodiscard extern ZkOutcome zklock_expiry_read_paths(ZkRoundTrip *trip,
 													   const List *asked,
-													   List **leased,
-													   const char **unread);
+													   List **leased);
 
 /*
  * Take what the reply to a read says of a lease, whose name is set.  Path and
@@ -114,7 +110,7 @@ extern void zklock_expiry_note_end(const ZkLeased *leased, bool is_gone,
 
 /*
  * A line for the log that one is about to be deleted, whose term is over: it
- * may be interrupted, and be done all the same.
+ * may be interrupted, and be done all the same.  The lease was timed.
  */
 extern void zklock_expiry_log(const char *lock_path, const ZkLeased *leased);
 

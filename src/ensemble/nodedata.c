@@ -108,6 +108,7 @@ static void append_quoted(StringInfo line, const char *introduction,
 static void append_own(StringInfo json, const char *key, const char *value);
 static void append_json(StringInfo json, const char *key, const char *value);
 static int64 read_count(const char *text, JsonTokenType type);
+static bool has_unicode_escape(const char *data, int length);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
 
 void
@@ -495,6 +496,16 @@ read_count(const char *text, JsonTokenType type)
 	return count;
 }
 
+/* A backslash that is escaped itself begins none. */
+static bool
+has_unicode_escape(const char *data, int length)
+{
+	for (int i = 0; i + 1 < length; i++)
+		if (data[i] == '\\' && data[++i] == 'u')
+			return true;
+	return false;
+}
+
 /*
  * Read the members that we know.  false if it is no JSON object, or one that
  * is not parsed here.
@@ -509,7 +520,7 @@ parse_json(const char *data, int length, ZkNodeData *who)
 	 * In a database that is not UTF-8 the lexer raises on escapes that the
 	 * encoding has no character for.
 	 */
-	if (GetDatabaseEncoding() != PG_UTF8 && memmem(data, length, "\\u", 2) != NULL)
+	if (GetDatabaseEncoding() != PG_UTF8 && has_unicode_escape(data, length))
 		return false;
 	if (data[0] != '{' || length > JSON_MAX ||
 		foreign_nesting(data, length) > JSON_NESTING_MAX ||

@@ -411,7 +411,7 @@ ask_first_lease(ZkSample *sample, Questions *questions, const char *path,
 		return;
 	nodes = zklock_expiry_nodes(list->children, list->nchildren);
 	if (zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
-						   &leased, NULL) != ZK_ANSWERED)
+						   &leased) != ZK_ANSWERED)
 		return;
 	foreach_ptr(const ZkLeased, first, leased)
 	{

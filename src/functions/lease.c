@@ -40,7 +40,7 @@ PG_FUNCTION_INFO_V1(zk_leader);
 static Datum take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode);
 static ZkLeaseTaking read_taking(FunctionCallInfo fcinfo, RecipeMode mode);
 static void refuse_to_release(const ZkLeasing *leasing);
-static ZkLeasing read_token(FunctionCallInfo fcinfo, ZkBounds bounds);
+static ZkLeasing read_token(FunctionCallInfo fcinfo);
 static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
@@ -77,6 +77,8 @@ take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode)
 							  zklock_lease_end_taking, &taking);
 	if (leasing->end != ZK_LEASE_HELD)
 		PG_RETURN_NULL();
+	if (taking.is_new)
+		zklock_warn_of_snapshot();
 	(void) zklock_known_note(leasing);	/* no transaction rests on it yet */
 	log_lease(leasing, "holds");
 	PG_RETURN_INT64(leasing->mine->token);
@@ -85,12 +87,12 @@ take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode)
 Datum
 zk_renew_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
+	ZkBounds	bounds = zklock_bounds_of_question();
+	ZkLeasing	leasing = read_token(fcinfo);
 
 	zklock_args_refuse_restricted();
 	leasing.ttl_ms = read_ttl(fcinfo);
-	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_renew, NULL,
-							  &leasing);
+	zklock_roundtrip_must_run(&bounds, zklock_lease_renew, NULL, &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
 		warn_of_no_lease(&leasing);
@@ -104,7 +106,7 @@ Datum
 zk_release_lease(PG_FUNCTION_ARGS)
 {
 	ZkLeaseReleasing releasing = {
-		.leasing = read_token(fcinfo, zklock_bounds_of_task())
+		.leasing = read_token(fcinfo)
 	};
 	ZkLeasing  *leasing = &releasing.leasing;
 
@@ -113,8 +115,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	refuse_to_release(leasing);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->name.path, leasing->token);
-	zklock_roundtrip_must_run(&leasing->bounds, zklock_lease_release,
-							  NULL, &releasing);
+	zklock_roundtrip_must_run(NULL, zklock_lease_release, NULL, &releasing);
 	if (leasing->end != ZK_LEASE_RELEASED)
 	{
 		warn_of_no_lease(leasing);
@@ -128,11 +129,11 @@ zk_release_lease(PG_FUNCTION_ARGS)
 Datum
 zk_require_lease(PG_FUNCTION_ARGS)
 {
-	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
+	ZkBounds	bounds = zklock_bounds_of_question();
+	ZkLeasing	leasing = read_token(fcinfo);
 
 	zklock_args_refuse_restricted();
-	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_renew, NULL,
-							  &leasing);
+	zklock_roundtrip_must_run(&bounds, zklock_lease_renew, NULL, &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 		zklock_lease_raise_lost(leasing.name.text, leasing.token);
 	zklock_hooks_follow();
@@ -144,11 +145,11 @@ Datum
 zk_lease_release_requested(PG_FUNCTION_ARGS)
 {
 	static int64 told = 0;		/* the last request that a user was told of */
-	ZkLeasing	leasing = read_token(fcinfo, zklock_bounds_of_question());
+	ZkBounds	bounds = zklock_bounds_of_question();
+	ZkLeasing	leasing = read_token(fcinfo);
 
 	zklock_args_refuse_restricted();
-	zklock_roundtrip_must_run(&leasing.bounds, zklock_lease_locate, NULL,
-							  &leasing);
+	zklock_roundtrip_must_run(&bounds, zklock_lease_locate, NULL, &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
 		warn_of_no_lease(&leasing);
@@ -233,17 +234,14 @@ read_taking(FunctionCallInfo fcinfo, RecipeMode mode)
 		permits = zklock_args_permits(fcinfo, 5);
 	taking.order = zklock_order_lease(&leasing->name, owner, mode, permits,
 									  timeout_ms);
-	leasing->bounds = taking.order.bounds;
 	return taking;
 }
 
 /* The lease of that lock which has that token. */
 static ZkLeasing
-read_token(FunctionCallInfo fcinfo, ZkBounds bounds)
+read_token(FunctionCallInfo fcinfo)
 {
-	ZkLeasing	leasing = {
-		.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE),.bounds = bounds
-	};
+	ZkLeasing	leasing = {.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE)};
 
 	leasing.token = zklock_args_token(fcinfo, 1);
 	return leasing;

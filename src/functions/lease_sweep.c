@@ -413,7 +413,7 @@ end_leases(ZkRoundTrip *trip, Sweep *sweep, const List *paths, Turns *turns)
 		asked = lappend(asked, one);
 	}
 	trip->deadline = zklock_worker_deadline();
-	outcome = zklock_expiry_read_paths(trip, asked, &read, NULL);
+	outcome = zklock_expiry_read_paths(trip, asked, &read);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	trip->deadline = zklock_worker_deadline();

@@ -25,6 +25,7 @@
 
 #include "access/xact.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -104,7 +105,7 @@ zklock_lease_worker_init(void)
 	};
 
 	DefineCustomBoolVariable("zklock.lease_worker",
-							 "Removes leases whose term is over from queues in which only other clients wait.",
+							 "Removes leases whose term is over, also where only other clients wait.",
 							 "The worker has a ZooKeeper session while there are leases, and for a moment every five minutes.",
 							 &lease_worker, true,
 							 PGC_SIGHUP, 0,
@@ -125,6 +126,7 @@ zk_lease_worker(Datum argument)
 	pqsignal(SIGTERM, zklock_worker_handle_shutdown);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	SetDatabaseEncoding(PG_UTF8);	/* of what it reads in znodes */
 
 	/* what it remembers from round to round is of one session */
 	SetConfigOption("zklock.idle_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);

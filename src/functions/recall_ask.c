@@ -356,6 +356,9 @@ add_unasked(Asking *asking, const ZkQueueEntry *entry)
 	else if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
 		appendStringInfo(names, "the permanent hold with token " INT64_FORMAT " of %s",
 						 entry->token, who);
+	else if (recipe_read_mark(entry->node) == RECIPE_MARK_LEASE)
+		appendStringInfo(names, "the lease with token " INT64_FORMAT ", which was given up",
+						 entry->token);
 	else
 		appendStringInfo(names, "%s, style \"%s\", session 0x%llx", who,
 						 recipe_style_name(entry->parsed.style),

@@ -55,6 +55,7 @@
 
 #include "expiry.h"
 #include "handover.h"
+#include "lease_roots.h"
 #include "nodedata.h"
 #include "text.h"
 #include "queue.h"
@@ -169,7 +170,11 @@ contender_hear_keeper(Contender *contender, bool *is_held)
 	return outcome;
 }
 
-/* The trip's deadline ends a wait, too, so that it need not be told here. */
+/*
+ * The trip's deadline ends a wait, too, so that it need not be told here.  A
+ * session that comes once and goes times nothing, however often others like it
+ * come.  So the worker is to look.
+ */
 ZkOutcome
 contender_end_leases(Contender *contender, bool *are_gone)
 {
@@ -184,6 +189,8 @@ contender_end_leases(Contender *contender, bool *are_gone)
 	if (outcome != ZK_ANSWERED)
 		ahead->lease_at = ZK_NO_DEADLINE;
 	*are_gone = ahead->lease_at == ZK_LOOK_NOW;
+	if (!*are_gone)
+		zklock_lease_roots_wake();
 	return outcome;
 }
 

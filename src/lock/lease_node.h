@@ -29,7 +29,6 @@ typedef struct ZkLeasing
 {
 	/* what is asked for */
 	ZkName		name;			/* of the lock */
-	ZkBounds	bounds;			/* of the call */
 	int64		token;			/* 0: the owner says which (lease_take.h) */
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */

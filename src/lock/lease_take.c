@@ -54,7 +54,8 @@ static ZkOutcome remove_twin(ZkRoundTrip *trip, ZkLeaseTaking *taking);
 static ZkOutcome win_twin(ZkLeaseTaking *taking);
 static ZkOutcome renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking,
 							 const char *path, ZkLeased *read);
-static void refuse_other_mode(const ZkLeaseTaking *taking);
+static ZkOutcome end_other_kind(ZkRoundTrip *trip, const ZkLeaseTaking *taking,
+								bool *is_gone);
 static const char *describe_mode(RecipeMode mode, int permits);
 static ZkOutcome make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
 static ZkMove plan_move(ZkLeaseTaking *taking);
@@ -160,9 +161,9 @@ win_twin(ZkLeaseTaking *taking)
 }
 
 /*
- * The owner has a lease: renew it, by whichever version it has.  If it is not
- * renewed, it is gone, or not the one that this backend knows.  read: as it was
- * read; or NULL.
+ * The owner has a lease: renew it, by whichever version it has.  Without an end,
+ * it is gone, or not the one that this backend knows.  read: as it was read; or
+ * NULL.  One that is read and none of ours (lease_node.c) is anybody's.
  */
 static ZkOutcome
 renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking, const char *path,
@@ -170,6 +171,7 @@ renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking, const char *path,
 {
 	ZkLeasing  *leasing = &taking->leasing;
 	ZkOutcome	outcome = ZK_ANSWERED;
+	bool		is_gone;
 
 	leasing->czxid = 0;
 	do
@@ -180,6 +182,11 @@ renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking, const char *path,
 			outcome = zklock_lease_read(trip, leasing, path);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
+		if (read != NULL && leasing->mine == NULL)
+		{
+			leasing->end = ZK_LEASE_BUSY;
+			return ZK_ANSWERED;
+		}
 		read = NULL;
 		if (leasing->mine == NULL ||
 			strcmp(leasing->mine->who.owner, taking->order.owner) != 0)
@@ -187,28 +194,42 @@ renew_owned(ZkRoundTrip *trip, ZkLeaseTaking *taking, const char *path,
 			zklock_roundtrip_note_doubt(trip, path, ZK_LISTED_ONLY);
 			return ZK_ANSWERED;
 		}
-		refuse_other_mode(taking);
+		outcome = end_other_kind(trip, taking, &is_gone);
+		if (outcome != ZK_ANSWERED || is_gone)
+			return outcome;
 		outcome = zklock_lease_renew_node(trip, leasing);
 	} while (outcome == ZK_ANSWERED && !leasing->is_renewed);
 	return outcome;
 }
 
-/* It would be taken for what it is not. */
-static void
-refuse_other_mode(const ZkLeaseTaking *taking)
+/*
+ * A lease of another kind would be taken for what it is not.  If its term is over,
+ * it is deleted.
+ */
+static ZkOutcome
+end_other_kind(ZkRoundTrip *trip, const ZkLeaseTaking *taking, bool *is_gone)
 {
 	const ZkOrder *order = &taking->order;
-	RecipeNode	node = recipe_parse_node(taking->leasing.mine->node);
+	ZkLeased   *mine = taking->leasing.mine;
+	RecipeNode	node = recipe_parse_node(mine->node);
+	int64		look_at = ZK_NO_DEADLINE;
+	ZkOutcome	outcome;
 
+	*is_gone = false;
 	if (node.mode == order->mode && node.permits == order->permits)
-		return;
+		return ZK_ANSWERED;
+	zklock_expiry_time(mine);
+	outcome = zklock_expiry_end(trip, order->name.path, mine, &look_at);
+	*is_gone = look_at == ZK_LOOK_NOW;
+	if (outcome != ZK_ANSWERED || *is_gone)
+		return outcome;
+	zklock_lease_roots_wake();	/* this session may not come again */
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("owner \"%s\" has another kind of lease of lock \"%s\"",
 					zklock_text_quotable(order->owner), order->name.text),
 			 errdetail("The owner has %s, with fencing token " INT64_FORMAT ". This call asks for %s.",
-					   describe_mode(node.mode, node.permits),
-					   taking->leasing.mine->token,
+					   describe_mode(node.mode, node.permits), mine->token,
 					   describe_mode(order->mode, order->permits)),
 			 errhint("Release that lease first, or name another owner.")));
 }
@@ -261,6 +282,7 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 			return outcome;
 	} while (!is_made);
 
+	taking->is_new = true;
 	zklock_stat_count(ZK_STAT_LEASE);
 	zklock_lease_roots_wake();
 	if (is_made || is_repeated || reply->czxid == 0 ||

@@ -31,6 +31,7 @@ typedef struct ZkLeaseTaking
 	ZkOrder		order;			/* with the owner; its bounds are the call's */
 
 	ZkLeaseStage stage;
+	bool		is_new;			/* this call has made the lease */
 	ZkPlace		twin;			/* from _TWIN on: ours */
 	char		path[RECIPE_PATH_SIZE]; /* from _SENT on: of the lease */
 } ZkLeaseTaking;

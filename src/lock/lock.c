@@ -118,7 +118,6 @@ typedef struct Ending
 } Ending;
 
 static void make_room(const Lock *lock);
-static void warn_of_snapshot(void);
 static int64 take_again(const ZkOrder *order, Lock *lock, Lock **taken);
 pg_noreturn static void refuse_leaving(const Lock *lock, const char *why);
 static int64 grant_lock(const ZkOrder *order, Lock *lock, Lock **taken);
@@ -222,7 +221,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock, taken);
 		zklock_lock_log_holder(lock);
-		warn_of_snapshot();
+		zklock_warn_of_snapshot();
 
 		/* if it is taken back, nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
@@ -481,13 +480,9 @@ make_room(const Lock *lock)
 							 most - held_bytes - next);
 }
 
-/*
- * In REPEATABLE READ and above a transaction block reads what was committed
- * before its snapshot, which is older than the grant: the work of the previous
- * holder is invisible.  There is one warning a statement.
- */
-static void
-warn_of_snapshot(void)
+/* There is one warning a statement. */
+void
+zklock_warn_of_snapshot(void)
 {
 	static TimestampTz warned_in;	/* this statement has its warning */
 

@@ -59,6 +59,13 @@ extern void zklock_refuse_own(const ZkName *name, const char *why);
  */
 extern bool zklock_has_at_hand(const ZkName *name);
 
+/*
+ * In REPEATABLE READ and above a transaction block reads what was committed
+ * before its snapshot, which is older than a grant in it: the work of the
+ * previous holder is invisible.  If so, raise a WARNING.
+ */
+extern void zklock_warn_of_snapshot(void);
+
 /* Leave the place of that lock if it is kept after its release. */
 extern void zklock_drop_kept(const ZkName *name);
 

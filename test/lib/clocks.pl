@@ -93,7 +93,7 @@ program_library.c note_answer the dates of znodes, as the server says them
 
 # which statement it is, and no time
 lock.c zklock_check_scope one warning a statement
-lock.c warn_of_snapshot one warning a statement
+lock.c zklock_warn_of_snapshot one warning a statement
 
 # a second clock, which can but take away what CLOCK_BOOTTIME gives (contact.h)
 contact.c contact_date a proof is fresh by both clocks

@@ -1,6 +1,6 @@
 
-# Fences survive a dump that is restored in a database of another encoding. Tested with pg_dump
-# and psql.
+# Fences survive a dump that is restored in a database of another encoding, and a lease is its
+# owner's there whatever characters he has. Tested with pg_dump and psql.
 
 use PostgreSQL::Test::Utils qw(run_log);
 use ZkLockTest;
@@ -35,6 +35,17 @@ subtest 'a dump from EUC_TW restored in UTF8 keeps fences' => sub {
 	my $super = background($node, database => 'tw_utf8');
 	assert_query($super, "SELECT zk_fence($three, 2)", '40001', 'an old token is refused in the restored database');
 	is($super->query_safe("SELECT count(*) FROM zk_fences"), 1, 'zk_fences has one row');
+};
+
+# A backslash and a "u" are two characters of the owner, and no escape of JSON.
+subtest 'an owner with a backslash has a lease in a database that is not UTF8' => sub {
+	database('latin', 'LATIN1');
+	$node->safe_psql('latin', 'CREATE EXTENSION zklock');
+	my ($first, $second) = map { background($node, database => 'latin') } 1 .. 2;
+	my $take = q(SELECT zk_try_lease('latin', 'DOM\user', '60s'));
+	my $token = $first->query_safe($take);
+	is($second->query_safe($take), $token, 'another session finds it');
+	is($second->query_safe("SELECT zk_release_lease('latin', $token)"), 't', 'and gives it up');
 };
 
 done_testing();

@@ -196,6 +196,24 @@ subtest 'an owner has one lease, from whichever connections, modes and permits' 
 	assert_nodes($zk, lock_path('soles'), 1, 'one node is left of those that are shared');
 };
 
+# Nobody else times it.
+subtest 'a dead lease does not keep its owner from another kind of lease' => sub {
+	$here->query_safe("SELECT zk_try_lease_shared('kind', 'app', '2s')");
+	is($here->query("SELECT zk_try_lease('kind', 'app', '2s')"), '', 'as long as it is not dead it does');
+	is($here->sqlstate, '55000', 'the error says so');
+	assert_soon { $here->query("SELECT zk_try_lease('kind', 'app', '60s')") } 'the owner has the other kind of lease';
+};
+
+# What was committed under the lease before is not seen.
+subtest 'a lease that is taken in a transaction with a fixed snapshot is warned of' => sub {
+	my $warning = qr/WARNING:  a lock taken in a transaction with a fixed snapshot does not protect what it reads/;
+	$here->query_safe("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT zk_try_lease('fixed', 'app', '60s')");
+	like($here->error, $warning, 'a lease that is taken');
+	$here->query_safe("SELECT zk_try_lease('fixed', 'app', '60s')");
+	unlike($here->error, $warning, 'not one that is renewed');
+	$here->query_safe('COMMIT');
+};
+
 subtest 'a transaction that rests on a lease commits only while the lease is held' => sub {
 	my $token = lease($there, 'work', 'app', "'2s'");
 	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");

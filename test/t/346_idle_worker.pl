@@ -61,6 +61,19 @@ subtest 'a lease below a root that is not in zklock.lease_roots does not wake th
 	$session->quit;
 };
 
+# A session that comes once times nothing, and another cluster, in which the lease was taken, is gone.
+subtest 'a call that finds the lock leased wakes the worker' => sub {
+	my $gone = cluster('gone', $zk);
+	my $token = $gone->safe_psql('postgres', "SELECT zk_try_lease('left behind', 'DOM\\user', '4s')");
+	$gone->stop('immediate');
+	my $taken;
+	assert_soon { $taken = $node->safe_psql('postgres', "SELECT zk_try_lease('left behind', 'next', '60s')") } 'the next owner has it', 60;
+	cmp_ok($taken, '>', $token, 'with a token of its own');
+	assert_soon { session_programs(worker()) == 1 } 'the worker looks after it', 60;
+	$node->safe_psql('postgres', "SELECT zk_release_lease('left behind', $taken)");
+	assert_soon { session_programs(worker()) == 0 } 'the worker closes its session', 120;
+};
+
 subtest 'the lease worker looks below each root of a long list' => sub {
 	set_roots(lock_path('') =~ s{/$}{}r, '/turn/1', map { "/turn/$_" } 1 .. 40);
 	my $session = background($node);
