@@ -128,7 +128,7 @@ my $stage = Torture::Stage->new(
 	clock => $clock,
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
-my @guarded_names = map { names_of($_) } qw(local shared set path hold lease kept free call);
+my @guarded_names = grep { !$permits{$_} } map { names_of($_) } qw(local shared set path hold lease kept free call);
 my @all_names = all_names();
 my $begin = now();
 my $zero = time_of_day_at_zero();
@@ -548,6 +548,7 @@ judge("witness, $guard: no session expires just after a commit", $guarded, $witn
 judge('witness: a session that was out of contact for its timeout ends',
 	1, $witness->check_lost_sessions($report->silences(@Torture::Stage::homes)));
 judge('witness: nobody is granted a lock before its turn', 1, $witness->check_turns);
+judge('witness: no term of a lease is cut short', 1, $witness->check_terms);
 judge('witness: what is held has a node', 1, $witness->check_held($report->spins));
 judge('witness: tokens are those of queue nodes', 1, $witness->check_tokens);
 judge('fence: no lost update', 1, over(check_lost_updates => @{ $counters{fence} }));

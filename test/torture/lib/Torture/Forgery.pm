@@ -27,7 +27,7 @@ use Torture::TransactionLog;
 use Torture::Witness;
 
 # All that it can find.
-my @checks = qw(late_commits ended proofs reserve turns held tokens lost_sessions);
+my @checks = qw(late_commits ended proofs reserve turns terms held tokens lost_sessions);
 
 # What is promised, with a session timeout of three seconds.
 my ($reserve, $asked_within) = (0.7, 1);
@@ -64,13 +64,18 @@ my @forgeries = (
 	[ 'the same, by somebody who keeps none', sub { _keep($_); $_->{second}{keeps} = 0; }, 'held' ],
 	[ 'the same, when its session has expired', sub { _keep($_); _expire($_, 2.3); }, 'ended reserve held' ],
 	[ 'a lock that is taken again and again, also without a node',
-		sub { $_->{spins} = [ { token => 11, told => 2.35 } ]; }, 'held' ],
-	[ 'the same, with a node', sub { $_->{spins} = [ { token => 11, told => 2.25 } ]; }, '' ],
+		sub { $_->{spins} = [ { pid => 1, token => 11, told => 2.35 } ]; }, 'held' ],
+	[ 'the same, with a node', sub { $_->{spins} = [ { pid => 1, token => 11, told => 2.25 } ]; }, '' ],
 	[ 'a session goes on after a silence', sub { _be_silent($_); }, 'lost_sessions' ],
 	[ 'the same, until the ensemble ends it in time', sub { _be_silent($_); _expire($_, 5.4); }, '' ],
 	[ 'the same, until the ensemble ends it too late', sub { _be_silent($_); _expire($_, 5.6); }, 'lost_sessions' ],
 	[ 'the same, and its program was stopped',
 		sub { _be_silent($_); $_->{frozen_programs} = { 1 => [ [ 1.3, 1.8 ] ] }; }, '' ],
+	[ 'a lease is deleted when its term is over', sub { _lease($_); }, '' ],
+	[ 'a lease is deleted before its term is over', sub { _lease($_, '4010'); }, 'terms' ],
+	[ 'the same, and it was given up', sub { _lease($_, '4010'); $_->{first}{release_sent} = 4.9; }, '' ],
+	[ 'the same, and its worker was not told of it', sub { _lease($_, '4010'); _give_up($_->{first}); }, '' ],
+	[ 'a lease is deleted when its first term is over, but was renewed', sub { _lease($_); $_->{log}[3]{time} = 2.1; }, 'terms' ],
 	[ 'two readers', sub { _share($_); $_->{second}{granted} = 1.5; }, '' ],
 	[ 'a reader beside a writer', sub { _share($_, 'second'); $_->{second}{granted} = 1.5; }, 'late_commits turns' ],
 	[ 'two of two permits', sub { $_->{permits} = { a => 2 }; $_->{second}{granted} = 1.5; }, '' ],
@@ -215,6 +220,32 @@ sub _keep ($history)
 	pop @{ $history->{log} };
 	# In order of time: the proof of the second transaction, and then the end.
 	@{ $history->{log} }[ 3, 4 ] = @{ $history->{log} }[ 4, 3 ];
+	return;
+}
+
+# The first one has a lease, of which the guard is not asked, and which another session
+# deletes four seconds after its renewal.
+sub _lease ($history, $ttl = '3990')
+{
+	my ($make, $renew, $delete) = @{ $history->{log} }[ 1, 3, 4 ];
+	my $lease = { path => '/root/a/_c_00000001-0000-8a14-8000-000000000000-lock-0000000001', data => qq({"ttl":"$ttl"}) };
+	$make->{changes} = [ { %$lease, kind => 'create', is_ephemeral => 0 } ];
+	$renew->{changes} = [ { %$lease, kind => 'set' } ];
+	$renew->{time} = 1;
+	$delete->{changes} = [ { %$lease, kind => 'delete' } ];
+	@{$delete}{qw(session time)} = (7, 5);
+	splice @{ $history->{log} }, 5, 2;
+	splice @{ $history->{log} }, 2, 1;
+	$history->{is_lease} = 1;
+	$history->{second}{locks} = [];
+	_give_up($history->{second});
+	return;
+}
+
+# It was never told that it has what it asked for.
+sub _give_up ($cycle)
+{
+	delete @{$cycle}{qw(granted commit_sent recorded ended outcome)};
 	return;
 }
 

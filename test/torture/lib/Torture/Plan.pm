@@ -37,8 +37,9 @@ in which way. Pure but for rand(), so that a seed repeats the plans.
   hold     zk_hold(). The counter is in the vault, without a fence: a hold is not
            lost, so nothing else is needed. Its lock is taken as a local one, too.
   lease    zk_try_lease() for an owner of this cycle's, and zk_require_lease() in the transaction,
-           for which the commit guard answers. Its counters are in the home cluster. It is
-           renewed and given up through any cluster, or left behind.
+           for which the commit guard answers; of one lock there are two leases at a time,
+           the others are leased exclusively, or shared. Its counters are in the home cluster.
+           It is renewed and given up through any cluster, or left behind.
   once     zk_run_once(): who asks for a slot, and who is told to run it.
   evict    zk_evict() of whoever stands in a queue.
 
@@ -63,13 +64,13 @@ my %names = (
 	fenced => [ 'fenced/a', 'fenced/b' ],
 	bare => ['bare/a'],
 	hold => ['hold/a'],
-	lease => [ 'lease/a', 'lease/b' ],
+	lease => [ 'lease/a', 'lease/b', 'lease/2' ],
 	kept => [ map { "kept/$_" } 1 .. 96 ],
 	free => [ map { "free/$_" } 'a' .. 'd' ],
 	call => [ 'call/a', 'call/b' ]);
 
-# How many hold a semaphore together.
-our %permits = ('permits/2' => 2, 'permits/3' => 3);
+# How many hold a semaphore together, or have a lease.
+our %permits = ('permits/2' => 2, 'permits/3' => 3, 'lease/2' => 2);
 
 # Which locks of a path have a counter.
 my @leaves = ('path/a/x', 'path/a/y', 'path/b/z');
@@ -231,7 +232,10 @@ sub plan (%option)
 sub names_of { return @{ $names{ $_[0] } }; }
 sub all_kinds { return sort keys %kind_weight; }
 sub all_names { return map { @$_ } @names{ sort keys %names }; }
-sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold lease kept free call)); }
+sub home_counters
+{
+	return (@leaves, grep { !$permits{$_} } map { names_of($_) } qw(local shared set hold lease kept free call));
+}
 sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
 
 =pod
@@ -289,8 +293,14 @@ sub _choose_shared ($plan, @)
 sub _choose_permits ($plan, @)
 {
 	_choose_one($plan);
+	_share_permits($plan);
+	return;
+}
+
+# Longer, so that all of them are in use now and then.
+sub _share_permits ($plan)
+{
 	$plan->{permits} = $permits{ $plan->{name} };
-	# So that all of them are in use now and then.
 	$plan->{think} *= $permits_patience;
 	$plan->{read} = $plan->{write} = [];
 	return;
@@ -383,7 +393,9 @@ sub _choose_once ($plan, @)
 # before it ends.
 sub _choose_lease ($plan, %option)
 {
-	_choose_one($plan);
+	my $name = _one_of(names_of('lease'));
+	_ask_for($plan, $name, !$permits{$name} && rand() < $reader_share ? 'shared' : 'exclusive');
+	_share_permits($plan) if $permits{$name};
 	@{$plan}{qw(scope savepoint prepares)} = ('session', '', '');
 	$plan->{ttl} = 2 + rand 2;
 	$plan->{$_} = rand(6) < 1 ? rand(2 * $plan->{ttl}) : 0 foreach qw(rest slow);

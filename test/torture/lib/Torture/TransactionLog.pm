@@ -219,9 +219,9 @@ sub _changes ($type, $body)
 	return _parts($body) if $kind eq 'multi';
 	return [ { kind => $kind } ] if $kind =~ /^(open|close|error)$/;
 	my %change = (kind => $kind, path => _buffer(\$body));
+	$change{data} = _buffer(\$body) if $kind =~ /^(create|set)$/;
 	if ($kind eq 'create')
 	{
-		_buffer(\$body);
 		my $rules = _number(\$body);
 		foreach (1 .. $rules)
 		{

@@ -125,6 +125,7 @@ sub _follow ($self, $transaction)
 		elsif ($node && $change->{kind} eq 'set' && $node->{is_lease})
 		{
 			push @{ $node->{proofs} }, $transaction->{time};
+			_begin_term($node, $transaction, $change);
 		}
 	}
 	return;
@@ -146,14 +147,23 @@ sub _begin ($self, $transaction = undef, $change = undef)
 		token => $transaction->{zxid},
 		session => $transaction->{session},
 		is_ephemeral => $change->{is_ephemeral},
-		is_lease => !$change->{is_ephemeral} && $name =~ m{^lease/},
+		is_lease => !$change->{is_ephemeral} && $leaf =~ /^_c_[0-9a-f]{8}-[0-9a-f]{4}-8a14-/,
 		begin => $transaction->{time},
 		end => $infinity,
 		proofs => [ $transaction->{time} ],
 		is_shared => $leaf =~ /(-shared-lock-|__READ__|-shared__lock__|__rlock__)$/ ? 1 : 0 };
+	_begin_term($node, $transaction, $change) if $node->{is_lease};
 	$self->_stand_beside($node);
 	$self->{node}{ $change->{path} } = $node;
 	$self->{by_token}{ $node->{token} } = $node;
+	return;
+}
+
+# Each time that a lease is set its term begins anew.
+sub _begin_term ($node, $transaction, $change)
+{
+	my ($ttl) = ($change->{data} // '') =~ /"ttl":"?(\d+)/;
+	@{$node}{qw(set ttl)} = ($transaction->{time}, ($ttl // 0) / 1000);
 	return;
 }
 
@@ -545,6 +555,34 @@ sub check_reserve ($self)
 			return sprintf 'its session was expired %.3f s after it can have passed the guard', $left;
 		},
 		1);
+}
+
+=pod
+
+=head2 check_terms
+
+A lease that was not given up is there for the whole term that was written last, from
+when it was written; whoever deletes it.
+
+=cut
+
+sub check_terms ($self)
+{
+	my @violations;
+	foreach my $node (grep { $_->{is_lease} && ($_->{how} // 'lost') ne 'lost' } values %{ $self->{by_token} })
+	{
+		# Who made it and could not tell his worker gives it up by himself.
+		my $cycle = $node->{cycle};
+		next if !$cycle || !defined $cycle->{granted};
+		next if defined $cycle->{release_sent} && $cycle->{release_sent} <= $node->{end};
+		my $stood = $node->{end} - $node->{set};
+		next if $stood >= $node->{ttl} - $rounding;
+		push @violations,
+		  $self->_violation('a term cut short', 0,
+			sprintf('%s: a lease of %.3f s was deleted %.3f s after it was written', @{$node}{qw(name ttl)}, $stood),
+			$cycle);
+	}
+	return @violations;
 }
 
 =pod

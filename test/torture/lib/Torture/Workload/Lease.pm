@@ -75,9 +75,11 @@ sub _lease ($worker)
 	my $repeats = $plan->{wait} eq 'forever';
 	my ($token, $until) = (undef, now() + 60);
 	my $ask = sub ($db) {
-		$token = $db->value('SELECT zk_try_lease(?, ?, ?, ?)',
+		my $try = $plan->{modes}[0] eq 'shared' ? 'zk_try_lease_shared(?, ?, ?, ?)' : 'zk_try_lease(?, ?, ?, ?, permits => ?)';
+		$token = $db->value("SELECT $try",
 			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
-			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $repeats ? $call : $plan->{patience}));
+			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $repeats ? $call : $plan->{patience}),
+			$plan->{modes}[0] eq 'shared' ? () : $plan->{permits});
 	};
 	do { _somewhere($worker, $ask) } while !$token && $repeats && now() < $until;
 	return $token;
