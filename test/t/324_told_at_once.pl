@@ -152,9 +152,11 @@ subtest 'no statement is interrupted for a lock that was released, in one mode o
 	foreach my $what (sort keys %who)
 	{
 		$keep->();
-		$holder->start_query('SELECT pg_sleep(2)');
-		wait_for_sleep($node, $holder->pid);
+		$operator->query_safe('SELECT pg_advisory_lock(1)');
+		$holder->start_query('SELECT pg_advisory_lock(1), pg_advisory_unlock(1)');
+		poll_until { ask($node, "SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $holder->pid ]}") eq 'advisory' } 'the statement to wait';
 		$who{$what}->();
+		$operator->query_safe('SELECT pg_advisory_unlock(1)');
 		assert_ends($holder, '00000', "a statement is not interrupted for a kept lock $what");
 		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_session_locks"), 'held', 'the other lock is still held');
 	}
