@@ -209,7 +209,7 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 	$leased->('echo begun $TOKEN; read line; exit 3');
 	like($run->output, qr/^begun @{[ $leader->('token') ]}$/m, 'TOKEN is that of the lease');
 	is(run_program($with_lock, '-l', 10, '-w', '0s', 'report', 'touch', "$with_lock.ran"), 75, 'another one is not granted it');
-	is(run_program($with_lock, '-l', 9, 'report', 'true'), 64, 'a term that is too short');
+	is(run_program($with_lock, '-l', $_, 'report', 'true'), 64, "a term of $_ s") foreach 9, 86401, 90000;
 	my $until = $leader->('expires_at');
 	assert_soon { $leader->('expires_at') ne $until } 'the lease is renewed', 30;
 	$control->quit;
@@ -220,6 +220,41 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 	$run->type("\n");
 	is($run->finish, 3, 'the command outlives the restart');
 	$is_free->('a lease is given up');
+
+	# While the script stands still its psql gets the lease.
+	foreach my $signal (qw(INT TERM HUP))
+	{
+		$control->query_safe("SELECT zk_lock('report')");
+		$run = start_program($with_lock, '-l', 300, 'report', 'touch', "$with_lock.ran");
+		wait_for_queue($zk, $path, 2);
+		$run->signal('STOP');
+		$control->query_safe("SELECT zk_unlock('report')");
+		assert_soon { $leader->('owner') =~ /^with-lock / } "the lock is leased before a SIG$signal";
+		$run->signal($_) foreach $signal, 'CONT';
+		is($run->finish, { INT => 130, TERM => 143, HUP => 129 }->{$signal}, "SIG$signal ends with-lock before the command");
+		$is_free->("a SIG$signal before the command");
+		ok(!-e "$with_lock.ran", 'no command runs after a signal');
+	}
+	{
+		# The first psql after the one that takes the lease waits for a file.
+		my $bin = dirname($with_lock) . '/slow';
+		mkpath($bin);
+		PostgreSQL::Test::Utils::append_to_file("$bin/timeout", <<~SH);
+			#!/bin/sh
+			[ -e $bin/go ] || touch $bin/asked
+			while ! [ -e $bin/go ]; do sleep 0.05; done
+			PATH=\${PATH#*:} exec timeout "\$@"
+			SH
+		chmod 0755, "$bin/timeout";
+		local $ENV{PATH} = "$bin:$ENV{PATH}";
+		$run = start_program($with_lock, '-l', 300, 'report', 'touch', "$with_lock.ran");
+		assert_soon { -e "$bin/asked" } 'the lease is about to be renewed';
+		$run->signal('TERM');
+		PostgreSQL::Test::Utils::append_to_file("$bin/go", '');
+		is($run->finish, 143, 'a signal during the first renewal ends with-lock');
+		$is_free->('a signal during the first renewal');
+		ok(!-e "$with_lock.ran", 'no command runs after a signal');
+	}
 	$leased->('echo begun; exec sleep 600');
 	Recipes::evict($paris, 'report');
 	is($run->finish, 76, 'a lease that was evicted ends the command');
@@ -229,7 +264,8 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 	is($run->finish, 76, 'an outage of the database ends the command when the term is nearly over');
 	$berlin->start;
 	$control = background($berlin, database => 'app');
-	$is_free->('an outage of the database');
+	# no worker looks below this root
+	is($paris->safe_psql('app', "SELECT zk_lock('report', '30s') > 0, zk_unlock('report')"), 't|t', 'an outage of the database: the lease ends');
 
 	foreach my $signal (qw(INT TERM HUP))
 	{
@@ -447,6 +483,8 @@ subtest 'the recipes of a leader in Go, Java and Python have one leader at a tim
 	};
 	my $leader = sub { return $control->query_safe("SELECT owner, data FROM zk_leader('mailer')"); };
 	my $work = sub { return join ' ', map { $_->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'mailer_work'") } $berlin, $paris; };
+	my $asks = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'service' AND query LIKE '%zk_try_lease%' AND wait_event_type = 'Extension'";
+	$_->safe_psql('app', "ALTER ROLE service SET default_transaction_isolation = 'repeatable read'") foreach $berlin, $paris;
 	foreach my $i (0 .. $#ticks)
 	{
 		my ($one, $next) = ($ticks[$i], $ticks[ ($i + 1) % @ticks ]);
@@ -459,6 +497,16 @@ subtest 'the recipes of a leader in Go, Java and Python have one leader at a tim
 		$_->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')") foreach $berlin, $paris;
 		unlike($tick->($one), qr/^0/, 'an error of the work is one of the tick');
 		like($work->(), qr/^(2 0|0 2)$/, 'the failed work is rolled back');
+
+		# What another leader may have committed before it lost the lease.
+		$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
+		$zk->pause;
+		my $run = start_program($one->@[ 1 .. $#$one ], $one->[0], "$one->[0]:80");
+		assert_soon { grep { $_->safe_psql('app', $asks) } $berlin, $paris } "$one->[0] asks for the lease";
+		$_->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')") foreach $berlin, $paris;
+		$zk->resume;
+		isnt($run->finish, 0, 'the tick has an error');
+		like($run->output, qr/trouble in mailer_work/, 'the work sees what was committed before it had the lease');
 		$control->query_safe("SELECT zk_release_lease('mailer', token) FROM zk_leader('mailer')");
 	}
 	assert_no_nodes($zk, '/zklock/mailer', 'nothing left');
