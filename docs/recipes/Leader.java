@@ -11,7 +11,6 @@ import java.sql.SQLException;
 class Leader {
     public static void main(String[] args) throws SQLException {
         try (Connection connection = DriverManager.getConnection(args[0])) {
-            connection.setAutoCommit(false);
             PreparedStatement lease = connection.prepareStatement("SELECT zklock.zk_try_lease('mailer', ?, '30 s', data => ?)");
             lease.setString(1, args[1]);
             lease.setString(2, args[2]);
@@ -20,10 +19,11 @@ class Leader {
             long token = result.getLong(1);
             boolean leads = !result.wasNull();
             if (leads) {
+                connection.setAutoCommit(false);    // the snapshot of the work must be newer than the lease
                 connection.createStatement().execute("SELECT zklock.zk_require_lease('mailer', " + token + ")");
                 connection.createStatement().execute("CALL mailer_work()");
+                connection.commit();    // SQLException with SQLState 40001: this instance does not lead any more
             }
-            connection.commit();    // SQLException with SQLState 40001: this instance does not lead any more
             System.out.println(leads ? "leads" : "follows");
         }
     }

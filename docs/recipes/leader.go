@@ -12,16 +12,16 @@ import (
 )
 
 func tick(db *sql.DB, name, address string) (bool, error) {
-	tx, err := db.Begin()
+	var token sql.NullInt64
+	err := db.QueryRow("SELECT zklock.zk_try_lease('mailer', $1, '30 s', data => $2)", name, address).Scan(&token)
+	if err != nil || !token.Valid {
+		return false, err
+	}
+	tx, err := db.Begin() // after the lease: the snapshot of the work must be newer
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	var token sql.NullInt64
-	err = tx.QueryRow("SELECT zklock.zk_try_lease('mailer', $1, '30 s', data => $2)", name, address).Scan(&token)
-	if err != nil || !token.Valid {
-		return false, err
-	}
 	if _, err = tx.Exec("SELECT zklock.zk_require_lease('mailer', $1)", token); err != nil {
 		return false, err
 	}
