@@ -99,8 +99,14 @@ zklock_expiry_nodes(const char *const *children, int nchildren)
 	for (int i = 0; i < nchildren; i++)
 		if (recipe_read_mark(children[i]) == RECIPE_MARK_LEASE)
 			nodes = lappend(nodes, pstrdup(children[i]));
-	list_sort(nodes, compare_nodes);
+	zklock_expiry_sort(nodes);
 	return nodes;
+}
+
+void
+zklock_expiry_sort(List *nodes)
+{
+	list_sort(nodes, compare_nodes);
 }
 
 ZkOutcome

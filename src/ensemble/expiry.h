@@ -47,9 +47,13 @@ typedef struct ZkLeased
  */
 extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
 
+/* Sort names of queue nodes: in the order of the queue. */
+extern void zklock_expiry_sort(List *nodes);
+
 /*
  * Read and time those: ZkLeased, in the same order; those that are gone, or
- * that ZooKeeper does not let us read, are left out.  What the trip has asked before stays valid.  No outcome here is ZK_UNKNOWN.
+ * that ZooKeeper does not let us read, are left out.  What the trip has asked
+ * before stays valid.  No outcome here is ZK_UNKNOWN.
  */
 pg_nodiscard extern ZkOutcome zklock_expiry_read(ZkRoundTrip *trip,
 												 const char *lock_path,

@@ -45,7 +45,6 @@ static List *choose_of_owner(const Contender *contender, const ZkReply *list,
 							 const char *mine);
 static ZkOutcome read_of_owner(Contender *contender, const List *nodes,
 							   MemoryContext keeps, char **first);
-static int	order_nodes(const ListCell *a, const ListCell *b);
 pg_noreturn static void raise_exhausted(const ZkPlace *place);
 
 /* ---------------------------------------------------------------------
@@ -440,14 +439,8 @@ choose_of_owner(const Contender *contender, const ZkReply *list,
 			(mine == NULL || recipe_compare_nodes(child, mine) < 0))
 			nodes = lappend(nodes, pstrdup(child));
 	}
-	list_sort(nodes, order_nodes);
+	zklock_expiry_sort(nodes);
 	return nodes;
-}
-
-static int
-order_nodes(const ListCell *a, const ListCell *b)
-{
-	return recipe_compare_nodes(lfirst(a), lfirst(b));
 }
 
 /*
