@@ -275,14 +275,7 @@ lock_for_hold(Holding *holding)
 	ZkPlace    *twin = &holding->twin;
 	ZkOutcome	outcome;
 
-	*twin = (ZkPlace)
-	{
-		.name = holding->order.name.text,
-		.lock_path = holding->order.name.path,
-		.root_length = holding->order.name.root_length,
-		.mode = holding->order.mode,
-		.permits = holding->order.permits
-	};
+	*twin = zklock_order_place(&holding->order);
 	zklock_drop_kept(&holding->order.name);	/* we do not stand in our own way */
 	outcome = zklock_contend(&holding->order, twin);
 	if (outcome != ZK_ANSWERED)
@@ -297,9 +290,7 @@ static ZkOutcome
 make_hold(ZkRoundTrip *trip, Holding *holding)
 {
 	const ZkPlace *twin = &holding->twin;
-	const char *name = strrchr(twin->node, '/') + 1;
 	char		guid[RECIPE_GUID_LEN + 1];
-	char		prefix[RECIPE_NODE_SIZE];
 	ZkMove		move = {
 		.from = twin->node,
 		.to = holding->hold,
@@ -311,10 +302,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark(guid, RECIPE_MARK_HOLD);
-	recipe_node_prefix(prefix, holding->order.style, twin->mode, twin->permits,
-					   guid);
-	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
-			 prefix, recipe_parse_node(name).sequence);
+	zklock_place_lasting_path(twin, holding->order.style, guid, holding->hold);
 	move.data = zklock_nodedata_build(twin->token, "reason",
 									  zklock_text_to_utf8(holding->reason),
 									  NULL);
@@ -334,7 +322,8 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	/* the twin is gone */
 	outcome = look_for_hold(trip, holding, &is_there);
 	if (outcome == ZK_ANSWERED && !is_there)
-		zklock_loss_raise_waiter(holding->order.name.text, name, twin->token);
+		zklock_loss_raise_waiter(holding->order.name.text,
+								 strrchr(twin->node, '/') + 1, twin->token);
 	return outcome;
 }
 

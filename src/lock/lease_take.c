@@ -144,14 +144,7 @@ win_twin(ZkLeaseTaking *taking)
 	const ZkOrder *order = &taking->order;
 	ZkOutcome	outcome;
 
-	taking->twin = (ZkPlace)
-	{
-		.name = order->name.text,
-		.lock_path = order->name.path,
-		.root_length = order->name.root_length,
-		.mode = order->mode,
-		.permits = order->permits
-	};
+	taking->twin = zklock_order_place(order);
 	outcome = zklock_contend(order, &taking->twin);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
@@ -306,9 +299,7 @@ plan_move(ZkLeaseTaking *taking)
 	const ZkLeasing *leasing = &taking->leasing;
 	const ZkPlace *twin = &taking->twin;
 	const ZkOrder *order = &taking->order;
-	const char *name = strrchr(twin->node, '/') + 1;
 	char		guid[RECIPE_GUID_LEN + 1];
-	char		prefix[RECIPE_NODE_SIZE];
 	ZkMove		move = {
 		.from = twin->node,
 		.to = taking->path,
@@ -320,9 +311,7 @@ plan_move(ZkLeaseTaking *taking)
 	};
 
 	recipe_lease_guid(guid, recipe_hash_owner(order->owner), twin->token);
-	recipe_node_prefix(prefix, order->style, twin->mode, twin->permits, guid);
-	snprintf(taking->path, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
-			 prefix, recipe_parse_node(name).sequence);
+	zklock_place_lasting_path(twin, order->style, guid, taking->path);
 	return move;
 }
 

@@ -79,6 +79,20 @@ zklock_order_lease(const ZkName *name, const char *owner, RecipeMode mode,
 	return order;
 }
 
+ZkPlace
+zklock_order_place(const ZkOrder *order)
+{
+	ZkPlace		place = {
+		.name = order->name.text,
+		.lock_path = order->name.path,
+		.root_length = order->name.root_length,
+		.mode = order->mode,
+		.permits = order->permits
+	};
+
+	return place;
+}
+
 void
 zklock_order_raise_busy(const ZkOrder *order, const char *ahead,
 						const char *ahead_log)

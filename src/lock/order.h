@@ -19,6 +19,7 @@
 #include "bounds.h"
 #include "compat.h"
 #include "name.h"
+#include "place.h"
 #include "recipe.h"
 
 /* For whom the lock is. */
@@ -73,6 +74,12 @@ extern ZkOrder zklock_order_one_of(const ZkOrder *set, const ZkName *name,
  * lock before it gives up its own node (wants_list).
  */
 extern ZkOrder zklock_order_hold(const ZkName *name, int64 timeout_ms);
+
+/*
+ * A place for it that nobody has won yet.  The names are those of the order, and
+ * must live as long.
+ */
+extern ZkPlace zklock_order_place(const ZkOrder *order);
 
 /*
  * A lock for that owner of a lease, who may find it busy.  Whoever takes it

@@ -199,6 +199,17 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live, const char *why,
 }
 
 void
+zklock_place_lasting_path(const ZkPlace *place, RecipeStyle style,
+						  const char *guid, char path[RECIPE_PATH_SIZE])
+{
+	char		prefix[RECIPE_NODE_SIZE];
+
+	recipe_node_prefix(prefix, style, place->mode, place->permits, guid);
+	snprintf(path, RECIPE_PATH_SIZE, "%s/%s%010d", place->lock_path, prefix,
+			 recipe_parse_node(node_name(place)).sequence);
+}
+
+void
 zklock_place_unwatch(ZkPlace *place)
 {
 	if (place->grant.session == zklock_session_number())

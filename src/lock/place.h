@@ -168,6 +168,14 @@ extern void zklock_place_log_deletion(ZkPlace *place);
 extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live,
 							   const char *why, bool is_awaited);
 
+/*
+ * The path of the node, with that GUID, that is to outlive the session in this
+ * place: it has the same sequence number.
+ */
+extern void zklock_place_lasting_path(const ZkPlace *place, RecipeStyle style,
+									  const char *guid,
+									  char path[RECIPE_PATH_SIZE]);
+
 /* What becomes of the node is of no interest any more. */
 extern void zklock_place_unwatch(ZkPlace *place);
 
