@@ -52,7 +52,7 @@ static Sleeper *sleeper;
 /* This process is the worker, and takes back its latch when it ends. */
 static bool is_worker;
 
-static List *split_roots(void);
+static List *split_roots(char *text);
 static bool is_root_listed(const char *root);
 static List *add_root(List *paths, const char *root);
 static void forget_worker(int code, Datum arg);
@@ -124,15 +124,19 @@ zklock_lease_roots_have_own(void)
 	return is_own;
 }
 
+/* A waiter asks that for hours, so nothing of it stays in memory. */
 static bool
 is_root_listed(const char *root)
 {
-	foreach_ptr(const char, one, split_roots())
-	{
-		if (strcmp(one, root) == 0)
-			return true;
-	}
-	return false;
+	char	   *text = pstrdup(roots_setting);
+	List	   *roots = split_roots(text);
+	bool		is_listed = false;
+
+	foreach_ptr(const char, one, roots)
+		is_listed |= strcmp(one, root) == 0;
+	list_free(roots);
+	pfree(text);
+	return is_listed;
 }
 
 /* ---------------------------------------------------------------------
@@ -154,10 +158,8 @@ zklock_lease_roots(void)
 	strlcpy(sleeper->root, own, sizeof(sleeper->root));
 	LWLockRelease(sleeper->lock);
 	paths = add_root(paths, own);
-	foreach_ptr(const char, root, split_roots())
-	{
+	foreach_ptr(const char, root, split_roots(pstrdup(roots_setting)))
 		paths = add_root(paths, root);
-	}
 	return paths;
 }
 
@@ -206,13 +208,13 @@ forget_worker(int code, Datum arg)
  * ---------------------------------------------------------------------
  */
 
-/* The list, and its text, are palloc'ed. */
+/* The names are in that text, which is a value of the setting. */
 static List *
-split_roots(void)
+split_roots(char *text)
 {
 	List	   *roots;
 
-	if (!SplitGUCList(pstrdup(roots_setting), ',', &roots))
+	if (!SplitGUCList(text, ',', &roots))
 		Assert(false);			/* check_roots() has */
 	return roots;
 }

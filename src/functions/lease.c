@@ -224,7 +224,7 @@ read_taking(FunctionCallInfo fcinfo, RecipeMode mode)
 
 	leasing->name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	owner = read_line(fcinfo, 1, "owner",
-							   "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
+					  "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
 	leasing->ttl_ms = read_ttl(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
 	if (!PG_ARGISNULL(4))

@@ -357,7 +357,7 @@ add_unasked(Asking *asking, const ZkQueueEntry *entry)
 		appendStringInfo(names, "the permanent hold with token " INT64_FORMAT " of %s",
 						 entry->token, who);
 	else if (recipe_read_mark(entry->node) == RECIPE_MARK_LEASE)
-		appendStringInfo(names, "the lease with token " INT64_FORMAT ", which was given up",
+		appendStringInfo(names, "the lease with token " INT64_FORMAT ", which has no owner any more",
 						 entry->token);
 	else
 		appendStringInfo(names, "%s, style \"%s\", session 0x%llx", who,
