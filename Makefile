@@ -5,9 +5,7 @@
 #                          that has zklock installed and zklock.servers set, as
 #                          a superuser; with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs the tests, but those of
-#                          make nightly; only those that say most of one file: make check
-#                          FILE=src/lock/keep.c; also those of large packages: make check
-#                          PACKAGES=all
+#                          make nightly; also those of large packages: make check PACKAGES=all
 #   make nightly           what takes too long for that: whole models, torture, coverage,
 #                          mutation, valgrind, programs of npm's registry, versions, packages,
 #                          images; hours

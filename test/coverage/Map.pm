@@ -1,13 +1,10 @@
 
 # Map: test/coverage/map, which tests reach which function of src. "make coverage" writes
-# it (test/coverage/reach); "make check FILE=..." and "make mutation" read it.
+# it (test/coverage/reach); "make mutation" reads it.
 
 package Map;
 
 use v5.36;
-
-# To start the server for those that share one, in seconds.
-my $server_start = 4;
 
 # new(TREE). All names of tests here are those of files, relative to test/.
 sub new ($class, $top = undef)
@@ -59,93 +56,6 @@ sub tests ($self, $file, $function = undef)
 {
 	my $names = defined $function && $self->{function}{$file}{$function} || $self->{file}{$file} || [];
 	return grep { defined } map { $self->{test}{$_} } @$names;
-}
-
-# The same for any file of the tree, as far as anything is known of it.
-sub tests_for ($self, $file)
-{
-	my $top = $self->{top};
-	return $self->tests($file) if $self->{file}{$file};
-	if ($file =~ m{^(src/\w+/(\w+))\.h$})
-	{
-		return $self->tests("$1.c") if $self->{file}{"$1.c"};
-		return $self->first_of(grep { reads("$top/$_", qr/^#include "\Q$2\E\.h"/m) } $self->files);
-	}
-	return $1 if $file =~ m{^test/((?:t|sql|specs|unit)/.+)} && grep { $_ eq $1 } values %{ $self->{test} };
-	return grep { defined } map { $self->{test}{"$_/$1"} } qw(sql specs) if $file =~ m{^expected/(\w+)\.out$};
-	my @all = sort values %{ $self->{test} };
-	return (grep { m{^sql/|^t/(?:114|53)} } @all) if $file =~ m{^sql/};
-	return grep { m{^t/00} || reads("$top/test/$_", qr/^use \Q$1\E\b/m) } @all if $file =~ m{^test/lib/(\w+)\.pm$};
-	return grep { m{^t/5[34]} } @all if $file =~ /\.md$/;
-	return;
-}
-
-# Of several files the first test each, then the second, and so on.
-sub first_of ($self, @files)
-{
-	my @lists = map { [ $self->tests($_) ] } @files;
-	my (@tests, %has);
-	while (grep { @$_ } @lists)
-	{
-		push @tests, grep { defined && !$has{$_}++ } map { shift @$_ } @lists;
-	}
-	return @tests;
-}
-
-sub reads ($file, $pattern)
-{
-	return -e $file && contents($file) =~ $pattern;
-}
-
-# Those that are done after so many seconds, that many running at a time; the shortest one in
-# any case.
-sub in_time ($self, $limit, $at_a_time, @tests)
-{
-	my @busy = (0) x $at_a_time;
-	my %busy;    # the one job of sql, and that of specs
-	my @chosen;
-	foreach my $test (@tests)
-	{
-		my $seconds = $self->seconds($test);
-		my ($job) = $test =~ m{^(sql|specs)/};
-		@busy = sort { $a <=> $b } @busy;
-		my $end = $seconds + ($job ? $busy{$job} || $busy[0] + $server_start : $busy[0]);
-		next if $end > $limit;
-		if ($job && $busy{$job})
-		{
-			@busy = map { $_ == $busy{$job} ? $end : $_ } @busy;
-		}
-		else
-		{
-			$busy[0] = $end;
-		}
-		$busy{$job} = $end if $job;
-		push @chosen, $test;
-	}
-	@chosen = (sort { $self->seconds($a) <=> $self->seconds($b) } @tests)[0] if !@chosen;
-	return @chosen;
-}
-
-# Of tests in this order those without which a function of the file would be reached by fewer
-# than two of them, as far as there are any.
-sub needed ($self, $file, @tests)
-{
-	my $functions = $self->{function}{$file} or return @tests;
-	my %left;
-	my %of;    # by test: functions
-	foreach my $function (keys %$functions)
-	{
-		$left{$function} = 2;
-		push @{ $of{$_} }, $function foreach $self->tests($file, $function);
-	}
-	my @needed;
-	foreach my $test (@tests)
-	{
-		my @functions = @{ $of{$test} // [] };
-		push @needed, $test if grep { $left{$_} > 0 } @functions;
-		$left{$_}-- foreach @functions;
-	}
-	return @needed;
 }
 
 # What is wrong with the map, as lines of text: each file of src, each function, and each test

@@ -6,15 +6,14 @@
 #
 # The attribute is put into a copy of the sources: [[nodiscard]], which unlike
 # __attribute__((warn_unused_result)) is content with (void).
-# Usage: results.pl SOURCE-TREE [FILE]; CC is the compiler, and PG_CONFIG names the headers. With
-# src/FOLDER/NAME.c as FILE only that one is compiled.
+# Usage: results.pl SOURCE-TREE; CC is the compiler, and PG_CONFIG names the headers.
 
 use v5.36;
 
 use File::Basename;
 use File::Temp qw(tempdir);
 
-my ($top, $only) = @ARGV;
+my $top = shift;
 my $cc = $ENV{CC} || 'gcc';
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 my $copy = tempdir(CLEANUP => 1);
@@ -42,7 +41,7 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 die "$count functions with a result are too few: does the pattern fit?\n" if $count < 500;
 
 chomp(my $include = qx($pg_config --includedir-server));
-my @sources = ($only // '') =~ m{^src/.*\.c$} ? "$copy/" . basename($only) : glob "$copy/*.c";
+my @sources = glob "$copy/*.c";
 my @findings;
 foreach my $job (map { start($_) } 0 .. $jobs - 1)
 {

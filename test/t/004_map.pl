@@ -1,7 +1,6 @@
 
-# The map of the tests (test/coverage/map) chooses for a file no more tests than are done in time,
-# and its check finds each function and each test that is missing, gone or unknown. A small tree
-# is made here for it.
+# The check of the map of the tests (test/coverage/map) finds each function and each test that is
+# missing, gone or unknown. A small tree is made here for it.
 
 use v5.36;
 
@@ -64,19 +63,6 @@ sub map_with ($from, $to)
 	write_file('test/coverage/map', $text);
 	return Map->new($tree);
 }
-
-sub chosen ($seconds)
-{
-	my $map = map_with('A map', 'A map');
-	return join ' ', $map->in_time($seconds, 2, $map->tests('src/lock/keep.c'));
-}
-
-subtest 'tests are chosen that are done in time' => sub {
-	is(chosen(1000), 't/100_long.pl t/102_short.pl t/104_other.pl sql/names.sql', 'all, if there is time');
-	is(chosen(30), 't/102_short.pl t/104_other.pl sql/names.sql', 'the first one is left out if it takes too long');
-	is(chosen(5), 't/102_short.pl', 'those that share a server wait for it');
-	is(chosen(1), 'sql/names.sql', 'the shortest one if there is time for none');
-};
 
 subtest 'the check finds what is wrong with the map' => sub {
 	my $says = sub ($from, $to) { return join "\n", map_with($from, $to)->complaints; };
