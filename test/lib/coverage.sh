@@ -23,19 +23,17 @@ coverage_begin() {
 	unprivileged+=("LD_PRELOAD=$short/preload.so" "LD_ZKLOCK_JOB=none")
 }
 
-# The tables, the map of the tests, and the verdict: of all tests, or of some.
+# The tables, the verdict, and what "make mutation" needs: of all tests, or of some.
 coverage_end() {
 	local words=(--top "$top" --data "$data")
 	step 'coverage'
-	if [[ -n ${SUITE:-}${TESTS:-} ]]; then
-		words+=(--some)
-	elif perl "$top/test/coverage/reach" "${words[@]}" --took "$run/counts" "$work/build/src" "$run/unit" \
-		>"$work/log/map" 2>"$work/log/reach.log"; then
-		cat "$work/log/map" >"$top/test/coverage/map"
-		perl "$top/test/coverage/select" --add
+	if perl "$top/test/coverage/reach" "${words[@]}" --took "$run/counts" "$work/build/src" "$run/unit" \
+		>"$run/reached" 2>"$work/log/reach.log"; then
+		cp "$run/reached" "$work/reached"
 	else
-		fail "coverage: no map of the tests, see $work/log/reach.log"
+		fail "coverage: which test reaches what is not known, see $work/log/reach.log"
 	fi
+	[[ -z ${SUITE:-}${TESTS:-} ]] || words+=(--some)
 	if perl "$top/test/coverage/report" "${words[@]}" "$work/build/src" "$run/unit" \
 		2>"$work/log/gcov.log" | tee "$work/log/coverage.log"; then
 		pass

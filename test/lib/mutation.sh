@@ -30,7 +30,7 @@ run_mutation() {
 	done
 	run_directory "$run/jobs"
 	run "$work/log/mutation.log" env "PG_CONFIG=$PG_CONFIG" "MODULES=$modules" perl "$tree/test/mutation/live.pl" "$tree" \
-		"$run/mutation" "$run/jobs" "$((worker - 1))" "${unprivileged[@]}" || fail 'mutation'
+		"$work/reached" "$run/mutation" "$run/jobs" "$((worker - 1))" "${unprivileged[@]}" || fail 'mutation'
 	[[ -f $run/mutation/counts ]] || return 0
 	while read -r word count; do
 		[[ $word != killed ]] || passed=$((passed + count))

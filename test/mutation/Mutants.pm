@@ -8,9 +8,11 @@ use v5.36;
 
 use Exporter qw(import);
 use IO::Handle;
+use JSON::PP;
 use POSIX ();
 
-our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules load);
+our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules read_reached
+  load);
 
 # Of src/common is each, and these of other folders, too: values in, verdict out, and a unit
 # test that says all of them. Their mutants are judged by unit tests alone, every one.
@@ -28,6 +30,13 @@ sub load { return (split / /, slurp('/proc/loadavg'))[0]; }
 sub source_in ($top, $module)
 {
 	return (glob "'$top'/src/*/$module.c")[0];
+}
+
+# What "make coverage" has written: see test/coverage/reach.
+sub read_reached ($file)
+{
+	-e $file or die "there is no $file: run \"make coverage\" first, which writes which tests reach what\n";
+	return JSON::PP->new->decode(slurp($file));
 }
 
 sub slurp ($file)

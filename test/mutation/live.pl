@@ -2,15 +2,15 @@
 
 # test/mutation/live.pl: do the tests of the whole extension notice a change of a module?
 # The suite "mutation" of test/check calls it, see test/lib/mutation.sh.
-# Usage: live.pl TREE DIRECTORY JOBS WORKERS PREFIX...
+# Usage: live.pl TREE REACHED DIRECTORY JOBS WORKERS PREFIX...
 #
-# Each worker has in DIRECTORY/N what was built and installed, and in JOBS files N%TEST
-# that run one test each with that installation, as run_tap.pl's do; PREFIX is how they are
-# run. A mutant is made of one change (see Mutants.pm). First the unit tests that need no
-# server look at it, if there are any of its module (see UnitTests.pm): that takes a second
-# or two. If it lives it is compiled and installed, library and programs, and
-# the tests that test/coverage/map names for its function and its file are run, the most
-# telling ones first, a few at a time, until one fails.
+# REACHED is what the last "make coverage" has written, see test/coverage/reach. Each worker
+# has in DIRECTORY/N what was built and installed, and in JOBS files N%TEST that run one test
+# each with that installation, as run_tap.pl's do; PREFIX is how they are run. A mutant is made
+# of one change (see Mutants.pm). First the unit tests that need no server look at it, if there
+# are any of its module (see UnitTests.pm): that takes a second or two. If it lives it is
+# compiled and installed, library and programs, and the tests that REACHED names for its
+# function and its file are run, the most telling ones first, a few at a time, until one fails.
 #
 # In the environment: MODULES, or all that test/mutation/run does not have; COUNT of each
 # of them (20), chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only
@@ -21,24 +21,25 @@
 # name. The exit status is 1 if that is less than LEAST (95) of any module, or if the list of
 # those that may live names one that there is not.
 #
-# A line that test/coverage/uncovered has a reason for, and a mutant that is listed with
-# one in test/mutation/equivalent, is left out. So are changes that no test can see: of a
+# A line that no test of the last coverage has reached, and a mutant that is listed with its
+# reason in test/mutation/equivalent, is left out. So are changes that no test can see: of a
 # number above 15 by one, as most are times and sizes; of pfree() and the like, without
 # which memory goes later; of assertions.
 
 use v5.36;
 
+use Digest::SHA qw(sha256_hex);
 use File::Basename qw(dirname basename);
 use List::Util qw(max shuffle);
 use POSIX qw(setpgid :sys_wait_h);
 use Time::HiRes qw(time);
 
-use lib dirname(__FILE__), dirname(__FILE__) . '/../coverage';
-use Map;
-use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules load);
+use lib dirname(__FILE__);
+use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file source_in pure_modules
+  read_reached load);
 use UnitTests;
 
-my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
+my ($top, $reached_file, $directory, $jobs, $workers, @prefix) = @ARGV;
 # How many tests of a worker run at a time.
 my $at_a_time = 3;
 # A test hangs that takes so many times its seconds, and so many besides; the longer, the
@@ -46,9 +47,8 @@ my $at_a_time = 3;
 my ($times, $more) = (4, 60);
 
 my @pure = pure_modules($top);
-my $map = Map->new($top);
+my $reached = read_reached($reached_file);
 my $expected = read_list("$top/test/mutation/equivalent");
-my $uncovered = read_uncovered("$top/test/coverage/uncovered");
 my $seed = $ENV{SEED} || int rand 1_000_000;
 my $end = $ENV{MINUTES} ? time + 60 * $ENV{MINUTES} : undef;
 my $count = $ENV{COUNT} || 20;
@@ -57,16 +57,18 @@ my @stale;    # listed, and there is no such mutant
 my %kid;      # in a worker, the tests that run, by process id
 my %nmade;    # by module, how many mutants it has
 
-my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/\w+/(\w+)\.c$} } $map->files;
+my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { basename($_, '.c') } glob "'$top'/src/*/*.c";
 my @modules = split ' ', (delete $ENV{MODULES}) || "@known";
 foreach my $module (@modules)
 {
 	die "no such module: $module (there are: @known)\n" if !grep { $_ eq $module } @known;
+	die "$reached_file does not know $module: run \"make coverage\" again\n" if !what_reached($module);
 }
 
 srand $seed;
 $| = 1;
-print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, " modules\n";
+print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, " modules; ",
+  "\"make coverage\" has told of ", scalar keys %{ $reached->{tests} }, " tests what they reach\n";
 my $unit_tests = UnitTests->new($top, "$directory/unit", @prefix);
 my %has_unit_tests = map { $_ => 1 } grep { my @tests = $unit_tests->tests_of($_) } @modules;
 my @mutants = map { sample($_) } @modules;
@@ -76,15 +78,10 @@ $unit_tests->prepare($_) foreach sort keys %has_unit_tests;
 my ($lost, @found) = judge_in_parallel($directory, $workers, scalar @mutants, \&judge_one);
 exit summary();
 
-# By file: lines of text, with how many that follow are not reached either.
-sub read_uncovered ($file)
+# What is known of the source of a module.
+sub what_reached ($module)
 {
-	my %range;
-	foreach (split /\n/, slurp($file))
-	{
-		push @{ $range{$1} }, [ $3, $2 ] if /^~?\s*(\S+\.c) \S+ \+(\d+): (.+)$/;
-	}
-	return \%range;
+	return $reached->{files}{ substr source_in($top, $module), length "$top/" };
 }
 
 sub sample ($module)
@@ -111,20 +108,13 @@ sub sample ($module)
 	return (@chosen, map { { %$_, is_listed => 1 } } @listed);
 }
 
-# Lines with a reason for that they are not reached.
+# Lines that no test has reached.
 sub left_out ($module, $text)
 {
-	my @lines = split /\n/, $text;
-	my %out;
-	foreach my $i (0 .. $#lines)
-	{
-		my $line = $lines[$i] =~ s{\s*/\*.*}{}r =~ s/^\s+|\s+$//gr =~ s/\s+/ /gr;
-		foreach my $range (grep { $_->[0] eq $line } @{ $uncovered->{"$module.c"} // [] })
-		{
-			$out{$_} = 1 foreach $i + 1 .. $i + $range->[1];
-		}
-	}
-	return %out;
+	my $of_file = what_reached($module);
+	return map { $_ => 1 } @{ $of_file->{unreached} } if $of_file->{digest} eq sha256_hex($text);
+	print "$module.c has changed since \"make coverage\": which lines no test reaches is not known\n";
+	return;
 }
 
 # ---------------------------------------------------------------------
@@ -218,10 +208,10 @@ sub make ($worker)
 # function, and take longer. Those that build zklock themselves would not have the mutant.
 sub tests_of ($mutant)
 {
-	my $file = substr source_in($top, $mutant->{module}), length "$top/";
+	my $of_file = what_reached($mutant->{module});
 	my %has;
 	return grep { !$has{$_}++ && -e job_file(1, $_) }
-	  ($map->tests($file, $mutant->{function}), $map->tests($file));
+	  (@{ $of_file->{functions}{ $mutant->{function} } // [] }, @{ $of_file->{tests} });
 }
 
 sub job_file ($worker, $test)
@@ -243,7 +233,7 @@ sub run_tests ($worker, @tests)
 			my $done = waitpid($pid, WNOHANG) > 0;
 			my $status = $?;
 			my ($bad) = slurp("$test->{file}.out") =~ /^\s*not ok \d+ ?-? ?((?!.*# TODO).*)/m;
-			my $patience = ($times * $map->seconds($test->{name}) + $more) * max(1, load() / (4 * $workers));
+			my $patience = ($times * $reached->{tests}{ $test->{name} } + $more) * max(1, load() / (4 * $workers));
 			my $hangs = time > $test->{start} + $patience;
 			if ($done)
 			{
