@@ -69,7 +69,6 @@
 #include "utils/memutils.h"
 
 #include "board.h"
-#include "lock_table.h"
 #include "parents.h"
 #include "pause.h"
 #include "stat.h"
@@ -236,7 +235,7 @@ update_facts(ZkDetector *detector, const ZkPlace *place, List *waiters)
 		reason = SEARCH_TIMER;
 		detector->has_looked = true;
 	}
-	if (zklock_has_locks() || waiters != NIL)
+	if (zklock_board_has_locks() || waiters != NIL)
 		is_news = deadlock_say_wait(detector, place);
 	if (reason == SEARCH_TIMER)
 		deadlock_say_looked(detector);
@@ -594,15 +593,13 @@ is_said_again(const ZkDetector *detector, const Cycle *first,
 static void
 give_way(const ZkPlace *place, const Cycle *cycle)
 {
-	int			nleaving = zklock_lock_count_leaving();
 	char	   *detail;
 	StringInfoData text;
 
 	initStringInfo(&text);
 	append_waits(&text, place, cycle);
-	if (nleaving > 0)
-		appendStringInfo(&text, "\nThis process has released %d locks in its transaction, which has written: others get them when it ends.",
-						 nleaving);
+	if (zklock_board_is_leaving())
+		appendStringInfoString(&text, "\nThis process has released locks in its transaction, which has written: others get them when it ends.");
 	detail = pstrdup(text.data);
 	append_statements(&text, cycle);
 	pgstat_report_deadlock();

@@ -265,9 +265,28 @@ zklock_board_await_over(void)
 }
 
 bool
+zklock_board_has_locks(void)
+{
+	return own.slot->row.nheld > 0;
+}
+
+bool
+zklock_board_is_leaving(void)
+{
+	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
+	{
+		const ZkBoardLock *lock = &own.slot->row.locks[i];
+
+		if (lock->name[0] != '\0' && lock->held.is_leaving)
+			return true;
+	}
+	return false;
+}
+
+bool
 zklock_board_is_concerned(void)
 {
-	return own.slot->row.nheld > 0 || own.slot->row.wait.name[0] != '\0';
+	return zklock_board_has_locks() || own.slot->row.wait.name[0] != '\0';
 }
 
 /* Put down a lock's name, of ZK_BOARD_NAME_SIZE bytes, and its root. */

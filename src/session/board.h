@@ -152,6 +152,12 @@ extern void zklock_board_await(const char *path, int root_length,
 							   RecipeMode mode, int permits);
 extern void zklock_board_await_over(void);
 
+/* Does this backend hold a lock, also one without a line? */
+extern bool zklock_board_has_locks(void);
+
+/* Does a line say that a lock is held only until the transaction ends? */
+extern bool zklock_board_is_leaving(void);
+
 /* Does this backend hold a lock, or wait for one? */
 extern bool zklock_board_is_concerned(void);
 

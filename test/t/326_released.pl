@@ -255,7 +255,7 @@ subtest 'a deadlock through a leaving lock is found, and the error says so' => s
 	my ($victim, $other) = $holder->is_done ? ($holder, $next) : ($next, $holder);
 	$victim->wait_result;
 	is($victim->sqlstate, '40P01', 'it is a deadlock');
-	like($victim->error, qr/This process has released 1 locks in its transaction, which has written: others get them when it ends/, 'the DETAIL says why');
+	like($victim->error, qr/This process has released locks in its transaction, which has written: others get them when it ends/, 'the DETAIL says why');
 	$victim->query_safe('ROLLBACK');
 	$other->wait_result;
 	is($other->sqlstate, '00000', 'the other one gets the lock');
