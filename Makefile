@@ -108,8 +108,12 @@ OBJS = \
 	src/functions/lock_set.o \
 	src/functions/inspect.o \
 	src/functions/monitor.o \
+	src/functions/runs.o \
+	src/functions/holds.o \
+	src/functions/requests.o \
 	src/functions/run_once.o \
 	src/functions/hold.o \
+	src/functions/evict.o \
 	src/functions/lease.o \
 	src/functions/lease_worker.o \
 	src/functions/lease_sweep.o \

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recall.h
- *	  Requests to release a lock, as its holder reads them.
+ *	  Requests to release a lock: asking its holders, and reading as a holder.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,5 +58,15 @@ extern void zklock_recall_tell(const char *name, const ZkReply *request);
  */
 extern void zklock_recall_remove(const char *lock_path, int root_length,
 								 const char *node);
+
+/* ---- recall_ask.c ---- */
+
+/*
+ * Ask the holders of that lock to release it; reason is a line, or NULL.
+ * Result: how many were asked.  A WARNING names the holders that could not be
+ * asked.  Some outdated requests are deleted.  Waits for the ensemble, not for
+ * the holders.  If this raises, some holders may have been asked.
+ */
+extern int	zklock_recall_ask(const ZkName *name, const char *reason);
 
 #endif							/* ZKLOCK_RECALL_H */

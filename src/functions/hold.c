@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  Permanent holds, and the eviction of contenders.
+ *	  Makes permanent holds.
  *
  * A permanent hold, here a hold for short, outlives its maker.  It is a
  * persistent queue node with the sequence number of the ephemeral one, its
@@ -29,42 +29,23 @@
  * nodes of holders, and what it writes would hide the token.  To delete it
  * takes the right to delete children of the lock's znode, which everybody has.
  *
- * An eviction deletes the znode of another session.  ZooKeeper asks for no
- * more than the right to delete children of the lock's znode.  The evicted
- * contender learns of it from the ensemble, as of any loss: a holder at its
- * next proof, a waiter at its next look at the queue.  The ensemble does not
- * say which client deleted the node.  So the server's log always does,
- * whatever log_locks says, with the token that the evicted session is told.
- *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "hold.h"
 
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
-#include "args.h"
 #include "contender.h"
-#include "durable.h"
-#include "given_name.h"
-#include "hooks.h"
-#include "lease_known.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "loss.h"
 #include "name.h"
 #include "nodedata.h"
-#include "queue.h"
-#include "removal.h"
 #include "roundtrip.h"
 #include "session.h"
-#include "stat.h"
 #include "take_rate.h"
 #include "text.h"
-
-/* How often a node may be found that cannot be read, and then can. */
-#define UNREAD_MAX 10
 
 /* How far a hold under way has come. */
 typedef enum HoldStage
@@ -95,26 +76,6 @@ typedef enum HoldUndone
 	HOLD_UNDONE_NO_MEMORY		/* nor memory to ask for it */
 } HoldUndone;
 
-/* Which contenders with a token are to go. */
-typedef enum RemovalOf
-{
-	REMOVAL_OF_HOLDS,			/* those that zk_hold() has made */
-	REMOVAL_OF_ALL				/* an eviction */
-} RemovalOf;
-
-/* What came of that. */
-typedef enum RemovalEnd
-{
-	REMOVAL_FOUND_NONE,			/* there is no such contender */
-	REMOVAL_FOUND_OTHER,		/* there is one, but zk_hold() has not made it */
-	REMOVAL_DONE
-} RemovalEnd;
-
-PG_FUNCTION_INFO_V1(zk_evict);
-PG_FUNCTION_INFO_V1(zk_hold);
-PG_FUNCTION_INFO_V1(zk_release_hold);
-
-static int64 establish_hold(Holding *holding);
 static ZkOutcome take_and_hold(ZkRoundTrip *trip, void *argument);
 static ZkOutcome lock_for_hold(Holding *holding);
 static ZkOutcome make_hold(ZkRoundTrip *trip, Holding *holding);
@@ -126,97 +87,15 @@ static void check_answer(const ZkReply *reply, const char *path);
 static void give_up(int code, Datum arg);
 static HoldUndone undo_hold(const Holding *holding);
 static void warn_of_hold(const Holding *holding, HoldUndone undone);
-static RemovalEnd remove_contenders(const ZkName *name, int64 token,
-									RemovalOf which);
-static RemovalEnd remove_listed(const ZkName *name, int64 token,
-								RemovalOf which, const ZkBounds *bounds,
-								const ZkQueueEntry **unread);
-static void read_unread(const ZkName *name, const ZkQueueEntry *entry,
-						RemovalOf which, const ZkBounds *bounds);
-static ZkRemoval begin_removing(const ZkName *name, const ZkQueueEntry *entry,
-							   RemovalOf which);
-static bool remove_contender(const ZkName *name, const ZkQueueEntry *entry,
-							 RemovalOf which, const ZkBounds *bounds);
-static ZkOutcome remove_queue_node(ZkRoundTrip *trip, void *argument);
-static ZkOutcome read_queue_node(ZkRoundTrip *trip, void *argument);
-static void log_removal(const char *name, const ZkQueueEntry *entry,
-						RemovalOf which);
-static int	errdetail_entry(const ZkQueueEntry *entry);
 
-/* ---------------------------------------------------------------------
- * SQL functions
- * ---------------------------------------------------------------------
- */
-
-Datum
-zk_hold(PG_FUNCTION_ARGS)
+int64
+zklock_hold_make(const ZkOrder *order, const char *reason)
 {
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	Holding		holding = {.reason = zklock_args_text(fcinfo, 1, "reason")};
+	Holding    *holding = palloc0(sizeof(*holding));
 
-	zklock_args_refuse_restricted();
-	zklock_nodedata_check_line(holding.reason, "reason", "a permanent hold",
-							   "Write one line that tells the waiters why the lock is held.");
-	holding.order = zklock_order_hold(&name,
-									  zklock_args_timeout(fcinfo, 2, false));
-	PG_RETURN_INT64(establish_hold(&holding));
-}
+	holding->order = *order;
+	holding->reason = reason;
 
-Datum
-zk_release_hold(PG_FUNCTION_ARGS)
-{
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	RemovalEnd	end;
-
-	zklock_args_refuse_restricted();
-	end = remove_contenders(&name, zklock_args_token(fcinfo, 1),
-							REMOVAL_OF_HOLDS);
-	if (end == REMOVAL_DONE)
-		PG_RETURN_BOOL(true);
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("there is no permanent hold of lock \"%s\" with that token",
-					name.text),
-			 end == REMOVAL_FOUND_OTHER ?
-			 errhint("The token is that of a contender which zk_hold() did not make. Remove it with zk_evict().") : 0));
-	PG_RETURN_BOOL(false);
-}
-
-Datum
-zk_evict(PG_FUNCTION_ARGS)
-{
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-
-	zklock_args_refuse_restricted();
-	if (remove_contenders(&name, zklock_args_token(fcinfo, 1),
-						  REMOVAL_OF_ALL) == REMOVAL_DONE)
-	{
-		zklock_stat_count(ZK_STAT_EVICTION);
-		PG_RETURN_BOOL(true);
-	}
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("no contender in the queue of lock \"%s\" has that token",
-					name.text),
-			 errhint("See the contenders and their tokens with zk_lock_queue().")));
-	PG_RETURN_BOOL(false);
-}
-
-/* ---------------------------------------------------------------------
- * Holding
- * ---------------------------------------------------------------------
- */
-
-/*
- * Take a lock exclusively, and leave it to a persistent queue node that
- * belongs to nobody.  Result: its fencing token.  Raises 55000 if this
- * session holds the lock, 57000 if somebody removed one of the nodes meanwhile,
- * and as zklock_acquire().  If it raises there is no hold, or a WARNING says
- * that there may be one.
- */
-static int64
-establish_hold(Holding *holding)
-{
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
@@ -437,166 +316,3 @@ warn_of_hold(const Holding *holding, HoldUndone undone)
 			 errhint("Look for the token in zk_lock_queue(). If it is there, release the permanent hold with zk_release_hold().")));
 }
 
-/* ---------------------------------------------------------------------
- * Releasing holds, evicting
- * ---------------------------------------------------------------------
- */
-
-/*
- * Remove the contenders with that token, of whichever client, and await the
- * confirmation.  Says so in the server's log beforehand.  Raises 42602 for a
- * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, also to show
- * whose the token is, and as the session does.
- */
-static RemovalEnd
-remove_contenders(const ZkName *name, int64 token, RemovalOf which)
-{
-	ZkBounds	bounds = zklock_bounds_of_task();
-
-	zklock_known_distrust(name->path, token);
-	for (int nrounds = 1;; nrounds++)
-	{
-		const ZkQueueEntry *unread = NULL;
-		RemovalEnd	end = remove_listed(name, token, which, &bounds, &unread);
-
-		if (end != REMOVAL_FOUND_NONE || unread == NULL)
-			return end;
-		if (nrounds > UNREAD_MAX)
-			zklock_session_raise_difference(psprintf("%s/%s",
-													 name->path,
-													 unread->node),
-											ZK_REFUSED_ONCE);
-		read_unread(name, unread, which, &bounds);
-	}
-}
-
-/*
- * Those of them that the queue has now.  unread becomes one that could not be
- * read, and may have that token; it is left alone if there is none.
- */
-static RemovalEnd
-remove_listed(const ZkName *name, int64 token, RemovalOf which,
-			  const ZkBounds *bounds, const ZkQueueEntry **unread)
-{
-	RemovalEnd	end = REMOVAL_FOUND_NONE;
-	ZkQueueEntry *entries;
-	int			nentries;
-
-	/* the token may come from a server that is ahead of ours */
-	entries = zklock_read_queue(bounds, name, true, &nentries);
-	for (int i = 0; i < nentries; i++)
-	{
-		const ZkQueueEntry *entry = &entries[i];
-		bool		may_go = which == REMOVAL_OF_ALL ||
-			recipe_read_mark(entry->node) == RECIPE_MARK_HOLD;
-
-		if (entry->position == 0)
-			continue;
-		if (entry->czxid == 0 && may_go)
-			*unread = entry;
-		if (entry->token != token)
-			continue;
-		if (may_go)
-		{
-			if (remove_contender(name, entry, which, bounds))
-				end = REMOVAL_DONE;
-		}
-		else if (end == REMOVAL_FOUND_NONE)
-			end = REMOVAL_FOUND_OTHER;
-	}
-	return end;
-}
-
-/*
- * Raise why that node cannot be read.  Returns if it can be read by now, or is
- * gone.
- */
-static void
-read_unread(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
-			const ZkBounds *bounds)
-{
-	ZkRemoval	removal = begin_removing(name, entry, which);
-
-	zklock_roundtrip_must_run(bounds, read_queue_node, NULL, &removal);
-}
-
-/* The removal of that node, which has not begun. */
-static ZkRemoval
-begin_removing(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which)
-{
-	ZkRemoval	removal = {
-		.path = name->path,
-		.doing = "release a permanent hold",
-		.czxid = entry->czxid
-	};
-
-	if (!entry->is_stranger)
-		removal.path = psprintf("%s/%s", name->path, entry->node);
-	if (which == REMOVAL_OF_ALL)
-		removal.doing = "evict a contender";
-	return removal;
-}
-
-/* false: it has gone by itself. */
-static bool
-remove_contender(const ZkName *name, const ZkQueueEntry *entry, RemovalOf which,
-				 const ZkBounds *bounds)
-{
-	ZkRemoval	removal = begin_removing(name, entry, which);
-
-	log_removal(name->text, entry, which);
-	if (recipe_is_lasting(entry->node))
-		zklock_durable_flush_commits();
-	zklock_roundtrip_must_run(bounds, remove_queue_node, NULL, &removal);
-	return removal.is_removed;
-}
-
-/* Before it is done: it may be interrupted, and be done all the same. */
-static void
-log_removal(const char *name, const ZkQueueEntry *entry, RemovalOf which)
-{
-	const char *caller = zklock_nodedata_caller();
-	const char *quoted = zklock_text_quotable_own(name);
-
-	if (which == REMOVAL_OF_ALL)
-		ereport(LOG,
-				(errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
-						caller, quoted),
-				 errdetail_entry(entry)));
-	else
-		ereport(ZK_LOG_DEED,
-				(errmsg("%s releases a permanent hold of ZooKeeper lock \"%s\"",
-						caller, quoted),
-				 errdetail_entry(entry)));
-}
-
-/* For ereport(): what the server's log says of a node that is removed. */
-static int
-errdetail_entry(const ZkQueueEntry *entry)
-{
-	return errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
-						 zklock_nodedata_describe(&entry->who),
-						 zklock_text_quotable(entry->node), entry->token);
-}
-
-/* Remove one node of a contender. */
-static ZkOutcome
-remove_queue_node(ZkRoundTrip *trip, void *argument)
-{
-	return zklock_removal_do(trip, argument);
-}
-
-/* Read it, or raise why not. */
-static ZkOutcome
-read_queue_node(ZkRoundTrip *trip, void *argument)
-{
-	const ZkRemoval *removal = argument;
-	const ZkReply *reply;
-	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, removal->path,
-												&reply);
-
-	if (outcome == ZK_ANSWERED &&
-		reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-		zklock_session_raise(reply, removal->doing, removal->path);
-	return outcome;
-}

@@ -21,24 +21,16 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "recall.h"
 
 #include "common/string.h"
-#include "fmgr.h"
 #include "lib/stringinfo.h"
-#include "utils/builtins.h"
 
-#include "args.h"
 #include "ephemeral.h"
-#include "given_name.h"
-#include "name.h"
 #include "nodedata.h"
 #include "parents.h"
 #include "queue.h"
-#include "recall.h"
-#include "recipe.h"
 #include "root.h"
-#include "roundtrip.h"
 #include "sample.h"
 #include "session.h"
 #include "take_rate.h"
@@ -71,9 +63,6 @@ typedef struct Asking
 	StringInfoData unasked;		/* their names, in words */
 } Asking;
 
-PG_FUNCTION_INFO_V1(zk_request_release);
-
-static char *build_request(FunctionCallInfo fcinfo, const char *name);
 static List *choose_holders(Asking *asking, const ZkQueueEntry *entries,
 							int nentries);
 static ZkOutcome count_requests(ZkRoundTrip *trip, void *argument);
@@ -84,23 +73,20 @@ static char *holder_path(const char *root, const char *request,
 static void add_unasked(Asking *asking, const ZkQueueEntry *entry);
 static void warn_of_unasked(const Asking *asking);
 
-/*
- * A WARNING names the holders that could not be asked.  Some outdated requests
- * are deleted.  Waits for the ensemble, not for the holders.  If this raises,
- * some holders may have been asked.
- */
-Datum
-zk_request_release(PG_FUNCTION_ARGS)
+int
+zklock_recall_ask(const ZkName *name, const char *reason)
 {
-	Asking		asking = {.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE)};
+	Asking		asking = {.name = *name};
 	ZkBounds	bounds = zklock_bounds_of_question();
 	ZkQueueEntry *entries;
 	int			nentries;
 	List	   *holders;
 	int			nasked = 0;
 
-	zklock_args_refuse_restricted();
-	asking.data = build_request(fcinfo, asking.name.text);
+	asking.data = zklock_nodedata_build(0, "reason",
+										reason != NULL ? zklock_text_to_utf8(reason) : NULL,
+										"lock", zklock_text_to_utf8(name->text),
+										NULL);
 	zklock_take_rate_count(1);
 	zklock_roundtrip_must_run(&bounds, count_requests, NULL, &asking);
 	entries = zklock_read_queue(&bounds, &asking.name, false, &nentries);
@@ -127,24 +113,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	}
 	if (asking.nunasked > 0)
 		warn_of_unasked(&asking);
-	PG_RETURN_INT32(nasked);
-}
-
-/* The data of the requests: who asks, why, and for which lock. */
-static char *
-build_request(FunctionCallInfo fcinfo, const char *name)
-{
-	char	   *reason = NULL;
-
-	if (!PG_ARGISNULL(1))
-	{
-		reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
-		zklock_nodedata_check_line(reason, "reason", "a request",
-								   "Write one line that tells the holders why the lock is wanted.");
-		reason = zklock_text_to_utf8(reason);
-	}
-	return zklock_nodedata_build(0, "reason", reason, "lock",
-								 zklock_text_to_utf8(name), NULL);
+	return nasked;
 }
 
 /*

@@ -51,22 +51,16 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "run_once.h"
 
 #include "common/string.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
-#include "args.h"
 #include "compat.h"
 #include "ephemeral.h"
-#include "given_name.h"
-#include "name.h"
-#include "name_spelling.h"
 #include "nodedata.h"
 #include "parents.h"
-#include "queue.h"
 #include "removal.h"
 #include "root.h"
 #include "roundtrip.h"
@@ -85,8 +79,7 @@
 typedef struct Record
 {
 	ZkName		name;
-	const char *slot;
-	const char *run;			/* both, for the log */
+	const char *run;			/* name and slot, for the log */
 	ZkRemoval	removal;		/* its path, and how it is deleted, if it is */
 } Record;
 
@@ -114,12 +107,8 @@ static struct
 	char		guid[RECIPE_GUID_LEN + 1];
 }			Unsettled;
 
-PG_FUNCTION_INFO_V1(zk_run_once);
-PG_FUNCTION_INFO_V1(zk_forget_run);
-PG_FUNCTION_INFO_V1(zk_runs);
-
 static void log_unsettled(int code, Datum arg);
-static void name_record(Record *record);
+static Record name_record(const ZkName *name, const char *slot);
 static ZkOutcome claim_slot(ZkRoundTrip *trip, void *argument);
 static ZkOutcome try_to_claim(ZkRoundTrip *trip, Claim *claim,
 							  const char *data, bool *is_over);
@@ -134,33 +123,15 @@ static ZkOutcome finish_claim(ZkRoundTrip *trip, Claim *claim,
 static void prune_records(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
 static ZkOutcome forget_slot(ZkRoundTrip *trip, void *argument);
 static char *directory_of(const char *record);
-static bool is_record(const char *child);
 
-/* ---------------------------------------------------------------------
- * SQL functions
- * ---------------------------------------------------------------------
- */
-
-/*
- * After a true, some records of the same name whose time is over by the
- * servers' clocks and by ours are deleted; with too many that are not, 54000
- * and nothing is left.  If this raises, the slot may have been claimed; then
- * nobody has got a true for it, and the next call in this session for the same
- * slot will.
- */
-Datum
-zk_run_once(PG_FUNCTION_ARGS)
+bool
+zklock_run_claim(const ZkName *name, const char *slot, int64 retain_ms)
 {
 	Claim	   *claim = palloc0(sizeof(*claim));
 	ZkBounds	bounds = zklock_bounds_of_question();
 
-	zklock_args_refuse_restricted();
-	claim->record.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	claim->record.slot = zklock_args_spelled(fcinfo, 1, "slot");
-	zklock_args_require(fcinfo, 2, "retention",
-						"To keep all records, give a long interval.");
-	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
-	name_record(&claim->record);	/* a bad argument needs no connection */
+	claim->record = name_record(name, slot);
+	claim->retain_ms = retain_ms;
 	claim->caller = zklock_nodedata_caller();
 	zklock_take_rate_count(1);
 
@@ -181,53 +152,24 @@ zk_run_once(PG_FUNCTION_ARGS)
 	/* a cancel that came with the last reply: nobody has got the answer yet */
 	CHECK_FOR_INTERRUPTS();
 	Unsettled.path[0] = '\0';
-	PG_RETURN_BOOL(claim->is_ours);
+	return claim->is_ours;
 }
 
-Datum
-zk_forget_run(PG_FUNCTION_ARGS)
+bool
+zklock_run_forget(const ZkName *name, const char *slot)
 {
-	Record		record = {.name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE)};
+	Record		record = name_record(name, slot);
 
-	zklock_args_refuse_restricted();
-	record.slot = zklock_args_spelled(fcinfo, 1, "slot");
-	name_record(&record);		/* a bad argument needs no connection */
 	zklock_roundtrip_must_run(NULL, forget_slot, NULL, &record);
-	if (!record.removal.is_removed)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("there is no record of slot \"%s\" of job \"%s\"",
-						record.slot, record.name.text),
-				 errhint("See the records that there are with zk_runs().")));
-	PG_RETURN_BOOL(record.removal.is_removed);
+	return record.removal.is_removed;
 }
 
-Datum
-zk_runs(PG_FUNCTION_ARGS)
+int
+zklock_run_slot_length(const char *child)
 {
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	int			nchildren;
-	ZkQueueEntry *runs = zklock_read_below(zklock_name_runs_path(&name, NULL),
-										   &nchildren);
-
-	for (int i = 0; i < nchildren; i++)
-	{
-		ZkRow		row = {0};
-
-		if (!is_record(runs[i].node))
-			continue;
-		zklock_row_add_text(&row,
-							zklock_name_shown(pnstrdup(runs[i].node,
-													   strlen(runs[i].node) -
-													   strlen(ZK_RUNS_SUFFIX))));
-		zklock_row_add(&row, runs[i].token != 0,
-					   TimestampTzGetDatum(runs[i].since));
-		zklock_row_add_who(&row, &runs[i].who);
-		zklock_row_add_text(&row, runs[i].who.text);
-		zklock_row_put(result, &row);
-	}
-	return (Datum) 0;
+	if (!pg_str_endswith(child, ZK_RUNS_SUFFIX))
+		return 0;
+	return strlen(child) - strlen(ZK_RUNS_SUFFIX);
 }
 
 /* ---------------------------------------------------------------------
@@ -247,19 +189,27 @@ log_unsettled(int code, Datum arg)
 				 errdetail("The call ended before it was known.")));
 }
 
-/* The path of the record, and the run for the log. */
-static void
-name_record(Record *record)
+/*
+ * The record of that slot, with its path.  Raises if the names make too long a
+ * path, and needs no connection.
+ */
+static Record
+name_record(const ZkName *name, const char *slot)
 {
 	int			guard_length;
+	Record		record = {
+		.name = *name,
+		.removal = {
+			.path = zklock_name_run_path(name, slot, &guard_length),
+			.doing = "delete the record of a run"
+		}
+	};
 
-	record->removal.path = zklock_name_run_path(&record->name, record->slot,
-												&guard_length);
-	record->removal.guard = pnstrdup(record->removal.path, guard_length);
-	record->removal.doing = "delete the record of a run";
-	record->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
-						   zklock_text_quotable_own(record->slot),
-						   zklock_text_quotable_own(record->name.text));
+	record.removal.guard = pnstrdup(record.removal.path, guard_length);
+	record.run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
+						  zklock_text_quotable_own(slot),
+						  zklock_text_quotable_own(name->text));
+	return record;
 }
 
 static ZkOutcome
@@ -490,7 +440,7 @@ is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
 
 	/* one with children would spoil the transaction for all */
 	if (reply->result != ZK_OK ||
-		!is_record(strrchr(path, '/') + 1) ||
+		zklock_run_slot_length(strrchr(path, '/') + 1) == 0 ||
 		strcmp(path, own) == 0 ||
 		reply->ephemeral_owner != 0 || reply->nbelow != 0)
 		return false;
@@ -576,12 +526,4 @@ static char *
 directory_of(const char *record)
 {
 	return pnstrdup(record, strrchr(record, '/') - record);
-}
-
-/* Is this child of the directory the record of a slot? */
-static bool
-is_record(const char *child)
-{
-	return pg_str_endswith(child, ZK_RUNS_SUFFIX) &&
-		strcmp(child, ZK_RUNS_SUFFIX) != 0;
 }
