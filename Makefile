@@ -102,7 +102,7 @@ MODULE_big = zklock
 # own folder and of those below: the compiler is told of no others (see INCLUDE below).
 # Within a folder, too, a module includes only what stands below it, which "make check"
 # holds it to.  src/README.md says what is in each.
-LAYERS = functions lock ensemble session common
+LAYERS = functions lock lease queue ensemble names session common
 OBJS = \
 	src/functions/zklock.o \
 	src/functions/lock_set.o \
@@ -111,46 +111,45 @@ OBJS = \
 	src/functions/runs.o \
 	src/functions/holds.o \
 	src/functions/requests.o \
-	src/functions/run_once.o \
-	src/functions/hold.o \
-	src/functions/evict.o \
 	src/functions/lease.o \
-	src/functions/lease_worker.o \
-	src/functions/lease_sweep.o \
-	src/functions/loss_notice.o \
-	src/functions/worker.o \
-	src/functions/recall_ask.o \
 	src/functions/check.o \
 	src/functions/check_servers.o \
 	src/functions/check_session.o \
 	src/functions/check_settings.o \
 	src/functions/check_row.o \
 	src/functions/given_name.o \
+	src/lock/hold.o \
+	src/lock/evict.o \
 	src/lock/hooks.o \
 	src/lock/cancel.o \
 	src/lock/durable.o \
-	src/lock/lease_take.o \
-	src/lock/lease_renew.o \
-	src/lock/lease_guard.o \
-	src/lock/lease_node.o \
-	src/lock/lease_known.o \
-	src/lock/lease_names.o \
 	src/lock/lock.o \
 	src/lock/lock_proof.o \
 	src/lock/lock_log.o \
-	src/lock/contender.o \
-	src/lock/contender_watch.o \
-	src/lock/contender_log.o \
-	src/lock/contender_step.o \
-	src/lock/order.o \
-	src/lock/deadlock.o \
-	src/lock/deadlock_graph.o \
-	src/lock/deadlock_fact.o \
-	src/lock/deadlock_local.o \
 	src/lock/lock_table.o \
-	src/lock/keep.o \
-	src/lock/place.o \
-	src/lock/loss.o \
+	src/lease/lease_worker.o \
+	src/lease/lease_sweep.o \
+	src/lease/lease_take.o \
+	src/lease/lease_renew.o \
+	src/lease/lease_guard.o \
+	src/lease/lease_node.o \
+	src/lease/lease_known.o \
+	src/lease/lease_names.o \
+	src/queue/loss_notice.o \
+	src/queue/contender.o \
+	src/queue/contender_watch.o \
+	src/queue/contender_log.o \
+	src/queue/contender_step.o \
+	src/queue/order.o \
+	src/queue/deadlock.o \
+	src/queue/deadlock_graph.o \
+	src/queue/deadlock_fact.o \
+	src/queue/deadlock_local.o \
+	src/queue/keep.o \
+	src/queue/place.o \
+	src/queue/loss.o \
+	src/ensemble/run_once.o \
+	src/ensemble/recall_ask.o \
 	src/ensemble/tree.o \
 	src/ensemble/queue.o \
 	src/ensemble/recall.o \
@@ -166,10 +165,11 @@ OBJS = \
 	src/ensemble/roundtrip.o \
 	src/ensemble/bounds.o \
 	src/ensemble/args.o \
-	src/ensemble/name.o \
-	src/ensemble/name_allowed.o \
-	src/ensemble/name_spelling.o \
 	src/ensemble/nodedata.o \
+	src/names/name.o \
+	src/names/name_allowed.o \
+	src/names/name_spelling.o \
+	src/session/worker.o \
 	src/session/session.o \
 	src/session/session_interrupt.o \
 	src/session/session_wait.o \
@@ -325,9 +325,12 @@ sbom: all
 # What a file of each folder sees besides its own folder's headers, which the compiler
 # finds by itself.
 INCLUDE = $(addprefix -I$(here)src/,$(1))
-src/functions/%: override CPPFLAGS += $(call INCLUDE,lock ensemble session common)
-src/lock/%: override CPPFLAGS += $(call INCLUDE,ensemble session common)
-src/ensemble/%: override CPPFLAGS += $(call INCLUDE,session common)
+src/functions/%: override CPPFLAGS += $(call INCLUDE,lock lease queue ensemble names session common)
+src/lock/%: override CPPFLAGS += $(call INCLUDE,lease queue ensemble names session common)
+src/lease/%: override CPPFLAGS += $(call INCLUDE,queue ensemble names session common)
+src/queue/%: override CPPFLAGS += $(call INCLUDE,ensemble names session common)
+src/ensemble/%: override CPPFLAGS += $(call INCLUDE,names session common)
+src/names/%: override CPPFLAGS += $(call INCLUDE,session common)
 src/session/%: override CPPFLAGS += $(call INCLUDE,common)
 src/program/%: override CPPFLAGS += $(call INCLUDE,common)
 

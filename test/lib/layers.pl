@@ -19,7 +19,7 @@ use List::Util qw(uniq);
 
 my $top = shift;
 # Modules of SQL functions that are called like a family, and are none of it.
-my %is_alone = map { $_ => 1 } qw(lock_set recall_ask);
+my %is_alone = map { $_ => 1 } qw(lock_set);
 my $knows_client = qr/^(?:session|client)(?:_|$)/;
 
 my @findings;
@@ -46,7 +46,7 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 }
 check_for_circle($_) foreach sort keys %includes;
 # Where a change goes.
-foreach my $place (uniq($map =~ m{`((?:functions|lock|ensemble|session|common|program)/\w+(?:\.[ch])?)`}g))
+foreach my $place (uniq($map =~ m{`((?:functions|lock|lease|queue|ensemble|names|session|common|program)/\w+(?:\.[ch])?)`}g))
 {
 	push @findings, "the map, src/README.md, leads to $place, which is nowhere"
 	  if !-e "$top/src/$place" && !-e "$top/src/$place.c" && !-e "$top/src/$place.h";

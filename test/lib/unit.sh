@@ -4,7 +4,7 @@
 # test/check and test/mutation/run.
 
 # Every folder: that a file includes nothing from above its own is for the Makefile.
-include_flags=("-I$top"/src/{functions,lock,ensemble,session,common,program})
+include_flags=("-I$top"/src/{functions,lock,lease,queue,ensemble,names,session,common,program})
 
 c_flags=(-std=gnu11 -g -O1 -D_GNU_SOURCE= -Wall -Wextra -Wno-unused-parameter
 	-Werror "${include_flags[@]}")
