@@ -35,6 +35,7 @@
 #include "hooks.h"
 #include "keep.h"
 #include "lease_roots.h"
+#include "lease_sweep.h"
 #include "lock.h"
 #include "lock_proof.h"
 #include "name.h"
@@ -44,7 +45,6 @@
 #include "session.h"
 #include "stat.h"
 #include "take_rate.h"
-#include "worker.h"
 
 PG_MODULE_MAGIC;
 

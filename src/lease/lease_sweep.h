@@ -12,6 +12,9 @@
 
 #include "session.h"
 
+/* Define the setting of the lease worker, and register it (lease_worker.c).  For _PG_init(). */
+extern void zklock_lease_worker_init(void);
+
 /*
  * Go on until that time (protocol_now()), or until nothing is due: delete leases
  * whose term is over, and the names of locks that have none any more.  ZK_LATE:

@@ -21,7 +21,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "worker.h"
+#include "lease_sweep.h"
 
 #include "access/xact.h"
 #include "fmgr.h"
@@ -34,9 +34,10 @@
 
 #include "compat.h"
 #include "lease_roots.h"
-#include "lease_sweep.h"
+#include "loss.h"
 #include "pause.h"
 #include "session.h"
+#include "worker.h"
 
 #define WORKER_NAME "zklock lease worker"
 

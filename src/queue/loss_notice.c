@@ -20,7 +20,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "worker.h"
+#include "loss.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -39,6 +39,7 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "text.h"
+#include "worker.h"
 
 /* A node that is looked for. */
 typedef struct Search

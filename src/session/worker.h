@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  The background workers: the lease worker, the notices of losses that it
- *	  sends, and workers of a moment, which it starts for what needs a
- *	  database.
+ *	  Background workers: those of a moment, which the lease worker starts for
+ *	  what needs a database, and what the log says of them.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,28 +12,6 @@
 #include "postgres.h"
 
 #include "postmaster/bgworker.h"
-
-/* ---- the lease worker (lease_worker.c) ---- */
-
-/* Define its setting, and register it.  For _PG_init(). */
-extern void zklock_lease_worker_init(void);
-
-/* ---- notices of losses (loss_notice.c), for the lease worker ---- */
-
-/*
- * Look at the locks of all sessions that have a zklock.loss_channel, and send
- * a NOTIFY for each one that is lost, once.  What is known without the
- * ensemble; asks: it is asked, too, for as many as there is time for until
- * then (protocol_now()).  false if there are more: the next call goes on with
- * them.  In a transaction of a process that lives as long as the cluster.
- * Raises as the session does.
- */
-extern bool zklock_loss_notice_send(bool asks, int64 until);
-
-/* Are there any such locks, so that asking is worth a session?  Never raises. */
-extern bool zklock_loss_notice_is_wanted(void);
-
-/* ---- workers of a moment, and what the log says of them ---- */
 
 typedef struct ZkWorker
 {

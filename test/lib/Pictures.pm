@@ -180,7 +180,7 @@ sub contenders
 
 sub lock_picture
 {
-	my ($root) = code('src/ensemble/name.c', qr/"zklock\.root".*?"(\/\w+)"/s);
+	my ($root) = code('src/names/name.c', qr/"zklock\.root".*?"(\/\w+)"/s);
 	my $path = "$root/nightly";
 	my ($program) = code('Makefile', qr/\b(zklock-session)\b/);
 	my $call = call("zk_lock('nightly')");
@@ -269,7 +269,7 @@ sub loss_picture
 	my $x = sub ($second) { return $from + $second / $end * $width; };
 	my ($early, $late) = map { seconds($_) } $given_up - $heartbeat, $given_up;
 	my ($suspended, $connected, $lost) = map { state_of_session($_) } qw(suspended connected lost);
-	code('src/lock/loss.c', qr/errcode\(ERRCODE_T_R_SERIALIZATION_FAILURE\)/);
+	code('src/queue/loss.c', qr/errcode\(ERRCODE_T_R_SERIALIZATION_FAILURE\)/);
 	my $lost_code = '40001';
 	my $svg = Svg->new(860, 510,
 		title => 'How a lock is lost when the connection to ZooKeeper breaks',

@@ -1,6 +1,6 @@
 /*
  * deadlock.pml: who waits says so, looks for a cycle, and gives way
- * (src/lock/deadlock.c, src/lock/deadlock_graph.c).
+ * (src/queue/deadlock.c, src/queue/deadlock_graph.c).
  *
  * A session looks when it has said that it waits, and when its deadlock_timeout is over,
  * which it notes first. Only some sessions have one that is ever over (TIMERS); a cycle

@@ -1,7 +1,7 @@
 /*
  * lease.pml: for how long does the renewal of a lease protect a transaction?
  *
- * A model in discrete time of one lease (src/ensemble/expiry.c, src/lock/lease_*.c): a backend that
+ * A model in discrete time of one lease (src/ensemble/expiry.c, src/lease/lease_*.c): a backend that
  * renews it and commits, another backend of the same owner, and two contenders that time
  * it; one of them may as well be a sweeper.  Time is that of the contenders.  The owner's
  * clock may be slower by a tenth.  Whoever need not step may be stopped for any time.

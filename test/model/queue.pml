@@ -1,7 +1,7 @@
 /*
  * queue.pml: readers and writers, and permits.
  *
- * The verdicts of src/common/recipe.c, and what is watched by src/lock/contender_watch.c;
+ * The verdicts of src/common/recipe.c, and what is watched by src/queue/contender_watch.c;
  * requests are executed at once and none is lost: zklock.pml has that.  README.md says
  * what is left out.
  */

@@ -1,7 +1,7 @@
 /*
  * taking.pml: how is a lease taken, and how many are there?
  *
- * A model of src/lock/lease_take.c and of what contender_step.c adds to a contender for it.
+ * A model of src/lease/lease_take.c and of what contender_step.c adds to a contender for it.
  * CALLS calls take a lease of one lock with PERMITS permits; all but the last one are of one
  * owner.  A call has a twin in the queue; when that is granted, one transaction deletes it and
  * makes the lease.  The reply may be lost, with its connection or with the session, and the

@@ -1,7 +1,7 @@
 /*
  * word.pml: whose word is believed.  A stranger makes nodes that bear the mark,
  * sets and deletes them, and copies names; who waits behind one believes it or
- * not (is_word_good() in src/lock/contender_watch.c, src/session/handover.c), and looks again at what
+ * not (is_word_good() in src/queue/contender_watch.c, src/session/handover.c), and looks again at what
  * it has believed (confirm_grant() in src/lock/lock_proof.c).
  *
  * Each step is one request, executed at once; none is lost, no session ends and

@@ -1,7 +1,7 @@
 /*
  * zklock.pml: the lock recipe, its faults, and the commit that it guards.
  *
- * A model of src/lock/contender*.c with those parts of src/program/program_step.c (withdraw, undo,
+ * A model of src/queue/contender*.c with those parts of src/program/program_step.c (withdraw, undo,
  * erase, delete), src/lock/lock.c (acquire, commit guard, release) and the SQL
  * function zk_fence() that safety rests on.  README.md says what is left out;
  * test/model/run checks it.

@@ -9,7 +9,7 @@ use ZkLockTest;
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 my $build = Builds->of_tree(edit => {
 	'src/ensemble/expiry.c' => sub { s/(#define SEEN_MAX) 100000\b/$1 50/; },
-	'src/functions/lease_sweep.c' => sub { s/(#define LOOK_MS) 300000\b/$1 2000/; } });
+	'src/lease/lease_sweep.c' => sub { s/(#define LOOK_MS) 300000\b/$1 2000/; } });
 my $zk = ZooKeeper->new->start;
 my $other = lock_path('') =~ s{/$}{-other}r;
 my $guard = cluster('guard', $zk, 'zklock.lease_worker' => 'on', 'zklock.lease_roots' => $other, $build->settings);
