@@ -149,10 +149,10 @@ OBJS = \
 	src/queue/place.o \
 	src/queue/loss.o \
 	src/ensemble/run_once.o \
-	src/ensemble/recall_ask.o \
+	src/ensemble/release_request_ask.o \
 	src/ensemble/tree.o \
 	src/ensemble/queue.o \
-	src/ensemble/recall.o \
+	src/ensemble/release_request.o \
 	src/ensemble/expiry.o \
 	src/ensemble/lease_roots.o \
 	src/ensemble/nested.o \
@@ -188,7 +188,7 @@ OBJS = \
 	src/common/answer.o \
 	src/common/settings_page.o \
 	src/common/protocol.o \
-	src/common/keep_word.o \
+	src/common/keep_state.o \
 	src/common/contact.o \
 	src/common/cycle.o \
 	src/common/bucket.o \
@@ -223,7 +223,7 @@ PROGRAM_OBJS = \
 	src/common/settings_page.o \
 	src/common/protocol.o \
 	src/common/answer.o \
-	src/common/keep_word.o \
+	src/common/keep_state.o \
 	src/common/contact.o \
 	src/common/recipe_node.o \
 	src/common/servers.o

@@ -1181,7 +1181,7 @@ COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'hold. ROLLBACK does not undo it. What this cluster has committed is flushed to disk first.';
 
 -- Leases, which belong to an owner and to no session
-CREATE FUNCTION zk_try_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
+CREATE FUNCTION zk_try_lease(name text, owner text, term interval, timeout interval DEFAULT '0',
 	data text DEFAULT NULL, permits integer DEFAULT 1)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
@@ -1189,11 +1189,11 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, integer) IS
 'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
 'fencing token, or NULL if other contenders still have the lock when the timeout is over. The '
-'lease ends ttl (2 s to one day) later. Any session may renew it. With permits, so many owners '
+'lease ends term (2 s to one day) later. Any session may renew it. With permits, so many owners '
 'can have a lease at a time. data is a line for zk_leader(). Raises 55000 if this session holds '
 'the lock. ROLLBACK does not undo it.';
 
-CREATE FUNCTION zk_try_lease_shared(name text, owner text, ttl interval,
+CREATE FUNCTION zk_try_lease_shared(name text, owner text, term interval,
 	timeout interval DEFAULT '0', data text DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
@@ -1202,12 +1202,12 @@ COMMENT ON FUNCTION zk_try_lease_shared(text, text, interval, interval, text) IS
 'Takes a shared lease of the lock for the owner, or renews the one that this owner has. All '
 'shared leases and locks can be held at a time. All else is as with zk_try_lease().';
 
-CREATE FUNCTION zk_renew_lease(name text, token bigint, ttl interval)
+CREATE FUNCTION zk_renew_lease(name text, token bigint, term interval)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token, from now on for ttl, or for its longest earlier ttl if that is '
+'Renews the lease with that token, from now on for term, or for its longest earlier term if that is '
 'longer. Returns true. Returns false, with a warning, if there is no such lease.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')

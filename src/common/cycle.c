@@ -34,7 +34,7 @@ cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said)
 }
 
 void
-cycle_settle(CycleGraph *graph, int64_t latest)
+cycle_mark_stuck(CycleGraph *graph, int64_t latest)
 {
 	bool		has_changed = true;
 

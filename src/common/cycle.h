@@ -26,7 +26,7 @@ typedef struct CycleNode
 								 * for a permit; else all have to let go */
 	bool		has_way_out;	/* with needs_one: one of those it waits for
 								 * is not in the graph, and may let go */
-	bool		is_stuck;		/* set by cycle_settle() */
+	bool		is_stuck;		/* set by cycle_mark_stuck() */
 } CycleNode;
 
 /* The node `from` waits for the node `to`: a fact says so. */
@@ -58,7 +58,7 @@ extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);
  * stuck.  One that needs all those it waits for is stuck if any of them is;
  * one that needs any one of them (needs_one) is stuck if all of them are.
  */
-extern void cycle_settle(CycleGraph *graph, int64_t latest);
+extern void cycle_mark_stuck(CycleGraph *graph, int64_t latest);
 
 /*
  * Find a shortest path of at least one edge between two nodes.  It has only

@@ -28,7 +28,7 @@
 #include <time.h>
 
 #include "contact.h"
-#include "keep_word.h"
+#include "keep_state.h"
 #include "terms.h"
 
 #define PROTOCOL_VERSION 23
@@ -105,7 +105,7 @@ typedef enum RequestKind
 								 * third: all or none */
 
 	/* what follows, and what only the program asks */
-	REQUEST_HELD,				/* a CREATE has made a place in a queue: watch it */
+	REQUEST_WATCHED,				/* a CREATE has made a place in a queue: watch it */
 	REQUEST_ERASE,				/* look for what a create has made, then delete
 								 * it */
 	REQUEST_UNWATCH,			/* remove a watch */
@@ -288,7 +288,7 @@ typedef enum InterruptState
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
  * a backend that has turned one OFF is not interrupted any more, for kept
- * locks (keep_word.h), and for the use of the session.
+ * locks (keep_state.h), and for the use of the session.
  */
 typedef struct SharedPage
 {

@@ -181,9 +181,9 @@ zklock_expiry_take(ZkLeased *one, const ZkReply *reply)
 	one->czxid = reply->czxid;
 	one->version = reply->version;
 	one->mtime_ms = reply->mtime_ms;
-	one->ttl_ms = ZK_TERM_MAX;
-	if (one->who.ttl_ms >= 0)
-		one->ttl_ms = Min(one->who.ttl_ms, ZK_TERM_MAX);
+	one->term_ms = ZK_TERM_MAX;
+	if (one->who.term_ms >= 0)
+		one->term_ms = Min(one->who.term_ms, ZK_TERM_MAX);
 	return true;
 }
 
@@ -203,7 +203,7 @@ zklock_expiry_holds(const ZkChildren *children, const char *node)
 void
 zklock_expiry_time(ZkLeased *leased)
 {
-	leased->over_at = seen_since(leased) + leased->ttl_ms;
+	leased->over_at = seen_since(leased) + leased->term_ms;
 }
 
 ZkOutcome
@@ -268,7 +268,7 @@ zklock_expiry_note_end(const ZkLeased *leased, bool is_gone, int64 *look_at)
 
 		/* in a term again, which may be forged */
 		*look_at = Min(*look_at,
-					   protocol_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
+					   protocol_now() + Max(leased->term_ms, ZK_TERM_MIN));
 	}
 }
 
@@ -364,7 +364,7 @@ seen_since(const ZkLeased *leased)
 		seen->is_logged = false;
 		seen->since = now;
 	}
-	seen->unused_at = now + leased->ttl_ms + UNUSED_MS;
+	seen->unused_at = now + leased->term_ms + UNUSED_MS;
 	return seen->since;
 }
 
@@ -420,7 +420,7 @@ zklock_expiry_log(const char *lock_path, const ZkLeased *leased)
 		seen->is_logged = true;
 	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
-					zklock_text_quotable(lock_path), leased->ttl_ms),
+					zklock_text_quotable(lock_path), leased->term_ms),
 			 leased->who.owner == NULL ?
 			 errdetail_log("It has no owner: it was given up with a delay, or another client has written to its znode. Fencing token " INT64_FORMAT ".",
 						   leased->token) :

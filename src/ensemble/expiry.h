@@ -30,7 +30,7 @@ typedef struct ZkLeased
 	int64		czxid;			/* of the znode; another one at the same path
 								 * was forged, or came later */
 	int			version;		/* how often its data was set: its heartbeat */
-	int64		ttl_ms;			/* for how long a version is good */
+	int64		term_ms;			/* for how long a version is good */
 	int64		over_at;		/* protocol_now(): when this session may
 								 * delete it, unless it is renewed */
 	int64		mtime_ms;		/* when it was renewed last, by ZooKeeper's

@@ -282,7 +282,7 @@ zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1])
 void
 zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 {
-	ZkNodeData	stranger = {.retain_ms = -1,.claimed_ms = -1,.ttl_ms = -1};
+	ZkNodeData	stranger = {.retain_ms = -1,.claimed_ms = -1,.term_ms = -1};
 	bool		is_json;
 
 	*who = stranger;
@@ -294,7 +294,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 
 	/* a stranger's; a record of a run may be anybody's */
 	if (is_json)
-		stranger = (ZkNodeData) {.retain_ms = who->retain_ms,.claimed_ms = who->claimed_ms,.ttl_ms = -1};
+		stranger = (ZkNodeData) {.retain_ms = who->retain_ms,.claimed_ms = who->claimed_ms,.term_ms = -1};
 	stranger.text = zklock_text_printable_bytes(data,
 												Min(length, TEXT_SHOWN_MAX));
 	*who = stranger;
@@ -471,8 +471,8 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->owner = pstrdup(token);
 	else if (strcmp(key, "data") == 0 && type == JSON_TOKEN_STRING)
 		who->note = pstrdup(token);
-	else if (strcmp(key, "ttl") == 0)
-		who->ttl_ms = read_count(token, type);
+	else if (strcmp(key, "term") == 0)
+		who->term_ms = read_count(token, type);
 	else if (strcmp(key, "retain") == 0)
 		who->retain_ms = read_count(token, type);
 	else if (strcmp(key, "claimed") == 0)

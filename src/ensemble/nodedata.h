@@ -43,7 +43,7 @@ typedef struct ZkNodeData
 	char	   *owner;			/* of a lease, and what it has added: in UTF-8
 								 * and not made printable */
 	char	   *note;
-	int64		ttl_ms;			/* of a lease: its term; -1: it does not say */
+	int64		term_ms;			/* of a lease: its term; -1: it does not say */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;

@@ -345,10 +345,10 @@ take_child(const Reading *reading, const ZkReply *reply, const char *child,
 	if (recipe_read_mark(child) != RECIPE_MARK_LEASE)
 		return true;
 	entry->token = recipe_read_token(child);
-	if (entry->who.ttl_ms >= 0)
+	if (entry->who.term_ms >= 0)
 	{
 		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
-			Min(entry->who.ttl_ms, ZK_TERM_MAX) * 1000;
+			Min(entry->who.term_ms, ZK_TERM_MAX) * 1000;
 		entry->who.text = zklock_text_printable(entry->who.note);
 	}
 	return true;

@@ -9,8 +9,8 @@
 
 #include "session.h"
 
-static ZkOutcome look_at_removed(ZkRoundTrip *trip, const ZkRemoval *removal,
-								 bool *is_there, int *guard_version);
+static ZkOutcome read_removed(ZkRoundTrip *trip, const ZkRemoval *removal,
+							  bool *is_there, int *guard_version);
 static ZkOutcome delete_removed(ZkRoundTrip *trip, ZkRemoval *removal,
 								int guard_version);
 
@@ -26,8 +26,8 @@ zklock_removal_do(ZkRoundTrip *trip, ZkRemoval *removal)
 	{
 		bool		is_there;
 		int			guard_version;
-		ZkOutcome	outcome = look_at_removed(trip, removal, &is_there,
-											  &guard_version);
+		ZkOutcome	outcome = read_removed(trip, removal, &is_there,
+										   &guard_version);
 
 		if (outcome != ZK_ANSWERED)
 			return outcome;
@@ -49,8 +49,8 @@ zklock_removal_do(ZkRoundTrip *trip, ZkRemoval *removal)
  * before that look; ZK_ANY_VERSION: look again.
  */
 static ZkOutcome
-look_at_removed(ZkRoundTrip *trip, const ZkRemoval *removal, bool *is_there,
-				int *guard_version)
+read_removed(ZkRoundTrip *trip, const ZkRemoval *removal, bool *is_there,
+			 int *guard_version)
 {
 	const ZkReply *guard;
 	const ZkReply *reply;

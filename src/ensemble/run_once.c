@@ -105,9 +105,9 @@ static struct
 	char		path[RECIPE_PATH_SIZE + RECIPE_NAME_MAX +
 					 3 * sizeof(ZK_RUNS_SUFFIX)];	/* "": there is none */
 	char		guid[RECIPE_GUID_LEN + 1];
-}			Unsettled;
+}			Unresolved;
 
-static void log_unsettled(int code, Datum arg);
+static void log_unresolved(int code, Datum arg);
 static Record name_record(const ZkName *name, const char *slot);
 static ZkOutcome claim_slot(ZkRoundTrip *trip, void *argument);
 static ZkOutcome try_to_claim(ZkRoundTrip *trip, Claim *claim,
@@ -136,11 +136,11 @@ zklock_run_claim(const ZkName *name, const char *slot, int64 retain_ms)
 	zklock_take_rate_count(1);
 
 	/* the end of the backend, too, may leave a record that nobody knows of */
-	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
+	PG_ENSURE_ERROR_CLEANUP(log_unresolved, PointerGetDatum(claim));
 	{
 		zklock_roundtrip_must_run(&bounds, claim_slot, NULL, claim);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
+	PG_END_ENSURE_ERROR_CLEANUP(log_unresolved, PointerGetDatum(claim));
 
 	/* which looks for interrupts, too */
 	if (claim->is_ours)
@@ -151,7 +151,7 @@ zklock_run_claim(const ZkName *name, const char *slot, int64 retain_ms)
 
 	/* a cancel that came with the last reply: nobody has got the answer yet */
 	CHECK_FOR_INTERRUPTS();
-	Unsettled.path[0] = '\0';
+	Unresolved.path[0] = '\0';
 	return claim->is_ours;
 }
 
@@ -179,7 +179,7 @@ zklock_run_slot_length(const char *child)
 
 /* An error, or the end of the backend, while a record may be there. */
 static void
-log_unsettled(int code, Datum arg)
+log_unresolved(int code, Datum arg)
 {
 	const Claim *claim = (const Claim *) DatumGetPointer(arg);
 
@@ -282,7 +282,7 @@ static bool
 has_our_guid(const ZkReply *record)
 {
 	return record->result == ZK_OK && record->data != NULL &&
-		memmem(record->data, record->data_length, Unsettled.guid,
+		memmem(record->data, record->data_length, Unresolved.guid,
 			   RECIPE_GUID_LEN) != NULL;
 }
 
@@ -380,12 +380,12 @@ begin_claim(const Claim *claim)
 {
 	int64		now_ms = protocol_moment().wall_ms;
 
-	if (strcmp(Unsettled.path, claim->record.removal.path) != 0)
+	if (strcmp(Unresolved.path, claim->record.removal.path) != 0)
 	{
-		zklock_nodedata_make_guid(Unsettled.guid);	/* or it raises, and leaves it */
-		strlcpy(Unsettled.path, claim->record.removal.path, sizeof(Unsettled.path));
+		zklock_nodedata_make_guid(Unresolved.guid);	/* or it raises, and leaves it */
+		strlcpy(Unresolved.path, claim->record.removal.path, sizeof(Unresolved.path));
 	}
-	return zklock_nodedata_build(0, "run", Unsettled.guid, "retain",
+	return zklock_nodedata_build(0, "run", Unresolved.guid, "retain",
 								 psprintf(INT64_FORMAT, claim->retain_ms),
 								 "claimed", psprintf(INT64_FORMAT, now_ms),
 								 NULL);

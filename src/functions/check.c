@@ -92,14 +92,14 @@ zk_check(PG_FUNCTION_ARGS)
 
 	if (check.has_session)
 		zklock_args_refuse_restricted();
-	zklock_session_look();
+	zklock_session_poll();
 	zklock_session_interrupt_on_loss(false);
 	for (int i = 0; i < (int) lengthof(items); i++)
 	{
 		if (items[i].ask != NULL)
 			is_told[i] = !run_step(&check, items[i].item, items[i].ask);
 	}
-	zklock_session_look();	/* the questions have taken their time */
+	zklock_session_poll();	/* the questions have taken their time */
 	for (int i = 0; i < (int) lengthof(items); i++)
 	{
 		if (!is_told[i] && (check.has_session || !items[i].needs_session))

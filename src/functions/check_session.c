@@ -419,7 +419,7 @@ ask_first_lease(ZkSample *sample, Questions *questions, const char *path,
 		const char *owner = first->who.owner;
 
 		questions->check->tree.nleases++;
-		if (protocol_moment().wall_ms - first->mtime_ms - first->ttl_ms <= OVERDUE_MS)
+		if (protocol_moment().wall_ms - first->mtime_ms - first->term_ms <= OVERDUE_MS)
 			continue;
 		if (overdue->len > 0)
 			appendStringInfoString(overdue, ", ");

@@ -43,7 +43,7 @@ zk_release_hold(PG_FUNCTION_ARGS)
 	ZkEviction	end;
 
 	zklock_args_refuse_restricted();
-	end = zklock_evict(&name, zklock_args_token(fcinfo, 1), ZK_EVICT_HOLDS);
+	end = zklock_evict_contenders(&name, zklock_args_token(fcinfo, 1), ZK_EVICT_HOLDS);
 	if (end == ZK_EVICTED)
 		PG_RETURN_BOOL(true);
 	ereport(WARNING,
@@ -61,8 +61,8 @@ zk_evict(PG_FUNCTION_ARGS)
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 
 	zklock_args_refuse_restricted();
-	if (zklock_evict(&name, zklock_args_token(fcinfo, 1),
-					 ZK_EVICT_ALL) == ZK_EVICTED)
+	if (zklock_evict_contenders(&name, zklock_args_token(fcinfo, 1),
+								ZK_EVICT_ALL) == ZK_EVICTED)
 	{
 		zklock_stat_count(ZK_STAT_EVICTION);
 		PG_RETURN_BOOL(true);

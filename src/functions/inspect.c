@@ -181,7 +181,7 @@ zk_session(PG_FUNCTION_ARGS)
 	const char *state;
 	ZkRow		row = {0};
 
-	zklock_session_look();
+	zklock_session_poll();
 	status = zklock_session_status();
 	exists = status != NULL;
 	if (!exists)

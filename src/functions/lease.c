@@ -24,7 +24,7 @@
 #include "lock_proof.h"
 #include "name_spelling.h"
 #include "queue.h"
-#include "recall.h"
+#include "release_request.h"
 #include "session.h"
 #include "stat.h"
 #include "text.h"
@@ -45,8 +45,8 @@ static char *leader_shown(const ZkNodeData *who);
 static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 					   const char *hint);
 static void warn_of_no_lease(const ZkLeasing *leasing);
-static int64 read_ttl(FunctionCallInfo fcinfo);
-static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
+static int64 read_term(FunctionCallInfo fcinfo);
+static int64 read_span(FunctionCallInfo fcinfo, int number, const char *what,
 					   int64 least, const char *hint);
 static void log_lease(const ZkLeasing *leasing, const char *done);
 
@@ -91,7 +91,7 @@ zk_renew_lease(PG_FUNCTION_ARGS)
 	ZkLeasing	leasing = read_token(fcinfo);
 
 	zklock_args_refuse_restricted();
-	leasing.ttl_ms = read_ttl(fcinfo);
+	leasing.term_ms = read_term(fcinfo);
 	zklock_roundtrip_must_run(&bounds, zklock_lease_renew, NULL, &leasing);
 	if (leasing.end != ZK_LEASE_HELD)
 	{
@@ -111,7 +111,7 @@ zk_release_lease(PG_FUNCTION_ARGS)
 	ZkLeasing  *leasing = &releasing.leasing;
 
 	zklock_args_refuse_restricted();
-	releasing.delay_ms = read_term(fcinfo, 2, "delay", 0, NULL);
+	releasing.delay_ms = read_span(fcinfo, 2, "delay", 0, NULL);
 	refuse_to_release(leasing);
 	zklock_durable_flush_commits();
 	zklock_known_distrust(leasing->name.path, leasing->token);
@@ -155,10 +155,10 @@ zk_lease_release_requested(PG_FUNCTION_ARGS)
 		warn_of_no_lease(&leasing);
 		PG_RETURN_BOOL(false);
 	}
-	PG_RETURN_BOOL(zklock_recall_read(leasing.name.text,
-									  leasing.name.path,
-									  leasing.name.root_length,
-									  leasing.mine->node, &told));
+	PG_RETURN_BOOL(zklock_release_request_read(leasing.name.text,
+											   leasing.name.path,
+											   leasing.name.root_length,
+											   leasing.mine->node, &told));
 }
 
 Datum
@@ -225,7 +225,7 @@ read_taking(FunctionCallInfo fcinfo, RecipeMode mode)
 	leasing->name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
 	owner = read_line(fcinfo, 1, "owner",
 					  "Name the owner of the lease: the same text in each call, and a text that no other owner uses.");
-	leasing->ttl_ms = read_ttl(fcinfo);
+	leasing->term_ms = read_term(fcinfo);
 	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
 	if (!PG_ARGISNULL(4))
 		leasing->note = read_line(fcinfo, 4, "data",
@@ -271,10 +271,10 @@ read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 }
 
 static int64
-read_ttl(FunctionCallInfo fcinfo)
+read_term(FunctionCallInfo fcinfo)
 {
-	return read_term(fcinfo, 2, "ttl", ZK_TERM_MIN,
-					 "Renew a lease at least three times within its ttl.");
+	return read_span(fcinfo, 2, "term", ZK_TERM_MIN,
+					 "Renew a lease at least three times within its term.");
 }
 
 /*
@@ -282,7 +282,7 @@ read_ttl(FunctionCallInfo fcinfo)
  * than any term.  hint: what to do instead; NULL: that is clear.
  */
 static int64
-read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least,
+read_span(FunctionCallInfo fcinfo, int number, const char *what, int64 least,
 		  const char *hint)
 {
 	int64		ms;

@@ -181,8 +181,8 @@ release_all(const Call *call)
 
 	zklock_args_refuse_restricted();
 	for (int i = call->nwanted - 1; i >= 0; i--)
-		all_good &= zklock_release(&call->wanted[i].name,
-								   call->wanted[i].mode, has_written);
+		all_good &= zklock_lock_release(&call->wanted[i].name,
+										call->wanted[i].mode, has_written);
 	return all_good;
 }
 
@@ -346,7 +346,7 @@ count_new(const Call *call)
 
 /*
  * Take all locks of the call, by orders of that set: true.  false if a try
- * found one of them busy. Raises what zklock_acquire() does.  On failure
+ * found one of them busy. Raises what zklock_lock_acquire() does.  On failure
  * nothing is held that was not held before.
  */
 static bool
@@ -367,7 +367,7 @@ take_all(Call *call, const ZkOrder *set)
 													wanted->mode);
 
 			CHECK_FOR_INTERRUPTS();
-			wanted->token = zklock_acquire(&order, &wanted->taken);
+			wanted->token = zklock_lock_acquire(&order, &wanted->taken);
 			all_taken = wanted->token != 0;
 		}
 	}

@@ -15,7 +15,7 @@
 #include "args.h"
 #include "given_name.h"
 #include "nodedata.h"
-#include "recall.h"
+#include "release_request.h"
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
@@ -32,5 +32,5 @@ zk_request_release(PG_FUNCTION_ARGS)
 		zklock_nodedata_check_line(reason, "reason", "a request",
 								   "Write one line that tells the holders why the lock is wanted.");
 	}
-	PG_RETURN_INT32(zklock_recall_ask(&name, reason));
+	PG_RETURN_INT32(zklock_release_request_ask(&name, reason));
 }

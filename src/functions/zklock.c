@@ -2,7 +2,7 @@
  *
  * zklock.c
  *	  The entry of the extension, and the SQL functions that mirror
- *	  pg_advisory_*: lock, try, unlock; tokens and fences; recalls heard.
+ *	  pg_advisory_*: lock, try, unlock; tokens and fences; requests to release.
  *
  * What each function promises stands with its COMMENT ON in
  * sql/zklock--2.0.sql and is not repeated here.
@@ -190,7 +190,7 @@ zk_commit_and_lock(PG_FUNCTION_ARGS)
 	zklock_check_scope(order.scope, order.name.text);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
-	(void) zklock_acquire(&order, NULL);	/* raises unless it is taken */
+	(void) zklock_lock_acquire(&order, NULL);	/* raises unless it is taken */
 	PG_RETURN_VOID();
 }
 
@@ -200,8 +200,8 @@ zk_unlock(PG_FUNCTION_ARGS)
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(&name, RECIPE_EXCLUSIVE,
-								  zklock_hooks_has_written()));
+	PG_RETURN_BOOL(zklock_lock_release(&name, RECIPE_EXCLUSIVE,
+									   zklock_hooks_has_written()));
 }
 
 Datum
@@ -210,8 +210,8 @@ zk_unlock_shared(PG_FUNCTION_ARGS)
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 
 	zklock_args_refuse_restricted();
-	PG_RETURN_BOOL(zklock_release(&name, RECIPE_SHARED,
-								  zklock_hooks_has_written()));
+	PG_RETURN_BOOL(zklock_lock_release(&name, RECIPE_SHARED,
+									   zklock_hooks_has_written()));
 }
 
 Datum
@@ -245,7 +245,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
- * What is held: tokens, fences, recalls
+ * What is held: tokens, fences, requests to release
  * ---------------------------------------------------------------------
  */
 
@@ -327,7 +327,7 @@ zk_release_requested(PG_FUNCTION_ARGS)
 {
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
 
-	PG_RETURN_BOOL(zklock_read_recall(&name));
+	PG_RETURN_BOOL(zklock_read_release_request(&name));
 }
 
 /* ---------------------------------------------------------------------
@@ -345,7 +345,7 @@ take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope, bool is_try)
 	zklock_args_refuse_restricted();
 	order = read_order(fcinfo, mode, scope, is_try);
 	zklock_hooks_follow();
-	token = zklock_acquire(&order, NULL);
+	token = zklock_lock_acquire(&order, NULL);
 	if (is_try)
 		PG_RETURN_BOOL(token != 0);
 	PG_RETURN_INT64(token);

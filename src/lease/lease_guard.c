@@ -109,7 +109,7 @@ zklock_lease_is_required(const char *lock_path, int64 token)
 }
 
 int64
-zklock_lease_shortest_ttl(void)
+zklock_lease_shortest_term(void)
 {
 	int64		shortest_ms = ZK_TERM_MAX;
 	dlist_iter	iterator;
@@ -119,7 +119,7 @@ zklock_lease_shortest_ttl(void)
 		const ZkKnownLease *known = dlist_container(ZkKnownLease, use,
 													iterator.cur);
 
-		shortest_ms = Min(shortest_ms, known->leased.ttl_ms);
+		shortest_ms = Min(shortest_ms, known->leased.term_ms);
 	}
 	return shortest_ms;
 }
@@ -198,7 +198,7 @@ static bool
 is_fresh(const ZkKnownLease *known)
 {
 	Moment		since = protocol_moment();
-	int64		usable_ms = Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
+	int64		usable_ms = Min(known->leased.term_ms * FRESH_TENTHS / 10,
 								zklock_session_timeout_ms() / 3);
 
 	since.boot_ms -= usable_ms;
@@ -278,7 +278,7 @@ proving_deadline(int64 begun_at)
 
 	if (timeout_ms > 0)
 		deadline = begun_at + 2 * timeout_ms;
-	return Min(deadline, begun_at + zklock_lease_shortest_ttl());
+	return Min(deadline, begun_at + zklock_lease_shortest_term());
 }
 
 /*
@@ -406,7 +406,7 @@ send_renewal(Renewal *renewal)
 	ZkKnownLease *known = renewal->known;
 	const ZkLeased *leased = &known->leased;
 	char	   *data = zklock_lease_build_data(leased->who.owner, leased->who.note,
-											   leased->ttl_ms);
+											   leased->term_ms);
 
 	known->is_outdated = true;	/* until there is an answer */
 	renewal->state = RENEWAL_SENT;
@@ -498,7 +498,7 @@ refuse_if_over(int64 begun_at)
 
 		if (since == 0)
 			since = begun_at;
-		if (protocol_now() - since >= known->leased.ttl_ms)
+		if (protocol_now() - since >= known->leased.term_ms)
 			refuse_commit(known, "its term was over before ZooKeeper answered");
 	}
 }

@@ -19,8 +19,8 @@ extern void zklock_lease_use(ZkKnownLease *known);
 extern bool zklock_lease_is_used(void);
 extern bool zklock_lease_is_required(const char *lock_path, int64 token);
 
-/* The shortest ttl of those, at most a day. */
-extern int64 zklock_lease_shortest_ttl(void);
+/* The shortest term of those, at most a day. */
+extern int64 zklock_lease_shortest_term(void);
 
 /*
  * Raise 40001 unless each of them is still its owner's: by a renewal that

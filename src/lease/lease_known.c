@@ -80,7 +80,7 @@ zklock_known_take(ZkKnownLease *known, const ZkLeased *read)
 {
 	Assert(known->leased.czxid == read->czxid);
 	known->leased.version = read->version;
-	known->leased.ttl_ms = read->ttl_ms;
+	known->leased.term_ms = read->term_ms;
 	keep_text(&known->leased.who.note, read->who.note);
 }
 

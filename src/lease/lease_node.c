@@ -22,7 +22,7 @@
 #include "ephemeral.h"
 #include "lease_known.h"
 #include "nested.h"
-#include "recall.h"
+#include "release_request.h"
 #include "recipe.h"
 #include "session.h"
 #include "text.h"
@@ -143,19 +143,19 @@ ZkOutcome
 zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeased   *mine = leasing->mine;
-	int64		ttl_ms = Max(leasing->ttl_ms, mine->ttl_ms);
+	int64		term_ms = Max(leasing->term_ms, mine->term_ms);
 	const char *note = leasing->note != NULL ? leasing->note : mine->who.note;
 	bool		is_ours = leasing->is_renewed ||
 		zklock_known_is_renewed_here(leasing->name.path, mine);
-	char	   *data = zklock_lease_build_data(mine->who.owner, note, ttl_ms);
+	char	   *data = zklock_lease_build_data(mine->who.owner, note, term_ms);
 	Moment		sent = protocol_moment();
 	const ZkReply *request;
 	const ZkReply *reply;
 	ZkOutcome	outcome;
 
 	leasing->is_renewed = false;
-	zklock_recall_get_ahead(trip, leasing->name.path, leasing->name.root_length,
-							mine->node);
+	zklock_release_request_get_ahead(trip, leasing->name.path, leasing->name.root_length,
+									 mine->node);
 	outcome = zklock_roundtrip_ask(trip,
 								   zklock_client_set(zklock_session_client(),
 													 mine->path, data,
@@ -177,24 +177,24 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 											  mine->czxid, mine->version);
 	}
 	mine->version = reply->version;
-	mine->ttl_ms = ttl_ms;
+	mine->term_ms = term_ms;
 	leasing->is_renewed = true;
 	leasing->proof = sent;
-	request = zklock_recall_reply_ahead(trip);
+	request = zklock_release_request_reply_ahead(trip);
 	if (request != NULL)
-		zklock_recall_tell(leasing->name.text, request);
+		zklock_release_request_tell(leasing->name.text, request);
 	if (!is_ours)
 		log_renewal(leasing->name.text, mine);
 	zklock_expiry_debug(mine->path, mine->token,
-						"renewed for " INT64_FORMAT " ms", ttl_ms);
+						"renewed for " INT64_FORMAT " ms", term_ms);
 	return ZK_ANSWERED;
 }
 
 char *
-zklock_lease_build_data(const char *owner, const char *note, int64 ttl_ms)
+zklock_lease_build_data(const char *owner, const char *note, int64 term_ms)
 {
 	return zklock_nodedata_build(0, "owner", owner, "data", note,
-								 "ttl", psprintf(INT64_FORMAT, ttl_ms), NULL);
+								 "term", psprintf(INT64_FORMAT, term_ms), NULL);
 }
 
 /*

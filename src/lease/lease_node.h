@@ -30,7 +30,7 @@ typedef struct ZkLeasing
 	/* what is asked for */
 	ZkName		name;			/* of the lock */
 	int64		token;			/* 0: the owner says which (lease_take.h) */
-	int64		ttl_ms;			/* 0: as it is */
+	int64		term_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
 
 	/* what the call has found and done */
@@ -77,6 +77,6 @@ extern void zklock_lease_check(const ZkName *name, const ZkReply *reply);
  * is NULL so that nobody can renew it.
  */
 extern char *zklock_lease_build_data(const char *owner, const char *note,
-									 int64 ttl_ms);
+									 int64 term_ms);
 
 #endif							/* ZKLOCK_LEASE_NODE_H */

@@ -9,11 +9,11 @@
 
 #include "compat.h"
 #include "lease_known.h"
-#include "recall.h"
+#include "release_request.h"
 #include "session.h"
 #include "text.h"
 
-static ZkLeased *recall_lease(ZkLeasing *leasing);
+static ZkLeased *find_known(ZkLeasing *leasing);
 static void log_release(const ZkLeaseReleasing *releasing);
 static ZkRequest *send_release(const ZkLeaseReleasing *releasing);
 static bool is_released(const ZkLeaseReleasing *releasing,
@@ -33,7 +33,7 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 
 	Assert(leasing->token != 0);
 	leasing->is_renewed = false;
-	leasing->mine = recall_lease(leasing);
+	leasing->mine = find_known(leasing);
 	if (leasing->mine != NULL)
 	{
 		outcome = zklock_lease_renew_node(trip, leasing);
@@ -79,18 +79,18 @@ zklock_lease_locate(ZkRoundTrip *trip, void *argument)
 
 /* The lease as this backend knows it, palloc'ed, or NULL. */
 static ZkLeased *
-recall_lease(ZkLeasing *leasing)
+find_known(ZkLeasing *leasing)
 {
 	const ZkKnownLease *known = zklock_known_find(leasing->name.path,
 												  leasing->token);
-	ZkLeased   *recalled;
+	ZkLeased   *lease;
 
 	if (known == NULL)
 		return NULL;
-	recalled = palloc(sizeof(*recalled));
-	*recalled = known->leased;
+	lease = palloc(sizeof(*lease));
+	*lease = known->leased;
 	leasing->czxid = known->leased.czxid;
-	return recalled;
+	return lease;
 }
 
 /* ---------------------------------------------------------------------
@@ -101,7 +101,7 @@ recall_lease(ZkLeasing *leasing)
 /*
  * Until it is done.  A request to release it goes with it; one that is made
  * meanwhile, or to a lease that ends by itself, goes when others are asked
- * (recall_ask.c).  A lease that is not found any more, after a reply was lost,
+ * (release_request_ask.c).  A lease that is not found any more, after a reply was lost,
  * was given up by the request whose reply that was.
  */
 ZkOutcome
@@ -132,8 +132,8 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			log_release(releasing);
 			is_logged = true;
 		}
-		zklock_recall_get_ahead(trip, leasing->name.path,
-								leasing->name.root_length, leasing->mine->node);
+		zklock_release_request_get_ahead(trip, leasing->name.path,
+										 leasing->name.root_length, leasing->mine->node);
 		outcome = zklock_roundtrip_ask(trip, send_release(releasing), &reply);
 		if (outcome == ZK_UNKNOWN || outcome == ZK_LOST)
 			releasing->tried = leasing->mine;
@@ -153,9 +153,9 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			continue;
 		}
 		leasing->end = ZK_LEASE_RELEASED;
-		if (zklock_recall_reply_ahead(trip) != NULL)
-			zklock_recall_remove(leasing->name.path, leasing->name.root_length,
-								 leasing->mine->node);
+		if (zklock_release_request_reply_ahead(trip) != NULL)
+			zklock_release_request_remove(leasing->name.path, leasing->name.root_length,
+										  leasing->mine->node);
 		zklock_expiry_debug(leasing->mine->path, leasing->mine->token,
 							"given up, for its token; the lock is free in " INT64_FORMAT " ms",
 							releasing->delay_ms);

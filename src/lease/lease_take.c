@@ -61,8 +61,8 @@ static ZkOutcome make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking);
 static ZkMove plan_move(ZkLeaseTaking *taking);
 static ZkOutcome ask_move(ZkRoundTrip *trip, const ZkMove *move,
 						  bool *is_repeated, const ZkReply **reply);
-static ZkOutcome settle_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking,
-								bool *is_made);
+static ZkOutcome resolve_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking,
+								 bool *is_made);
 static void note_made(ZkLeaseTaking *taking, int64 czxid);
 
 ZkOutcome
@@ -137,7 +137,7 @@ remove_twin(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	return ZK_ANSWERED;
 }
 
-/* The lock in the ordinary way; the outcome is that of zklock_contend(). */
+/* The lock in the ordinary way; the outcome is that of zklock_contender_win_place(). */
 static ZkOutcome
 win_twin(ZkLeaseTaking *taking)
 {
@@ -145,7 +145,7 @@ win_twin(ZkLeaseTaking *taking)
 	ZkOutcome	outcome;
 
 	taking->twin = zklock_order_place(order);
-	outcome = zklock_contend(order, &taking->twin);
+	outcome = zklock_contender_win_place(order, &taking->twin);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	taking->stage = ZK_LEASE_TWIN;
@@ -270,7 +270,7 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 		zklock_lease_check(&leasing->name, reply);
 		if (reply->result == ZK_OK)
 			break;
-		outcome = settle_missing(trip, taking, &is_made);
+		outcome = resolve_missing(trip, taking, &is_made);
 		if (outcome != ZK_ANSWERED || taking->stage == ZK_LEASE_NOTHING)
 			return outcome;
 	} while (!is_made);
@@ -279,7 +279,7 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	zklock_stat_count(ZK_STAT_LEASE);
 	zklock_lease_roots_wake();
 	if (is_made || is_repeated || reply->czxid == 0 ||
-		protocol_now() - sent.boot_ms >= leasing->ttl_ms / 3)
+		protocol_now() - sent.boot_ms >= leasing->term_ms / 3)
 	{
 		outcome = renew_owned(trip, taking, taking->path, NULL);
 		if (outcome == ZK_ANSWERED)
@@ -304,7 +304,7 @@ plan_move(ZkLeaseTaking *taking)
 		.from = twin->node,
 		.to = taking->path,
 		.data = zklock_lease_build_data(order->owner, leasing->note,
-										leasing->ttl_ms),
+										leasing->term_ms),
 		.kind = ZK_PERSISTENT,
 		.set = zklock_name_lease_path(&order->name),
 		.set_data = zklock_name_below_root(&order->name)
@@ -339,7 +339,7 @@ ask_move(ZkRoundTrip *trip, const ZkMove *move, bool *is_repeated,
  * ZK_LEASE_NOTHING, the twin is gone.
  */
 static ZkOutcome
-settle_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking, bool *is_made)
+resolve_missing(ZkRoundTrip *trip, ZkLeaseTaking *taking, bool *is_made)
 {
 	char	   *paths[] = {taking->path, taking->twin.node};
 	const ZkReply *replies[lengthof(paths)];
@@ -381,7 +381,7 @@ note_made(ZkLeaseTaking *taking, int64 czxid)
 	mine->node = strrchr(mine->path, '/') + 1;
 	mine->token = taking->twin.token;
 	mine->czxid = czxid;
-	mine->ttl_ms = leasing->ttl_ms;
+	mine->term_ms = leasing->term_ms;
 	mine->who.owner = pstrdup(taking->order.owner);
 	leasing->mine = mine;
 	leasing->is_renewed = true;

@@ -42,7 +42,7 @@ typedef struct ZkLeaseTaking
  * a ZkLeaseTaking.  It ends as ZK_LEASE_HELD or _BUSY.
  *
  * Raises 08001 if the ensemble does not answer in time, 55000 if the lease of
- * the owner has another mode or number of permits, and as zklock_contend().  So
+ * the owner has another mode or number of permits, and as zklock_contender_win_place().  So
  * it is never ZK_LATE.
  */
 extern ZkOutcome zklock_lease_take(ZkRoundTrip *trip, void *taking);

@@ -88,7 +88,7 @@ static int64 pause_until_next(void);
 static StepEnd do_step(StepWork work, int64 until);
 static void report_silence(void);
 static StepEnd tell_known(int64 until);
-static StepEnd look_at_leases(int64 until);
+static StepEnd sweep_leases(int64 until);
 static StepEnd ask_for_losses(int64 until);
 
 PGDLLEXPORT void zk_lease_worker(Datum argument);
@@ -166,7 +166,7 @@ static int64
 do_round(void)
 {
 	StepEnd		known = do_step(tell_known, ZK_NO_DEADLINE);
-	StepEnd		sweep = do_step(look_at_leases, protocol_now() + SLICE_MS);
+	StepEnd		sweep = do_step(sweep_leases, protocol_now() + SLICE_MS);
 	StepEnd		losses = STEP_OVER;
 
 	if (sweep == STEP_SILENT && !zklock_session_is_connected())
@@ -271,7 +271,7 @@ tell_known(int64 until)
 }
 
 static StepEnd
-look_at_leases(int64 until)
+sweep_leases(int64 until)
 {
 	return zklock_lease_sweep(until) == ZK_ANSWERED ? STEP_OVER : STEP_SILENT;
 }

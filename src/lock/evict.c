@@ -43,7 +43,7 @@ static void log_removal(const char *name, const ZkQueueEntry *entry,
 static int	errdetail_entry(const ZkQueueEntry *entry);
 
 ZkEviction
-zklock_evict(const ZkName *name, int64 token, ZkEvictees which)
+zklock_evict_contenders(const ZkName *name, int64 token, ZkEvictees which)
 {
 	ZkBounds	bounds = zklock_bounds_of_task();
 

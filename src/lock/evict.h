@@ -33,7 +33,7 @@ typedef enum ZkEviction
  * bad name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, also to show
  * whose the token is, and as the session does.
  */
-extern ZkEviction zklock_evict(const ZkName *name, int64 token,
-							   ZkEvictees which);
+extern ZkEviction zklock_evict_contenders(const ZkName *name, int64 token,
+										  ZkEvictees which);
 
 #endif							/* ZKLOCK_EVICT_H */

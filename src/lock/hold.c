@@ -79,10 +79,10 @@ typedef enum HoldUndone
 static ZkOutcome take_and_hold(ZkRoundTrip *trip, void *argument);
 static ZkOutcome lock_for_hold(Holding *holding);
 static ZkOutcome make_hold(ZkRoundTrip *trip, Holding *holding);
-static ZkOutcome settle_lost(ZkRoundTrip *trip, const Holding *holding,
-							 bool *is_there);
-static ZkOutcome look_for_hold(ZkRoundTrip *trip, const Holding *holding,
-							   bool *is_there);
+static ZkOutcome resolve_lost(ZkRoundTrip *trip, const Holding *holding,
+							  bool *is_there);
+static ZkOutcome read_hold(ZkRoundTrip *trip, const Holding *holding,
+						   bool *is_there);
 static void check_answer(const ZkReply *reply, const char *path);
 static void give_up(int code, Datum arg);
 static HoldUndone undo_hold(const Holding *holding);
@@ -137,7 +137,7 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 	trip->by = ZK_BY_CALLER;	/* silence is told in the order's words */
 	zklock_refuse_if_lost();
 	if (holding->stage == HOLD_SENT)
-		outcome = settle_lost(trip, holding, &is_there);
+		outcome = resolve_lost(trip, holding, &is_there);
 	if (outcome != ZK_ANSWERED || is_there)
 		return outcome;
 	holding->stage = HOLD_NOTHING;
@@ -156,7 +156,7 @@ lock_for_hold(Holding *holding)
 
 	*twin = zklock_order_place(&holding->order);
 	zklock_drop_kept(&holding->order.name);	/* we do not stand in our own way */
-	outcome = zklock_contend(&holding->order, twin);
+	outcome = zklock_contender_win_place(&holding->order, twin);
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	zklock_place_unwatch(twin);
@@ -199,7 +199,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 		return ZK_ANSWERED;
 
 	/* the twin is gone */
-	outcome = look_for_hold(trip, holding, &is_there);
+	outcome = read_hold(trip, holding, &is_there);
 	if (outcome == ZK_ANSWERED && !is_there)
 		zklock_loss_raise_waiter(holding->order.name.text,
 								 strrchr(twin->node, '/') + 1, twin->token);
@@ -211,7 +211,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
  * transaction cannot be done any more, and look what has come of it.
  */
 static ZkOutcome
-settle_lost(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
+resolve_lost(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
 {
 	const char *twin = holding->twin.node;
 	const ZkReply *reply;
@@ -227,12 +227,12 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
 	if (outcome != ZK_ANSWERED)
 		return outcome;
 	check_answer(reply, twin);
-	return look_for_hold(trip, holding, is_there);
+	return read_hold(trip, holding, is_there);
 }
 
 /* The twin is gone: is the hold there? */
 static ZkOutcome
-look_for_hold(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
+read_hold(ZkRoundTrip *trip, const Holding *holding, bool *is_there)
 {
 	const ZkReply *reply;
 	ZkOutcome	outcome = zklock_roundtrip_read(trip, ZK_GET, holding->hold,

@@ -47,7 +47,7 @@
 typedef enum CommitGuard
 {
 	GUARD_OFF,					/* commit whatever happened to the locks */
-	GUARD_LEASE,				/* a fresh proof will do */
+	GUARD_FRESH,				/* a fresh proof will do */
 	GUARD_QUORUM				/* ask at every commit */
 } CommitGuard;
 
@@ -55,24 +55,24 @@ typedef enum CommitGuard
  * zklock.commit_guard: how a transaction that wrote, or that took locks of
  * its own, proves at its commit that this backend still holds all its locks.
  */
-static int	commit_guard = GUARD_LEASE;
+static int	commit_guard = GUARD_FRESH;
 
 static const struct config_enum_entry commit_guard_options[] = {
 	{"off", GUARD_OFF, false},
-	{"lease", GUARD_LEASE, false},
+	{"fresh", GUARD_FRESH, false},
 	{"quorum", GUARD_QUORUM, false},
 	{NULL, 0, false}
 };
 
 /*
  * With "quorum" a proof may be that old when the commit goes on: behind the
- * callbacks of others, and with the lock of NOTIFY's queue.  With "lease" it
+ * callbacks of others, and with the lock of NOTIFY's queue.  With "fresh" it
  * has to be fresh there.
  */
 #define GUARD_AGAIN_MS 10
 
 /*
- * For how much of a lease's ttl its transaction may wait for standbys, before
+ * For how much of a lease's term its transaction may wait for standbys, before
  * the lease is proved.
  */
 #define STANDBY_TENTHS 3
@@ -129,8 +129,8 @@ zklock_hooks_init(void)
 {
 	DefineCustomEnumVariable("zklock.commit_guard",
 							 "How COMMIT makes sure that the locks of the session are still held.",
-							 "off, lease (a proof younger than a third of the session timeout is enough), or quorum (asks ZooKeeper at each COMMIT).",
-							 &commit_guard, GUARD_LEASE, commit_guard_options,
+							 "off, fresh (a proof younger than a third of the session timeout is enough), or quorum (asks ZooKeeper at each COMMIT).",
+							 &commit_guard, GUARD_FRESH, commit_guard_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 	next_ProcessUtility = ProcessUtility_hook != NULL ? ProcessUtility_hook :
@@ -384,7 +384,7 @@ guard_commit(void)
 	if (is_to_be_guarded())
 	{
 		if (zklock_lease_is_used() && zklock_hooks_has_written())
-			zklock_durable_await_standbys(zklock_lease_shortest_ttl() *
+			zklock_durable_await_standbys(zklock_lease_shortest_term() *
 										  STANDBY_TENTHS / 10);
 		prove_behind_others();
 	}
@@ -544,7 +544,7 @@ prove_behind_others(void)
 }
 
 /*
- * Was the quorum asked that short a time ago?  "lease" does not want it to be.
+ * Was the quorum asked that short a time ago?  "fresh" does not want it to be.
  */
 static bool
 is_proof_recent(int64 most_ms)

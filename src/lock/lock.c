@@ -4,7 +4,7 @@
  *	  Locks are taken and released: reentrancy, scopes, and what ends them.
  *
  * What is held is in the table (lock_table.c).  The one rule: between a grant
- * and its count nothing may raise; so zklock_acquire() has the entry and the
+ * and its count nothing may raise; so zklock_lock_acquire() has the entry and the
  * count made before the queue is joined.
  *
  *-------------------------------------------------------------------------
@@ -202,7 +202,7 @@ zklock_check_scope(ZkScope scope, const char *name)
 }
 
 int64
-zklock_acquire(const ZkOrder *order, struct Lock **taken)
+zklock_lock_acquire(const ZkOrder *order, struct Lock **taken)
 {
 	zklock_check_scope(order->scope, order->name.text);
 	for (bool is_again = false;; is_again = true)
@@ -210,7 +210,7 @@ zklock_acquire(const ZkOrder *order, struct Lock **taken)
 		Lock	   *lock;
 		ZkOutcome	outcome;
 
-		zklock_session_look();
+		zklock_session_poll();
 		zklock_refuse_if_lost();
 		(void) zklock_loss_tell_gone(0);	/* it matters to no lock of now */
 		zklock_session_renew(is_again);
@@ -296,7 +296,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
  */
 
 bool
-zklock_release(const ZkName *name, RecipeMode mode, bool has_written)
+zklock_lock_release(const ZkName *name, RecipeMode mode, bool has_written)
 {
 	Lock	   *lock = zklock_lock_find(name);
 	Ending		ending = {.how = "unlocked"};
@@ -308,9 +308,9 @@ zklock_release(const ZkName *name, RecipeMode mode, bool has_written)
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
-	zklock_session_look();
+	zklock_session_poll();
 	ending.live = zklock_session_reap(false);
-	zklock_place_settle(&lock->place, ending.live);
+	zklock_place_find_loss(&lock->place, ending.live);
 	loss = loss_of(lock, ending.live);
 	zklock_place_log_deletion(&lock->place);
 
@@ -344,7 +344,7 @@ zklock_release_session_scope(bool has_written)
 	bool		had_locks = zklock_has_locks();
 	List	   *losses;
 
-	zklock_session_look();
+	zklock_session_poll();
 	losses = losses_of_session_scope();
 
 	/* a WARNING would look for interrupts, too */
@@ -381,7 +381,7 @@ zklock_end_transaction(void)
 		scopes |= ENDS(ZK_SCOPE_CALL);
 		Call.state = CALL_NONE;
 	}
-	zklock_keep_settle();
+	zklock_keep_review();
 	if (zklock_lock_has_unkept() &&
 		(zklock_lock_has_ending() || zklock_session_live() == 0 ||
 		 zklock_session_count_news() != news_settled))
@@ -599,7 +599,7 @@ win_place(const ZkOrder *order, Lock *lock)
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
 	zklock_session_open();
-	outcome = zklock_contend(order, &lock->place);
+	outcome = zklock_contender_win_place(order, &lock->place);
 	if (outcome == ZK_ANSWERED)
 		lock->nbytes = ZK_PATH_BYTES(lock->place.node);
 	return outcome;
@@ -656,7 +656,7 @@ losses_of_session_scope(void)
 	{
 		ZkLossOf   *loss;
 
-		zklock_place_settle(&lock->place, live);
+		zklock_place_find_loss(&lock->place, live);
 		if (!zklock_lock_is_of_session(lock) ||
 			!zklock_place_is_lost(&lock->place, live))
 			continue;
@@ -692,7 +692,7 @@ end_scopes(unsigned scopes, Ending ending)
 	{
 		bool		was_held = zklock_lock_is_held(lock);
 
-		zklock_place_settle(&lock->place, ending.live);
+		zklock_place_find_loss(&lock->place, ending.live);
 		ending.is_awaited = can_answer &&
 			(scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 			zklock_lock_is_of_session(lock) &&
@@ -718,7 +718,7 @@ keep_or_leave_place(Lock *lock, const Ending *ending)
 {
 	ZkPlace    *place = &lock->place;
 
-	zklock_place_settle(place, ending->live);
+	zklock_place_find_loss(place, ending->live);
 	if (zklock_place_is_lost(place, ending->live))
 		zklock_lock_note_late_loss(lock);
 	if (!zklock_keep_put(place, ending->live))

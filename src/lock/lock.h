@@ -46,7 +46,7 @@ extern void zklock_check_scope(ZkScope scope, const char *name);
  * or the queue raises.  On failure nothing is
  * held that was not held before, and nothing is left in ZooKeeper.
  */
-extern int64 zklock_acquire(const ZkOrder *order, struct Lock **taken);
+extern int64 zklock_lock_acquire(const ZkOrder *order, struct Lock **taken);
 
 /*
  * Raise 55000 if this session holds the lock, or is leaving it: it would stand in
@@ -86,8 +86,8 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
  * lock that was held for long, it waits for the answer, for a second at most, and
  * raises on interrupts, when the lock is released.
  */
-extern bool zklock_release(const ZkName *name, RecipeMode mode,
-						   bool has_written);
+extern bool zklock_lock_release(const ZkName *name, RecipeMode mode,
+								bool has_written);
 
 /*
  * Take back all counts of session scope.  Likewise, waits likewise, and warns of

@@ -33,7 +33,7 @@ static struct
 static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static ZkPlace *find_place(const ZkName *name);
-static void settle_places(void);
+static void find_losses(void);
 static const char *held_state(const Lock *lock, ZkSessionNumber live);
 static const char *hint_of_other_mode(const Lock *lock, RecipeMode mode);
 static void describe_lost_lock(const Lock *lock, ZkLoss *loss);
@@ -52,13 +52,13 @@ static void confirm_grant(ZkPlace *place, int64 deadline);
 void
 zklock_attend_locks(void)
 {
-	zklock_session_look();
-	settle_places();
+	zklock_session_poll();
+	find_losses();
 }
 
 /* The same for what is held, of a session that was attended to. */
 static void
-settle_places(void)
+find_losses(void)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -68,7 +68,7 @@ settle_places(void)
 		return;
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
-		zklock_place_settle(&lock->place, live);
+		zklock_place_find_loss(&lock->place, live);
 }
 
 int64
@@ -91,13 +91,13 @@ zklock_tell_token(const ZkName *name, ZkTokenOf *of)
 }
 
 bool
-zklock_read_recall(const ZkName *name)
+zklock_read_release_request(const ZkName *name)
 {
 	ZkPlace    *place;
 
 	zklock_attend_locks();
 	place = find_place(name);
-	return place != NULL && zklock_place_read_recall(place);
+	return place != NULL && zklock_place_read_release_request(place);
 }
 
 void
@@ -209,7 +209,7 @@ zklock_refuse_if_lost(void)
 	Lock	   *lock;
 	ZkLoss		loss;
 
-	settle_places();
+	find_losses();
 	lock = find_lost(NULL);
 	if (lock == NULL)
 		return;
@@ -256,7 +256,7 @@ zklock_explain_cancellation(ZkLoss *loss)
 
 	if (interrupt == 0)
 		return false;
-	settle_places();
+	find_losses();
 	if (zklock_describe_loss(loss))
 		return true;
 	*loss = LateLoss.loss;
@@ -352,14 +352,14 @@ ask_for_proofs(const Lock *only, bool always_ask, int64 deadline)
 
 	if (!always_ask)
 		fresh_since = zklock_session_fresh_since();
-	settle_places();
+	find_losses();
 	if (always_ask && find_lost(only) == NULL)
 	{
 		int			nplaces = find_unproved(only, places, ZK_NO_PROOF);
 
 		for (int i = 0; i < nplaces; i++)
 			confirm_grant(places[i], deadline);
-		settle_places();
+		find_losses();
 	}
 	for (int round = 0; outcome != ZK_LATE && find_lost(only) == NULL &&
 		 find_unproved(only, NULL, fresh_since) > 0; round++)
@@ -378,7 +378,7 @@ ask_for_proofs(const Lock *only, bool always_ask, int64 deadline)
 		nplaces = find_unproved(only, places, ZK_NO_PROOF);
 		outcome = zklock_place_prove(places, nplaces, deadline);
 		took_ms = protocol_now() - asked_at;
-		settle_places();
+		find_losses();
 		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(places);
@@ -445,7 +445,7 @@ confirm_grant(ZkPlace *place, int64 deadline)
 	bool		is_first;
 	ZkOutcome	outcome;
 
-	if (place->grant.basis != ZK_GRANTED_ON_WORD ||
+	if (place->grant.basis != ZK_GRANTED_HANDED_OVER ||
 		zklock_session_number() == 0)
 		return;
 	until = Min(deadline, protocol_now() + zklock_session_timeout_ms());

@@ -51,9 +51,9 @@ extern bool zklock_confirm_by(Lock *lock, int64 deadline);
 /*
  * Has somebody asked this session to release the lock?  false if it is not
  * held here, in either mode.  Asks the ensemble, and tells the user, as
- * zklock_recall_read().
+ * zklock_release_request_read().
  */
-extern bool zklock_read_recall(const ZkName *name);
+extern bool zklock_read_release_request(const ZkName *name);
 
 /*
  * Put the rows of zk_session_locks, for each lock and mode that is held, and
@@ -62,7 +62,7 @@ extern bool zklock_read_recall(const ZkName *name);
 extern void zklock_show_locks(ReturnSetInfo *result);
 
 /*
- * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().
+ * Raise 40001 if a lock held here is known to be lost, as zklock_lock_acquire().
  * If it is the session that is lost, no interrupt for that comes any more.
  */
 extern void zklock_refuse_if_lost(void);
@@ -83,13 +83,13 @@ extern bool zklock_describe_loss(ZkLoss *loss);
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 
 /*
- * Raise 40001 unless every lock held here is good: by the guard lease, or if
+ * Raise 40001 unless every lock held here is good: by the guard fresh, or if
  * there is none that is fresh, or with always_ask, by a quorum's word for each
  * node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 
-/* A question: are they by now, by the guard lease?  Never raises. */
+/* A question: are they by now, by the guard fresh?  Never raises. */
 extern bool zklock_are_proved(void);
 
 /* ---- for lock.c ---- */

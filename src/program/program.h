@@ -452,7 +452,7 @@ extern ZkResult code_result(int code);
 extern ZkClientLoss code_loss(int code);
 
 /* The words for it, which are valid until the next call. */
-extern const char *code_words(int code);
+extern const char *code_text(int code);
 
 /* ---- program_command.c ---- */
 

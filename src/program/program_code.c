@@ -114,7 +114,7 @@ code_loss(int code)
 }
 
 const char *
-code_words(int code)
+code_text(int code)
 {
 	static char unknown[40];
 	const CodeMeaning *meaning = find_code(code);

@@ -8,7 +8,7 @@
  * what happens.  And the queue of each lock that is kept, or that is held and
  * may be kept, is followed from the grant on.  As soon as another contender is
  * there, or the time of the kept lock is over, the program gives up a kept
- * lock, whatever the backend does at that moment (keep_word.h).  A lock that
+ * lock, whatever the backend does at that moment (keep_state.h).  A lock that
  * is held will not be kept, and the data of its node tells the other contender
  * that it is held, and not merely kept.  And the place of each lock is
  * followed that is held for more than a moment (program_step.c): if it is
@@ -65,11 +65,11 @@ static bool is_queue_of_keep(const Session *session, const char *path);
 static void tell_waiter(Session *session, int type);
 static void end_keep(Keep *keep);
 static Keep *next_keep(const Session *session, Keep *keep);
-static void look_at_time(Session *session, Keep *keep, int64_t now);
+static void end_keep_in_time(Session *session, Keep *keep, int64_t now);
 static void give_way(Session *session, Keep *keep);
 static void list_queue(Session *session, Keep *keep);
 static void note_listed(Request *list);
-static void say_held(Session *session, const Keep *keep);
+static void announce_held(Session *session, const Keep *keep);
 static void judge_list(Session *session, Keep *keep, const Request *list);
 
 /* ---------------------------------------------------------------------
@@ -106,7 +106,7 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 		else
 			give_way(session, keep);
 	}
-	held = request_find_held(session, path);
+	held = request_find_watched(session, path);
 	if (held != NULL && held->state != REQUEST_SENT)
 		step_submit(held);
 	if (wait->path != NULL && strcmp(wait->path, path) == 0)
@@ -137,7 +137,7 @@ follow_tick(Session *session)
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
 		library_forget_watch(session, keep->lock, WATCH_CHILDREN);
 	for (Request *held = session->traffic.all; held != NULL; held = held->next)
-		if (held->step == REQUEST_HELD)
+		if (held->step == REQUEST_WATCHED)
 			library_forget_watch(session, held->path, WATCH_CHILDREN);
 	wait_end(session);
 }
@@ -232,7 +232,7 @@ keep_tick(Session *session, int64_t now)
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
 	{
 		if (now >= keep->look_at)
-			look_at_time(session, keep, now);
+			end_keep_in_time(session, keep, now);
 		if (keep->generation != 0)
 			program_wake_at(session, keep->look_at);
 	}
@@ -274,7 +274,7 @@ next_keep(const Session *session, Keep *keep)
  * that time.
  */
 static void
-look_at_time(Session *session, Keep *keep, int64_t now)
+end_keep_in_time(Session *session, Keep *keep, int64_t now)
 {
 	KeptLock   *shared = keep->shared;
 	int32_t		keep_ms = atomic_load(&shared->keep_ms);
@@ -282,7 +282,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 	keep->look_at = atomic_load(&shared->since) + keep_ms;
 	if (now < keep->look_at)
 		return;
-	if (keep_word_change(shared, keep->generation, KEEP_KEPT, KEEP_FREE))
+	if (keep_state_change(shared, keep->generation, KEEP_KEPT, KEEP_FREE))
 	{
 		step_submit_delete(session, keep->node);
 		end_keep(keep);
@@ -298,7 +298,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 static void
 give_way(Session *session, Keep *keep)
 {
-	KeepState	state = keep_word_want(keep->shared, keep->generation);
+	KeepState	state = keep_state_want(keep->shared, keep->generation);
 
 	assert(keep->generation != 0);
 
@@ -306,7 +306,7 @@ give_way(Session *session, Keep *keep)
 	if (state == KEEP_GIVEN_UP)
 		step_submit_delete(session, keep->node);
 	else if (state == KEEP_HELD_WANTED)
-		say_held(session, keep);
+		announce_held(session, keep);
 	end_keep(keep);
 }
 
@@ -344,7 +344,7 @@ note_listed(Request *list)
 
 /* Say in the data of the node that it is held and will not be kept. */
 static void
-say_held(Session *session, const Keep *keep)
+announce_held(Session *session, const Keep *keep)
 {
 	Request    *request = request_new_silent(session, REQUEST_SET,
 											 keep->node);

@@ -17,7 +17,7 @@
  */
 #define USE_LOOK_MS 100
 
-static void look_if_idle(Session *session, int64_t now);
+static void end_if_idle(Session *session, int64_t now);
 static bool is_to_run(const Session *session);
 static void check_backend(Session *session, int64_t now);
 static bool is_stopped(pid_t pid, long long *switches);
@@ -46,7 +46,7 @@ idle_tick(Session *session, int64_t now)
 	if (is_to_run(session))
 		program_wake_at(session, session->standstill.next_check_at);
 	if (!session_is_ending(session))
-		look_if_idle(session, now);
+		end_if_idle(session, now);
 }
 
 /*
@@ -58,7 +58,7 @@ idle_tick(Session *session, int64_t now)
  * request on its way to it.
  */
 static void
-look_if_idle(Session *session, int64_t now)
+end_if_idle(Session *session, int64_t now)
 {
 	Idleness   *idleness = &session->idleness;
 	uint64_t	use = atomic_load(&session->page->use);

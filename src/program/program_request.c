@@ -27,9 +27,9 @@
 #define NSTEPS (REQUEST_LAST + 1)
 static const bool __attribute__((unused)) may_follow[NSTEPS][NSTEPS] = {
 	[REQUEST_CREATE] = {
-		[REQUEST_HELD] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
+		[REQUEST_WATCHED] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
 	},
-	[REQUEST_HELD] = {[REQUEST_DELETE] = true},
+	[REQUEST_WATCHED] = {[REQUEST_DELETE] = true},
 	[REQUEST_ERASE] = {[REQUEST_ERASE] = true,[REQUEST_DELETE] = true},
 	[REQUEST_DELETE] = {[REQUEST_ERASE] = true}
 };
@@ -119,7 +119,7 @@ bool
 request_is_kept(const Request *request)
 {
 	return request->id != 0 &&
-		(request->step == REQUEST_CREATE || request->step == REQUEST_HELD);
+		(request->step == REQUEST_CREATE || request->step == REQUEST_WATCHED);
 }
 
 /* It is among the latest, and these come first. */
@@ -135,12 +135,12 @@ request_find(const Session *session, uint64_t id)
 }
 
 Request *
-request_find_held(const Session *session, const char *path)
+request_find_watched(const Session *session, const char *path)
 {
 	Request    *request = session->traffic.all;
 
 	while (request != NULL &&
-		   (request->step != REQUEST_HELD || strcmp(request->path, path) != 0))
+		   (request->step != REQUEST_WATCHED || strcmp(request->path, path) != 0))
 		request = request->next;
 	return request;
 }
@@ -291,7 +291,7 @@ request_reply(Request *request)
 	bool		is_urgent = request->step != REQUEST_CREATE ||
 		request->node_kind != ZK_EPHEMERAL_SEQUENTIAL;
 	FrameBlob	blobs[FRAME_NBLOBS] = {
-		frame_text(code_words(answer->code)),
+		frame_text(code_text(answer->code)),
 		{answer->data, (size_t) answer->data_length},
 		{answer->children, answer->children_size}
 	};

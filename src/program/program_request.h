@@ -225,7 +225,7 @@ extern bool request_is_kept(const Request *request);
  * that node; or NULL.
  */
 extern Request *request_find(const Session *session, uint64_t id);
-extern Request *request_find_held(const Session *session, const char *path);
+extern Request *request_find_watched(const Session *session, const char *path);
 
 extern Request *request_find_oldest(const Session *session);
 

@@ -435,7 +435,7 @@ note_expired(Session *session)
 		return;
 	session_set_error(session, "Server \"%s\" has said: %s",
 					  server != NULL ? server : "",
-					  code_words(ZSESSIONEXPIRED));
+					  code_text(ZSESSIONEXPIRED));
 	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_EXPIRED);
 }
 
@@ -552,7 +552,7 @@ session_note_end(Session *session, int code)
 	if (has_demanded(link))
 		return;					/* one answer of many */
 	session_set_error(session, "Server \"%s\" has said: %s",
-					  server != NULL ? server : "", code_words(code));
+					  server != NULL ? server : "", code_text(code));
 	if (code_loss(code) != ZK_LOSS_DEMAND ||
 		++link->pace.ndemands >= link->servers.naddresses)
 	{

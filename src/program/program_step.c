@@ -50,11 +50,11 @@ static void after_leave(Request *request);
 static bool after_erase(Request *request);
 static void after_unwatch(Request *request);
 static void hold_place(Request *request);
-static bool after_held(Request *held);
+static bool after_watched(Request *held);
 static void send_if_due(Request *request, int64_t now);
 static bool defer_request(Request *request);
 static void begin_refusal(Request *request, int64_t now);
-static const char *undone_word(RequestKind step);
+static const char *undone_name(RequestKind step);
 static bool blocks_others(const Request *request);
 static bool is_unused(const Session *session);
 static bool put_off(Request *request);
@@ -100,7 +100,7 @@ step_submit_delete(Session *session, const char *path)
 {
 	Request    *request = request_new_silent(session, REQUEST_DELETE, path);
 
-	step_let_go(request_find_held(session, path));
+	step_let_go(request_find_watched(session, path));
 	step_submit(request);
 }
 
@@ -236,8 +236,8 @@ follow_up(Request *request)
 		case REQUEST_LEAVE:
 			after_leave(request);
 			break;
-		case REQUEST_HELD:
-			return after_held(request);
+		case REQUEST_WATCHED:
+			return after_watched(request);
 		case REQUEST_ERASE:
 			return after_erase(request);
 		case REQUEST_UNWATCH:
@@ -352,7 +352,7 @@ hold_place(Request *request)
 		request->node_kind != ZK_EPHEMERAL_SEQUENTIAL)
 		return;
 	request->answer.path = NULL;
-	request_go_on(request, REQUEST_HELD, node);
+	request_go_on(request, REQUEST_WATCHED, node);
 	request->watch = WATCH_CHILDREN;
 	request_set_due(request, protocol_now() + MOMENT_MS);
 }
@@ -363,7 +363,7 @@ hold_place(Request *request)
  * told otherwise.
  */
 static bool
-after_held(Request *held)
+after_watched(Request *held)
 {
 	Session    *session = held->session;
 	const Frame frame = {
@@ -388,7 +388,7 @@ step_is_queued(const Request *request)
 	const char *wait = request->session->wait.path;
 	size_t		length;
 
-	if (request->step != REQUEST_HELD || wait == NULL)
+	if (request->step != REQUEST_WATCHED || wait == NULL)
 		return false;
 	length = (size_t) (strrchr(request->path, '/') - request->path);
 	return strncmp(wait, request->path, length) == 0 &&
@@ -501,8 +501,8 @@ begin_refusal(Request *request, int64_t now)
 	request->refusal.since = now;
 	session->status.nrefused++;
 	session_set_error(session, "Znode \"%s\" cannot be %s: %s", request->path,
-					  undone_word(request->step),
-					  code_words(request->answer.code));
+					  undone_name(request->step),
+					  code_text(request->answer.code));
 	session->is_status_news = true;
 	request_count_undone(request);
 	if (was_counted)
@@ -515,7 +515,7 @@ begin_refusal(Request *request, int64_t now)
 
 /* What cannot be done. */
 static const char *
-undone_word(RequestKind step)
+undone_name(RequestKind step)
 {
 	if (step == REQUEST_ERASE)
 		return "listed";
@@ -545,7 +545,7 @@ is_unused(const Session *session)
 		return false;
 	for (Request *request = session->traffic.all; request != NULL;
 		 request = request->next)
-		if (request_is_kept(request) && request->step != REQUEST_HELD &&
+		if (request_is_kept(request) && request->step != REQUEST_WATCHED &&
 			request->wish == WISH_HEAR)
 			return false;
 	return true;
@@ -586,14 +586,14 @@ put_off(Request *request)
 		session->is_status_news |= session->status.nput_off++ == 0;
 	}
 	until = delays->since + timeout;
-	if (now >= until && request->step != REQUEST_HELD)
+	if (now >= until && request->step != REQUEST_WATCHED)
 	{
 		request_end_putting_off(request);
 		return false;
 	}
 	if (!is_executed)
 		session_set_error(session, "Server \"%s\" has not executed a request: %s",
-						  session->server, code_words(request->answer.code));
+						  session->server, code_text(request->answer.code));
 	due_at = now + program_pause_ms(PUT_OFF_MIN_MS, delays->count++,
 									timeout / PUT_OFF_PART);
 	if (ahead != NULL && due_at < ahead->due_at)
@@ -639,7 +639,7 @@ find_ahead(const Request *request)
 		return NULL;
 	for (const Request *other = session->traffic.all; other != NULL;
 		 other = other->next)
-		if (other->put_off.since != 0 && other->step != REQUEST_HELD &&
+		if (other->put_off.since != 0 && other->step != REQUEST_WATCHED &&
 			other->order < request->order)
 			return other;
 	return NULL;
@@ -672,7 +672,7 @@ undo_create(Request *request)
 
 	if (meaning == ANSWER_OVER || !request_is_kept(request))
 		return false;
-	if (request->step == REQUEST_HELD)
+	if (request->step == REQUEST_WATCHED)
 		return go_on_to_delete(request, NULL);
 	if (meaning == ANSWER_DONE)
 	{

@@ -41,11 +41,11 @@
 
 static void begin_contending(Contender *contender);
 static ZkOutcome go_through_queue(Contender *contender);
-static ZkOutcome look_at_queue(Contender *contender);
+static ZkOutcome list_before_joining(Contender *contender);
 static ZkOutcome list_queue(Contender *contender, RecipeVerdict *verdict);
 static void announce_permit(const Contender *contender);
 static bool is_anybody_behind(const Contender *contender);
-static ZkOutcome hear_first(Contender *contender, bool *is_busy);
+static ZkOutcome ask_first(Contender *contender, bool *is_busy);
 static ZkOutcome wait_for_news(Contender *contender, bool *is_granted);
 static ZkOutcome confirm_queued(Contender *contender, bool *is_queued);
 static const char *describe_way(ZkStat way);
@@ -65,7 +65,7 @@ static void end_confirm(ZkRoundTrip *trip);
  */
 
 ZkOutcome
-zklock_contend(const ZkOrder *order, ZkPlace *place)
+zklock_contender_win_place(const ZkOrder *order, ZkPlace *place)
 {
 	Contender	contender = {
 		.order = order,
@@ -170,7 +170,7 @@ go_through_queue(Contender *contender)
 	if (!zklock_session_await_undone(contender->order->bounds.deadline))
 		return ZK_LATE;
 	if (is_at_once || is_for_owner)
-		outcome = look_at_queue(contender);
+		outcome = list_before_joining(contender);
 	if (outcome == ZK_ANSWERED && is_for_owner)
 		zklock_take_rate_count(1);	/* one that the owner has is not taken */
 	while (outcome == ZK_ANSWERED && !is_granted)
@@ -193,7 +193,7 @@ go_through_queue(Contender *contender)
 		{
 			bool		is_busy;
 
-			outcome = hear_first(contender, &is_busy);
+			outcome = ask_first(contender, &is_busy);
 			if (outcome != ZK_ANSWERED || !is_busy)
 				continue;
 			if (verdict == RECIPE_MISMATCH &&
@@ -223,7 +223,7 @@ go_through_queue(Contender *contender)
  * owner has is to be renewed, and needs no node.
  */
 static ZkOutcome
-look_at_queue(Contender *contender)
+list_before_joining(Contender *contender)
 {
 	for (;;)
 	{
@@ -343,9 +343,9 @@ is_anybody_behind(const Contender *contender)
  * they are not.
  */
 static ZkOutcome
-hear_first(Contender *contender, bool *is_busy)
+ask_first(Contender *contender, bool *is_busy)
 {
-	ZkOutcome	outcome = contender_hear_keeper(contender, is_busy);
+	ZkOutcome	outcome = contender_ask_keeper(contender, is_busy);
 	bool		are_gone;
 
 	if (outcome != ZK_ANSWERED || !*is_busy)
@@ -369,7 +369,7 @@ wait_for_news(Contender *contender, bool *is_granted)
 	if (outcome == ZK_ANSWERED && *is_granted)
 		outcome = confirm_queued(contender, is_granted);
 	if (*is_granted && !contender->ahead.is_next_first)
-		contender->place->grant.basis = ZK_GRANTED_ON_WORD;
+		contender->place->grant.basis = ZK_GRANTED_HANDED_OVER;
 	return outcome;
 }
 

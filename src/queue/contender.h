@@ -30,8 +30,8 @@
  * permits; for an owner 53400 past zklock.max_creates.  Also on interrupts, and
  * when ZooKeeper refuses.
  */
-pg_nodiscard extern ZkOutcome zklock_contend(const ZkOrder *order,
-											 ZkPlace *place);
+pg_nodiscard extern ZkOutcome zklock_contender_win_place(const ZkOrder *order,
+														 ZkPlace *place);
 
 /*
  * Confirm a grant that rests on a message of the one ahead: is nobody ahead of

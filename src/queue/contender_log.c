@@ -176,7 +176,7 @@ describe_holder(Contender *contender, int64 deadline)
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (mark == RECIPE_MARK_LEASE && who.owner != NULL)
 		return psprintf("A lease of \"%s\" for " INT64_FORMAT " ms, renewed last by %s. ",
-						zklock_text_quotable(who.owner), who.ttl_ms,
+						zklock_text_quotable(who.owner), who.term_ms,
 						zklock_nodedata_describe(&who));
 	if (mark == RECIPE_MARK_HOLD)
 		return psprintf("A permanent hold, made by %s; zk_release_hold() ends it. ",

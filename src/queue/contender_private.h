@@ -226,8 +226,8 @@ pg_nodiscard extern ZkOutcome contender_is_held(Contender *contender,
  * The same when our node is in the queue, which makes the other one give the
  * lock up or say that it holds it.  Also held: there was no message in time.
  */
-pg_nodiscard extern ZkOutcome contender_hear_keeper(Contender *contender,
-													bool *is_held);
+pg_nodiscard extern ZkOutcome contender_ask_keeper(Contender *contender,
+												   bool *is_held);
 
 /*
  * Delete those of contender->ahead.leases whose term is over.  *are_gone: some

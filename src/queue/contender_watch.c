@@ -62,9 +62,9 @@
 
 /*
  * How many session timeouts to wait behind a node of zklock's, see
- * look_again_at().
+ * list_again_at().
  */
-#define OWN_LOOKS 10
+#define OWN_TIMEOUTS 10
 
 /* Of so many locks a session warns that others may not wait for it. */
 #define WARNED_MAX 100
@@ -88,13 +88,13 @@ static WatchedNews news_of(const Contender *contender);
 static void warn_once(const Contender *contender, const ZkReply *reply);
 static bool may_be_kept(const Contender *contender);
 static bool says_held(const ZkReply *reply);
-static bool is_word_good(const Contender *contender);
-static int64 look_again_behind(const char *ahead);
-static int64 look_again_at(int timeouts);
+static bool is_hand_over_believed(const Contender *contender);
+static int64 list_again_behind(const char *ahead);
+static int64 list_again_at(int timeouts);
 static bool note_version(Contender *contender, const ZkReply *reply);
 static const char *path_of_next(const Contender *contender,
 								char path[RECIPE_PATH_SIZE]);
-static ZkOutcome await_news(Contender *contender, int64 look_at);
+static ZkOutcome await_news(Contender *contender, int64 list_at);
 static ZkOutcome set_watch(Contender *contender, const ZkReply **reply);
 
 /*
@@ -111,7 +111,7 @@ contender_watch(Contender *contender, bool *is_handed_over)
 	if (!contender->watch.is_of_queue)
 		return watch_next(contender, is_handed_over);
 	if (was_of_queue)
-		return await_news(contender, look_again_at(OWN_LOOKS));
+		return await_news(contender, list_again_at(OWN_TIMEOUTS));
 	return ZK_ANSWERED;
 }
 
@@ -137,7 +137,7 @@ contender_is_held(Contender *contender, bool *is_held)
 }
 
 ZkOutcome
-contender_hear_keeper(Contender *contender, bool *is_held)
+contender_ask_keeper(Contender *contender, bool *is_held)
 {
 	AheadWatch *watch = &contender->watch;
 	int64		now = protocol_now();
@@ -244,7 +244,7 @@ watch_next(Contender *contender, bool *is_handed_over)
 		if (!is_set)
 		{
 			outcome = await_news(contender,
-								 look_again_behind(contender->ahead.next));
+								 list_again_behind(contender->ahead.next));
 			is_set = outcome == ZK_ANSWERED &&
 				zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 		}
@@ -279,7 +279,7 @@ news_of(const Contender *contender)
 	if (place->permits == 1 && place->mode == RECIPE_EXCLUSIVE &&
 		contender->order->owner == NULL &&
 		recipe_read_mark(next) == RECIPE_MARK_HAND_OVER &&
-		is_word_good(contender))
+		is_hand_over_believed(contender))
 		return NEWS_HAND_OVER;
 	return NEWS_DELETION;
 }
@@ -320,7 +320,7 @@ warn_once(const Contender *contender, const ZkReply *reply)
  * with credentials hand nothing over.
  */
 static bool
-is_word_good(const Contender *contender)
+is_hand_over_believed(const Contender *contender)
 {
 	return contender->ahead.is_next_first ||
 		(!contender->order->wants_list &&
@@ -329,7 +329,7 @@ is_word_good(const Contender *contender)
 
 /* Until when to wait for news of the one ahead, of that name. */
 static int64
-look_again_behind(const char *ahead)
+list_again_behind(const char *ahead)
 {
 	switch (recipe_read_mark(ahead))
 	{
@@ -337,12 +337,12 @@ look_again_behind(const char *ahead)
 		case RECIPE_MARK_KEEPER:
 		case RECIPE_MARK_LEASE:
 		case RECIPE_MARK_TAKER:
-			return look_again_at(OWN_LOOKS);
+			return list_again_at(OWN_TIMEOUTS);
 		case RECIPE_MARK_NONE:
 		case RECIPE_MARK_HOLD:
 			break;
 	}
-	return look_again_at(1);
+	return list_again_at(1);
 }
 
 /*
@@ -353,7 +353,7 @@ look_again_behind(const char *ahead)
  * forge.
  */
 static int64
-look_again_at(int timeouts)
+list_again_at(int timeouts)
 {
 	if (zklock_session_number() == 0)
 		return ZK_NO_DEADLINE;
@@ -424,10 +424,10 @@ path_of_next(const Contender *contender, char path[RECIPE_PATH_SIZE])
 
 /*
  * Wait for news of what is watched.  Log the wait when it takes long, and
- * search for deadlocks then.  At look_at the wait is over without news.
+ * search for deadlocks then.  At list_at the wait is over without news.
  */
 static ZkOutcome
-await_news(Contender *contender, int64 look_at)
+await_news(Contender *contender, int64 list_at)
 {
 	int64		deadline = contender->order->bounds.deadline;
 	ContenderWait *wait = &contender->wait;
@@ -436,14 +436,14 @@ await_news(Contender *contender, int64 look_at)
 
 	while (!are_gone)
 	{
-		int64		until = Min(Min(deadline, look_at),
+		int64		until = Min(Min(deadline, list_at),
 								Min(Min(wait->log_at, ahead->lease_at),
-									contender->detector.look_at));
+									contender->detector.check_at));
 		ZkOutcome	outcome = zklock_session_await_watch(until);
 
 		if (outcome != ZK_LATE || until == deadline)
 			return outcome;
-		if (until == look_at)
+		if (until == list_at)
 			return ZK_ANSWERED;
 
 		if (until == ahead->lease_at)
@@ -457,9 +457,9 @@ await_news(Contender *contender, int64 look_at)
 			wait->log_at = ZK_NO_DEADLINE;
 			contender_log_wait(contender);
 		}
-		if (until == contender->detector.look_at)
-			zklock_deadlock_look(&contender->detector, contender->place,
-								 deadline);
+		if (until == contender->detector.check_at)
+			zklock_deadlock_search(&contender->detector, contender->place,
+								   deadline);
 	}
 	return ZK_ANSWERED;
 }

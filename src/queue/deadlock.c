@@ -83,7 +83,7 @@
  * Least time until a waiter searches because its deadlock_timeout is over: by
  * then the waiters that came before it have made their facts.
  */
-#define LOOK_MIN_MS 250
+#define SEARCH_MIN_MS 250
 
 /* Time between two checks of PostgreSQL's locks, at least. */
 #define CHECK_AGAIN_MS 1000
@@ -100,7 +100,7 @@
  * become of a claim.
  */
 #define CONFIRM_MS 4000
-#define LOOK_AGAIN_MS 250
+#define SEARCH_AGAIN_MS 250
 
 /* Why a waiter searches for a cycle now. */
 typedef enum SearchReason
@@ -132,7 +132,7 @@ typedef enum CycleProof
 
 static SearchReason update_facts(ZkDetector *detector, const ZkPlace *place,
 								 List *waiters);
-static void schedule_look(ZkDetector *detector);
+static void schedule_search(ZkDetector *detector);
 static void search_cycle(ZkDetector *detector, const ZkPlace *place,
 						 SearchReason reason, int64 deadline);
 static const char *describe_reason(SearchReason reason);
@@ -140,7 +140,7 @@ static CycleProof prove_cycle(ZkDetector *detector, const ZkPlace *place,
 							  const Cycle *first, Cycle *second,
 							  int64 deadline);
 static bool is_completed_by_us(const Cycle *cycle);
-static void look_again_soon(ZkDetector *detector);
+static void search_again_soon(ZkDetector *detector);
 static bool is_stuck(const Graph *graph, int64 session);
 static void drop_claim(ZkDetector *detector);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
@@ -161,15 +161,15 @@ static void append_statements(StringInfo text, const Cycle *cycle);
 void
 zklock_deadlock_begin(ZkDetector *detector, int64 now)
 {
-	detector->look_at = now + Min(PUBLISH_MS, DeadlockTimeout);
-	detector->timer_at = now + Max(LOOK_MIN_MS, DeadlockTimeout);
+	detector->check_at = now + Min(PUBLISH_MS, DeadlockTimeout);
+	detector->timer_at = now + Max(SEARCH_MIN_MS, DeadlockTimeout);
 	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->context = CurrentMemoryContext;
 }
 
 void
-zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
-					 int64 deadline)
+zklock_deadlock_search(ZkDetector *detector, const ZkPlace *place,
+					   int64 deadline)
 {
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
 												  "zklock deadlock",
@@ -192,7 +192,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	zklock_roundtrip_end(&detector->trip);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(scratch);
-	schedule_look(detector);
+	schedule_search(detector);
 }
 
 void
@@ -230,17 +230,17 @@ update_facts(ZkDetector *detector, const ZkPlace *place, List *waiters)
 		reason = SEARCH_PAUSE;
 		deadlock_forget_deleted(detector);
 	}
-	if (!detector->has_looked && now >= detector->timer_at)
+	if (!detector->has_searched && now >= detector->timer_at)
 	{
 		reason = SEARCH_TIMER;
-		detector->has_looked = true;
+		detector->has_searched = true;
 	}
 	if (zklock_board_has_locks() || waiters != NIL)
-		is_news = deadlock_say_wait(detector, place);
+		is_news = deadlock_publish_wait(detector, place);
 	if (reason == SEARCH_TIMER)
-		deadlock_say_looked(detector);
+		deadlock_publish_searched(detector);
 	deadlock_repeat(detector);
-	is_news |= deadlock_say_blocked(detector, place, waiters);
+	is_news |= deadlock_publish_blocked(detector, place, waiters);
 	if (!is_news)
 		return reason;
 	detector->pause_ms = 0;
@@ -253,15 +253,15 @@ update_facts(ZkDetector *detector, const ZkPlace *place, List *waiters)
  * that waits for us in PostgreSQL is confirmed each time.
  */
 static void
-schedule_look(ZkDetector *detector)
+schedule_search(ZkDetector *detector)
 {
 	int64		now = protocol_now();
 
-	detector->look_at = Min(now + CHECK_AGAIN_MS,
-							Max(now + LOOK_AGAIN_MS, detector->cycle_at));
-	if (!detector->has_looked)
-		detector->look_at = Min(detector->look_at,
-								Max(now, detector->timer_at));
+	detector->check_at = Min(now + CHECK_AGAIN_MS,
+							 Max(now + SEARCH_AGAIN_MS, detector->cycle_at));
+	if (!detector->has_searched)
+		detector->check_at = Min(detector->check_at,
+								 Max(now, detector->timer_at));
 }
 
 /* ---------------------------------------------------------------------
@@ -310,8 +310,8 @@ describe_reason(SearchReason reason)
  * our own wait end this.
  */
 static void
-settle_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
-			 int64 deadline)
+confirm_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
+			  int64 deadline)
 {
 	int64		until = Min(deadline, protocol_now() + CONFIRM_MS);
 	Cycle		second;
@@ -320,7 +320,7 @@ settle_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *first,
 	{
 		CycleProof	proof = prove_cycle(detector, place, first, &second,
 										deadline);
-		int			pause_ms = proof == CYCLE_CERTAIN ? 0 : LOOK_AGAIN_MS;
+		int			pause_ms = proof == CYCLE_CERTAIN ? 0 : SEARCH_AGAIN_MS;
 
 		if (proof == CYCLE_GONE ||
 			zklock_session_await_watch(protocol_now() + pause_ms) != ZK_LATE)
@@ -352,12 +352,12 @@ static bool
 is_ours(const ZkDetector *detector, const Cycle *cycle)
 {
 	const Graph *graph = cycle->graph;
-	bool		has_looked = false;
+	bool		has_searched = false;
 
 	for (int i = 0; i < graph->shape.nnodes; i++)
-		has_looked |= graph->shape.nodes[i].is_stuck &&
-			graph->members[i].has_looked;
-	return detector->has_looked || (has_looked && is_completed_by_us(cycle));
+		has_searched |= graph->shape.nodes[i].is_stuck &&
+			graph->members[i].has_searched;
+	return detector->has_searched || (has_searched && is_completed_by_us(cycle));
 }
 
 /* Have we made its newest fact? */
@@ -403,7 +403,7 @@ claim_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 		outcome = zklock_roundtrip_read(&detector->trip, ZK_GET, path, &reply);
 	if (outcome != ZK_ANSWERED || reply->result != ZK_OK)
 	{
-		look_again_soon(detector);
+		search_again_soon(detector);
 		return false;
 	}
 	is_our_claim = reply->ephemeral_owner == zklock_session_id();
@@ -416,16 +416,16 @@ claim_cycle(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 		detector->claim = MemoryContextStrdup(detector->context, path);
 	if (is_our_claim || !is_stuck(cycle->graph, reply->ephemeral_owner))
 		return true;
-	look_again_soon(detector);
+	search_again_soon(detector);
 	return false;
 }
 
 /* Without news, for what has become of a claim. */
 static void
-look_again_soon(ZkDetector *detector)
+search_again_soon(ZkDetector *detector)
 {
 	detector->pause_ms = 0;
-	detector->cycle_at = protocol_now() + LOOK_AGAIN_MS;
+	detector->cycle_at = protocol_now() + SEARCH_AGAIN_MS;
 }
 
 /* Is it one of the members that are stuck, in the cycle or beyond? */
@@ -483,7 +483,7 @@ search_cycle(ZkDetector *detector, const ZkPlace *place, SearchReason reason,
 	note_search(detector, is_found);
 	if (!is_found || !claim_cycle(detector, place, &cycle))
 		return;
-	settle_cycle(detector, place, &cycle, deadline);
+	confirm_cycle(detector, place, &cycle, deadline);
 	drop_claim(detector);
 }
 
@@ -504,7 +504,7 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, GraphAge age,
 	if (cycle->graph == NULL)
 		return false;
 	shape = &cycle->graph->shape;
-	cycle_settle(shape, PG_INT64_MAX);
+	cycle_mark_stuck(shape, PG_INT64_MAX);
 	cycle->length = cycle_find(shape, 0, 0, PG_INT64_MAX, cycle->way);
 	cycle->newest = newest_fact_of_stuck(shape);
 	return cycle->length > 0;

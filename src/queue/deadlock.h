@@ -18,9 +18,9 @@
 /* What a waiter has said, and found; all zeros before it begins. */
 typedef struct ZkDetector
 {
-	int64		look_at;		/* protocol_now() of the next check */
+	int64		check_at;		/* protocol_now() of the next check */
 	int64		timer_at;		/* when deadlock_timeout is over */
-	bool		has_looked;		/* it is, and a cycle was searched for */
+	bool		has_searched;		/* it is, and a cycle was searched for */
 	ZkRoundTrip trip;			/* the request under way */
 	ZkSessionNumber session;	/* whose the facts are */
 	MemoryContext context;		/* in which the facts are */
@@ -46,8 +46,8 @@ extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);
  * nobody.  Sets when to check again.  Takes round trips, until the deadline at
  * most; raises 40P01 if this backend is to give way, and on interrupts.
  */
-extern void zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
-								 int64 deadline);
+extern void zklock_deadlock_search(ZkDetector *detector, const ZkPlace *place,
+								   int64 deadline);
 
 /* The wait is over: take back what was said.  Never raises, never waits. */
 extern void zklock_deadlock_end(ZkDetector *detector);

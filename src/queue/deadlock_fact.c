@@ -60,7 +60,7 @@ static bool make_fact(ZkDetector *detector, const ZkPlace *place,
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const char *reason);
 static void take_back(ZkDetector *detector, ZkFact *fact);
-static bool ends_with_looked(const char *data, int length);
+static bool ends_with_searched(const char *data, int length);
 
 /* ---------------------------------------------------------------------
  * Saying
@@ -77,7 +77,7 @@ deadlock_find_fact(const ZkDetector *detector, int64 session)
 }
 
 bool
-deadlock_say_wait(ZkDetector *detector, const ZkPlace *place)
+deadlock_publish_wait(ZkDetector *detector, const ZkPlace *place)
 {
 	int64		own = zklock_session_id();
 	ZkFact	   *said = deadlock_find_fact(detector, own);
@@ -90,16 +90,16 @@ deadlock_say_wait(ZkDetector *detector, const ZkPlace *place)
 	return say_fact(detector, place, own,
 					psprintf("%s\n%s%s", place->node,
 							 zklock_nodedata_build(0, NULL),
-							 detector->has_looked ? LOOKED : ""));
+							 detector->has_searched ? LOOKED : ""));
 }
 
 void
-deadlock_say_looked(ZkDetector *detector)
+deadlock_publish_searched(ZkDetector *detector)
 {
 	ZkFact	   *fact = deadlock_find_fact(detector, zklock_session_id());
 	char	   *data;
 
-	if (fact == NULL || ends_with_looked(fact->data, strlen(fact->data)))
+	if (fact == NULL || ends_with_searched(fact->data, strlen(fact->data)))
 		return;
 	data = MemoryContextStrdup(detector->context,
 							   psprintf("%s" LOOKED, fact->data));
@@ -111,7 +111,7 @@ deadlock_say_looked(ZkDetector *detector)
 }
 
 bool
-deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
+deadlock_publish_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
 {
 	bool		is_news = false;
 
@@ -370,15 +370,15 @@ deadlock_parse_wait(const ZkReply *reply, SaidWait *said)
 	said->lock_path = path;
 	said->node = slash + 1;
 	length = reply->data + reply->data_length - end - 1;
-	said->has_looked = ends_with_looked(end + 1, length);
-	if (said->has_looked)
+	said->has_searched = ends_with_searched(end + 1, length);
+	if (said->has_searched)
 		length -= LOOKED_LENGTH;
 	zklock_nodedata_parse(end + 1, length, &said->who);
 	return true;
 }
 
 static bool
-ends_with_looked(const char *data, int length)
+ends_with_searched(const char *data, int length)
 {
 	return length >= LOOKED_LENGTH &&
 		memcmp(data + length - LOOKED_LENGTH, LOOKED, LOOKED_LENGTH) == 0;

@@ -92,7 +92,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 	do
 	{
 		/* what of ours is still to be deleted: see is_left() */
-		zklock_session_look();
+		zklock_session_poll();
 		reading.is_missing = false;
 		reading.graph = palloc0(sizeof(Graph));
 		shape = &reading.graph->shape;
@@ -275,7 +275,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 	*node = wait.node;
 	*said = reply->czxid;
 	member->lock_path = wait.lock_path;
-	member->has_looked = wait.has_looked;
+	member->has_searched = wait.has_searched;
 	if (member->who.pid == 0)
 		member->who = wait.who;
 	return true;

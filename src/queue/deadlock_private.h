@@ -66,17 +66,17 @@ extern ZkFact *deadlock_find_fact(const ZkDetector *detector, int64 session);
  * also if ZooKeeper refuses it, or if the fact is not known to be there: then
  * the next check says it.  Raises on interrupts.
  */
-extern bool deadlock_say_wait(ZkDetector *detector, const ZkPlace *place);
+extern bool deadlock_publish_wait(ZkDetector *detector, const ZkPlace *place);
 
 /*
  * Note in our fact, if there is one, that our deadlock_timeout is over.  Nobody
  * waits for the reply: what is read behind it is not older.
  */
-extern void deadlock_say_looked(ZkDetector *detector);
+extern void deadlock_publish_searched(ZkDetector *detector);
 
 /* Say that those wait for us in PostgreSQL.  Result: is anybody new? */
-extern bool deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
-								 List *waiters);
+extern bool deadlock_publish_blocked(ZkDetector *detector, const ZkPlace *place,
+									 List *waiters);
 
 /*
  * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
@@ -115,7 +115,7 @@ typedef struct SaidWait
 {
 	char	   *lock_path;
 	char	   *node;			/* name of its queue node */
-	bool		has_looked;		/* its deadlock_timeout is over */
+	bool		has_searched;		/* its deadlock_timeout is over */
 	ZkNodeData	who;
 } SaidWait;
 
@@ -129,7 +129,7 @@ typedef struct Member
 {
 	int64		session;
 	ZkNodeData	who;			/* as its queue node has it, or its fact */
-	bool		has_looked;		/* its deadlock_timeout is over, and it has
+	bool		has_searched;		/* its deadlock_timeout is over, and it has
 								 * searched or will at once */
 	char	   *lock_path;		/* what it waits for; NULL: no lock of ours */
 	RecipeMode	mode;			/* valid with lock_path */

@@ -8,7 +8,7 @@
  * Another contender finds the node ahead of its own; the session's program, which
  * watches the queue, deletes the node as soon as one comes (program_follow.c).
  * Whether the backend or the program is first is decided by a state that both
- * change by compare-and-swap (keep_word.h).
+ * change by compare-and-swap (keep_state.h).
  *
  * A lock that is taken back is as good as one that was granted: its node has been
  * there all the time, so nobody else was let in.  A fresh proof says that the
@@ -130,7 +130,7 @@ zklock_keep_take(ZkPlace *place)
 	 */
 	zklock_session_attend();
 	live = zklock_session_live();
-	zklock_place_settle(place, live);
+	zklock_place_find_loss(place, live);
 	if (zklock_place_is_lost(place, live) ||
 		!contact_is_after(place->proof, zklock_session_fresh_since()))
 	{
@@ -157,8 +157,8 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	place->keep = keep;
 
 	/* the state goes first: the program reads it as soon as it is told */
-	keep_word_begin(shared_part(keep), keep->generation, keep_setting,
-					protocol_now());
+	keep_state_begin(shared_part(keep), keep->generation, keep_setting,
+					 protocol_now());
 	zklock_client_tell_kept(zklock_session_client(), keep - Kept.all,
 							keep->generation, place->node, data);
 }
@@ -181,8 +181,8 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 	}
 	why_not = why_not_kept(keep, live);
 	if (why_not != NULL)
-		keep_word_end(shared);
-	else if (keep_word_put(shared, keep->generation, protocol_now()))
+		keep_state_end(shared);
+	else if (keep_state_put(shared, keep->generation, protocol_now()))
 	{
 		zklock_place_move(place, ZK_PLACE_KEPT, "nobody waits for its lock");
 		Kept.nkept++;
@@ -245,7 +245,7 @@ zklock_keep_drop_all(const char *why, bool is_awaited)
 }
 
 void
-zklock_keep_settle(void)
+zklock_keep_review(void)
 {
 	ZkSessionNumber live;
 
@@ -279,7 +279,7 @@ zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 		return false;
 	shared = shared_part(place->keep);
 	return shared != NULL &&
-		keep_word_state(shared, place->keep->generation) == KEEP_KEPT;
+		keep_state_read(shared, place->keep->generation) == KEEP_KEPT;
 }
 
 /* What is shared with the program; NULL if that session is over. */
@@ -309,9 +309,9 @@ why_not_kept(const ZkKeep *keep, ZkSessionNumber live)
 		return "zklock.keep or the caller is another one";
 	if (place->mode != RECIPE_EXCLUSIVE)
 		return "its node is a shared one";
-	if (place->grant.basis == ZK_GRANTED_ON_WORD)
+	if (place->grant.basis == ZK_GRANTED_HANDED_OVER)
 		return "its grant is not confirmed";
-	if (place->told.of_recall != 0)
+	if (place->told.of_request != 0)
 		return "somebody has asked for its release";
 	if (place->told.of_token)
 		return "the user was told its token";
@@ -378,13 +378,13 @@ reclaim_place(ZkKeep *keep)
 
 	Assert(is_put(keep) && Kept.nkept > 0);
 	Kept.nkept--;
-	if (shared != NULL && keep_word_take(shared, keep->generation))
+	if (shared != NULL && keep_state_take(shared, keep->generation))
 	{
 		zklock_place_move(place, ZK_PLACE_HELD, "taken back");
 		return true;
 	}
 	if (shared != NULL &&
-		keep_word_state(shared, keep->generation) == KEEP_GIVEN_UP)
+		keep_state_read(shared, keep->generation) == KEEP_GIVEN_UP)
 	{
 		zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
 		zklock_keep_note_rival(place->lock_path);
@@ -402,7 +402,7 @@ static void
 leave_kept(ZkKeep *keep, const char *why, bool is_awaited)
 {
 	zklock_session_attend();
-	keep_word_end(shared_part(keep));
+	keep_state_end(shared_part(keep));
 	zklock_place_leave(keep->place, zklock_session_live(), why, is_awaited);
 	release_keep(keep);
 }

@@ -76,7 +76,7 @@ extern void zklock_keep_drop_all(const char *why, bool is_awaited);
  * At the end of a transaction: leave those that were kept under other
  * settings, forget those that were given up.  Without any, a comparison.
  */
-extern void zklock_keep_settle(void);
+extern void zklock_keep_review(void);
 
 /*
  * A question: is that place kept, as far as can be told without taking it back?

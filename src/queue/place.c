@@ -29,7 +29,7 @@
 
 #include "handover.h"
 #include "nodedata.h"
-#include "recall.h"
+#include "release_request.h"
 #include "stat.h"
 #include "text.h"
 
@@ -48,7 +48,7 @@ static void log_place(const ZkPlace *place, ZkPlaceState state,
 					  const char *why);
 static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_awaited);
-static void remove_recall(ZkPlace *place);
+static void remove_release_request(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static ZkOutcome await_proof(ZkPlace *place, ZkRequest *request,
 							 int64 deadline);
@@ -120,7 +120,7 @@ zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
 	place->grant.at = GetCurrentTimestamp();
 	place->grant.at_ms = protocol_now();
 	zklock_place_move(place, ZK_PLACE_HELD,
-					  place->grant.basis == ZK_GRANTED_ON_WORD ?
+					  place->grant.basis == ZK_GRANTED_HANDED_OVER ?
 					  "granted on the word of the one ahead" : "granted");
 }
 
@@ -151,7 +151,7 @@ lose_place(ZkPlace *place, ZkLossKind loss, const char *why)
 }
 
 void
-zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
+zklock_place_find_loss(ZkPlace *place, ZkSessionNumber live)
 {
 	if (place->state != ZK_PLACE_HELD)
 		return;
@@ -187,13 +187,13 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live, const char *why,
 				   bool is_awaited)
 {
 	Assert(place->grant.session != 0);
-	zklock_place_settle(place, live);
+	zklock_place_find_loss(place, live);
 
 	/* ahead of the delete: that is our own */
 	zklock_place_unwatch(place);
 	if (place->grant.session == live)
 		remove_node(place, is_awaited);
-	remove_recall(place);
+	remove_release_request(place);
 	place->loss = ZK_LOST_NOT;
 	zklock_place_move(place, ZK_PLACE_NONE, why);
 }
@@ -218,11 +218,11 @@ zklock_place_unwatch(ZkPlace *place)
 }
 
 bool
-zklock_place_read_recall(ZkPlace *place)
+zklock_place_read_release_request(ZkPlace *place)
 {
-	return zklock_recall_read(place->name, place->lock_path,
-							  place->root_length, node_name(place),
-							  &place->told.of_recall);
+	return zklock_release_request_read(place->name, place->lock_path,
+									   place->root_length, node_name(place),
+									   &place->told.of_request);
 }
 
 ZkOutcome
@@ -314,12 +314,12 @@ remove_node(const ZkPlace *place, bool is_awaited)
  * it.  Nobody waits for that.
  */
 static void
-remove_recall(ZkPlace *place)
+remove_release_request(ZkPlace *place)
 {
-	if (place->told.of_recall != 0)
-		zklock_recall_remove(place->lock_path, place->root_length,
-							 node_name(place));
-	place->told.of_recall = 0;
+	if (place->told.of_request != 0)
+		zklock_release_request_remove(place->lock_path, place->root_length,
+									  node_name(place));
+	place->told.of_request = 0;
 }
 
 /* Ask the quorum for the node. */

@@ -44,7 +44,7 @@ typedef enum ZkGrantBasis
 {
 	ZK_GRANTED_BY_QUEUE,		/* a list in which nobody was ahead, or a
 								 * message of the only one that was */
-	ZK_GRANTED_ON_WORD			/* a message of the one just ahead, that it
+	ZK_GRANTED_HANDED_OVER			/* a message of the one just ahead, that it
 								 * lets go, although it was not the first of
 								 * our list; not confirmed since */
 } ZkGrantBasis;
@@ -73,8 +73,8 @@ typedef struct ZkPlaceTold
 	bool		of_loss;		/* the log knows that the node is gone */
 	bool		of_token;		/* the user asked for it: no other grant may
 								 * have the same, so the place is not kept */
-	int64		of_recall;		/* the last request to release it that the
-								 * user was told of (zklock_recall_read()); 0:
+	int64		of_request;		/* the last request to release it that the
+								 * user was told of (zklock_release_request_read()); 0:
 								 * none */
 } ZkPlaceTold;
 
@@ -132,7 +132,7 @@ extern void zklock_place_note_grant(ZkPlace *place, ZkRequest *made);
 /*
  * How is it lost, as far as is known?  live, here and below, is
  * zklock_session_live(): asked once for all places.  Of a place that was
- * granted; one that zklock_place_settle() was not called for since may have
+ * granted; one that zklock_place_find_loss() was not called for since may have
  * been lost in other ways.
  */
 extern ZkLossKind zklock_place_loss(const ZkPlace *place,
@@ -145,7 +145,7 @@ extern bool zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live);
  * Look what has become of the session and of the node, and move the place
  * accordingly.  Never raises or waits.
  */
-extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
+extern void zklock_place_find_loss(ZkPlace *place, ZkSessionNumber live);
 
 /*
  * Note that it was granted by mistake: somebody further ahead had the lock.
@@ -181,9 +181,9 @@ extern void zklock_place_unwatch(ZkPlace *place);
 
 /*
  * Has somebody asked for the release of the lock?  Of a place that is not
- * known to be lost.  As zklock_recall_read().
+ * known to be lost.  As zklock_release_request_read().
  */
-extern bool zklock_place_read_recall(ZkPlace *place);
+extern bool zklock_place_read_release_request(ZkPlace *place);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those

@@ -199,7 +199,7 @@ zklock_client_count_requests(const ZkClient *client)
 }
 
 void
-zklock_client_look(ZkClient *client)
+zklock_client_poll(ZkClient *client)
 {
 	ZkClientStatus *status = &client->status;
 	int64_t		now = protocol_now();

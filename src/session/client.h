@@ -59,7 +59,7 @@ extern void zklock_client_flush(ZkClient *client);
  * the program.  What is asked below, and of requests, is answered by what is
  * known since the last look.
  */
-extern void zklock_client_look(ZkClient *client);
+extern void zklock_client_poll(ZkClient *client);
 
 /* Take it in without asking the page: reads the socket, and not the clock. */
 extern void zklock_client_receive(ZkClient *client);

@@ -3,7 +3,7 @@
  * client_request.h
  *	  Requests of a backend to the ensemble, over its client.
  *
- * A caller polls for the reply to its request: zklock_client_look() takes in
+ * A caller polls for the reply to its request: zklock_client_poll() takes in
  * what has come, and zklock_client_reply() tells.  zklock_client_fd() is readable
  * when something has happened, until zklock_client_receive() is called.
  * Requests that are awaited are sent by zklock_client_flush(), or with the
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "contact.h"
-#include "keep_word.h"
+#include "keep_state.h"
 #include "terms.h"
 
 typedef struct ZkClient ZkClient;

@@ -39,7 +39,7 @@ typedef uint64 ZkSessionNumber;
 /*
  * How a question to the ensemble ended, or a wait for news.  Each layer hands it
  * on as it is, unless its comment says what becomes of it.  At ZK_LOST the caller of the outermost loop begins anew with
- * another session (zklock_roundtrip_run_within(), zklock_acquire()).
+ * another session (zklock_roundtrip_run_within(), zklock_lock_acquire()).
  */
 typedef enum ZkOutcome
 {
@@ -79,7 +79,7 @@ extern void zklock_session_attend(void);
  * For what relies on the session from now on, or tells whether it was there: an
  * acquisition, a release by the user, views, a turn of a wait.
  */
-extern void zklock_session_look(void);
+extern void zklock_session_poll(void);
 
 /*
  * How often it was found that its program has said anything: what was known
@@ -156,7 +156,7 @@ extern bool zklock_session_has_credentials(void);
 #define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
 
 /*
- * The guard lease: a proof (contact.h) is good if its date is after this.  Then
+ * The guard fresh: a proof (contact.h) is good if its date is after this.  Then
  * the ensemble keeps the session for another third of its timeout, even if the
  * machine was suspended since.
  */

@@ -220,7 +220,7 @@ zklock_session_raise_memory(void)
 static void
 raise_session_lost(const char *doing)
 {
-	zklock_session_look();
+	zklock_session_poll();
 	if (MySession.client != NULL)
 	{
 		if (!session_is_granted() && session_is_over())
@@ -332,7 +332,7 @@ zklock_session_explain_late_proof(int64 took_ms)
 {
 	errdetail("The last answer of ZooKeeper reached this commit after " INT64_FORMAT " ms. A commit can rely on answers within %d ms if this machine does not pause its processes.",
 			  took_ms, contact_answer_ms(zklock_session_timeout_ms()));
-	return errhint("Run zk_check() to find out whether the ensemble is slow, and look for pauses of this machine. Otherwise increase \"%s\", and the ttl of leases if the transaction requires any. Then run the transaction again.",
+	return errhint("Run zk_check() to find out whether the ensemble is slow, and look for pauses of this machine. Otherwise increase \"%s\", and the term of leases if the transaction requires any. Then run the transaction again.",
 				   "zklock.session_timeout");
 }
 

@@ -36,7 +36,7 @@ static TimestampTz state_since(const ZkClientStatus *status);
 static void log_refusal(const char *error);
 static void log_news(const ZkClientStatus *before, const char *error);
 static void log_reconnect(const ZkClientStatus *before, const char *error);
-static const char *state_word(const ZkClientStatus *status);
+static const char *state_name(const ZkClientStatus *status);
 static void trace_news(const char *before, const char *word);
 static void describe_state(char *text, size_t size);
 
@@ -49,15 +49,15 @@ void
 zklock_session_attend(void)
 {
 	if (MySession.client != NULL && zklock_client_has_news(MySession.client))
-		zklock_session_look();
+		zklock_session_poll();
 }
 
 void
-zklock_session_look(void)
+zklock_session_poll(void)
 {
 	if (MySession.client == NULL)
 		return;
-	zklock_client_look(MySession.client);
+	zklock_client_poll(MySession.client);
 	take_in_news();
 }
 
@@ -67,7 +67,7 @@ zklock_session_read(void)
 	if (MySession.client == NULL)
 		return;
 	zklock_client_receive(MySession.client);
-	zklock_session_look();
+	zklock_session_poll();
 }
 
 uint64
@@ -91,18 +91,18 @@ session_begin(ZkClient *client)
 	MySession.connect_deadline = MySession.heritage.connect_deadline;
 	told = *zklock_client_status(client);
 	zklock_board_put_session(MySession.number, &told, state_since(&told));
-	trace_news("none", state_word(&told));
-	zklock_session_look();
+	trace_news("none", state_name(&told));
+	zklock_session_poll();
 }
 
 void
 session_give_up(void)
 {
-	const char *before = state_word(&told);
+	const char *before = state_name(&told);
 
 	Assert(MySession.client != NULL);
 	MySession.is_given_up = true;
-	trace_news(before, state_word(&told));
+	trace_news(before, state_name(&told));
 }
 
 ZkClient *
@@ -111,7 +111,7 @@ session_end(void)
 	ZkClient   *client = MySession.client;
 
 	Assert(client != NULL);
-	trace_news(state_word(&told), "none");
+	trace_news(state_name(&told), "none");
 	MySession.client = NULL;
 	return client;
 }
@@ -129,7 +129,7 @@ take_in_news(void)
 		return;
 	before = told;
 	told = *status;
-	trace_news(state_word(&before), state_word(&told));
+	trace_news(state_name(&before), state_name(&told));
 
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
@@ -278,7 +278,7 @@ log_reconnect(const ZkClientStatus *before, const char *error)
 
 /* The state of a session with that status, in a word; without one it is "none". */
 static const char *
-state_word(const ZkClientStatus *status)
+state_name(const ZkClientStatus *status)
 {
 	if (MySession.is_given_up)
 		return "given up";

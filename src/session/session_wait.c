@@ -27,7 +27,7 @@ static WaitEventSet *session_events;
 static ZkOutcome wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
 static bool is_hopeless(void);
-static int64 look_at(int64 deadline);
+static int64 wake_at(int64 deadline);
 static void count_cancel(bool is_asking);
 static void sleep_until(int64 wake_at, ZkWaitReason reason);
 static WaitEventSet *events_of_session(void);
@@ -135,7 +135,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 	zklock_client_flush(MySession.client);
 	for (;;)
 	{
-		zklock_session_look();
+		zklock_session_poll();
 		if ((request != NULL && zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over()))
 			return ZK_ANSWERED;
@@ -152,7 +152,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		if (!session_is_granted() &&
 			status->now >= MySession.connect_deadline)
 			session_raise_not_connected();
-		sleep_until(look_at(deadline), reason);
+		sleep_until(wake_at(deadline), reason);
 	}
 }
 
@@ -173,7 +173,7 @@ is_hopeless(void)
  * news: at the deadline, or when the session is given up.
  */
 static int64
-look_at(int64 deadline)
+wake_at(int64 deadline)
 {
 	const ZkClientStatus *status = zklock_session_status();
 

@@ -201,7 +201,7 @@ my @calls = (
 		'zk_disconnect' => { kind => 'release', before => q(SELECT zk_lock('N')), sql => 'SELECT zk_disconnect()', result => qr/^$/ },
 		'DISCARD ALL' => { kind => 'release', before => q(SELECT zk_lock('N')), sql => 'DISCARD ALL', result => qr/^$/ },
 		'COMMIT, commit_guard off' => { kind => 'end', before => "SET zklock.commit_guard = off; BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
-		'COMMIT, commit_guard lease' => { kind => 'end/commit', before => "BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
+		'COMMIT, commit_guard fresh' => { kind => 'end/commit', before => "BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
 		'COMMIT, commit_guard quorum' => { kind => 'commit', before => "SET zklock.commit_guard = quorum; BEGIN; $work", sql => 'COMMIT', result => qr/^$/ },
 		'COMMIT with a lease' => { kind => 'commit', says => { map { $_ => '08001/08006' } @silences }, lasts => 1, left => 1, else => [1], sql => 'COMMIT', result => qr/^$/,
 			before => "${lease}SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('N', :token); INSERT INTO work VALUES ('N')" },

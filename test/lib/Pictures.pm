@@ -274,7 +274,7 @@ sub loss_picture
 	my $svg = Svg->new(860, 510,
 		title => 'How a lock is lost when the connection to ZooKeeper breaks',
 		desc => sprintf('With the default session timeout T of %s s, counted from the last answer of ZooKeeper: the connection '
-			  . 'breaks after up to %s s, and the ZooKeeper session is %s. With commit_guard = lease, COMMIT passes without asking '
+			  . 'breaks after up to %s s, and the ZooKeeper session is %s. With commit_guard = fresh, COMMIT passes without asking '
 			  . 'for up to %s s, and then waits. After %s s zklock gives the ZooKeeper session up: the running statement is canceled, and COMMIT '
 			  . 'is refused (%s). After %s s at the earliest the ensemble ends the ZooKeeper session, and the next contender holds the lock.',
 			map({ seconds($_) } $timeout, $heartbeat), $suspended, map({ seconds($_) } $proof, $given_up), $lost_code, seconds($timeout)));
@@ -285,7 +285,7 @@ sub loss_picture
 			[ 0, $heartbeat, good => $connected ], [ $heartbeat, $given_up, open => $suspended ], [ $given_up, $end, bad => $lost ] ],
 		[ [ 'running statement', 'of the holder' ],
 			[ 0, $given_up, good => 'goes on' ], [ $given_up, $end, bad => "canceled ($lost_code)" ] ],
-		[ [ 'COMMIT', 'commit_guard = lease' ],
+		[ [ 'COMMIT', 'commit_guard = fresh' ],
 			[ 0, $proof, good => 'passes: fresh proof' ], [ $proof, $given_up, open => 'waits for ZooKeeper' ],
 			[ $given_up, $end, bad => "refused ($lost_code)" ] ],
 		[ [ 'COMMIT', 'commit_guard = quorum' ],

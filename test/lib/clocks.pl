@@ -81,7 +81,7 @@ lock_table.c zklock_lock_count since when, in a view
 lock_table.c post_lock the date of a proof, in a view
 place.c zklock_place_note_grant since when, in a view
 queue.c take_child since when, and until when, in a view
-recall.c describe_request when it was asked for, in a message
+release_request.c describe_request when it was asked for, in a message
 session_loss.c session_loss_note when it was lost, in a message
 session_news.c state_since since when, in a view
 stat.c make_entry since when, in a view

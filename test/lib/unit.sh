@@ -19,12 +19,12 @@ unit_sources() {
 	module=$(basename "$1" .c)
 	module=${module#test_}
 	case $module in
-		client) needs=(keep_word channel protocol contact) ;;
-		protocol) needs=(client keep_word channel contact) ;;
+		client) needs=(keep_state channel protocol contact) ;;
+		protocol) needs=(client keep_state channel contact) ;;
 		program_session | program_step | program_settings)
 			needs=(program_command program_pulse program_idle program_follow program_library
 				program_request program_code program_backend program_time program_names answer
-				protocol keep_word contact recipe_node servers settings_page)
+				protocol keep_state contact recipe_node servers settings_page)
 			[[ $module == program_settings ]] || needs+=(program_settings)
 			[[ $module == program_step ]] || needs+=(program_step)
 			[[ $module == program_session ]] || needs+=(program_session)

@@ -165,7 +165,7 @@ inline look(i, from, found) {
 proctype Session(byte i)
 {
 	byte k, at, lock = NONE, seen[2 * N];
-	bool is_all, truth, is_found, has_looked, is_same, others_late;
+	bool is_all, truth, is_found, has_searched, is_same, others_late;
 	byte newest, behind;
 
 take:
@@ -173,7 +173,7 @@ take:
 	:: nholds[i] == TAKEN -> break
 	:: nholds[i] < TAKEN ->
 		/* one that is its own at first, then any that it has not */
-		has_looked = false;
+		has_searched = false;
 		behind = 0;
 		if
 		:: nholds[i] == 0 -> lock = i
@@ -194,19 +194,19 @@ wait:
 		:: d_step { timeouts > 0 -> timeouts--; let_go(i) }
 			goto over
 		:: d_step {
-			nholds[i] > 0 && fact[i] == 0 && (!MUTANT(LOOKS_FIRST) || has_looked) ->
+			nholds[i] > 0 && fact[i] == 0 && (!MUTANT(LOOKS_FIRST) || has_searched) ->
 			nfacts++; fact[i] = nfacts; said[i] = awaited[i] }
 		/* deadlock_timeout is over */
 		:: d_step {
 			i < TIMERS && nholds[i] > 0 && fact[i] > 0 && !is_late[i] ->
-			is_late[i] = true; has_looked = false }
+			is_late[i] = true; has_searched = false }
 		/* a claim of another one: look when it has gone */
-		:: !has_looked && nholds[i] > 0 && (fact[i] > 0 || MUTANT(LOOKS_FIRST)) &&
+		:: !has_searched && nholds[i] > 0 && (fact[i] > 0 || MUTANT(LOOKS_FIRST)) &&
 			(behind == 0 || !IS_CLAIMED(behind)) ->
 			behind = 0;
 			look(i, 0, is_found);
 			if
-			:: !is_found || !IS_OURS(i) -> has_looked = true
+			:: !is_found || !IS_OURS(i) -> has_searched = true
 			:: is_found && IS_OURS(i) && (MUTANT(ONE_LOOK) || MUTANT(ANYBODY)) ->
 				d_step { find_truth(i) }
 				goto give_way

@@ -1,6 +1,6 @@
 /*
  * keep.pml: a lock that is kept after its release, taken back and given up
- * (src/common/keep_word.h, src/queue/keep.c, src/program/program_follow.c).
+ * (src/common/keep_state.h, src/queue/keep.c, src/program/program_follow.c).
  *
  * One session keeps a lock: its backend, its program, and what is on its way between the
  * two and the ensemble, in order.  Others come to the queue one after the other, of whatever
@@ -112,7 +112,7 @@ end:
 }
 
 /*
- * keep_word_want(), and what follows from it.
+ * keep_state_want(), and what follows from it.
  */
 inline give_way()
 {

@@ -162,7 +162,7 @@ inline look_for_work(is_writer) {
 	has_written = has_written && !MUTANT(AT_ONCE)
 }
 
-/* zklock_release() */
+/* zklock_lock_release() */
 inline release() {
 	in_session[b]--;
 	stays[b] = stays[b] || (has_written && !(MUTANT(LAST_ONLY) && is_taken(b)));

@@ -84,7 +84,7 @@ proctype Contender(byte c)
 	do
 	:: next == LOCKS -> break
 	:: next < LOCKS ->
-		/* zklock_acquire() */
+		/* zklock_lock_acquire() */
 		join(in_order(next));
 		if
 		:: next + 1 < LOCKS && MUTANT(STAY) -> join(in_order(next + 1))

@@ -134,7 +134,7 @@ proctype Call(byte me)
 	bool must_wait;
 
 look:
-	/* look_at_queue(): before a node is made */
+	/* list_before_joining(): before a node is made */
 	atomic { judge(slot) };
 	if
 	:: found < SLOTS -> goto renew

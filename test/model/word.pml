@@ -1,7 +1,7 @@
 /*
  * word.pml: whose word is believed.  A stranger makes nodes that bear the mark,
  * sets and deletes them, and copies names; who waits behind one believes it or
- * not (is_word_good() in src/queue/contender_watch.c, src/session/handover.c), and looks again at what
+ * not (is_hand_over_believed() in src/queue/contender_watch.c, src/session/handover.c), and looks again at what
  * it has believed (confirm_grant() in src/lock/lock_proof.c).
  *
  * Each step is one request, executed at once; none is lost, no session ends and
@@ -185,7 +185,7 @@ inline judge() {
 /* zklock_client_check() with our node's czxid */
 #define has_proof (is_own(c) || (n[c].is_there && MUTANT(BY_PATH)))
 
-/* is_word_good(); wants_list */
+/* is_hand_over_believed(); wants_list */
 #define is_good (is_first || !asks_quorum || MUTANT(ANY_WORD))
 
 proctype Contender(byte c)

@@ -485,7 +485,7 @@ proctype Contender(byte c)
 
 	used >= c;					/* they are all alike: start them in order */
 
-acquire:						/* zklock_acquire(), join(): create and list */
+acquire:						/* zklock_lock_acquire(), join(): create and list */
 	atomic {
 		if
 		:: !is_alive[c] -> open_session()

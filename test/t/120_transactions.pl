@@ -89,7 +89,7 @@ subtest 'work under a lock is flushed before the lock passes on, with synchronou
 	my $flushed = "SELECT pg_current_wal_flush_lsn() > '%s'";
 	is($observer->query_safe(sprintf $flushed, $before), 'f', 'a commit without a lock is not flushed');
 
-	foreach my $case (map { my $function = $_; map { [ $function, $_ ] } qw(off lease quorum) } qw(zk_xact_lock zk_lock))
+	foreach my $case (map { my $function = $_; map { [ $function, $_ ] } qw(off fresh quorum) } qw(zk_xact_lock zk_lock))
 	{
 		my ($function, $guard) = @$case;
 		$session->query_safe("SET zklock.commit_guard = '$guard'; BEGIN; SELECT $function('tx/sync');

@@ -335,7 +335,7 @@ subtest 'a commit with postgres_fdw does not deadlock when the remote transactio
 # It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble
 # goes away while the session waits for that lock, so that its proof is too old behind it.
 subtest 'other sessions that notify do not wait for ZooKeeper' => sub {
-	foreach my $guard (qw(lease quorum))
+	foreach my $guard (qw(fresh quorum))
 	{
 		my $first = background($node);
 		my $session = background($node,

@@ -153,7 +153,7 @@ $table->run('a session locks again once it has let go of its lost locks',
 
 # The process is stopped, as a suspended machine would do it: nothing in it can
 # notice. Its COMMIT stands ready for the moment when it wakes up.
-foreach my $guard (qw(lease quorum))
+foreach my $guard (qw(fresh quorum))
 {
 	$table->run("a backend that was stopped for too long cannot commit, commit_guard = $guard",
 		cast('2s', sleeper => 'berlin', rival => 'paris'),

@@ -113,7 +113,7 @@ sub follower_goes ($holder, $next, $lock)
 
 # Nothing was paused: a question that was answered with yes leaves the reserve.
 subtest 'a confirmed lock stays held for the reserve when its follower is killed' => sub {
-	my ($holder, $next) = holder_and_next('gone', 'lease');
+	my ($holder, $next) = holder_and_next('gone', 'fresh');
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
 	assert_held($holder, 'gone', 'it is held');
@@ -125,7 +125,7 @@ subtest 'a first lock stays held for the reserve when its follower is killed' =>
 	my ($holder, $next) = (session_of('berlin'), session_of('paris'));
 	# More than the session timeout since the session was opened, and any part of a pulse.
 	sleep 1.1 * $timeout + rand $timeout / 4;
-	take_and_queue('first', 'lease', $holder, $next);
+	take_and_queue('first', 'fresh', $holder, $next);
 	$holder->query_safe('INSERT INTO work VALUES (2)');
 	follower_goes($holder, $next, 'first');
 };
@@ -133,13 +133,13 @@ subtest 'a first lock stays held for the reserve when its follower is killed' =>
 # The question is answered a moment before the session ends: that it is alive says
 # nothing of how long it will be.
 subtest 'a lock confirmed after a pause stays held for the reserve when its follower is killed' => sub {
-	my ($holder, $next) = holder_that_stood_still('pause', 'lease', "SELECT zk_is_held('pause')");
+	my ($holder, $next) = holder_that_stood_still('pause', 'fresh', "SELECT zk_is_held('pause')");
 	follower_goes($holder, $next, 'pause');
 };
 
 # The same with a commit in place of the question.
 subtest 'a commit after a pause is followed by the reserve before the next grant' => sub {
-	foreach my $guard (qw(lease quorum))
+	foreach my $guard (qw(fresh quorum))
 	{
 		my ($holder, $next) = holder_that_stood_still('commit', $guard, 'INSERT INTO work VALUES (3)');
 		my $committed = time;

@@ -11,7 +11,7 @@ my $slow = Proxy->new($zk->connect_string, delay => 0.2);
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '1s');
 $node->safe_psql('postgres', 'CREATE TABLE work (i int)');
 
-foreach my $guard (qw(lease quorum))
+foreach my $guard (qw(fresh quorum))
 {
 	my $session = background($node, route => $slow->address, 'zklock.commit_guard' => $guard,
 		first => 'CREATE TABLE IF NOT EXISTS work (i int)');
@@ -89,10 +89,10 @@ sub commit_ends ($session, $what)
 }
 
 # A session over a network where each answer takes so long, with leases that a near one takes.
-sub lessee ($delay, $timeout, $ttl, @names)
+sub lessee ($delay, $timeout, $term, @names)
 {
 	my $near = background($node);
-	my %token = map { $_ => $near->query_safe("SELECT zk_try_lease('$_', 'app', '$ttl')") } @names;
+	my %token = map { $_ => $near->query_safe("SELECT zk_try_lease('$_', 'app', '$term')") } @names;
 	my $far = Proxy->new($zk->connect_string, delay => $delay);
 	my $session = background($node, 'zklock.session_timeout' => $timeout, route => $far->address,
 		first => 'CREATE TABLE IF NOT EXISTS work (i int)');

@@ -51,7 +51,7 @@ my @statements = (
 	"SELECT zk_run_once('r', (random() * 9)::int::text, '1 second')",
 	"SELECT count(*) FROM zk_runs('r')", "SELECT zk_forget_run('r', '1')",
 	"SET zklock.node_style = 'kazoo'", "SET zklock.node_style = 'curator'",
-	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'lease'",
+	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'fresh'",
 	"SET zklock.connect_timeout = '4s'", 'RESET zklock.connect_timeout');
 
 # Each session goes on by itself, so that they meet.

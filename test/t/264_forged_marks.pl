@@ -1,6 +1,6 @@
 
 # A client that may create znodes in a queue can forge one that looks handed over. With
-# commit_guard = lease a waiter behind it may believe that; with quorum no transaction commits on
+# commit_guard = fresh a waiter behind it may believe that; with quorum no transaction commits on
 # it, and no question is answered with "held". Tested with forged znodes, copied names and stolen
 # sessions on real servers.
 

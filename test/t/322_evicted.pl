@@ -136,7 +136,7 @@ subtest 'a release of a lock that was evicted is warned about, however it is rel
 		my ($begin, $function, $release, $result) = @{ $way{$way} };
 		my ($holder, $next) = map { background($node{$_}) } qw(berlin paris);
 		my $offset = log_sizes();
-		$holder->query_safe("SET zklock.commit_guard = 'lease'; $begin");
+		$holder->query_safe("SET zklock.commit_guard = 'fresh'; $begin");
 		$holder->query_safe("SELECT $function('evicted')");
 		my ($token, $queued) = evict('evicted', 1);
 		$next->query_safe("SELECT zk_lock('evicted')");

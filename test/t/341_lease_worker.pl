@@ -20,7 +20,7 @@ my $names = lock_path('') . '.leases';
 # Leases of the other cluster wake nobody here. The worker looks as long as there are leases.
 $guard->safe_psql('postgres', "SELECT zk_try_lease('awake', 'guard', '1 day')");
 
-sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
+sub lease ($name, $term) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$term')"); }
 
 # No contender of zklock's is there, for none would be seen by zk_lock_queue().
 foreach my $name ('dead', 'deep/100%/name')
@@ -207,7 +207,7 @@ my $slow = Proxy->new($zk->connect_string, delay => 0.5);
 lease('far', '2s');
 my ($name) = map { s/.{10}$//r } queue_nodes($zk, lock_path('far'));
 $client->create_path(lock_path('@'));
-$client->create(lock_path('@') . '/' . $name . sprintf('%010d', $_), '{"owner":"x","ttl":"60000"}') foreach 1 .. 1500;
+$client->create(lock_path('@') . '/' . $name . sprintf('%010d', $_), '{"owner":"x","term":"60000"}') foreach 1 .. 1500;
 $client->create("$names/\@", '@');
 lease("far/$_", '2s') foreach 1 .. 3;
 $guard->append_conf('postgresql.conf', "zklock.connect_timeout = '4500ms'");

@@ -157,7 +157,7 @@ subtest 'the renewal by a commit is as old as its request' => sub {
 # The transaction that deletes the twin makes the lease, and sets the lock's name.
 subtest 'a lease whose answer takes long, or is lost, is renewed at once' => sub {
 	my $noted = lock_path('.leases/slow');
-	my $take = sub ($ttl) { "SELECT zk_try_lease('slow', 'app', '$ttl')" };
+	my $take = sub ($term) { "SELECT zk_try_lease('slow', 'app', '$term')" };
 	my $release = q{SELECT zk_release_lease('slow', (zk_leader('slow')).token)};
 	my $times_noted = sub ($do) {
 		my $before = $stranger->exists($noted)->{version};
@@ -219,16 +219,16 @@ subtest 'a COMMIT ends with the lease or the session when its server hangs' => s
 	# Without another session, it is over when that cannot be connected, or when it takes too long.
 	foreach my $case ([ '2s', '20s', qr/^40001$/ ], [ '60s', '4s', qr/^0800[16]$/ ])
 	{
-		my ($ttl, $timeout, $sqlstate) = @$case;
+		my ($term, $timeout, $sqlstate) = @$case;
 		my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => $timeout,
 			first => "SET zklock.connect_timeout = '2s'");
-		my $token = lease($there, "hang $ttl", 'app', "'$ttl'");
-		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('hang $ttl', $token);
+		my $token = lease($there, "hang $term", 'app', "'$term'");
+		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_require_lease('hang $term', $token);
 			INSERT INTO work VALUES ('hang')");
 		$proxy->cut;
 		my $since = time;
 		$session->query('COMMIT');
-		like($session->sqlstate, $sqlstate, "with a lease of $ttl");
+		like($session->sqlstate, $sqlstate, "with a lease of $term");
 		cmp_ok(time - $since, '<', 15, 'the COMMIT ends with the lease or the session');
 		$proxy->heal;
 	}
@@ -288,8 +288,8 @@ subtest 'a lease is not free sooner than others were told' => sub {
 	$token = lease($there, 'known', 'app', "'4s'");
 	my $forged = lock_path('else') . '/' . node_of('known');
 	$stranger->create_path(lock_path('else'));
-	$stranger->create($forged, '{"owner":"x","ttl":"60000"}');
-	$stranger->set($forged, '{"owner":"x","ttl":"60000"}');
+	$stranger->create($forged, '{"owner":"x","term":"60000"}');
+	$stranger->set($forged, '{"owner":"x","term":"60000"}');
 	is($here->query_safe("SELECT zk_try_lock('else')"), 'f', 'a node of that name is seen');
 	$here->query_safe('SELECT pg_sleep(4.2)');
 	is($there->query_safe("SELECT zk_renew_lease('known', $token, '4s')"), 't', 'the owner renews the lease');
@@ -302,7 +302,7 @@ subtest 'a lease is not free sooner than others were told' => sub {
 	foreach my $name (@twins)
 	{
 		$stranger->create_path(lock_path($name));
-		$stranger->create(lock_path($name) . '/' . node_of('term'), '{"client":"zklock","owner":"x","ttl":"2000"}');
+		$stranger->create(lock_path($name) . '/' . node_of('term'), '{"client":"zklock","owner":"x","term":"2000"}');
 	}
 	assert_soon { "@{[ map { $here->query_safe(qq{SELECT zk_try_lock('$_')}) } @twins ]}" eq 't t' } 'two leases of one name end with their terms';
 	$here->query_safe("SELECT zk_unlock('$_')") foreach @twins;
@@ -310,10 +310,10 @@ subtest 'a lease is not free sooner than others were told' => sub {
 
 subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	my $token = lease($there, 'set', 'app', "'2s'");
-	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","term":"2000"}');
 	is($here->query_safe("SELECT zk_renew_lease('set', $token, '2s')"), 'f', 'a lease whose owner was overwritten is not renewed');
 	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'a lease without a term is there for the longest term');
-	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","term":"9000000000000000"}');
 	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'a lease is there for no longer than the longest term');
 	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'the overwritten lease is evicted');
 	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'the lock of the evicted lease is free');
@@ -321,7 +321,7 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 
 	# A lease is of no session.
 	$stranger->create_path(lock_path('mortal'));
-	my $mortal = $stranger->create(lock_path('mortal') . '/' . node_of('set too'), '{"client":"zklock","owner":"x","ttl":"2000"}', ephemeral => 1);
+	my $mortal = $stranger->create(lock_path('mortal') . '/' . node_of('set too'), '{"client":"zklock","owner":"x","term":"2000"}', ephemeral => 1);
 	assert_query($here, "SELECT zk_lock('mortal', '3s')", '55P03', 'a node that is a lease by its name, and of a session, is none');
 	ok(!!$stranger->exists($mortal), 'a node of a session is not deleted as a lease');
 	$stranger->delete($mortal);
@@ -329,7 +329,7 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	# Of the same path, and even the same version.
 	$token = lease($here, 'anew', 'app');
 	my $path = lock_path('anew') . '/' . node_of('anew');
-	my @copy = ($path, '{"client":"zklock","owner":"app","ttl":"60000"}');
+	my @copy = ($path, '{"client":"zklock","owner":"app","term":"60000"}');
 	my $replace = sub { $stranger->delete($path); $stranger->create(@copy); };
 	$replace->();
 	is($here->query_safe("SELECT zk_renew_lease('anew', $token, '60s')"), 'f', 'a lease that was made anew is another one');
@@ -347,7 +347,7 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 	# Somebody else has the lock.
 	$there->query_safe("SELECT zk_lock('behind')");
 	my $behind = lock_path('behind') . '/' . (node_of('set too') =~ s/.{10}$/0000000009/r);
-	$stranger->create($behind, '{"client":"zklock","owner":"app","ttl":"86400000"}');
+	$stranger->create($behind, '{"client":"zklock","owner":"app","term":"86400000"}');
 	my $forged = $here->query_safe("SELECT token FROM zk_lock_queue('behind') WHERE position = 2");
 	is(lease($here, 'behind', 'app'), '', 'a lease that is forged behind a holder is not its owner\'s');
 	is($here->query_safe("SELECT zk_renew_lease('behind', $forged, '60s')"), 'f', 'a lease that is forged behind a holder is not renewed');
@@ -357,12 +357,12 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 
 	my $name = node_of('set too') =~ s/.{10}$/0000000000/r;
 	$stranger->create_path(lock_path('forged'));
-	$stranger->create(lock_path('forged') . "/$name", '{"owner":"app","ttl":"2000"}', ephemeral => 1);
+	$stranger->create(lock_path('forged') . "/$name", '{"owner":"app","term":"2000"}', ephemeral => 1);
 	is(lease($here, 'forged', 'app'), '', 'an ephemeral node is no lease');
 	assert_query($here, "SELECT zk_lock('forged', '3s')", '55P03', 'an ephemeral node is not timed as a lease');
 	$stranger->delete(lock_path('forged') . "/$name");
 
-	$stranger->create(lock_path('forged') . "/$name", '{"client":"zklock","owner":"x","ttl":"0"}');
+	$stranger->create(lock_path('forged') . "/$name", '{"client":"zklock","owner":"x","term":"0"}');
 	$stranger->create(lock_path('forged') . "/$name/child", '');
 	my $log = -s $paris->logfile;
 	assert_query($there, "SELECT zk_lock('forged', '3s')", '55P03', 'a lease that cannot be deleted stays');
@@ -374,7 +374,7 @@ subtest 'nodes that strangers set or make are no leases of ours' => sub {
 subtest 'leases of a long queue are read many at a time, but not all at once' => sub {
 	my $name = node_of('set too') =~ s/.{10}$//r;
 	$stranger->create_path(lock_path('long'));
-	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"86400000"})) foreach 1 .. 600;
+	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","term":"86400000"})) foreach 1 .. 600;
 	my $received = $zk->packets_received;
 	$proxy->trap(4, 1, 'replies');    # getData
 	$here->start_query("SELECT zk_try_lease('long', 'o600', '60s')");

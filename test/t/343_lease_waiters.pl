@@ -66,7 +66,7 @@ subtest 'each of twenty waiters for a lease sends as few requests as each of fiv
 };
 
 subtest 'dead leases among many are removed by the waiter behind them' => sub {
-	my $more = sub ($ttl) { "'$ttl', permits => 6" };
+	my $more = sub ($term) { "'$term', permits => 6" };
 	my @living = map { lease($holder, 'dead', "living$_", $more->('1 day')) } 1 .. 2;
 	lease($holder, 'dead', "dead$_", $more->('2s')) foreach 1 .. 4;
 	my $waiter = background($node);

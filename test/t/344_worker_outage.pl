@@ -16,7 +16,7 @@ my $session = background($owner);
 my $client = $zk->client;
 my $root = lock_path('') =~ s{/$}{}r;
 
-sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
+sub lease ($name, $term) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$term')"); }
 
 # A session that listens, and what it has heard so far.
 sub listener ($node)
@@ -77,7 +77,7 @@ subtest 'six hundred leases over a slow connection do not delay the telling of a
 	my $slow = Proxy->new($zk->connect_string, delay => 0.025);
 	lease('name', '1 day');
 	my ($node) = map { s/.{10}$//r } queue_nodes($zk, lock_path('name'));
-	my $data = '{"client":"zklock","owner":"app","ttl":"86400000"}';
+	my $data = '{"client":"zklock","owner":"app","term":"86400000"}';
 	foreach my $number (1 .. 600)
 	{
 		$client->create_path(lock_path("many$number"));

@@ -19,7 +19,7 @@ sub wait_for_rounds ($count)
 	return;
 }
 
-sub lease ($session, $name, $ttl) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$ttl')"); }
+sub lease ($session, $name, $term) { return $session->query_safe("SELECT zk_try_lease('$name', 'app', '$term')"); }
 
 sub set_roots (@roots)
 {
@@ -93,7 +93,7 @@ subtest 'an overdue lease behind many others of the same lock is deleted' => sub
 	lease($session, 'many', '1 day');
 	my $path = lock_path('many');
 	my ($prefix) = map { s/.{10}$//r } queue_nodes($zk, $path);
-	my $data = '{"client":"zklock","owner":"app","ttl":"%d"}';
+	my $data = '{"client":"zklock","owner":"app","term":"%d"}';
 	$client->create(sprintf('%s/%s%010d', $path, $prefix, $_), sprintf($data, $_ < 200 ? 86_400_000 : 2000)) foreach 101 .. 200;
 	assert_nodes($zk, $path, 100, 'it is deleted');
 	unlike(join(' ', queue_nodes($zk, $path)), qr/0000000200/, 'and no other one');

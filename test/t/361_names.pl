@@ -61,7 +61,7 @@ SQL
 		next if $nameless{$name};
 		my $call = sub ($lock, @others) {
 			my %value = (name => "'$lock'", names => 'ARRAY[' . join(', ', map { "'$_'" } @others, $lock) . ']', prefix => "'$lock'",
-				token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'");
+				token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", term => "'9s'");
 			return ($kind eq 'p' ? 'CALL' : 'SELECT') . " $name("
 			  . join(', ', map { $value{$_} // die "what is $_?" } split /,/, $arguments) . ')';
 		};
@@ -77,7 +77,7 @@ SQL
 	{
 		my ($name, $kind, $arguments) = split /\|/, $function;
 		my %value = (name => "'pay/$name'", names => "ARRAY['pay/$name']", prefix => "'pay'",
-			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'");
+			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", term => "'9s'");
 		$fresh->query(($kind eq 'p' ? 'CALL' : 'SELECT') . " $name(" . join(', ', map { $value{$_} } split /,/, $arguments) . ')');
 		isnt($fresh->sqlstate, '42501', "$name: a name that is allowed");
 	}

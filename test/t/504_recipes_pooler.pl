@@ -266,7 +266,7 @@ SELECT coalesce(zk_try_lease('pool/:lock', 'client :client_id', '8s', interval '
 \else
 SELECT zk_renew_lease('pool/:lock', :token, '8s');
 BEGIN;
-SELECT set_config('zklock.commit_guard', CASE :is_lease WHEN 1 THEN 'lease' ELSE 'quorum' END, true);
+SELECT set_config('zklock.commit_guard', CASE :is_lease WHEN 1 THEN 'fresh' ELSE 'quorum' END, true);
 SELECT zk_require_lease('pool/:lock', :token);
 SELECT v FROM pool_counter WHERE lock = :lock
 \gset

@@ -249,7 +249,7 @@ subtest 'each kind of wrong statement is found in made-up pages' => sub {
 	my %right = (
 		defaults => "After `zklock.connect_timeout` (10 s), of `zklock.max_locks`, 1,000 by default. `zklock.root`,\n`/zklock` by default.\n"
 		  . "`zklock.max_creates` bounds it. The default is 5000.\n",
-		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `lease`, never `off` | `x` |\n",
+		values => "`zklock.commit_guard = quorum`\n\n| `zklock.commit_guard` | `fresh`, never `off` | `x` |\n",
 		columns => "`state`, `server` of the view `zk_session`, `style` and `client` of `zk_lock_queue()`, the row `clock` of `zk_check()`\n",
 		sqlstates => "fails (40001), or (FATAL, 42501), (40001; 08006)\n\n| 55P03 | x |\n",
 		figures => "It warns 30 days before a certificate expires. `extra_lock_patterns=['lock-']` sends one heartbeat: 1,000 such\n"

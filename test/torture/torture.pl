@@ -97,7 +97,7 @@ my %option = (
 	control => $ENV{CONTROL} ? 1 : 0,
 	faults => $ENV{FAULTS} || '',
 	kinds => $ENV{KINDS} || '');
-die "no such guard: $option{guard}\n" if $option{guard} !~ /^(quorum|lease|off)$/;
+die "no such guard: $option{guard}\n" if $option{guard} !~ /^(quorum|fresh|off)$/;
 my $only_some = $option{kinds} ne '';
 $option{kinds} = join ',', grep { $_ ne 'evict' } all_kinds()
   if !$only_some && $option{control};

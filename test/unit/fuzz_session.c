@@ -187,20 +187,20 @@ keep_something(Player *player)
 	switch (player->keeping[i])
 	{
 		case NOT_KEPT:
-			keep_word_begin(kept, ++player->generation, keep_ms, now);
+			keep_state_begin(kept, ++player->generation, keep_ms, now);
 			zklock_client_tell_kept(client, i, player->generation,
 									nodes[choose(4)], "{}");
 			player->keeping[i] = IS_TAKEN;
 			break;
 		case IS_KEPT:
-			player->keeping[i] = keep_word_take(kept, generation) ?
+			player->keeping[i] = keep_state_take(kept, generation) ?
 				IS_TAKEN : NOT_KEPT;
 			break;
 		case IS_TAKEN:
 			player->keeping[i] = NOT_KEPT;
 			if (choose(4) == 0)
-				keep_word_end(kept);
-			else if (keep_word_put(kept, generation, now))
+				keep_state_end(kept);
+			else if (keep_state_put(kept, generation, now))
 				player->keeping[i] = IS_KEPT;
 			break;
 	}
@@ -359,7 +359,7 @@ read_reply(const ZkReply *reply)
 static ZkClientStatus
 look_at(ZkClient *client)
 {
-	zklock_client_look(client);
+	zklock_client_poll(client);
 	return *zklock_client_status(client);
 }
 

@@ -23,7 +23,7 @@ static bool
 is_idle_talk(RequestKind kind)
 {
 	return kind == REQUEST_UNWATCH || kind == REQUEST_HEARTBEAT ||
-		kind == REQUEST_NUDGE || kind == REQUEST_HELD;
+		kind == REQUEST_NUDGE || kind == REQUEST_WATCHED;
 }
 
 /* The rules for all kinds, and for a refusal in whatever words. */
@@ -133,9 +133,9 @@ test_told(void)
 	for (int kind = REQUEST_CREATE; kind <= REQUEST_LAST; kind++)
 	{
 		is_int(kind <= REQUEST_LAST_OF_BACKEND ? ANSWER_TO_CALLER :
-			   kind == REQUEST_HELD ? ANSWER_TO_HOLDER : ANSWER_TO_NOBODY,
+			   kind == REQUEST_WATCHED ? ANSWER_TO_HOLDER : ANSWER_TO_NOBODY,
 			   answer_told(kind), "kind %d: who is told", kind);
-		ok(answer_is_ignored(kind) == (is_idle_talk(kind) && kind != REQUEST_HELD),
+		ok(answer_is_ignored(kind) == (is_idle_talk(kind) && kind != REQUEST_WATCHED),
 		   "kind %d: is its answer looked at?", kind);
 	}
 }

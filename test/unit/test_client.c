@@ -48,7 +48,7 @@ static ZkClient *clients[CLIENTS_MAX];
 static ZkClientStatus
 look_at(ZkClient *client)
 {
-	zklock_client_look(client);
+	zklock_client_poll(client);
 	return *zklock_client_status(client);
 }
 

@@ -37,7 +37,7 @@ make_graph(const char *words, int latest)
 		graph.nodes[c[0] - '0'].has_way_out = c[1] == '!';
 		c++;
 	}
-	cycle_settle(&graph, latest);
+	cycle_mark_stuck(&graph, latest);
 	return graph;
 }
 
@@ -149,7 +149,7 @@ test_room(void)
 		cycle_add_edge(&graph, i % CYCLE_NODES_MAX,
 					   (i + 1) % CYCLE_NODES_MAX, i);
 	is_int(-1, cycle_add_edge(&graph, 0, 0, 0), "no room for an edge");
-	cycle_settle(&graph, INT64_MAX);
+	cycle_mark_stuck(&graph, INT64_MAX);
 	is_int(CYCLE_NODES_MAX, cycle_find(&graph, 0, 0, INT64_MAX, way),
 		   "a cycle of all nodes");
 
@@ -158,7 +158,7 @@ test_room(void)
 	for (int i = 0; i < CYCLE_NODES_MAX - 1; i++)
 		cycle_add_edge(&graph, i, i + 1, 1);
 	cycle_add_edge(&graph, CYCLE_NODES_MAX - 1, CYCLE_NODES_MAX - 2, 1);
-	cycle_settle(&graph, INT64_MAX);
+	cycle_mark_stuck(&graph, INT64_MAX);
 	is_int(0, cycle_find(&graph, 0, 0, INT64_MAX, way),
 		   "all are stuck, and the first in no cycle");
 }

@@ -29,7 +29,7 @@ zerror(int code)
 static bool
 is_in_table(int code)
 {
-	return strncmp(code_words(code), "unknown error ", 14) != 0;
+	return strncmp(code_text(code), "unknown error ", 14) != 0;
 }
 
 /*
@@ -114,7 +114,7 @@ test_meanings(void)
 	{
 		is_int(cases[i].result, code_result(cases[i].code), "code %d: the result", cases[i].code);
 		is_int(cases[i].loss, code_loss(cases[i].code), "code %d: the end of the session", cases[i].code);
-		is_str(cases[i].words, code_words(cases[i].code), "code %d: the words", cases[i].code);
+		is_str(cases[i].words, code_text(cases[i].code), "code %d: the words", cases[i].code);
 	}
 }
 

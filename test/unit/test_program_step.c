@@ -412,7 +412,7 @@ test_create(void)
 	is_int(7, read_last.frame.u.reply.version, "the reply has the version of the node");
 	is_int(8, read_last.frame.u.reply.nbelow, "the reply has the number of children");
 	is_int(1, count_finished(), "an answered create counts as finished");
-	held = request_find_held(session, NODE);
+	held = request_find_watched(session, NODE);
 	ok(held != NULL && held->id == 1, "an answered contender is held");
 	is_int(boot_ms + 1000, held->due_at, "a place is due to be watched in a second");
 	is_int(boot_ms + 1000, session->traffic.retry_at, "the loop wakes up to watch the place");
@@ -421,7 +421,7 @@ test_create(void)
 	ask(wanted, 1, PREFIX);
 	answer_with(last_call(), ZOK, "/somewhere/else", &stat, NULL);
 	is_reply(1, ZK_UNKNOWN_OUTCOME, "a node that the create cannot have made is an unknown outcome");
-	ok(request_find_held(session, PREFIX) == NULL, "a node that the create cannot have made is not held");
+	ok(request_find_watched(session, PREFIX) == NULL, "a node that the create cannot have made is not held");
 
 	start();
 	ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/a");
@@ -1103,7 +1103,7 @@ begin_held(void)
 	answer_with(last_call(), ZOK, NODE, NULL, NULL);
 	while (read_frame().frame.kind != 0)
 		;
-	return request_find_held(session, NODE);
+	return request_find_watched(session, NODE);
 }
 
 static void
@@ -1137,7 +1137,7 @@ test_held(void)
 	held = begin_held();
 	ask((FrameRequest) {.kind = REQUEST_DELETE,.version = -1}, 0, NODE);
 	step_submit_delete(session, NODE);
-	ok(request_find_held(session, NODE) == NULL, "a place that we delete is not held");
+	ok(request_find_watched(session, NODE) == NULL, "a place that we delete is not held");
 
 	held = begin_held();
 	boot_ms += 1000;
@@ -1212,7 +1212,7 @@ test_held_waits(void)
 		else
 		{
 			answer(last_call(), ZOK);
-			ok(request_find_held(session, NODE) == held, "a place that does not wait is held");
+			ok(request_find_watched(session, NODE) == held, "a place that does not wait is held");
 		}
 	}
 }
@@ -1255,9 +1255,9 @@ begin_keep(bool is_kept)
 
 	start();
 	kept = &session->page->kept[KEEP_SLOTS - 1];
-	keep_word_begin(kept, GENERATION, KEEP_MS, boot_ms);
+	keep_state_begin(kept, GENERATION, KEEP_MS, boot_ms);
 	if (is_kept)
-		keep_word_put(kept, GENERATION, boot_ms);
+		keep_state_put(kept, GENERATION, boot_ms);
 	take_keep(GENERATION, NODE);
 	is_call("list", "/l", "the queue of a kept lock is read");
 	ok(last_call()->is_watched, "the queue of a kept lock is watched");
@@ -1267,7 +1267,7 @@ begin_keep(bool is_kept)
 static KeepState
 state_of(const KeptLock *kept)
 {
-	return keep_word_state(kept, GENERATION);
+	return keep_state_read(kept, GENERATION);
 }
 
 static void
@@ -1340,15 +1340,15 @@ test_keep(void)
 
 	/* the slot is used for another lock */
 	kept = begin_keep(true);
-	keep_word_begin(kept, GENERATION + 1, KEEP_MS, boot_ms);
+	keep_state_begin(kept, GENERATION + 1, KEEP_MS, boot_ms);
 	take_keep(GENERATION + 1, OTHER);
 	is_int(2, count_calls("list", "/l"), "the next lock of that slot is followed");
 	answer_list(&calls[0], OWN " " FOREIGN);
-	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "a list of the one before says nothing of it");
+	is_int(KEEP_HELD, keep_state_read(kept, GENERATION + 1), "a list of the one before says nothing of it");
 	answer_list(&calls[1], FOREIGN);
-	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "an answer without its node does not end the next lock");
+	is_int(KEEP_HELD, keep_state_read(kept, GENERATION + 1), "an answer without its node does not end the next lock");
 	event(ZOO_DELETED_EVENT, NODE);
-	is_int(KEEP_HELD, keep_word_state(kept, GENERATION + 1), "the end of the one before is none of its own");
+	is_int(KEEP_HELD, keep_state_read(kept, GENERATION + 1), "the end of the one before is none of its own");
 
 	/* lists that fail */
 	kept = begin_keep(true);
@@ -1395,7 +1395,7 @@ test_keep(void)
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + 2 * KEEP_MS);
 	is_int(boot_ms + 2 * KEEP_MS + 1000, session->wake_at, "a lock that is held is not looked at more often than each second");
-	keep_word_put(kept, GENERATION, boot_ms + 2 * KEEP_MS + 995);
+	keep_state_put(kept, GENERATION, boot_ms + 2 * KEEP_MS + 995);
 	session->wake_at = INT64_MAX;
 	keep_tick(session, boot_ms + 2 * KEEP_MS + 1000);
 	is_int(KEEP_KEPT, state_of(kept), "a lock that was kept a moment ago is not given up");

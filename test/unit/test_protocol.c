@@ -1073,7 +1073,7 @@ ignore_signal(int number)
 static ZkClientStatus
 look_at(ZkClient *client)
 {
-	zklock_client_look(client);
+	zklock_client_poll(client);
 	return *zklock_client_status(client);
 }
 

@@ -377,7 +377,7 @@ sub _spread ($self)
 
 sub _guard ($self)
 {
-	return { 1 => $self->_ours('guard', 'guard', \&Bench::Commits::guard, 'no lock', qw(off lease quorum)) };
+	return { 1 => $self->_ours('guard', 'guard', \&Bench::Commits::guard, 'no lock', qw(off fresh quorum)) };
 }
 
 sub _lease ($self)

@@ -213,7 +213,7 @@ sub _pairs ($all)
 
 # Workload, title, parameter (all of them, whose number stands for %s, without one), columns,
 # and rows, if these are not the contestants. Sections are in this order.
-my @kinds_of_guard = ('no lock', qw(off lease quorum));
+my @kinds_of_guard = ('no lock', qw(off fresh quorum));
 my @leased = ('renewal', 'new lease', qw(zk_require_lease zk_xact_lock));
 my @rivals = ('2 contenders', '8 contenders', '32 contenders', 'turns, next', 'turns, random');
 my @waiters = map { my $who = $_; map { "$who, $_" } qw(free handed kept) } qw(zklock curator);

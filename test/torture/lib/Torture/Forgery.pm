@@ -225,10 +225,10 @@ sub _keep ($history)
 
 # The first one has a lease, of which the guard is not asked, and which another session
 # deletes four seconds after its renewal.
-sub _lease ($history, $ttl = '3990')
+sub _lease ($history, $term = '3990')
 {
 	my ($make, $renew, $delete) = @{ $history->{log} }[ 1, 3, 4 ];
-	my $lease = { path => '/root/a/_c_00000001-0000-8a14-8000-000000000000-lock-0000000001', data => qq({"ttl":"$ttl"}) };
+	my $lease = { path => '/root/a/_c_00000001-0000-8a14-8000-000000000000-lock-0000000001', data => qq({"term":"$term"}) };
 	$make->{changes} = [ { %$lease, kind => 'create', is_ephemeral => 0 } ];
 	$renew->{changes} = [ { %$lease, kind => 'set' } ];
 	$renew->{time} = 1;

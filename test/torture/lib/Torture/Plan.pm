@@ -173,7 +173,7 @@ names and modes (of all locks it takes), name (those that it asks for, joined wi
 permits, scope ("session", "transaction", "call"), wait, patience, both_modes, unlocks_early, think, slow,
 slow_early, rest, notifies, is_synchronous, is_asynchronous, prepares, savepoint ("", or
 whether it is released, or rolled back with the lock, or with a lock that was taken
-"again"), spins, ttl, is_rival, own (locks that it keeps), and read and write: the counters, in order.
+"again"), spins, term, is_rival, own (locks that it keeps), and read and write: the counters, in order.
 
 =cut
 
@@ -397,12 +397,12 @@ sub _choose_lease ($plan, %option)
 	_ask_for($plan, $name, !$permits{$name} && rand() < $reader_share ? 'shared' : 'exclusive');
 	_share_permits($plan) if $permits{$name};
 	@{$plan}{qw(scope savepoint prepares)} = ('session', '', '');
-	$plan->{ttl} = 2 + rand 2;
-	$plan->{$_} = rand(6) < 1 ? rand(2 * $plan->{ttl}) : 0 foreach qw(rest slow);
+	$plan->{term} = 2 + rand 2;
+	$plan->{$_} = rand(6) < 1 ? rand(2 * $plan->{term}) : 0 foreach qw(rest slow);
 	return;
 }
 
-# A hold is not evicted: then it would not outlive its maker. Nor is a lease: "lease" lets
+# A hold is not evicted: then it would not outlive its maker. Nor is a lease: "fresh" lets
 # its transaction commit for longer than after other evictions.
 sub _choose_evict ($plan, @)
 {

@@ -162,8 +162,8 @@ sub _begin ($self, $transaction = undef, $change = undef)
 # Each time that a lease is set its term begins anew.
 sub _begin_term ($node, $transaction, $change)
 {
-	my ($ttl) = ($change->{data} // '') =~ /"ttl":"?(\d+)/;
-	@{$node}{qw(set ttl)} = ($transaction->{time}, ($ttl // 0) / 1000);
+	my ($term) = ($change->{data} // '') =~ /"term":"?(\d+)/;
+	@{$node}{qw(set term)} = ($transaction->{time}, ($term // 0) / 1000);
 	return;
 }
 
@@ -517,7 +517,7 @@ sub check_proofs ($self)
 			my $proof = max map { $self->_proof($cycle, $_) }
 			  @left ? @left : _last_to_go(@nodes);
 			my $age = $cycle->{commit_sent} - $proof;
-			my $within = $self->{asked_within} && $cycle->{ttl} ? $lease_share * $cycle->{ttl} : $self->{asked_within};
+			my $within = $self->{asked_within} && $cycle->{term} ? $lease_share * $cycle->{term} : $self->{asked_within};
 			return if $age <= $within + $rounding;
 			return sprintf 'the leader was asked %.3f s before COMMIT was sent', $age;
 		},
@@ -576,10 +576,10 @@ sub check_terms ($self)
 		next if !$cycle || !defined $cycle->{granted};
 		next if defined $cycle->{release_sent} && $cycle->{release_sent} <= $node->{end};
 		my $stood = $node->{end} - $node->{set};
-		next if $stood >= $node->{ttl} - $rounding;
+		next if $stood >= $node->{term} - $rounding;
 		push @violations,
 		  $self->_violation('a term cut short', 0,
-			sprintf('%s: a lease of %.3f s was deleted %.3f s after it was written', @{$node}{qw(name ttl)}, $stood),
+			sprintf('%s: a lease of %.3f s was deleted %.3f s after it was written', @{$node}{qw(name term)}, $stood),
 			$cycle);
 	}
 	return @violations;

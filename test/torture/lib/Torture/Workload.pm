@@ -282,7 +282,7 @@ sub note_asked ($self)
 		cluster => $self->{cluster},
 		is_synchronous => $plan->{is_synchronous} ? 1 : 0,
 		keeps => $self->{keeps} ? 1 : 0,
-		ttl => $plan->{ttl} || 0,
+		term => $plan->{term} || 0,
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
 	return;
 }

@@ -56,7 +56,7 @@ sub run ($worker)
 	$worker->{home_db}->execute('BEGIN');
 	$worker->{home_db}->execute('SELECT zk_require_lease(?, ?)', $plan->{name}, $token);
 	_somewhere($worker, sub ($db) {
-		$db->value('SELECT zk_renew_lease(?, ?, ?)', $plan->{name}, $token, Torture::Workload::interval($plan->{ttl}));
+		$db->value('SELECT zk_renew_lease(?, ?, ?)', $plan->{name}, $token, Torture::Workload::interval($plan->{term}));
 	}) if rand($renewed_one_in) < 1;
 	$worker->commit_at_home;
 	$worker->tell('release_sent');
@@ -77,7 +77,7 @@ sub _lease ($worker)
 	my $ask = sub ($db) {
 		my $try = $plan->{modes}[0] eq 'shared' ? 'zk_try_lease_shared(?, ?, ?, ?)' : 'zk_try_lease(?, ?, ?, ?, permits => ?)';
 		$token = $db->value("SELECT $try",
-			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
+			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{term}),
 			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $repeats ? $call : $plan->{patience}),
 			$plan->{modes}[0] eq 'shared' ? () : $plan->{permits});
 	};

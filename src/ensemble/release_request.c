@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * recall.c
+ * release_request.c
  *	  Requests to release a lock, as its holder reads them.
  *
  * A request is a znode below the root, named for the holder's queue node and
@@ -8,7 +8,7 @@
  *
  *		<root>/.release/<queue node>.release
  *
- * recall_ask.c makes requests.  Nothing watches them: a session reads its own
+ * release_request_ask.c makes requests.  Nothing watches them: a session reads its own
  * when zk_release_requested() is called, and at no other time.  That of a lease is
  * read with each renewal by its token (lease_node.c).
  *
@@ -18,7 +18,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recall.h"
+#include "release_request.h"
 
 #include "utils/timestamp.h"
 
@@ -35,26 +35,26 @@ static void log_request(const char *name, const ZkReply *request);
 static char *describe_request(const ZkReply *request, bool with_who);
 
 bool
-zklock_recall_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
-				   int root_length, const char *node)
+zklock_release_request_path(char path[ZK_RELEASE_REQUEST_SIZE], const char *lock_path,
+							int root_length, const char *node)
 {
-	return snprintf(path, ZK_RECALL_PATH_SIZE,
+	return snprintf(path, ZK_RELEASE_REQUEST_SIZE,
 					"%.*s/" ZK_RELEASE_SUFFIX "/%s" ZK_RELEASE_SUFFIX,
 					root_length, lock_path,
-					node) < (int) ZK_RECALL_PATH_SIZE;
+					node) < (int) ZK_RELEASE_REQUEST_SIZE;
 }
 
 bool
-zklock_recall_read(const char *name, const char *lock_path, int root_length,
-				   const char *node, int64 *told)
+zklock_release_request_read(const char *name, const char *lock_path, int root_length,
+							const char *node, int64 *told)
 {
 	ZkRoundTrip trip = {.deadline = protocol_now() + PATIENCE_MS};
-	char		path[ZK_RECALL_PATH_SIZE];
+	char		path[ZK_RELEASE_REQUEST_SIZE];
 	const ZkReply *request;
 	bool		is_there = false;
 
 	if (!zklock_session_is_connected() ||
-		!zklock_recall_path(path, lock_path, root_length, node))
+		!zklock_release_request_path(path, lock_path, root_length, node))
 		return false;
 	PG_TRY();
 	{
@@ -65,7 +65,7 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 		{
 			*told = request->czxid + request->version;
 			log_request(name, request);
-			zklock_recall_tell(name, request);
+			zklock_release_request_tell(name, request);
 		}
 	}
 	PG_FINALLY();
@@ -77,19 +77,19 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 }
 
 void
-zklock_recall_get_ahead(ZkRoundTrip *trip, const char *lock_path,
-						int root_length, const char *node)
+zklock_release_request_get_ahead(ZkRoundTrip *trip, const char *lock_path,
+								 int root_length, const char *node)
 {
-	char		path[ZK_RECALL_PATH_SIZE];
+	char		path[ZK_RELEASE_REQUEST_SIZE];
 
-	if (zklock_recall_path(path, lock_path, root_length, node))
+	if (zklock_release_request_path(path, lock_path, root_length, node))
 		zklock_roundtrip_get_ahead(trip, path);
 	else
 		zklock_roundtrip_ask_ahead(trip, NULL);
 }
 
 const ZkReply *
-zklock_recall_reply_ahead(const ZkRoundTrip *trip)
+zklock_release_request_reply_ahead(const ZkRoundTrip *trip)
 {
 	const ZkReply *request;
 
@@ -100,12 +100,12 @@ zklock_recall_reply_ahead(const ZkRoundTrip *trip)
 }
 
 void
-zklock_recall_remove(const char *lock_path, int root_length, const char *node)
+zklock_release_request_remove(const char *lock_path, int root_length, const char *node)
 {
-	char		path[ZK_RECALL_PATH_SIZE];
+	char		path[ZK_RELEASE_REQUEST_SIZE];
 
 	if (zklock_session_client() == NULL ||
-		!zklock_recall_path(path, lock_path, root_length, node))
+		!zklock_release_request_path(path, lock_path, root_length, node))
 		return;
 
 	/* without memory it stays until somebody finds it outdated */
@@ -124,7 +124,7 @@ log_request(const char *name, const ZkReply *request)
 
 /* Who asks is told if the client may know. */
 void
-zklock_recall_tell(const char *name, const ZkReply *request)
+zklock_release_request_tell(const char *name, const ZkReply *request)
 {
 	ereport(NOTICE,
 			(errmsg("release of lock \"%s\" was requested", name),

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * recall_ask.c
+ * release_request_ask.c
  *	  Requests to release a lock: how its holders are asked.
  *
  * A request to a holder of zklock is a persistent znode below the root,
@@ -13,7 +13,7 @@
  * the holder reads.
  *
  * When the holder has gone its request is removed: by the holder if it has
- * read it (recall.c); by the session that made it if the holder left
+ * read it (release_request.c); by the session that made it if the holder left
  * meanwhile; otherwise later, in samples, by the calls that ask other holders
  * (zklock_sample_read()).  A name of a queue node never comes again, so a
  * request without its queue node is outdated for good.  If there are
@@ -21,7 +21,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recall.h"
+#include "release_request.h"
 
 #include "common/string.h"
 #include "lib/stringinfo.h"
@@ -74,7 +74,7 @@ static void add_unasked(Asking *asking, const ZkQueueEntry *entry);
 static void warn_of_unasked(const Asking *asking);
 
 int
-zklock_recall_ask(const ZkName *name, const char *reason)
+zklock_release_request_ask(const ZkName *name, const char *reason)
 {
 	Asking		asking = {.name = *name};
 	ZkBounds	bounds = zklock_bounds_of_question();
@@ -184,13 +184,13 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
 	int			root_length = asking->name.root_length;
-	char		path[ZK_RECALL_PATH_SIZE];
+	char		path[ZK_RELEASE_REQUEST_SIZE];
 	const ZkReply *reply;
 	ZkOutcome	outcome;
 
 	asking->is_asked = false;
-	if (!zklock_recall_path(path, asking->name.path, root_length,
-							asking->node))
+	if (!zklock_release_request_path(path, asking->name.path, root_length,
+									 asking->node))
 		return ZK_ANSWERED;		/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)
 		ereport(ERROR,
@@ -227,7 +227,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 		return outcome;
 	asking->is_asked = reply->result != ZK_NO_NODE;
 	if (!asking->is_asked)
-		zklock_recall_remove(asking->name.path, root_length, asking->node);
+		zklock_release_request_remove(asking->name.path, root_length, asking->node);
 	return ZK_ANSWERED;
 }
 

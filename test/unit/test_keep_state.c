@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * test_keep_word.c
- *	  Unit test of src/common/keep_word.c: a kept lock is taken back by its
+ * test_keep_state.c
+ *	  Unit test of src/common/keep_state.c: a kept lock is taken back by its
  *	  backend or given up by its program, never both.  Every change from every
  *	  state, and two threads that make them as fast as they can.
  *
@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "keep_word.h"
+#include "keep_state.h"
 #include "tap.h"
 
 #define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
@@ -26,11 +26,11 @@ make_word(KeepState state)
 	KeptLock	keep;
 
 	memset(&keep, 0, sizeof(keep));
-	keep_word_begin(&keep, OLD, 500, 1000);
+	keep_state_begin(&keep, OLD, 500, 1000);
 	if (state == KEEP_FREE)
-		keep_word_end(&keep);
+		keep_state_end(&keep);
 	else if (state != KEEP_HELD &&
-			 !keep_word_change(&keep, OLD, KEEP_HELD, state))
+			 !keep_state_change(&keep, OLD, KEEP_HELD, state))
 		ok(false, "a held word can be set to the state of the test");
 	return keep;
 }
@@ -59,26 +59,26 @@ test_changes(void)
 	{
 		KeptLock	keep = make_word(cases[i].from);
 
-		is_int(cases[i].can_take, keep_word_take(&keep, OLD), "state %d: take", i);
-		is_int(cases[i].taken, keep_word_state(&keep, OLD), "state %d: state after take", i);
+		is_int(cases[i].can_take, keep_state_take(&keep, OLD), "state %d: take", i);
+		is_int(cases[i].taken, keep_state_read(&keep, OLD), "state %d: state after take", i);
 		keep = make_word(cases[i].from);
-		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 2000), "state %d: put", i);
-		is_int(cases[i].put, keep_word_state(&keep, OLD), "state %d: state after put", i);
+		is_int(cases[i].can_put, keep_state_put(&keep, OLD, 2000), "state %d: put", i);
+		is_int(cases[i].put, keep_state_read(&keep, OLD), "state %d: state after put", i);
 		is_int(2000, atomic_load(&keep.since), "state %d: time of put", i);
 		is_int(500, atomic_load(&keep.keep_ms), "state %d: for how long it is kept", i);
 		keep = make_word(cases[i].from);
-		is_int(cases[i].wanted, keep_word_want(&keep, OLD), "state %d: want", i);
-		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "state %d: state after want", i);
+		is_int(cases[i].wanted, keep_state_want(&keep, OLD), "state %d: want", i);
+		is_int(cases[i].wanted, keep_state_read(&keep, OLD), "state %d: state after want", i);
 
 		/* who comes late, with the word in use for another lock */
 		keep = make_word(cases[i].from);
-		keep_word_begin(&keep, NEW, 700, 3000);
+		keep_state_begin(&keep, NEW, 700, 3000);
 		is_int(3000, atomic_load(&keep.since), "state %d: begun anew: the time", i);
-		ok(!keep_word_take(&keep, OLD), "state %d: another generation: take", i);
-		ok(!keep_word_put(&keep, OLD, 1), "put");
-		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
-		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
-		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "an old owner's want leaves the word as it was");
+		ok(!keep_state_take(&keep, OLD), "state %d: another generation: take", i);
+		ok(!keep_state_put(&keep, OLD, 1), "put");
+		is_int(KEEP_FREE, keep_state_want(&keep, OLD), "want");
+		is_int(KEEP_FREE, keep_state_read(&keep, OLD), "state");
+		is_int(KEEP_HELD, keep_state_read(&keep, NEW), "an old owner's want leaves the word as it was");
 	}
 }
 
@@ -120,14 +120,14 @@ play_program(void *argument)
 		switch (random >> 16 & 7)
 		{
 			case 0:
-				if (!keep_word_change(&shared, generation, KEEP_KEPT, KEEP_FREE))
+				if (!keep_state_change(&shared, generation, KEEP_KEPT, KEEP_FREE))
 					break;
 				if (in_use == generation)
 					nbroken++;	/* it deletes what is held */
 				deleted = generation;
 				break;
 			case 1:
-				if (keep_word_want(&shared, generation) != KEEP_GIVEN_UP ||
+				if (keep_state_want(&shared, generation) != KEEP_GIVEN_UP ||
 					deleted == generation)
 					break;
 				if (in_use == generation)
@@ -160,9 +160,9 @@ test_race(void)
 		if (!is_kept)
 		{
 			in_use = generation + 1;
-			keep_word_begin(&shared, ++generation, 1, i);
+			keep_state_begin(&shared, ++generation, 1, i);
 		}
-		else if (!keep_word_take(&shared, generation))
+		else if (!keep_state_take(&shared, generation))
 		{
 			is_kept = false;
 			continue;
@@ -172,7 +172,7 @@ test_race(void)
 		if (deleted == generation)
 			nbroken++;
 		in_use = 0;
-		is_kept = keep_word_put(&shared, generation, i);
+		is_kept = keep_state_put(&shared, generation, i);
 	}
 	is_over = true;
 	pthread_join(program, NULL);

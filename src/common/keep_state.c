@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * keep_word.c
+ * keep_state.c
  *	  A kept lock as a backend and its session's program share it: one struct,
  *	  on whose state both agree.
  *
@@ -8,14 +8,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "keep_word.h"
+#include "keep_state.h"
 
 #define STATE_BITS 3
 #define STATE_MASK (((uint32_t) 1 << STATE_BITS) - 1)
 #define WORD(generation, state) (((generation) << STATE_BITS) | (uint32_t) (state))
 
 KeepState
-keep_word_state(const KeptLock *kept, uint32_t generation)
+keep_state_read(const KeptLock *kept, uint32_t generation)
 {
 	uint32_t	word = atomic_load(&kept->word);
 
@@ -25,8 +25,8 @@ keep_word_state(const KeptLock *kept, uint32_t generation)
 }
 
 bool
-keep_word_change(KeptLock *kept, uint32_t generation, KeepState from,
-				 KeepState to)
+keep_state_change(KeptLock *kept, uint32_t generation, KeepState from,
+				  KeepState to)
 {
 	uint32_t	expected = WORD(generation, from);
 
@@ -35,8 +35,8 @@ keep_word_change(KeptLock *kept, uint32_t generation, KeepState from,
 }
 
 void
-keep_word_begin(KeptLock *kept, uint32_t generation, int keep_ms,
-				int64_t now)
+keep_state_begin(KeptLock *kept, uint32_t generation, int keep_ms,
+				 int64_t now)
 {
 	atomic_store(&kept->keep_ms, keep_ms);
 	atomic_store(&kept->since, now);
@@ -44,20 +44,20 @@ keep_word_begin(KeptLock *kept, uint32_t generation, int keep_ms,
 }
 
 bool
-keep_word_take(KeptLock *kept, uint32_t generation)
+keep_state_take(KeptLock *kept, uint32_t generation)
 {
-	return keep_word_change(kept, generation, KEEP_KEPT, KEEP_HELD);
+	return keep_state_change(kept, generation, KEEP_KEPT, KEEP_HELD);
 }
 
 bool
-keep_word_put(KeptLock *kept, uint32_t generation, int64_t now)
+keep_state_put(KeptLock *kept, uint32_t generation, int64_t now)
 {
 	atomic_store(&kept->since, now);
-	return keep_word_change(kept, generation, KEEP_HELD, KEEP_KEPT);
+	return keep_state_change(kept, generation, KEEP_HELD, KEEP_KEPT);
 }
 
 void
-keep_word_end(KeptLock *kept)
+keep_state_end(KeptLock *kept)
 {
 	atomic_store(&kept->word, KEEP_FREE);
 }
@@ -67,11 +67,11 @@ keep_word_end(KeptLock *kept)
  * state that was just read, until one succeeds or none is needed.
  */
 KeepState
-keep_word_want(KeptLock *kept, uint32_t generation)
+keep_state_want(KeptLock *kept, uint32_t generation)
 {
 	for (;;)
 	{
-		KeepState	state = keep_word_state(kept, generation);
+		KeepState	state = keep_state_read(kept, generation);
 		KeepState	wanted;
 
 		if (state == KEEP_HELD)
@@ -80,7 +80,7 @@ keep_word_want(KeptLock *kept, uint32_t generation)
 			wanted = KEEP_GIVEN_UP;
 		else
 			return state;
-		if (keep_word_change(kept, generation, state, wanted))
+		if (keep_state_change(kept, generation, state, wanted))
 			return wanted;
 	}
 }

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * recall.h
+ * release_request.h
  *	  Requests to release a lock: asking its holders, and reading as a holder.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_RECALL_H
-#define ZKLOCK_RECALL_H
+#ifndef ZKLOCK_RELEASE_REQUEST_H
+#define ZKLOCK_RELEASE_REQUEST_H
 
 #include "postgres.h"
 
@@ -15,16 +15,16 @@
 #include "roundtrip.h"
 
 /* Size of the path of a request, with its NUL. */
-#define ZK_RECALL_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
+#define ZK_RELEASE_REQUEST_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
 
 /*
  * The path of the request to the holder whose queue node is called node:
  * <root>/.release/<node>.release, with the first root_length bytes of the
  * lock's path. false if the node's name is too long.
  */
-extern bool zklock_recall_path(char path[ZK_RECALL_PATH_SIZE],
-							   const char *lock_path, int root_length,
-							   const char *node);
+extern bool zklock_release_request_path(char path[ZK_RELEASE_REQUEST_SIZE],
+										const char *lock_path, int root_length,
+										const char *node);
 
 /*
  * Read whether there is a request to release the lock of that name whose
@@ -35,31 +35,31 @@ extern bool zklock_recall_path(char path[ZK_RECALL_PATH_SIZE],
  * if there is no connection, and if the server does not answer within a second.
  * Raises on interrupts.
  */
-extern bool zklock_recall_read(const char *name, const char *lock_path,
-							   int root_length, const char *node,
-							   int64 *told);
+extern bool zklock_release_request_read(const char *name, const char *lock_path,
+										int root_length, const char *node,
+										int64 *told);
 
 /*
  * Read that request together with the trip's next question, ahead of it; and
  * when that was answered: the request, or NULL if there is none.
  */
-extern void zklock_recall_get_ahead(ZkRoundTrip *trip, const char *lock_path,
-									int root_length, const char *node);
-extern const ZkReply *zklock_recall_reply_ahead(const ZkRoundTrip *trip);
+extern void zklock_release_request_get_ahead(ZkRoundTrip *trip, const char *lock_path,
+											 int root_length, const char *node);
+extern const ZkReply *zklock_release_request_reply_ahead(const ZkRoundTrip *trip);
 
 /*
  * Tell the user of that request to release the lock of that name, with a NOTICE.
  */
-extern void zklock_recall_tell(const char *name, const ZkReply *request);
+extern void zklock_release_request_tell(const char *name, const ZkReply *request);
 
 /*
  * Delete that request.  Nobody waits for the reply: the program of the session
  * repeats the delete until it is confirmed.  Never raises.
  */
-extern void zklock_recall_remove(const char *lock_path, int root_length,
-								 const char *node);
+extern void zklock_release_request_remove(const char *lock_path, int root_length,
+										  const char *node);
 
-/* ---- recall_ask.c ---- */
+/* ---- release_request_ask.c ---- */
 
 /*
  * Ask the holders of that lock to release it; reason is a line, or NULL.
@@ -67,6 +67,6 @@ extern void zklock_recall_remove(const char *lock_path, int root_length,
  * asked.  Some outdated requests are deleted.  Waits for the ensemble, not for
  * the holders.  If this raises, some holders may have been asked.
  */
-extern int	zklock_recall_ask(const ZkName *name, const char *reason);
+extern int	zklock_release_request_ask(const ZkName *name, const char *reason);
 
-#endif							/* ZKLOCK_RECALL_H */
+#endif							/* ZKLOCK_RELEASE_REQUEST_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * keep_word.h
+ * keep_state.h
  *	  A kept lock as a backend and its session's program share it: one struct,
  *	  on whose state both agree.
  *
@@ -26,8 +26,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_KEEP_WORD_H
-#define ZKLOCK_KEEP_WORD_H
+#ifndef ZKLOCK_KEEP_STATE_H
+#define ZKLOCK_KEEP_STATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,28 +59,28 @@ typedef struct KeptLock
 #define KEEP_GENERATIONS ((uint32_t) 1 << 29)
 
 /* The state, FREE if the struct is used for another generation. */
-extern KeepState keep_word_state(const KeptLock *kept, uint32_t generation);
+extern KeepState keep_state_read(const KeptLock *kept, uint32_t generation);
 
 /* From one state to another; false, and no change, if it is in a third one. */
-extern bool keep_word_change(KeptLock *kept, uint32_t generation,
-							 KeepState from, KeepState to);
+extern bool keep_state_change(KeptLock *kept, uint32_t generation,
+							  KeepState from, KeepState to);
 
 /* ---- the backend ---- */
 
 /* The lock of that generation is held, and may be kept when it is released. */
-extern void keep_word_begin(KeptLock *kept, uint32_t generation,
-							int keep_ms, int64_t now);
+extern void keep_state_begin(KeptLock *kept, uint32_t generation,
+							 int keep_ms, int64_t now);
 
 /* Take it back.  false if it was given up. */
-extern bool keep_word_take(KeptLock *kept, uint32_t generation);
+extern bool keep_state_take(KeptLock *kept, uint32_t generation);
 
 /*
  * Keep it again. false if others wait for it, or if the state makes no sense.
  */
-extern bool keep_word_put(KeptLock *kept, uint32_t generation, int64_t now);
+extern bool keep_state_put(KeptLock *kept, uint32_t generation, int64_t now);
 
 /* It is released, or gone. */
-extern void keep_word_end(KeptLock *kept);
+extern void keep_state_end(KeptLock *kept);
 
 /* ---- the program ---- */
 
@@ -88,6 +88,6 @@ extern void keep_word_end(KeptLock *kept);
  * Somebody wants it.  Result: GIVEN_UP or HELD_WANTED by this call; or what
  * else the state is, and nothing was changed.
  */
-extern KeepState keep_word_want(KeptLock *kept, uint32_t generation);
+extern KeepState keep_state_want(KeptLock *kept, uint32_t generation);
 
-#endif							/* ZKLOCK_KEEP_WORD_H */
+#endif							/* ZKLOCK_KEEP_STATE_H */
