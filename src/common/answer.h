@@ -1,9 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * answer.h
- *	  What an answer of ZooKeeper means for its request: done, not done, or
- *	  unknown; whether the backend is told, and with which SQLSTATE; and what
- *	  becomes of a request that is executed late.
  *
  * Pure: tables.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bucket.c
- *	  A bound on events in a second: a leaky bucket.
+ *	  A leaky bucket: bounds the events in a second.
  *
  * The level counts whole events.  Its date is not that of the last call, but
  * the moment until which whole events have run out: no part of an event is

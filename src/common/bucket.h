@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * bucket.h
- *	  A bound on events in a second: a leaky bucket.
  *
  * Pure: neither PostgreSQL nor ZooKeeper, no memory, no clock.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * contact.c
- *	  How long the ensemble will surely keep a session: what a proof proves.
+ *	  What a proof proves, and for how long.
  *
  * Pure: values in, values out; libc only, no clock.
  *

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * contact.h
- *	  How long the ensemble will surely keep a session: what a proof proves.
  *
  * The leader alone ends sessions, one session timeout (T) after it was last
  * told that the session is active.  It is told

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cycle.c
- *	  The graph of waits: which nodes are stuck, and in which cycle.
+ *	  Finds the waiters that are stuck in a graph, and their cycle.
  *
  * In the queue of a semaphore a cycle alone is no deadlock: a holder that is
  * not in the cycle may leave first.  So the nodes that are stuck are computed

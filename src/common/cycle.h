@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * cycle.h
- *	  The graph of waits: which nodes are stuck, and in which cycle.
  *
  * Values in, verdict out: no socket, no clock, no PostgreSQL header.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.c
- *	  Text that other programs have written: may it be printed as it is, may it
- *	  be parsed.
+ *	  Checks text that others wrote: what is a character, and which may be
+ *	  shown.
  *
  * Znodes' names and data, the reasons of requests and the names of other
  * clusters' users go to logs, terminals and web pages.  Their writer may want

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.h
- *	  Text that other programs have written: may it be printed as it is, may it
- *	  be parsed.
  *
  * libc only.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keep_state.c
- *	  A kept lock as a backend and its session's program share it: one struct,
- *	  on whose state both agree.
+ *	  Decides between backend and program whether a kept lock is taken back or
+ *	  given up.
  *
  * Pure: libc only, no clock.
  *

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * keep_state.h
- *	  A kept lock as a backend and its session's program share it: one struct,
- *	  on whose state both agree.
  *
  * A lock is kept after its last release: its queue node stays.  The backend
  * may take it back, without a system call, and the program may give it up,

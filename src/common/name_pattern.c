@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * name_pattern.c
- *	  Patterns of lock names, of which the setting zklock.names is a list.
+ *	  Patterns of names: reads a list of them, and decides what it allows.
  *
  * A stored setting has no encoding of its own: databases of all encodings read
  * it.  So patterns are ASCII, and have all other characters as escapes, which

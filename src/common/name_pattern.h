@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * name_pattern.h
- *	  Patterns of lock names, of which the setting zklock.names is a list.
  *
  * A name is a pattern for itself; with "/" and a star at its end, for itself and
  * all names below it.  A star alone is a pattern for all names.  A list allows

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pause.h
- *	  Pauses between attempts, which double.
+ *	  Pauses between attempts, twice as long each time.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * protocol.c
- *	  Frames between a backend and its session's program: writing, reading, and
- *	  checking them; and the interrupts in their shared page.
+ *	  Frames between backend and program: writes, reads and checks them.  Has
+ *	  the interrupts in the page that both share.
  *
  * Linked into both.  libc only; the one state is the caller's.
  *

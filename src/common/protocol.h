@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * protocol.h
- *	  The messages between a backend and its session's program.
  *
  * A socket pair carries frames in both directions, and a page of memory that
  * both have mapped carries what must be read without a system call.  Both ends

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recipe.c
- *	  The lock recipe: the verdict over a list of children.
+ *	  The verdict over a queue, and whom to watch.
  *
  * Values in, verdict out.  In doubt the verdict is the one that can only make
  * us wait.  If the numbers do not order the queue, no order is guessed.

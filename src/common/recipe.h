@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * recipe.h
- *	  The lock recipe as pure functions: lock names and znode paths, names of
- *	  queue nodes, their order, and the verdict over a list of children.
+ *
+ * Also declares what recipe_node.c and recipe_name.c have.
  *
  * Values in, verdict out: no socket, no clock, no allocation that outlives a
  * call, no PostgreSQL and no ZooKeeper header.

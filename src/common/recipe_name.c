@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * recipe_name.c
- *	  Lock names and roots, and the znode paths that they make.
+ *	  Checks names of locks and roots, and makes paths of them.
  *
  *-------------------------------------------------------------------------
  */

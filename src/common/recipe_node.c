@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * recipe_node.c
- *	  Names of queue nodes: how ours are built, and how everybody's are taken
- *	  apart and ordered.
+ *	  Builds, reads and orders names of queue nodes, also those of other
+ *	  clients.
  *
  * If a name can be read in two ways, it is read in the way that can only make
  * us wait: a child with a sequence number, of a client that we do not know, is

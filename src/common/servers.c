@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * servers.c
- *	  The list of ZooKeeper servers: reading the connect string, and turning
- *	  host names into numeric addresses.
+ *	  Reads lists of servers, and looks up their addresses.
  *
  * The ZooKeeper client library does not check what passes here.  Its own
  * parser reads ports as octal numbers, and stops at the first character that

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * servers.h
- *	  The list of ZooKeeper servers: reading the connect string, and turning
- *	  host names into numeric addresses.
  *
  * The ZooKeeper client library is only ever given numeric addresses, an odd
  * number of them: it would otherwise call getaddrinfo() itself, stand still

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * settings_page.c
- *	  The list of ZooKeeper's servers that this cluster uses, and how to use
- *	  TLS with them, where every process of the cluster can read it.
+ *	  The page in which the postmaster shows the servers in use, and the
+ *	  settings of TLS, to all processes.
  *
  * Linked into both.  libc only; the one state is in the page.
  *

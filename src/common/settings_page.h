@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * settings_page.h
- *	  The list of ZooKeeper's servers that this cluster uses, and how to use
- *	  TLS with them, where every process of the cluster can read it.
  *
  * PostgreSQL has a backend read the configuration again when its next
  * statement comes.  The program of a session that holds locks cannot wait for

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * terms.h
- *	  The terms that backends and their sessions' programs share: states of a
- *	  session, reasons of a loss, results of requests, kinds of znodes.
+ *	  States, losses, results and kinds of znodes.  To change it is to change
+ *	  the protocol.
  *
  * A change here is one of the protocol: see PROTOCOL_VERSION.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * args.c
- *	  How SQL functions read their arguments and put their rows.
+ *	  Reads the arguments of SQL functions, and puts their rows.
  *
  *-------------------------------------------------------------------------
  */

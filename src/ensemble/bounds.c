@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bounds.c
- *	  The bounds of a call: until when it may wait, for other contenders and
- *	  for replies.
+ *	  Until when a call may wait for other contenders and for replies.
  *
  *-------------------------------------------------------------------------
  */

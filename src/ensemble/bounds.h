@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * bounds.h
- *	  The bounds of a call: until when it may wait, for other contenders and
- *	  for replies.
  *
  * The one rule: the bounds of a call are made when it begins, by one of the
  * functions below, and handed on.  All steps, locks and sessions of one call

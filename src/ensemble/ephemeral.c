@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * ephemeral.c
- *	  Ephemeral znodes of other programs, below which there can be none.
+ *	  Finds ephemeral znodes of other programs, below which nothing can be
+ *	  made.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * expiry.c
- *	  Leased queue nodes: how they are read, timed, and deleted when their
- *	  term is over.
+ *	  Reads and times the leases of a queue, and deletes those whose term is
+ *	  over.
  *
  * A lease is a persistent node of the queue.  Its heartbeat is the version of
  * its data: the owner sets the data at least once in the term that the data

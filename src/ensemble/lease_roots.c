@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_roots.c
- *	  Below which roots the lease worker looks for leases, and what wakes it.
+ *	  Says below which roots the lease worker looks (zklock.lease_roots), and
+ *	  wakes it.
  *
  * The worker looks below its own zklock.root, which is that of postgresql.conf,
  * and below those of zklock.lease_roots.  A role, a database or a session may

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * nested.c
- *	  Locks whose znodes stand in the queue of another lock, and look like its
- *	  contenders.
+ *	  Tells contenders from znodes of locks below, which look alike.
  *
  * The znode of the lock 'orders/1000000000' is a child of that of 'orders'.
  * Its name ends in ten digits, as the server ends the name of every sequential

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * nested.h
- *	  Locks whose znodes stand in the queue of another lock, and look like its
- *	  contenders: 'orders/1000000000' below 'orders'.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * nodedata.c
- *	  The data of queue nodes, which says whose they are: what we write into
- *	  our own, and what can be read out of those of any client.
+ *	  Writes and reads the data of queue nodes, which say whose they are.
  *
  * Nodes are written by other programs and other databases too, so reading
  * must cope with any bytes, and must not raise.  What comes out of here can

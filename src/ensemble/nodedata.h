@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * nodedata.h
- *	  The data of queue nodes, which says whose they are: what we write into
- *	  our own, and what can be read out of those of any client.
  *
  *-------------------------------------------------------------------------
  */

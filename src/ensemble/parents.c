@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * parents.c
- *	  Creation of the znodes above a path.
+ *	  Creates the znodes above one that is to be made.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.c
- *	  The contenders in the queue of a lock, read from the ensemble.
+ *	  Reads the queue of a lock for views, and tells by names alone which
+ *	  contenders hold it.
  *
  * Only reads.  Requests are the trip's; results are palloc'ed in the caller's
  * context.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * queue.h
- *	  The contenders in the queue of a lock, read from the ensemble; and how
- *	  many there are in all queues below a name (tree.c).
+ *
+ * Also declares what tree.c has.
  *
  *-------------------------------------------------------------------------
  */

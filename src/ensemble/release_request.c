@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * release_request.c
- *	  Requests to release a lock, as its holder reads them.
+ *	  Reads requests to release, for the holder.
  *
  * A request is a znode below the root, named for the holder's queue node and
  * with the writer's identity as data.  No lock's queue is there.

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * release_request.h
- *	  Requests to release a lock: asking its holders, and reading as a holder.
+ *
+ * Also declares what release_request_ask.c has.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * release_request_ask.c
- *	  Requests to release a lock: how its holders are asked.
+ *	  Asks the holders of a lock to release it.
  *
  * A request to a holder of zklock is a persistent znode below the root,
  * <root>/.release/<its queue node>.release.  Its data names the session that

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * root.c
- *	  Are the root and the znode of a lock safe from clients without the
- *	  credentials?
+ *	  Could clients without the credentials change the root or a lock
+ *	  (zklock.trusted_identities)? Refuses them then.
  *
  * The credentials of a session can be several identities for the ACL of a
  * znode, and only the server knows them.  So the session makes a znode of its

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * root.h
- *	  Are the root and the znode of a lock safe from clients without the
- *	  credentials?
  *
  * A client that may delete or administer the znode of the root, or create and
  * delete in it, can end every lock below it, whatever the ACLs of the locks'

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.c
- *	  Requests to the ensemble that are awaited, one or many at a time: bounds,
- *	  retries, and the loop that begins anew with another session.
+ *	  Sends requests and waits for the replies: bounds, retries, and the loop
+ *	  that begins anew with another session.
  *
  * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So zklock_roundtrip_run_within() cleans up after errors.  A request that is

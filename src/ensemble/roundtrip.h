@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.h
- *	  Requests to the ensemble that are awaited, one or many at a time: bounds,
- *	  retries, and the loop that begins anew with another session.
  *
  *-------------------------------------------------------------------------
  */

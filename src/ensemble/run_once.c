@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * run_once.c
- *	  Jobs that run once: records of the slots of a job that were claimed.
+ *	  Writes, reads and deletes the records of jobs that run once.
  *
  * A lock keeps two clusters from running a job at the same time.  It does not
  * keep the second one from running it again when the first has finished: its

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sample.c
- *	  Some znodes below a parent, read at random.
+ *	  Reads some znodes below a parent, chosen at random, to find outdated
+ *	  ones.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * take_rate.c
- *	  How much this session may take in a second: zklock.max_creates.
+ *	  Bounds how much this session may take in a second (zklock.max_creates).
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * take_rate.h
- *	  How much this session may take in a second: zklock.max_creates.
  *
  * It bounds mistakes, such as a loop without an end.  It is no border against
  * malice, for each new connection may take as much again.

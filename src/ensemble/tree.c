@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tree.c
- *	  All locks below a name, with the numbers of their holders and waiters.
+ *	  Lists all locks below a name, with the numbers of holders and waiters.
  *
  * Only reads.  The znodes below the root are walked, depth first.  A znode with
  * contenders is a lock; its other children are walked in turn.  Only names are

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  zk_check(): the table of what is looked at.
+ *	  zk_check(): the table of its items; runs each step in a subtransaction.
  *
  * An item is a line of the table: what has to be asked for it, and the function
  * that says in rows what that means and what helps.  First all is asked, then

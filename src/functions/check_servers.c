@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * check_servers.c
- *	  Items of zk_check() about the servers, which are asked without a session.
+ *	  Items of zk_check() about the servers, which a program asks without a
+ *	  ZooKeeper session.
  *
  * The servers are asked by the program, not by the backend itself: neither the
  * look-up of a name nor OpenSSL is for a backend.  Whatever the program does, it is

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check_session.c
- *	  Items of zk_check() about the credentials, the session, and what only a
+ *	  Items of zk_check() about credentials, the session, and what only a
  *	  session can tell.
  *
  *-------------------------------------------------------------------------

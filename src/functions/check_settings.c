@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * check_settings.c
- *	  Items of zk_check() that PostgreSQL knows: the extension, settings, the
- *	  lease worker, the table zk_fences.
+ *	  Items of zk_check() that PostgreSQL tells: extension, settings, lease
+ *	  worker, trigger of zk_fences.
  *
  * The catalogs are read by the owner of the extension, so that all callers are
  * told the same; only pg_monitor may call zk_check().  Of settings that hold

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * given_name.c
- *	  The one door for names that SQL functions are given.
+ *	  The one door for names that SQL functions are given: spells them, checks
+ *	  them, asks whether they are allowed.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * given_name.h
- *	  The one door for names that SQL functions are given.
  *
  * A name is spelled here, checked (42602), and asked for in zklock.names
  * (42501), before anything is asked of ZooKeeper.  All results are palloc'ed.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * holds.c
- *	  SQL functions about permanent holds, and zk_evict().
+ *	  zk_hold(), zk_release_hold(), zk_evict().
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * inspect.c
- *	  SQL functions that show the ensemble and this session: the queue of a
- *	  lock, all locks, the waits, the session itself.
+ *	  Shows the queue of a lock, all locks, waits, and the session and the
+ *	  locks of this backend.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *	  SQL functions about leases: locks that belong to no session, but to an
- *	  owner that renews them.
+ *	  Functions of leases, also zk_leader(), and zk_release_requested() with a
+ *	  token.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_set.c
- *	  Several locks as one call, all or nothing: zk_lock_set() and its kin, and
- *	  zk_lock_path() and its kin, which take a lock and those of its ancestors.
+ *	  Takes or releases several locks in one call, all or nothing:
+ *	  zk_lock_set(), zk_lock_path() and their kin.
  *
  * The one rule: every call takes its locks in the order of the bytes of their
  * znodes' paths, whatever order they were named in.  So two calls that want

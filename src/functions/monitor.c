@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * monitor.c
- *	  SQL functions that show all backends of this cluster, and counters.
+ *	  Shows all backends of this cluster, their locks, and the counters; asks
+ *	  no ensemble.
  *
  * They open no session, and do not ask the ensemble.  What each promises stands
  * with its COMMENT ON in sql/zklock--2.0.sql.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  SQL functions about requests to release a lock.
+ *	  zk_request_release().
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * runs.c
- *	  SQL functions about jobs that run once, and their records.
+ *	  zk_run_once(), zk_forget_run(), zk_runs().
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *

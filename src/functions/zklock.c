@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * zklock.c
- *	  The entry of the extension, and the SQL functions that mirror
- *	  pg_advisory_*: lock, try, unlock; tokens and fences; requests to release.
+ *	  _PG_init() and the hooks of shared memory; functions of one lock;
+ *	  zk_commit_and_lock(), zk_disconnect(); what is held: fencing tokens,
+ *	  fences, zk_is_held(), zk_release_requested().
  *
  * What each function promises stands with its COMMENT ON in
  * sql/zklock--2.0.sql and is not repeated here.

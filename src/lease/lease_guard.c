@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_guard.c
- *	  The leases on which a transaction rests, and their proof at its commit.
+ *	  Knows the leases on which a transaction rests, and proves them at its
+ *	  commit.
  *
  * A commit needs a renewal of each of them that leaves enough of the term.  Those
  * that have none are renewed then, by the version that this backend knows;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_known.c
- *	  What this backend knows of the leases that it has taken or renewed last.
+ *	  Remembers the leases that this backend has taken or renewed last.
  *
  * The leases on which a transaction rests are here until it ends, for its
  * commit.  Others are here to save the next renewal the list and a read; a

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_names.c
- *	  The names of locks that have leases, below <root>/.leases.
+ *	  The names below .leases, which lead the lease worker to leases.
  *
  * The transaction that makes a lease sets the name of its lock below
  * <root>/.leases (lease_take.c).  So the worker finds the queues that have

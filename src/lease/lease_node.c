@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_node.c
- *	  The queue node of a lease: found in its queue, read, renewed.
+ *	  Finds, reads and renews the queue node of a lease.
  *
  * A lease is a persistent node in the lock's queue; expiry.c says what keeps
  * it alive.  A call that names its token, or the owner, may renew it, from any

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_renew.c
- *	  A lease is renewed, or given up, by its token.
+ *	  Renews a lease, or gives it up, by its fencing token.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lease_sweep.c
- *	  The lease worker's way through all leases of this cluster's roots.
+ *	  Leads that worker through all leases below the roots of this cluster.
  *
  * Below each of its roots (lease_roots.c) the worker looks at the queues of all
  * locks that have leases, this cluster's and those of others (lease_names.c),

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_sweep.h
- *	  The lease worker's way through all leases of this cluster's roots.
+ *
+ * Also declares what lease_worker.c has.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_take.c
- *	  A lease is taken for an owner: a lock that was taken in the ordinary way,
- *	  and is then made to last.
+ *	  Takes a lease for an owner: takes the lock, and replaces its queue node
+ *	  by one that outlives the session.
  *
  * A lease is a persistent queue node with the sequence number of the ephemeral
  * one, its twin, under which the lock was granted.  The twin is deleted, the

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_take.h
- *	  A lease is taken for an owner, and renewed or given up by its token.
+ *
+ * Also declares what lease_renew.c has.
  *
  *-------------------------------------------------------------------------
  */

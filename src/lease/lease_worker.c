@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease_worker.c
- *	  A background worker that deletes leases whose term is over.
+ *	  The background worker that deletes leases whose term is over: its
+ *	  rounds, and when it has a session.
  *
  * A contender of zklock deletes the leases ahead of it whose term is over.
  * Another ZooKeeper client that waits behind such a lease would wait for ever.

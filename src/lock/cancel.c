@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cancel.c
- *	  The error of a statement that was canceled because a lock was lost.
+ *	  Writes the error of a statement that was canceled because a lock was
+ *	  lost.
  *
  * A loss cancels the running statement: the session's program sends SIGINT,
  * as pg_cancel_backend() does.  Every part of PostgreSQL obeys that, and

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * durable.c
- *	  Makes the work of one holder safe before the next one builds on it: from
- *	  a crash, and from a failover to a synchronous standby.
+ *	  Makes what a holder has committed safe, also on synchronous standbys,
+ *	  before the next holder builds on it.
  *
  * A lock is passed on after its holder's COMMIT has returned.  So that must
  * not return before the work is as safe as synchronous_commit = on makes it.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * evict.c
- *	  Removes contenders with a fencing token: permanent holds that are released,
- *	  and contenders of other sessions that are evicted.
+ *	  Deletes queue nodes by their fencing token: permanent holds that are
+ *	  released, contenders that are evicted.
  *
  * An eviction deletes the znode of another session.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  The evicted

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hooks.c
- *	  Where PostgreSQL calls us: commit, abort, savepoints, PREPARE
- *	  TRANSACTION, DISCARD ALL; and the commit guard.
+ *	  What PostgreSQL calls at the end of transactions and savepoints, at
+ *	  PREPARE and DISCARD. Has the commit guard.
  *
  * The one rule: PRE_COMMIT and PRE_PREPARE may raise, wait and be cancelled;
  * the other events of the callbacks may do none of that.  What they call only

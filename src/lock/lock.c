@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock.c
- *	  Locks are taken and released: reentrancy, scopes, and what ends them.
+ *	  Takes and releases locks: counts, scopes, limits, and when a released
+ *	  lock is left.
  *
  * What is held is in the table (lock_table.c).  The one rule: between a grant
  * and its count nothing may raise; so zklock_lock_acquire() has the entry and the

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_log.c
- *	  What the server's log says of each lock that is taken (zklock.log_locks).
+ *	  Logs each lock that is taken or released (zklock.log_locks).
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_proof.c
- *	  What is known of the locks of this backend, without asking; whether they
- *	  are still held; losses in words, and proofs for the commit guard.
+ *	  Tells what is known of the locks of this backend, asks whether they are
+ *	  still held, and proves them for the commit guard.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * lock_proof.h
- *	  What is known of the locks of this backend, without asking; whether they
- *	  are still held; losses in words, and proofs for the commit guard.
  *
  *-------------------------------------------------------------------------
  */

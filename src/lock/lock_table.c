@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_table.c
- *	  The table of locks: the entry of each lock that this backend holds, or
- *	  is about to take; its counts by mode and scope; what is asked of them.
+ *	  The table of locks: of each lock the counts by mode and scope, and the
+ *	  one place.
  *
  * One entry per lock: how often it is taken in each mode and scope, and the
  * one place in its queue that all of them stand on.  The place lives as long

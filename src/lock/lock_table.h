@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_table.h
- *	  The table of locks: the entry of each lock that this backend holds, or
- *	  is about to take; its counts by mode and scope; what is asked of them;
- *	  their lines of the log.
+ *
+ * Also declares what lock_log.c has.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * name.c
- *	  Lock names as users write them, and the znode paths that they stand for.
+ *	  Makes paths of names (zklock.root), and says why a name is refused.
  *
  * What a name may be is decided in recipe_name.c; encodings are
  * name_spelling.c's; here are the settings and the words of the errors.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * name_allowed.c
- *	  Which names this session may use: the setting zklock.names.
+ *	  Says which names this session may use (zklock.names).
  *
  * The rule: what cannot be read allows nothing.  A list that somebody sets is
  * refused then.  One that is in force without that, because it was stored or

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * name_allowed.h
- *	  Which names this session may use: the setting zklock.names.
  *
  * What asks by itself, as the lease worker does, needs no name of the list.
  * SQL functions ask where they are given a name (functions/given_name.h), and

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * name_spelling.c
- *	  Names in the encodings of this database, of its client, and of ZooKeeper.
+ *	  Gives a name one spelling in the encodings of database, client and
+ *	  ZooKeeper.
  *
  * ZooKeeper has names in UTF-8.  What a database has of them is the same text in
  * its own encoding, or no name.

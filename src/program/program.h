@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program.h
- *	  What the modules of the session's program share.
+ *	  What the modules of the program share, and the traps of ZooKeeper's
+ *	  library.
  *
  * The program holds one ZooKeeper session for one backend, with the library's
  * single-threaded client: one loop, one thread, no lock.  It ends with its

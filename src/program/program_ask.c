@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_ask.c
- *	  The program in its other mode: it asks servers how they are, and ends.
+ *	  The mode without a ZooKeeper session: asks servers with four-letter
+ *	  words, and how long a request may be.
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
  * "srvr", which no server can be forbidden to answer, and "conf" and "mntr",

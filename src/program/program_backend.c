@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_backend.c
- *	  The program's end of the channel to its backend: what is sent and read,
- *	  and the interrupt.
+ *	  The program's end of the channel: frames and the interrupt.
  *
  * What is not urgent stays in the buffer until something urgent goes out with
  * it: the reply to a contender's create costs no system call.

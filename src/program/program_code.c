@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_code.c
- *	  The session's program: the one table of ZooKeeper's codes, of those that
- *	  servers say and of those that the library says itself.
+ *	  What each of ZooKeeper's codes means for a request and for the session.
  *
  * The one rule: every code of zookeeper.h and of the servers'
  * KeeperException.Code has a row; test/unit/test_program_code.c compares.  A

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_command.c
- *	  The session's program: what the backend asks for, frame by frame.
+ *	  Takes the backend's frames, and does what they ask for.
  *
  *-------------------------------------------------------------------------
  */

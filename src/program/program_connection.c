@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_connection.c
- *	  The session's program: the library's connection to a server: when the
- *	  library may try another one, how long an attempt may take, what it reads,
- *	  and the close.
+ *	  The connection to a server: when to try another one, how long an attempt
+ *	  may take, the close.
  *
  * Between two attempts to connect the program must not call the library: at
  * each call the library takes its pause for over, so a backend with many

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_follow.c
- *	  The session's program: the paths that it follows for its backend.
+ *	  The paths that the program watches, for a wait and for kept locks.
  *
  * There are three uses of a watch, and one callback for all.  The one ahead in
  * a queue, or a whole queue, is followed while the backend waits: it is told

@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_idle.c
- *	  The session's program: does anything depend on the session?  A session
- *	  that is idle for long is ended, and so is one whose backend stands still
- *	  with locks.
+ *	  Ends a session on which nothing has depended for long, and one whose
+ *	  backend stands still.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_library.c
- *	  The session's program: a step of a request in the terms of the ZooKeeper
- *	  library: how it is sent, and what its answer brings.
+ *	  Translates a step into calls of ZooKeeper's library, and its answer
+ *	  back.
  *
  * No other module sends anything to the ensemble through the library.  What
  * follows from an answer is not decided here: request->answered is called.

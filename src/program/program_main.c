@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_main.c
- *	  The session's program: its loop, its signals, its way out.
+ *	  The process and its loop.  Decides when the process ends.
  *
  * The one rule: it lives for its backend and ends by itself.  The end of the
  * backend, in whatever way, is the end of file of the channel, and that is

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_names.c
- *	  The session's program: the hosts of a list of servers, what is known of
- *	  them, and their look-ups.
+ *	  Looks up the servers' names, in processes of their own.
  *
  * Look-ups are done by a child process.  It writes each host's addresses into a
  * pipe of its own, as a whole, and ends; a pipe that ends without those of a

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * program_names.h
- *	  The hosts of a list of servers: what is known of them, and their look-ups.
  *
  * Nothing bounds getaddrinfo(): it takes as long as DNS does.  So each look-up
  * has a process of its own, all at a time, while the program goes on.  A

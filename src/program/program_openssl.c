@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_openssl.c
- *	  Connections with TLS, by OpenSSL, which nothing else calls.
+ *	  A line of TLS, by OpenSSL.
  *
  * Hosts are expected, and sockets connected, by program_tls.c.
  *

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_plain.c
- *	  Connections of the session's program without TLS: what program_tls.h
- *	  declares, where there is none.
+ *	  The connections of zklock-session, which has no TLS.
  *
  * The library sends each request in two parts, its length first, and reads each
  * answer so.  The server would wake up for each part, and each takes a system

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_pulse.c
- *	  The session's program: what it asks by itself while nothing else is asked,
- *	  or answered: heartbeats, pulses, nudges.
+ *	  What the program asks by itself: heartbeats, pulses, nudges.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_request.c
- *	  The session's program: its requests, made, found, and freed; where each
- *	  stands; and what the backend is told of it.
+ *	  Makes, finds and frees requests; where each stands; what the backend is
+ *	  told.
  *
  * Nothing here sends anything to the ensemble.
  *

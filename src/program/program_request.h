@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_request.h
- *	  A request of the session's program, and the modules that bring it forward.
+ *
+ * Also declares what program_step.c and program_library.c have.
  *
  * A request has a step: what is asked of the ensemble now, a RequestKind.  It
  * begins with the kind that the backend has asked for, or that the program asks

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_session.c
- *	  The session's program: the handle of the ZooKeeper library and the states
- *	  of the session.
+ *	  The handle of ZooKeeper's library, the states of the session, and its
+ *	  loss.
  *
  * The one rule: a program that declares its session lost also ends it.  The
  * backend is told first, so that it does not rely on locks that are about to

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_settings.c
- *	  The session's program: a session that lives follows the list of servers
- *	  that is in use, and the settings of TLS.
+ *	  Follows the settings page: a session that lives uses it from its next
+ *	  connection on.
  *
  * An ensemble is moved to other servers while the session holds locks.  The
  * postmaster has the list in use in a page of memory (settings_page.h), which

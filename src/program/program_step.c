@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_step.c
- *	  The session's program: the steps of requests.  A step is sent, and what
- *	  follows from its answer is decided: another step, the same once more, or
- *	  the end.
+ *	  The steps of requests: sends one, and decides what follows from its
+ *	  answer.
  *
  * The program repeats and undoes requests without the backend, which may be
  * busy or idle for hours.

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_time.c
- *	  The session's program: when something is to be done next.
+ *	  When something is to be done next, and how long pauses are.
  *
  *-------------------------------------------------------------------------
  */

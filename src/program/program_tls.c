@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * program_tls.c
- *	  The connections of the session's program: its own connect(), send(),
- *	  recv() and close(), and what leads them through TLS.
+ *	  The connections of zklock-session-tls: has its own connect(), send(),
+ *	  recv() and close(), which the library calls.
  *
  * The caller of connect() has a socket that leads nowhere, and the TCP
  * connection belongs to a line (program_openssl.c).

@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * program_tls.h
- *	  TLS between the session's program and ZooKeeper's servers.
  *
  * There are two programs: zklock-session has no TLS (program_plain.c), and
  * zklock-session-tls makes no connection without it (program_tls.c).  To load

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * contender.c
- *	  How a place is won: one contender's way through the queue of one lock,
- *	  until granted or out of patience.
+ *	  Leads a contender through the queue: makes a node, lists, waits, and
+ *	  lists again.
  *
  * The way is the loop of go_through_queue(): a node is made, the queue is listed,
  * the one ahead is watched, and the queue is listed again.  Its state is that of

@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * contender_log.c
- *	  What a contender says: its errors, the CONTEXT of its wait, and
- *	  log_lock_waits and log_lock_failures in the words of PostgreSQL's own
- *	  messages.
+ *	  What a contender says: its errors, the CONTEXT of its wait, its lines of
+ *	  the log.
  *
  * The one rule: a mere try pays nothing for this.  The error of a contender
  * that is past its bound costs at most one read and REASON_MS.

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * contender_step.c
- *	  The steps of a contender: make its queue node, read a list of the queue,
- *	  judge which contenders are ahead, withdraw.
+ *	  The steps of a contender: makes and withdraws its queue node, makes
+ *	  containers, judges a list.
  *
  * contender.c decides which step comes next.
  *

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * contender_watch.c
- *	  A contender's wait behind the one just ahead: the watch, and the lock
- *	  that is handed over.
+ *	  Waits behind the contender ahead, and takes a lock that is handed over.
  *
  * Hand-over through the ensemble saves the waiter the second list.  A holder
  * that had to wait for the lock sets the data of its node before it deletes

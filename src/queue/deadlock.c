@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *	  Deadlocks: when a waiter searches for a cycle, claims it, and gives way.
+ *	  Decides when a waiter searches for a deadlock, claims it, and gives way.
+ *	  Has the error.
  *
  * A wait is left alone for a moment, PUBLISH_MS.  Then the waiter makes a fact
  * of it, a znode (deadlock_fact.c), however long its deadlock_timeout is: the

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.h
- *	  A waiter's part in finding deadlocks: it publishes what it waits for, and
- *	  checks whether the holders wait for it.
  *
  *-------------------------------------------------------------------------
  */

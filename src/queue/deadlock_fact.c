@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_fact.c
- *	  Facts: what a waiter publishes for other waiters that search for
- *	  deadlocks.
+ *	  Facts: the znodes by which a waiter tells others what it waits for.
  *
  * A fact is an ephemeral znode below <root>/.waits, of the session that says
  * it.  Its path is of one of two forms, its data text in UTF-8:

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_graph.c
- *	  The graph of waits, read from the ensemble.
+ *	  Reads from the ensemble which session waits for which.
  *
  * The queue of a lock shows its holders, and the server tells to which session
  * a queue node belongs (ephemeralOwner).  What a session waits for is in its

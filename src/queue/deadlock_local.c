@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_local.c
- *	  The processes that wait for this backend in PostgreSQL's own lock
- *	  manager.
+ *	  Finds the processes that wait for this backend in PostgreSQL.
  *
  * The first look is at this backend's own locks alone: as a rule nobody waits
  * for these.  Only then all of PostgreSQL's lock table is read.

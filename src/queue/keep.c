@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keep.c
- *	  Places that are kept after the last release of their lock.
+ *	  Keeps places after the release of their locks, and takes them back
+ *	  (zklock.keep).
  *
  * With zklock.keep the queue node stays when its lock is released.  The next
  * time this backend wants the lock it takes the place back, and asks nobody.

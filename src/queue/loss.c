@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * loss.c
- *	  Losses: how a lock or a lease can be lost, and what is said of it.
+ *	  The ways in which a lock or a lease can be lost, and their words.
  *
  * The module that finds a loss says which kind it is, and how it is reported:
  * as an error of the transaction that relied on the lock, as a warning at the

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * loss.h
- *	  Losses: how a lock or a lease can be lost, and what is said of it.
+ *
+ * Also declares what loss_notice.c has.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * loss_notice.c
- *	  Tells sessions of this cluster, also idle ones, that a lock is lost.
+ *	  Sends a NOTIFY for each lock that a session has lost, also an idle one.
+ *	  The lease worker calls it.
  *
  * PostgreSQL runs nothing of an extension's in a backend that is idle.  So the
  * lease worker looks after its locks: the board says which it believes to

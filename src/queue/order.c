@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * order.c
- *	  Orders are made, and refused when their time is over.
+ *	  Makes an order: which lock, for whom, how, until when.  Raises "could not
+ *	  obtain lock".
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * order.h
- *	  An order: which lock a call asks for, with which owner, scope and mode,
- *	  and until when.
  *
  * The one rule: an order is made once, when the call begins, by one of the
  * functions below.  Everything that the call waits for has the order's bounds;

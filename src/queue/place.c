@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * place.c
- *	  A place in the queue of a lock: the queue node that this backend stands
- *	  on, with all that hangs on it: token, proof, removal.
+ *	  A place: states, token, proof, loss and removal of the queue node that
+ *	  this backend has in a queue.
  *
  * Both modes of a lock have one place.  A session that holds a lock in exclusive
  * mode and takes it in shared mode, too, stays on the exclusive node, until both

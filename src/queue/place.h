@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * place.h
- *	  A place in the queue of a lock: the queue node that this backend stands
- *	  on, with all that hangs on it: token, proof, removal.
  *
  *-------------------------------------------------------------------------
  */

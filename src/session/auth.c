@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * auth.c
- *	  Credentials for ZooKeeper: the user's, and those that a session makes up
- *	  for itself.
+ *	  Credentials: the user's (zklock.auth), and the identity that a session
+ *	  makes up.
  *
  * Secrets are palloc'ed for as long as it takes to hand them to the session's
  * program, and wiped then.  They are in no message.

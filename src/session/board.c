@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * board.c
- *	  The state of the session and the locks of each backend of this cluster.
+ *	  In shared memory: the session of each backend, what it holds and waits
+ *	  for.
  *
  * A row for each backend in shared memory.  Only the backend writes to its
  * row, without a lock, by the protocol of PgBackendStatus: a count is odd while

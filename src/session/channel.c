@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * channel.c
- *	  The program of a session, as its backend sees it: start it, exchange
- *	  frames with it, learn of its death, end it.
+ *	  The socket pair and the process at its other end: its start, frames,
+ *	  death, end.
  *
  * The one rule: the program is the backend's child, and whatever happens to
  * either of them, nothing is left behind.  A backend that ends closes its end

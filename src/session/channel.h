@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * channel.h
- *	  The program of a session, as its backend sees it: start it, exchange
- *	  frames with it, learn of its death, end it.
  *
  * libc only.  Nothing here raises; what waits has a bound and says so.
  *

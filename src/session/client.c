@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  A backend's end of its ZooKeeper session: open, news, close; and requests,
- *	  made, followed, freed.
+ *	  The backend's end of the session: opens and closes it, makes requests,
+ *	  keeps their replies.
  *
  * It knows nothing of PostgreSQL, so that it runs alone under
  * AddressSanitizer (test/unit/test_client.c).

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *	  A backend's end of its ZooKeeper session: open, news, close.  For
- *	  session.c and those that do as it does; what all others ask is in
- *	  client_request.h.
+ *
+ * For session.c and those that do as it does; what all others ask is in
+ * client_request.h.
  *
  * The session itself, with the ZooKeeper library, is in a program of its own
  * (see program.h), which this module starts and talks to.  No type of the

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client_request.h
- *	  Requests of a backend to the ensemble, over its client.
+ *	  What a backend can ask of the ensemble.
  *
  * A caller polls for the reply to its request: zklock_client_poll() takes in
  * what has come, and zklock_client_reply() tells.  zklock_client_fd() is readable

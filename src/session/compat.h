@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between the releases of PostgreSQL, in one place: functions
- *	  and macros named for the newer API, as far as older ones lack it.
+ *	  What differs between the releases of PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * handover.c
- *	  Backends of one cluster hand a lock to each other directly.
+ *	  In shared memory: tells a waiter of the same cluster that the lock is
+ *	  its own.
  *
  * A backend that waits for a lock writes into shared memory what it waits for:
  * the queue node of the contender just ahead.  A holder that lets go of the lock

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  The life of this backend's ZooKeeper session: it is opened, used,
- *	  renewed, and closed.
+ *	  Opens, uses, renews and closes the ZooKeeper session.
  *
  * The session itself is in a program of its own; this end of it lives in
  * malloc'ed memory of client.c.

@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *	  This backend's ZooKeeper session, as PostgreSQL sees it.
+ *
+ * Also declares what the other modules of the family session* have for the rest
+ * of the library.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_current.c
- *	  The session of this backend, and what may be asked of it.
+ *	  Answers questions about the state of the session.
  *
  * The one rule: what is known of the session is what the client has of its
  * program's words, which it checks, and nothing is kept twice.  A session that is

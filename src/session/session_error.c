@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_error.c
- *	  Errors of ZooKeeper, and of connections to it, as PostgreSQL's errors:
- *	  the one table from losses (terms.h) to SQLSTATEs, and the texts of losses
- *	  and of results.  The SQLSTATEs of results are in the table of answer.c.
+ *	  Texts of errors of ZooKeeper and of connections, and SQLSTATEs of
+ *	  losses.  Those of results are in answer.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,9 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_interrupt.c
- *	  The interrupt by which the loss of a session cancels the running statement:
- *	  when it may come, and whether one has been sent of which no error has come
- *	  yet.
+ *	  The interrupt by which a loss cancels the running statement.
  *
  * It is SIGINT, as pg_cancel_backend() sends it.  The session's program sends
  * it, or this backend where the program cannot; the page that both share counts

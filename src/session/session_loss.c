@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_loss.c
- *	  The loss of the last session that was lost, kept when it is noticed, for
- *	  the messages of everything that relied on it.
+ *	  Says how the session that was lost last was lost.
  *
  *-------------------------------------------------------------------------
  */

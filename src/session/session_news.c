@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_news.c
- *	  News of this backend's session: taken in, and told to the board, to the
- *	  counters, and to the server's log.
+ *	  Attends to the session: takes in what its program has said, and tells
+ *	  board, counters and log.
  *
  * A backend looks at its session while it waits and at the end of its
  * statements.  So an idle backend reports late what has happened.

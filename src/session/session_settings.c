@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_settings.c
- *	  The settings of a session: which servers, by TLS or not, and how long is
- *	  waited for them.
+ *	  The settings of a session.  Decides which list of servers is in use.
  *
  * The postmaster writes the servers and TLS of the configuration to a page
  * (settings_page.h).  The list there is the one in use, for all sessions of the

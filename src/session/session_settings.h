@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_settings.h
- *	  The settings of a session: which servers, by TLS or not, and how long is
- *	  waited for them.  For the family session*.
+ *
+ * For the family session*.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_wait.c
- *	  The one wait loop: for replies, for news of a watch, for time to pass.
+ *	  The one loop that waits: for a reply, for news of a watch, for time to
+ *	  pass.
  *
  * The one rule: every wait of a backend for the ensemble, save for the close,
  * goes through wait_for(), which ends at an interrupt, at a deadline, and

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stat.c
- *	  Counters of what happens to locks and sessions.
+ *	  In shared memory: counters.
  *
  * In shared memory, for each database.  They start with 0 when the server
  * does, and after a crash.  Those of a dropped database stay where they are.

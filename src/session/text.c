@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Text between encodings: this database's, UTF-8, in which the ensemble has
- *	  it, and the client's; and what of others' text can be shown.
+ *	  Converts text between encodings, and decides what may be shown of
+ *	  others' text.
  *
  * Text is written by other programs and other databases too, so reading must
  * cope with any bytes, and must not raise.  What comes out of here can be

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  Background workers of a moment, which the lease worker starts for what
- *	  needs a database; and what the log says if there is no slot for one.
+ *	  Starts short-lived background workers for the lease worker.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,8 +1,6 @@
 /*-------------------------------------------------------------------------
  *
  * worker.h
- *	  Background workers: those of a moment, which the lease worker starts for
- *	  what needs a database, and what the log says of them.
  *
  *-------------------------------------------------------------------------
  */
