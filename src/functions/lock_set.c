@@ -170,8 +170,8 @@ begin_set(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 }
 
 /*
- * Let go of one session-scope hold of each, the last first.  false, with a
- * WARNING for each that is not held or was lost, unless all were good.
+ * Let go of one acquisition of session scope of each, the last first.  false,
+ * with a WARNING for each that is not held or was lost, unless all were good.
  */
 static bool
 release_all(const Call *call)

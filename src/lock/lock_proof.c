@@ -433,7 +433,7 @@ find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
 }
 
 /*
- * If the place was granted on the word of the client just ahead, ask whether
+ * If the place was granted on a message of the client just ahead, ask whether
  * the clients further ahead have really let go.  If not, it is lost.  Waits for a
  * session timeout at most; at the deadline it stays unconfirmed.  Raises on
  * interrupts.

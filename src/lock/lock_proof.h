@@ -82,8 +82,8 @@ extern bool zklock_explain_cancellation(ZkLoss *loss);
 
 /*
  * Raise 40001 unless every lock held here is good: by the guard fresh, or if
- * there is none that is fresh, or with always_ask, by a quorum's word for each
- * node.  May wait and be cancelled.
+ * there is none that is fresh, or with always_ask, by the quorum's answer for
+ * each node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 

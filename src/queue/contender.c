@@ -544,7 +544,7 @@ leave_queue(Contender *contender, const char *why)
 }
 
 /* ---------------------------------------------------------------------
- * A grant that rests on a word
+ * A grant that rests on a message
  * ---------------------------------------------------------------------
  */
 

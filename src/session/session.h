@@ -22,7 +22,7 @@
  * The state of the session is what its program has said last, as the client has it
  * (ZkClientStatus); all that this backend adds is whether it has given it up.
  * Questions are answered by that, and change nothing.  zklock_session_attend(),
- * _look() and _read() take in what is new; each step begins with one of them, and
+ * _poll() and _read() take in what is new; each step begins with one of them, and
  * so does each turn of a wait.
  */
 
