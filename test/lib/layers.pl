@@ -4,8 +4,7 @@
 # folder.  This looks at what the compiler does not see. It prints what does not keep to
 # it, a line each, and fails then:
 # - a folder is told of those below it, and of no others;
-# - a module lies in the folder that the Makefile says, and the map, src/README.md, has it
-#   and leads to no place that there is not;
+# - a module lies in the folder that the Makefile says;
 # - within a folder a module, or its header, includes only what stands below it in OBJS, or
 #   the header of its own family (contender_private.h for contender.c and contender_watch.c);
 # - a private header is its family's alone;
@@ -24,7 +23,6 @@ my $knows_client = qr/^(?:session|client)(?:_|$)/;
 
 my @findings;
 my $makefile = contents("$top/Makefile");
-my $map = contents("$top/src/README.md");
 my @modules = modules('OBJS');
 my @program = map { modules($_) } qw(PROGRAM_OBJS PLAIN_OBJS TLS_OBJS);
 my %layer = map { $modules[$_] =~ s{.*/}{}r => $_ } 0 .. $#modules;
@@ -39,18 +37,10 @@ foreach my $path (glob "$top/src/*/*.[ch]")
 	push @findings, "$folder/$file is not in the Makefile"
 	  if $file =~ /\.c$/ && !grep { $_ eq "$folder/$module" } @modules, @program;
 	push @findings, "there are two files $file" if $includes{$file};
-	push @findings, "$file is not on the map, src/README.md"
-	  if $file =~ /\.c$/ && $map !~ /`\Q$file\E`/;
 	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
 	check_includes($file, $module);
 }
 check_for_circle($_) foreach sort keys %includes;
-# Where a change goes.
-foreach my $place (uniq($map =~ m{`((?:functions|lock|lease|queue|ensemble|names|session|common|program)/\w+(?:\.[ch])?)`}g))
-{
-	push @findings, "the map, src/README.md, leads to $place, which is nowhere"
-	  if !-e "$top/src/$place" && !-e "$top/src/$place.c" && !-e "$top/src/$place.h";
-}
 print map { "$_\n" } uniq @findings;
 exit(@findings ? 1 : 0);
 
