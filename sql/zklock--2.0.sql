@@ -1189,9 +1189,9 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 COMMENT ON FUNCTION zk_try_lease(text, text, interval, interval, text, integer) IS
 'Takes a lease of the lock for the owner, or renews the one that this owner has. Returns its '
 'fencing token, or NULL if other contenders still have the lock when the timeout is over. The '
-'lease ends term (2 s to one day) later. Any session may renew it. With permits, so many owners '
-'can have a lease at a time. data is a line for zk_leader(). Raises 55000 if this session holds '
-'the lock. ROLLBACK does not undo it.';
+'lease ends after its term (2 s to one day). Any session may renew it. With permits, so many '
+'owners can have a lease at a time. data is a line for zk_leader(). Raises 55000 if this session '
+'holds the lock. ROLLBACK does not undo it.';
 
 CREATE FUNCTION zk_try_lease_shared(name text, owner text, term interval,
 	timeout interval DEFAULT '0', data text DEFAULT NULL)
@@ -1207,8 +1207,8 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
 COMMENT ON FUNCTION zk_renew_lease(text, bigint, interval) IS
-'Renews the lease with that token, from now on for term, or for its longest earlier term if that is '
-'longer. Returns true. Returns false, with a warning, if there is no such lease.';
+'Renews the lease with that token: from now on for this term, or for its longest earlier term if '
+'that is longer. Returns true. Returns false, with a warning, if there is no such lease.';
 
 CREATE FUNCTION zk_release_lease(name text, token bigint, delay interval DEFAULT '0')
 RETURNS boolean

@@ -121,7 +121,7 @@ zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
 	place->grant.at_ms = protocol_now();
 	zklock_place_move(place, ZK_PLACE_HELD,
 					  place->grant.basis == ZK_GRANTED_HANDED_OVER ?
-					  "granted on the word of the one ahead" : "granted");
+					  "granted by a hand-over" : "granted");
 }
 
 ZkLossKind

@@ -35,7 +35,7 @@ assert_least
 }
 4, 'zk_evict() takes four requests: the quorum is asked ahead of the queue';
 
-foreach my $guard (qw(quorum lease))
+foreach my $guard (qw(quorum fresh))
 {
 	subtest "a holder is evicted in its transaction, commit_guard = $guard" => sub {
 		my ($holder, $waiter, $admin) = map { background($node{$_}, is_connected => 1) } qw(berlin paris paris);

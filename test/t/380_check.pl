@@ -181,7 +181,7 @@ subtest 'zk_check(false) names the rows that only a session tells' => sub {
 # Where sessions of one cluster have not the same locks, or no guard.
 subtest 'zk_check() names settings that differ between roles and databases' => sub {
 	my $guard = 'zklock.commit_guard';
-	like(check('', 'false')->{$guard}, qr/^ok: lease, source: [^;]* -> $/, 'the guard is on');
+	like(check('', 'false')->{$guard}, qr/^ok: fresh, source: [^;]* -> $/, 'the guard is on');
 	like(check("SET $guard = 'off'", 'false')->{$guard},
 		qr/^warning: off, source: session; no commit is refused .* -> Set it to lease/, 'commit_guard = off is a warning');
 	$node->safe_psql('postgres', qq{CREATE ROLE "o'brien"; CREATE DATABASE elsewhere;
