@@ -111,7 +111,7 @@ OBJS = \
 	src/functions/runs.o \
 	src/functions/holds.o \
 	src/functions/requests.o \
-	src/functions/lease.o \
+	src/functions/leases.o \
 	src/functions/check.o \
 	src/functions/check_servers.o \
 	src/functions/check_session.o \
@@ -151,7 +151,7 @@ OBJS = \
 	src/ensemble/run_once.o \
 	src/ensemble/release_request_ask.o \
 	src/ensemble/tree.o \
-	src/ensemble/queue.o \
+	src/ensemble/queue_list.o \
 	src/ensemble/release_request.o \
 	src/ensemble/expiry.o \
 	src/ensemble/lease_roots.o \
@@ -169,7 +169,7 @@ OBJS = \
 	src/names/name.o \
 	src/names/name_allowed.o \
 	src/names/name_spelling.o \
-	src/session/worker.o \
+	src/session/brief_worker.o \
 	src/session/session.o \
 	src/session/session_interrupt.o \
 	src/session/session_wait.o \

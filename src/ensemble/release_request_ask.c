@@ -29,7 +29,7 @@
 #include "ephemeral.h"
 #include "nodedata.h"
 #include "parents.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "root.h"
 #include "sample.h"
 #include "session.h"

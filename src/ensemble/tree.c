@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "queue.h"
+#include "queue_list.h"
 
 #include "miscadmin.h"
 

@@ -27,7 +27,7 @@
 #include "name_spelling.h"
 #include "nodedata.h"
 #include "protocol.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "session.h"
 #include "text.h"
 

@@ -14,7 +14,7 @@
 #include "args.h"
 #include "given_name.h"
 #include "name_spelling.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "run_once.h"
 
 PG_FUNCTION_INFO_V1(zk_run_once);

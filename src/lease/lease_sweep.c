@@ -28,7 +28,7 @@
 #include "lease_roots.h"
 #include "name.h"
 #include "session.h"
-#include "worker.h"
+#include "brief_worker.h"
 
 /* How long after the end of a pass the next one begins, at most and at least. */
 #define PASS_MS 5000

@@ -38,7 +38,7 @@
 #include "loss.h"
 #include "pause.h"
 #include "session.h"
-#include "worker.h"
+#include "brief_worker.h"
 
 #define WORKER_NAME "zklock lease worker"
 

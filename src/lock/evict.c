@@ -18,7 +18,7 @@
 #include "durable.h"
 #include "lease_known.h"
 #include "nodedata.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "removal.h"
 #include "roundtrip.h"
 #include "session.h"

@@ -57,7 +57,7 @@
 #include "lease_roots.h"
 #include "nodedata.h"
 #include "text.h"
-#include "queue.h"
+#include "queue_list.h"
 
 /*
  * How many session timeouts to wait behind a node of zklock's, see

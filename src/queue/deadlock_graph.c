@@ -24,7 +24,7 @@
 #include "deadlock_private.h"
 
 #include "nested.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "text.h"
 
 /* Of how many holders of one lock it is asked what they wait for. */

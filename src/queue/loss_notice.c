@@ -36,11 +36,11 @@
 #include "name.h"
 #include "name_spelling.h"
 #include "nodedata.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "roundtrip.h"
 #include "session.h"
 #include "text.h"
-#include "worker.h"
+#include "brief_worker.h"
 
 /* A node that is looked for. */
 typedef struct Search

@@ -76,11 +76,11 @@ check_servers.c put_certificate whether it expires soon, for zk_check()
 check_session.c made_at when the root was made, for zk_check()
 check_session.c note_reply when the root was made, for zk_check()
 check_session.c try_to_make zk_check() compares the clocks themselves
-lease.c zk_leader is_overdue is by this server's clock, and says so
+leases.c zk_leader is_overdue is by this server's clock, and says so
 lock_table.c zklock_lock_count since when, in a view
 lock_table.c post_lock the date of a proof, in a view
 place.c zklock_place_note_grant since when, in a view
-queue.c take_child since when, and until when, in a view
+queue_list.c take_child since when, and until when, in a view
 release_request.c describe_request when it was asked for, in a message
 session_loss.c session_loss_note when it was lost, in a message
 session_news.c state_since since when, in a view

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lease.c
+ * leases.c
  *	  Functions of leases, also zk_leader(), and zk_release_requested() with a
  *	  token.
  *
@@ -23,7 +23,7 @@
 #include "lock.h"
 #include "lock_proof.h"
 #include "name_spelling.h"
-#include "queue.h"
+#include "queue_list.h"
 #include "release_request.h"
 #include "session.h"
 #include "stat.h"

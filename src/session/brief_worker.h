@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * worker.h
+ * brief_worker.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_WORKER_H
-#define ZKLOCK_WORKER_H
+#ifndef ZKLOCK_BRIEF_WORKER_H
+#define ZKLOCK_BRIEF_WORKER_H
 
 #include "postgres.h"
 
@@ -53,4 +53,4 @@ extern int64 zklock_worker_deadline(void);
 /* For the log: that worker has no slot. */
 extern void zklock_worker_log_no_slot(const char *name, const char *purpose);
 
-#endif							/* ZKLOCK_WORKER_H */
+#endif							/* ZKLOCK_BRIEF_WORKER_H */

@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * queue.h
+ * queue_list.h
  *
  * Also declares what tree.c has.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_QUEUE_H
-#define ZKLOCK_QUEUE_H
+#ifndef ZKLOCK_QUEUE_LIST_H
+#define ZKLOCK_QUEUE_LIST_H
 
 #include "postgres.h"
 
@@ -94,4 +94,4 @@ extern bool zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
  */
 extern List *zklock_count_locks(const char *name);
 
-#endif							/* ZKLOCK_QUEUE_H */
+#endif							/* ZKLOCK_QUEUE_LIST_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * queue.c
+ * queue_list.c
  *	  Reads the queue of a lock for views, and tells by names alone which
  *	  contenders hold it.
  *
@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "queue.h"
+#include "queue_list.h"
 
 #include "miscadmin.h"
 

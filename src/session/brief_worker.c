@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
- * worker.c
+ * brief_worker.c
  *	  Starts short-lived background workers for the lease worker.
  *
  *-------------------------------------------------------------------------
  */
-#include "worker.h"
+#include "brief_worker.h"
 
 #include "access/xact.h"
 #include "postmaster/interrupt.h"
