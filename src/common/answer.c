@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * answer.c
- *	  Tables of what an answer means for each kind of request: done, repeated,
- *	  refused, unknown; its SQLSTATE; what becomes of a request that is
- *	  executed late.
+ *	  Tables of what an answer means for each kind of request, its SQLSTATE,
+ *	  and what becomes of a request that is executed late.
  *
  * Three tables.  KINDS has a row for each kind of request.  It says which
  * column of RESULTS is the request's: there is a row for each result, and what

@@ -2,7 +2,7 @@
  *
  * protocol.c
  *	  Frames between backend and program: writes, reads and checks them.  Has
- *	  the interrupts in the page that both share.
+ *	  the interrupts in the shared page.
  *
  * Linked into both.  libc only; the one state is the caller's.
  *

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings_page.c
- *	  The page in which the postmaster shows the servers in use, and the
+ *	  The settings page: the postmaster shows the servers in use, and the
  *	  settings of TLS, to all processes.
  *
  * Linked into both.  libc only; the one state is in the page.

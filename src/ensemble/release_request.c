@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * release_request.c
- *	  Reads requests to release, for the holder.
+ *	  Reads release requests, for the holder.
  *
  * A request is a znode below the root, named for the holder's queue node and
  * with the writer's identity as data.  No lock's queue is there.

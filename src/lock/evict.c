@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * evict.c
- *	  Deletes queue nodes by their fencing token: permanent holds that are
- *	  released, contenders that are evicted.
+ *	  Deletes queue nodes by fencing token: evicted contenders and leases,
+ *	  released permanent holds.
  *
  * An eviction deletes the znode of another session.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  The evicted

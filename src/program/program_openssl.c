@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_openssl.c
- *	  A line of TLS, by OpenSSL.
+ *	  A connection with TLS, by OpenSSL.
  *
  * Hosts are expected, and sockets connected, by program_tls.c.
  *
