@@ -24,9 +24,10 @@ keep_state_read(const KeptLock *kept, uint32_t generation)
 	return (KeepState) (word & STATE_MASK);
 }
 
-bool
-keep_state_change(KeptLock *kept, uint32_t generation, KeepState from,
-				  KeepState to)
+/* From one state to another; false, and no change, if it is in a third one. */
+static bool
+change_state(KeptLock *kept, uint32_t generation, KeepState from,
+			 KeepState to)
 {
 	uint32_t	expected = WORD(generation, from);
 
@@ -46,14 +47,14 @@ keep_state_begin(KeptLock *kept, uint32_t generation, int keep_ms,
 bool
 keep_state_take(KeptLock *kept, uint32_t generation)
 {
-	return keep_state_change(kept, generation, KEEP_KEPT, KEEP_HELD);
+	return change_state(kept, generation, KEEP_KEPT, KEEP_HELD);
 }
 
 bool
 keep_state_put(KeptLock *kept, uint32_t generation, int64_t now)
 {
 	atomic_store(&kept->since, now);
-	return keep_state_change(kept, generation, KEEP_HELD, KEEP_KEPT);
+	return change_state(kept, generation, KEEP_HELD, KEEP_KEPT);
 }
 
 void
@@ -80,7 +81,13 @@ keep_state_want(KeptLock *kept, uint32_t generation)
 			wanted = KEEP_GIVEN_UP;
 		else
 			return state;
-		if (keep_state_change(kept, generation, state, wanted))
+		if (change_state(kept, generation, state, wanted))
 			return wanted;
 	}
+}
+
+bool
+keep_state_expire(KeptLock *kept, uint32_t generation)
+{
+	return change_state(kept, generation, KEEP_KEPT, KEEP_FREE);
 }

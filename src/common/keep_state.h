@@ -20,6 +20,11 @@
  * uses it only after HELD.  The struct is used again for other locks, so the
  * state carries a generation: a change for an older one changes nothing.
  *
+ * The form of moves.h is for states that one process moves.  Here each move is
+ * a function, so that no other one can be made.  If it was not made, the state
+ * tells why: what the other process may have done by then stands above, and
+ * anything else is not legal.
+ *
  * Pure: libc only, no clock.
  *
  *-------------------------------------------------------------------------
@@ -36,10 +41,10 @@
 
 typedef enum KeepState
 {
-	KEEP_FREE,
+	KEEP_FREE,					/* of no lock, or of one whose time is over */
 	KEEP_HELD,					/* the backend uses it */
 	KEEP_HELD_WANTED,			/* and must not keep it: others wait */
-	KEEP_KEPT,
+	KEEP_KEPT,					/* it may be taken back, and given up */
 	KEEP_GIVEN_UP				/* for somebody else: its node is deleted, or
 								 * was by others */
 } KeepState;
@@ -59,21 +64,21 @@ typedef struct KeptLock
 /* The state, FREE if the struct is used for another generation. */
 extern KeepState keep_state_read(const KeptLock *kept, uint32_t generation);
 
-/* From one state to another; false, and no change, if it is in a third one. */
-extern bool keep_state_change(KeptLock *kept, uint32_t generation,
-							  KeepState from, KeepState to);
-
 /* ---- the backend ---- */
 
 /* The lock of that generation is held, and may be kept when it is released. */
 extern void keep_state_begin(KeptLock *kept, uint32_t generation,
 							 int keep_ms, int64_t now);
 
-/* Take it back.  false if it was given up. */
+/*
+ * Take it back.  false if the program was first: it is GIVEN_UP or FREE then,
+ * or its state is not legal.
+ */
 extern bool keep_state_take(KeptLock *kept, uint32_t generation);
 
 /*
- * Keep it again. false if others wait for it, or if the state makes no sense.
+ * Keep it again. false if others wait for it: it is HELD_WANTED then, or its
+ * state is not legal.
  */
 extern bool keep_state_put(KeptLock *kept, uint32_t generation, int64_t now);
 
@@ -87,5 +92,8 @@ extern void keep_state_end(KeptLock *kept);
  * else the state is, and nothing was changed.
  */
 extern KeepState keep_state_want(KeptLock *kept, uint32_t generation);
+
+/* Its time is over.  false if the backend has it. */
+extern bool keep_state_expire(KeptLock *kept, uint32_t generation);
 
 #endif							/* ZKLOCK_KEEP_STATE_H */

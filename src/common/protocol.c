@@ -48,6 +48,18 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_ANSWER] = "tt--",
 };
 
+const Moves protocol_session_moves[] = {
+	[ZK_CLIENT_STARTING] = MOVE_TO(ZK_CLIENT_CONNECTING) |
+	MOVE_TO(ZK_CLIENT_LOST),
+	[ZK_CLIENT_CONNECTING] = MOVE_TO(ZK_CLIENT_CONNECTED) |
+	MOVE_TO(ZK_CLIENT_LOST),
+	[ZK_CLIENT_CONNECTED] = MOVE_TO(ZK_CLIENT_CONNECTED) |
+	MOVE_TO(ZK_CLIENT_SUSPENDED) | MOVE_TO(ZK_CLIENT_LOST),
+	[ZK_CLIENT_SUSPENDED] = MOVE_TO(ZK_CLIENT_CONNECTED) |
+	MOVE_TO(ZK_CLIENT_LOST),
+	[ZK_CLIENT_LOST] = 0
+};
+
 static bool is_head_good(const Frame *frame, FrameDirection direction);
 static bool is_blob(const FrameTaken *taken, int blob, char kind);
 static bool is_good(const FrameTaken *taken);

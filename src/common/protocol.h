@@ -28,6 +28,7 @@
 
 #include "contact.h"
 #include "keep_state.h"
+#include "moves.h"
 #include "terms.h"
 
 #define PROTOCOL_VERSION 23
@@ -318,6 +319,12 @@ extern int64_t protocol_now(void);
 
 /* The same, and the time of day. */
 extern Moment protocol_moment(void);
+
+/*
+ * Which states of a session may follow which, of ZkClientState.  CONNECTED may
+ * follow itself: the library does not tell of the end of each connection.
+ */
+extern const Moves protocol_session_moves[];
 
 /*
  * The word for the state of an open session, in columns and in the title of

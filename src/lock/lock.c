@@ -25,6 +25,7 @@
 #include "lock_proof.h"
 #include "lock_table.h"
 #include "loss.h"
+#include "moves.h"
 #include "take_rate.h"
 
 /* zklock.max_locks: how many locks one backend may hold. */
@@ -87,6 +88,13 @@ typedef enum CallState
 								 * transaction goes on: they end with it */
 } CallState;
 
+/* The states to which it can be moved from each. */
+static const Moves legal_moves[] = {
+	[CALL_NONE] = MOVE_TO(CALL_RUNS),
+	[CALL_RUNS] = MOVE_TO(CALL_NONE) | MOVE_TO(CALL_OVER),
+	[CALL_OVER] = MOVE_TO(CALL_NONE) | MOVE_TO(CALL_RUNS)
+};
+
 static struct
 {
 	CallState	state;
@@ -133,6 +141,7 @@ static int64 patience_of(const ZkPlace *place);
 static List *losses_of_session_scope(void);
 static void end_scopes(unsigned scopes, Ending ending);
 static void follow_call(void);
+static void move_call(CallState state);
 static void end_call(void *arg);
 
 /* ---------------------------------------------------------------------
@@ -380,7 +389,7 @@ zklock_end_transaction(void)
 	if (Call.state == CALL_OVER)
 	{
 		scopes |= ENDS(ZK_SCOPE_CALL);
-		Call.state = CALL_NONE;
+		move_call(CALL_NONE);
 	}
 	zklock_keep_review();
 	if (zklock_lock_has_unkept() &&
@@ -802,7 +811,25 @@ follow_call(void)
 		return;
 	Call.at_end.func = end_call;
 	MemoryContextRegisterResetCallback(MessageContext, &Call.at_end);
-	Call.state = CALL_RUNS;
+	move_call(CALL_RUNS);
+}
+
+/*
+ * Also where that is not legal: in each state the locks end in time.  Never
+ * raises.
+ */
+static void
+move_call(CallState state)
+{
+	static const char *const names[] = {
+		[CALL_NONE] = "none",
+		[CALL_RUNS] = "runs",
+		[CALL_OVER] = "over"
+	};
+
+	if (!move_is_legal(legal_moves, Call.state, state))
+		zklock_session_warn_illegal("a call", names[Call.state], names[state]);
+	Call.state = state;
 }
 
 /*
@@ -814,16 +841,17 @@ follow_call(void)
 static void
 end_call(void *arg)
 {
-	Assert(Call.state == CALL_RUNS);
-	Call.state = CALL_NONE;
-	if (proc_exit_inprogress || in_error_recursion_trouble())
-		return;
-	if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
+	bool		is_in_trouble = proc_exit_inprogress ||
+		in_error_recursion_trouble();
+
+	if (!is_in_trouble &&
+		(IsTransactionState() || GetCurrentTransactionNestLevel() > 1))
 	{
-		Call.state = CALL_OVER;
+		move_call(CALL_OVER);
 		return;
 	}
-	if (!zklock_has_locks())
+	move_call(CALL_NONE);
+	if (is_in_trouble || !zklock_has_locks())
 		return;
 
 	/* a WARNING would look for interrupts, too */

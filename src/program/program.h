@@ -428,8 +428,18 @@ extern int64_t session_cut_at(const Session *session);
  */
 extern void session_end(Session *session, ZkClientLoss loss);
 
-/* The same where that is no reason. */
+/*
+ * The same where that is no reason.  If it is lost already, that counts, and
+ * nothing happens.
+ */
 extern void session_lose(Session *session, ZkClientLoss loss);
+
+/*
+ * That machine was to make a move that is not legal (moves.h): the session is
+ * lost, and the process ends.
+ */
+extern void session_end_illegal(Session *session, const char *machine,
+								int from, int to) __attribute__((noreturn));
 
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);

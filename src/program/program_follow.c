@@ -282,7 +282,7 @@ end_keep_in_time(Session *session, Keep *keep, int64_t now)
 	keep->look_at = atomic_load(&shared->since) + keep_ms;
 	if (now < keep->look_at)
 		return;
-	if (keep_state_change(shared, keep->generation, KEEP_KEPT, KEEP_FREE))
+	if (keep_state_expire(shared, keep->generation))
 	{
 		step_submit_delete(session, keep->node);
 		end_keep(keep);

@@ -23,30 +23,23 @@
 /* Longest data and children of a reply: its other parts have room beside them. */
 #define REPLY_MAX (FRAME_MAX - 64 * 1024)
 
-/* Which step may follow which; for assert() alone, as the next. */
-#define NSTEPS (REQUEST_LAST + 1)
-static const bool __attribute__((unused)) may_follow[NSTEPS][NSTEPS] = {
-	[REQUEST_CREATE] = {
-		[REQUEST_WATCHED] = true, [REQUEST_ERASE] = true, [REQUEST_DELETE] = true
-	},
-	[REQUEST_WATCHED] = {[REQUEST_DELETE] = true},
-	[REQUEST_ERASE] = {[REQUEST_ERASE] = true,[REQUEST_DELETE] = true},
-	[REQUEST_DELETE] = {[REQUEST_ERASE] = true}
+/* Which step may follow which; none follows any other one. */
+static const Moves legal_steps[REQUEST_LAST + 1] = {
+	[REQUEST_CREATE] = MOVE_TO(REQUEST_WATCHED) | MOVE_TO(REQUEST_ERASE) |
+	MOVE_TO(REQUEST_DELETE),
+	[REQUEST_WATCHED] = MOVE_TO(REQUEST_DELETE),
+	[REQUEST_ERASE] = MOVE_TO(REQUEST_ERASE) | MOVE_TO(REQUEST_DELETE),
+	[REQUEST_DELETE] = MOVE_TO(REQUEST_ERASE)
 };
 
 /* Which state may follow which. */
-#define NSTATES (REQUEST_AWAITS_CONNECTION + 1)
-static const bool __attribute__((unused)) may_become[NSTATES][NSTATES] = {
-	[REQUEST_NEW] = {
-		[REQUEST_SENT] = true, [REQUEST_AWAITS_CONNECTION] = true
-	},
-	[REQUEST_SENT] = {[REQUEST_ANSWERED] = true},
-	[REQUEST_ANSWERED] = {
-		[REQUEST_SENT] = true, [REQUEST_DUE] = true,
-		[REQUEST_AWAITS_CONNECTION] = true
-	},
-	[REQUEST_DUE] = {[REQUEST_SENT] = true,[REQUEST_DUE] = true},
-	[REQUEST_AWAITS_CONNECTION] = {[REQUEST_SENT] = true}
+static const Moves legal_states[] = {
+	[REQUEST_NEW] = MOVE_TO(REQUEST_SENT) | MOVE_TO(REQUEST_AWAITS_CONNECTION),
+	[REQUEST_SENT] = MOVE_TO(REQUEST_ANSWERED),
+	[REQUEST_ANSWERED] = MOVE_TO(REQUEST_SENT) | MOVE_TO(REQUEST_DUE) |
+	MOVE_TO(REQUEST_AWAITS_CONNECTION),
+	[REQUEST_DUE] = MOVE_TO(REQUEST_SENT) | MOVE_TO(REQUEST_DUE),
+	[REQUEST_AWAITS_CONNECTION] = MOVE_TO(REQUEST_SENT)
 };
 
 /* ---------------------------------------------------------------------
@@ -178,7 +171,9 @@ request_find_search(const Session *session, const char *path)
 void
 request_set_state(Request *request, RequestState state)
 {
-	assert(may_become[request->state][state]);
+	if (!move_is_legal(legal_states, request->state, state))
+		session_end_illegal(request->session, "a request", request->state,
+							state);
 	request->state = state;
 }
 
@@ -196,7 +191,10 @@ request_set_due(Request *request, int64_t at)
 void
 request_go_on(Request *request, RequestKind step, char *path)
 {
-	assert(request->state != REQUEST_SENT && may_follow[request->step][step]);
+	assert(request->state != REQUEST_SENT);
+	if (!move_is_legal(legal_steps, request->step, step))
+		session_end_illegal(request->session, "the step of a request",
+							request->step, step);
 	request->step = step;
 	if (path == NULL)
 		return;

@@ -6,7 +6,7 @@
  *
  * A request has a step: what is asked of the ensemble now, a RequestKind.  It
  * begins with the kind that the backend has asked for, or that the program asks
- * for by itself, and may go on to others (may_follow[] in program_request.c).
+ * for by itself, and may go on to others (legal_steps in program_request.c).
  * And it has a state, which says where it stands: is it with the library, is it
  * to be sent again, does it stay for the backend?
  *

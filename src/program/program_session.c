@@ -84,7 +84,7 @@ static void begin_link(Session *session, int64_t now);
 static bool is_unanswered(const Session *session, int64_t now);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
-static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
+static void move_to(Session *session, ZkClientState state);
 static void log_line(const char *message);
 static void note_end_of_link(Session *session, const char *line);
 static void say_why_it_ended(Session *session, const char *text);
@@ -135,7 +135,7 @@ static void
 fail_opening(Session *session, ZkClientLoss loss, const char *why)
 {
 	session_set_error(session, "%s", why);
-	move_to(session, ZK_CLIENT_LOST, loss);
+	session_lose(session, loss);
 }
 
 bool
@@ -182,7 +182,7 @@ connect_session(Session *session)
 	{
 		session_set_error(session, "Could not start the ZooKeeper client: %s",
 						  strerror(errno));
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOURCES);
+		session_lose(session, ZK_LOSS_RESOURCES);
 		return;
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
@@ -195,7 +195,7 @@ connect_session(Session *session)
 		free(session->scheme);
 		session->credentials = session->scheme = NULL;
 	}
-	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
+	move_to(session, ZK_CLIENT_CONNECTING);
 }
 
 /* ---------------------------------------------------------------------
@@ -397,7 +397,7 @@ session_tick(Session *session, int64_t now)
 		return;
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
 		now >= lost_deadline(session))
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+		session_lose(session, ZK_LOSS_SILENCE);
 	else if (is_unanswered(session, now))
 		session_end(session, ZK_LOSS_UNANSWERED);
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
@@ -420,7 +420,7 @@ session_event(zhandle_t *zh, int type, int state, const char *path,
 	else if (state == ZOO_EXPIRED_SESSION_STATE)
 		note_expired(session);
 	else if (state == ZOO_AUTH_FAILED_STATE)
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_AUTH);
+		session_lose(session, ZK_LOSS_AUTH);
 	else
 		note_disconnected(session);
 }
@@ -436,7 +436,7 @@ note_expired(Session *session)
 	session_set_error(session, "Server \"%s\" has said: %s",
 					  server != NULL ? server : "",
 					  code_text(ZSESSIONEXPIRED));
-	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_EXPIRED);
+	session_lose(session, ZK_LOSS_EXPIRED);
 }
 
 static void
@@ -454,7 +454,7 @@ note_connected(Session *session, int state)
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
 		now >= lost_deadline(session))
 	{
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+		session_lose(session, ZK_LOSS_SILENCE);
 		return;
 	}
 	if (state != ZOO_CONNECTED_STATE || timeout <= 0 ||
@@ -462,7 +462,7 @@ note_connected(Session *session, int state)
 	{
 		session_set_error(session, "What answers at \"%s\" is not ZooKeeper",
 						  server != NULL ? server : "");
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
+		session_lose(session, ZK_LOSS_PROTOCOL);
 		return;
 	}
 	session->status.ticket.session_id = id->client_id;
@@ -477,7 +477,7 @@ note_connected(Session *session, int state)
 		session_set_error(session, "%s", stale);
 	if (session->standstill.next_check_at == 0)
 		session->standstill.next_check_at = now + timeout / 3;
-	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+	move_to(session, ZK_CLIENT_CONNECTED);
 
 	/* its server may hang up before the next tick, as those before did */
 	if (is_unanswered(session, now))
@@ -573,7 +573,31 @@ session_end(Session *session, ZkClientLoss loss)
 void
 session_lose(Session *session, ZkClientLoss loss)
 {
-	move_to(session, ZK_CLIENT_LOST, loss);
+	FrameStatus *status = &session->status;
+
+	if (status->state == ZK_CLIENT_LOST)
+		return;
+	assert(loss != ZK_LOSS_NONE);
+	status->lost_at = protocol_now();
+	if (status->suspended_at == 0)
+		status->suspended_at = status->lost_at;
+	status->loss = loss;
+	move_to(session, ZK_CLIENT_LOST);
+	backend_flush(session);
+	atomic_store(&session->page->lost, (uint32_t) loss);
+	atomic_fetch_add(&session->page->nflushed, 1);
+	if (loss != ZK_LOSS_IDLE)
+		backend_interrupt(session);
+}
+
+void
+session_end_illegal(Session *session, const char *machine, int from, int to)
+{
+	session_set_error(session, "The session's program is at fault: illegal state of %s, %d after %d",
+					  machine, to, from);
+	session_lose(session, ZK_LOSS_PROGRAM);
+	assert(false);
+	exit(1);
 }
 
 /* The interrupt may be wanted only since the connection was lost. */
@@ -626,7 +650,7 @@ note_disconnected(Session *session)
 	session->early_deadline = contact_at + timeout - margin_ms;
 	session->lost_deadline = now + timeout;
 	session->lost_deadline = lost_deadline(session);
-	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
+	move_to(session, ZK_CLIENT_SUSPENDED);
 }
 
 /*
@@ -644,36 +668,21 @@ session_check_connection(Session *session)
 }
 
 /*
- * The one place where a session changes its state.  LOST is final.  CONNECTED may
- * follow itself: the library does not tell of the end of each connection.  The
- * backend reads of it before it is interrupted, and before the session is
- * closed.
+ * The one place where a session changes its state.  The backend reads of it
+ * before it is interrupted, and before the session is closed.
  */
 static void
-move_to(Session *session, ZkClientState state, ZkClientLoss loss)
+move_to(Session *session, ZkClientState state)
 {
 	FrameStatus *status = &session->status;
 
-	if (status->state == ZK_CLIENT_LOST)
-		return;
-	assert((state == ZK_CLIENT_LOST) == (loss != ZK_LOSS_NONE));
-	if (state == ZK_CLIENT_LOST)
-		status->lost_at = protocol_now();
-	if (state == ZK_CLIENT_LOST && status->suspended_at == 0)
-		status->suspended_at = status->lost_at;
+	if (!move_is_legal(protocol_session_moves, status->state, (int) state))
+		session_end_illegal(session, "a session", status->state, (int) state);
 	if (state == ZK_CLIENT_CONNECTED)
 		status->suspended_at = 0;
 	status->state = state;
-	status->loss = loss;
 	session->is_status_news = true;
 	session_report(session);
-	if (state != ZK_CLIENT_LOST)
-		return;
-	backend_flush(session);
-	atomic_store(&session->page->lost, (uint32_t) loss);
-	atomic_fetch_add(&session->page->nflushed, 1);
-	if (loss != ZK_LOSS_IDLE)
-		backend_interrupt(session);
 }
 
 void

@@ -155,7 +155,6 @@ say_fact(ZkDetector *detector, const ZkPlace *place, int64 session,
 	caller = MemoryContextSwitchTo(detector->context);
 	fact = palloc0(sizeof(*fact));
 	fact->session = session;
-	fact->state = FACT_ASKED;
 	fact->path = pstrdup(path);
 	fact->data = pstrdup(data);
 	detector->facts = lappend(detector->facts, fact);
@@ -183,21 +182,20 @@ make_fact(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 		return false;
 	if (reply->result == ZK_OK)
 	{
-		fact->state = FACT_STANDS;
 		fact->czxid = reply->czxid;
 		return true;
 	}
 	reason = pstrdup(reply->code_text);
 	if (reply->result == ZK_NODE_EXISTS)
 	{
-		fact->state = FACT_OTHERS;
+		fact->is_others = true;
 		if (zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path,
 								  &there) != ZK_ANSWERED)
 			return false;
 		if (there->result == ZK_OK &&
 			there->ephemeral_owner == zklock_session_id())
 		{
-			fact->state = FACT_ASKED;
+			fact->is_others = false;
 			return false;
 		}
 	}
@@ -276,7 +274,7 @@ static void
 take_back(ZkDetector *detector, ZkFact *fact)
 {
 	detector->facts = list_delete_ptr(detector->facts, fact);
-	if (fact->state != FACT_OTHERS &&
+	if (!fact->is_others &&
 		detector->session == zklock_session_number())
 	{
 		/* without memory it stays until the session ends */

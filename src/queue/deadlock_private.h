@@ -39,14 +39,6 @@ extern char *deadlock_describe_wait(int pid);
 
 /* ---- deadlock_fact.c: what this backend says ---- */
 
-/* Of the znode of a fact. */
-typedef enum FactState
-{
-	FACT_ASKED,					/* it was asked for, and may be there */
-	FACT_STANDS,				/* it was made */
-	FACT_OTHERS					/* somebody else's stands in its place */
-} FactState;
-
 /* One of a detector's facts, in the detector's context. */
 typedef struct ZkFact
 {
@@ -54,8 +46,9 @@ typedef struct ZkFact
 								 * another one, for us */
 	char	   *path;
 	char	   *data;
-	FactState	state;
-	int64		czxid;			/* valid in FACT_STANDS */
+	int64		czxid;			/* of its znode; 0: it was asked for, and may
+								 * be there */
+	bool		is_others;		/* somebody else's stands in its place */
 } ZkFact;
 
 /* The fact that a session waits, as this backend has said it; or NULL. */

@@ -71,7 +71,6 @@ static int	keep_setting;
 static struct
 {
 	ZkKeep		all[KEEP_SLOTS];
-	int			nkept;			/* so many places of them are KEPT */
 
 	/*
 	 * Until when a rival counts that was met, protocol_now(), by a hash of the
@@ -186,13 +185,17 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 	else if (keep_state_put(shared, keep->generation, protocol_now()))
 	{
 		zklock_place_move(place, ZK_PLACE_KEPT, "nobody waits for its lock");
-		Kept.nkept++;
 		return true;
 	}
-	else
+	else if (keep_state_read(shared, keep->generation) == KEEP_HELD_WANTED)
 	{
 		zklock_keep_note_rival(place->lock_path);
 		why_not = "others wait for its lock";
+	}
+	else
+	{
+		zklock_client_refuse_page(zklock_session_client());
+		why_not = "the program says that it was kept already";
 	}
 	log_not_kept(place, why_not);
 	release_keep(keep);
@@ -223,20 +226,20 @@ zklock_keep_drop(ZkPlace *place, const char *why)
 int
 zklock_keep_count(void)
 {
-	return Kept.nkept;
+	return zklock_place_count_kept();
 }
 
 void
 zklock_keep_drop_down_to(int most, Size most_bytes)
 {
-	while (Kept.nkept > most || kept_bytes() > most_bytes)
+	while (zklock_place_count_kept() > most || kept_bytes() > most_bytes)
 		zklock_keep_drop(find_kept()->place, "another lock needs its room");
 }
 
 void
 zklock_keep_drop_all(const char *why, bool is_awaited)
 {
-	while (Kept.nkept > 0)
+	while (zklock_place_count_kept() > 0)
 	{
 		ZkKeep	   *keep = find_kept();
 
@@ -250,7 +253,7 @@ zklock_keep_review(void)
 {
 	ZkSessionNumber live;
 
-	if (Kept.nkept == 0)
+	if (zklock_place_count_kept() == 0)
 		return;
 	zklock_session_attend();
 	if (zklock_session_is_outdated())
@@ -376,24 +379,33 @@ reclaim_place(ZkKeep *keep)
 {
 	ZkPlace    *place = keep->place;
 	KeptLock   *shared = shared_part(keep);
+	KeepState	state = KEEP_FREE;
+	const char *why;
 
-	Assert(is_put(keep) && Kept.nkept > 0);
-	Kept.nkept--;
+	Assert(is_put(keep));
 	if (shared != NULL && keep_state_take(shared, keep->generation))
 	{
 		zklock_place_move(place, ZK_PLACE_HELD, "taken back");
 		return true;
 	}
-	if (shared != NULL &&
-		keep_state_read(shared, keep->generation) == KEEP_GIVEN_UP)
+	if (shared != NULL)
+		state = keep_state_read(shared, keep->generation);
+	if (shared == NULL)
+		why = "it went with its session";
+	else if (state == KEEP_GIVEN_UP)
 	{
 		zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
 		zklock_keep_note_rival(place->lock_path);
-		zklock_place_move(place, ZK_PLACE_NONE,
-						  "the program gave it up for others, or its time was over");
+		why = "the program gave it up for others";
 	}
+	else if (state == KEEP_FREE)
+		why = "its time was over";
 	else
-		zklock_place_move(place, ZK_PLACE_NONE, "it went with its session");
+	{
+		zklock_client_refuse_page(zklock_session_client());
+		why = "the program says that it was not kept";
+	}
+	zklock_place_move(place, ZK_PLACE_NONE, why);
 	release_keep(keep);
 	return false;
 }
@@ -424,7 +436,7 @@ kept_bytes(void)
 {
 	Size		sum = 0;
 
-	for (int i = 0; Kept.nkept > 0 && i < KEEP_SLOTS; i++)
+	for (int i = 0; zklock_place_count_kept() > 0 && i < KEEP_SLOTS; i++)
 		if (is_put(&Kept.all[i]))
 			sum += ZK_PATH_BYTES(Kept.all[i].place->node);
 	return sum;

@@ -42,6 +42,7 @@ zklock_loss_describe(const ZkLossOf *of, ZkLoss *loss)
 		case ZK_LOST_SESSION:
 		case ZK_LOST_DELETED:
 		case ZK_LOST_MISLED:
+		case ZK_LOST_IN_DOUBT:
 			describe_held(of, loss);
 			break;
 		case ZK_LOST_LEASE:
@@ -60,6 +61,9 @@ describe_held(const ZkLossOf *of, ZkLoss *loss)
 	else if (of->kind == ZK_LOST_MISLED)
 		strlcpy(loss->detail,
 				_("It had been granted because of a message of another ZooKeeper client, while another contender ahead in the queue held it."),
+				sizeof(loss->detail));
+	else if (of->kind == ZK_LOST_IN_DOUBT)
+		strlcpy(loss->detail, _("Its state is in doubt, by a fault of zklock."),
 				sizeof(loss->detail));
 	else
 		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));

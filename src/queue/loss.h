@@ -27,6 +27,8 @@ typedef enum ZkLossKind
 	ZK_LOST_MISLED,				/* it was granted because the client just
 								 * ahead said that it lets go, while somebody
 								 * further ahead held it */
+	ZK_LOST_IN_DOUBT,			/* a fault of ours: its place was to make a
+								 * move that is not legal (place.c) */
 
 	/* Of a lease. */
 	ZK_LOST_LEASE				/* it is not held any more, or nobody can say
@@ -39,8 +41,8 @@ typedef struct ZkLossOf
 	ZkLossKind	kind;			/* not ZK_LOST_NOT */
 	const char *name;			/* of the lock */
 	int64		token;			/* its fencing token */
-	bool		is_of_session;	/* SESSION, DELETED, MISLED: it is held in
-								 * session scope, so the user has to release
+	bool		is_of_session;	/* of one that is held: it is held in session
+								 * scope, so the user has to release
 								 * it */
 } ZkLossOf;
 

@@ -8,7 +8,8 @@
  * mode and takes it in shared mode, too, stays on the exclusive node, until both
  * are released.  So a node is made once and deleted once.
  *
- * The states of a place, and what leads from one to the next:
+ * The states of a place, and what leads from one to the next; whatever else is
+ * asked for, LOST or NONE comes of it (zklock_place_move()):
  *
  *	NONE -> WANTED				a contender sets out for it
  *	WANTED -> HELD				its lock is granted
@@ -34,15 +35,25 @@
 #include "text.h"
 
 /* The states to which a place can be moved from each. */
-#define TO(state) (1u << (state))
-static const uint8 legal_moves[ZK_NPLACE_STATES] PG_USED_FOR_ASSERTS_ONLY = {
-	[ZK_PLACE_NONE] = TO(ZK_PLACE_WANTED),
-	[ZK_PLACE_WANTED] = TO(ZK_PLACE_HELD) | TO(ZK_PLACE_NONE),
-	[ZK_PLACE_HELD] = TO(ZK_PLACE_KEPT) | TO(ZK_PLACE_LOST) |
-	TO(ZK_PLACE_NONE),
-	[ZK_PLACE_KEPT] = TO(ZK_PLACE_HELD) | TO(ZK_PLACE_NONE),
-	[ZK_PLACE_LOST] = TO(ZK_PLACE_NONE)
+static const Moves legal_moves[] = {
+	[ZK_PLACE_NONE] = MOVE_TO(ZK_PLACE_WANTED),
+	[ZK_PLACE_WANTED] = MOVE_TO(ZK_PLACE_HELD) | MOVE_TO(ZK_PLACE_NONE),
+	[ZK_PLACE_HELD] = MOVE_TO(ZK_PLACE_KEPT) | MOVE_TO(ZK_PLACE_LOST) |
+	MOVE_TO(ZK_PLACE_NONE),
+	[ZK_PLACE_KEPT] = MOVE_TO(ZK_PLACE_HELD) | MOVE_TO(ZK_PLACE_NONE),
+	[ZK_PLACE_LOST] = MOVE_TO(ZK_PLACE_NONE)
 };
+
+static const char *const state_names[] = {
+	[ZK_PLACE_NONE] = "none",
+	[ZK_PLACE_WANTED] = "wanted",
+	[ZK_PLACE_HELD] = "held",
+	[ZK_PLACE_KEPT] = "kept",
+	[ZK_PLACE_LOST] = "lost"
+};
+
+/* So many places are KEPT. */
+static int	nkept;
 
 static void log_place(const ZkPlace *place, ZkPlaceState state,
 					  const char *why);
@@ -60,27 +71,40 @@ static void check_again(ZkPlace *const *places, ZkRequest **requests,
  * ---------------------------------------------------------------------
  */
 
+/*
+ * Of a move that is not legal NONE comes if that was asked for, and else LOST:
+ * a place in doubt can be left, and no commit relies on it.
+ */
 void
 zklock_place_move(ZkPlace *place, ZkPlaceState state, const char *why)
 {
-	Assert((legal_moves[place->state] & TO(state)) != 0);
+	if (!move_is_legal(legal_moves, place->state, state))
+	{
+		zklock_session_warn_illegal("the place of a lock",
+									state_names[place->state],
+									state_names[state]);
+		if (state != ZK_PLACE_NONE)
+			state = ZK_PLACE_LOST;
+		if (state == ZK_PLACE_LOST && place->loss == ZK_LOST_NOT)
+			place->loss = ZK_LOST_IN_DOUBT;
+	}
 	Assert((place->loss != ZK_LOST_NOT) == (state == ZK_PLACE_LOST));
 	if (message_level_is_interesting(DEBUG1))
 		log_place(place, state, why);
+	nkept += (state == ZK_PLACE_KEPT) - (place->state == ZK_PLACE_KEPT);
 	place->state = state;
+}
+
+int
+zklock_place_count_kept(void)
+{
+	return nkept;
 }
 
 /* It is called where nothing may look for interrupts. */
 static void
 log_place(const ZkPlace *place, ZkPlaceState state, const char *why)
 {
-	static const char *const names[ZK_NPLACE_STATES] = {
-		[ZK_PLACE_NONE] = "none",
-		[ZK_PLACE_WANTED] = "wanted",
-		[ZK_PLACE_HELD] = "held",
-		[ZK_PLACE_KEPT] = "kept",
-		[ZK_PLACE_LOST] = "lost"
-	};
 	const char *path = place->node[0] != '\0' ? place->node :
 		place->lock_path;
 
@@ -88,7 +112,8 @@ log_place(const ZkPlace *place, ZkPlaceState state, const char *why)
 	ereport(DEBUG1,
 			(errmsg_internal("zklock: place \"%s\", fencing token " INT64_FORMAT ": %s -> %s: %s",
 							 zklock_text_quotable(path), place->token,
-							 names[place->state], names[state], why),
+							 state_names[place->state], state_names[state],
+							 why),
 			 errhidestmt(true), errhidecontext(true)));
 	RESUME_INTERRUPTS();
 }

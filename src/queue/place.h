@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "loss.h"
+#include "moves.h"
 #include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"
@@ -33,9 +34,9 @@ typedef enum ZkPlaceState
 	ZK_PLACE_HELD,				/* its lock is held */
 	ZK_PLACE_KEPT,				/* its lock was let go of, and the node is
 								 * kept (keep.c) */
-	ZK_PLACE_LOST				/* its lock was held, and is lost */
+	ZK_PLACE_LOST				/* its lock was held, and is lost; or it is in
+								 * doubt */
 } ZkPlaceState;
-#define ZK_NPLACE_STATES 5
 
 /* What a grant rests on. */
 typedef enum ZkGrantBasis
@@ -109,11 +110,15 @@ typedef struct ZkPlace
 /* ---- states ---- */
 
 /*
- * Move it to that state; why, for the log at DEBUG1.  For place.c and keep.c.
- * Never raises or waits.
+ * Move it to that state; why, for the log at DEBUG1.  If that is not legal: a
+ * WARNING (zklock_session_warn_illegal()), and it is LOST, or NONE if that was
+ * asked for.  For place.c and keep.c.  Never raises or waits.
  */
 extern void zklock_place_move(ZkPlace *place, ZkPlaceState state,
 							  const char *why);
+
+/* A question: how many are KEPT? */
+extern int	zklock_place_count_kept(void);
 
 /* A contender sets out for it.  Never raises or waits. */
 extern void zklock_place_want(ZkPlace *place);

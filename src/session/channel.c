@@ -19,6 +19,7 @@
  */
 #include "channel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -287,12 +288,16 @@ zklock_channel_take(ZkChannel *channel, FrameTaken *taken)
 void
 zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 {
+	assert(state != ZK_CHANNEL_OPEN);
 	if (channel->page == NULL)
 		return;
 	if (channel->state == ZK_CHANNEL_OPEN)
 		shutdown(channel->fd, SHUT_WR);
 
-	/* what it has said before it ended may tell more */
+	/*
+	 * What was known first counts; but what it has said before it ended may
+	 * tell more.
+	 */
 	if (channel->state == ZK_CHANNEL_OPEN || channel->state == ZK_CHANNEL_ENDED)
 		channel->state = state;
 }

@@ -15,9 +15,13 @@
 
 #include "protocol.h"
 
+/*
+ * Is it open, or why not?  This needs no table of moves: zklock_channel_break()
+ * alone notes why, and what was known first counts.
+ */
 typedef enum ZkChannelState
 {
-	ZK_CHANNEL_OPEN,
+	ZK_CHANNEL_OPEN,			/* frames come and go */
 	ZK_CHANNEL_ENDED,			/* the program has ended */
 	ZK_CHANNEL_STUCK,			/* it does not read what it is sent */
 	ZK_CHANNEL_WRONG_VERSION,	/* it is of another installation */
@@ -28,7 +32,8 @@ typedef enum ZkChannelState
 /* Owned by its opener.  All zero is one that was never opened. */
 typedef struct ZkChannel
 {
-	ZkChannelState state;		/* once it is not OPEN, that is final */
+	ZkChannelState state;		/* once it is neither OPEN nor ENDED, that is
+								 * final */
 	int			fd;				/* our end of the socket pair; valid while
 								 * page is not NULL */
 	SharedPage *page;			/* NULL: not opened, or closed */

@@ -24,6 +24,7 @@
  */
 #include "client.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,6 +35,10 @@
 
 #include "channel.h"
 
+/*
+ * Which replies a request may have says is_awaited(); any other one makes the
+ * channel garbled.
+ */
 typedef enum RequestState
 {
 	ASKED,						/* there is no reply yet */
@@ -122,6 +127,7 @@ static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken,
 					   Moment now);
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
+static void move_session(ZkClient *client, ZkClientState state);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 static void take_news(ZkClient *client);
@@ -522,11 +528,15 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	if (status->state == ZK_CLIENT_LOST)
 		return;
 	if (status->state != (ZkClientState) news->state)
-		client->watch.news = ZK_WATCH_LOOK_AGAIN;
-	if (status->state != ZK_CLIENT_CONNECTED &&
-		(ZkClientState) news->state == ZK_CLIENT_CONNECTED)
-		status->nconnects++;
-	status->state = news->state;
+	{
+		if (!move_is_legal(protocol_session_moves, (int) status->state,
+						   news->state))
+		{
+			zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
+			return;
+		}
+		move_session(client, (ZkClientState) news->state);
+	}
 	status->loss = news->loss;
 	if (news->was_connected)	/* nobody can take that back */
 	{
@@ -571,10 +581,11 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 		return;
 	}
 	request = find_request(client, taken->frame.id);
-	if (request == NULL || !is_awaited(request, from->result))
-		return;
-	if (request->kind == REQUEST_CREATE && from->result == ZK_OK &&
-		!protocol_is_made(request->path, taken->blobs[0]))
+	if (request == NULL)
+		return;					/* it was freed */
+	if (!is_awaited(request, from->result) ||
+		(request->kind == REQUEST_CREATE && from->result == ZK_OK &&
+		 !protocol_is_made(request->path, taken->blobs[0])))
 	{
 		zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
 		return;
@@ -728,10 +739,24 @@ move_to_lost(ZkClient *client, ZkClientLoss loss)
 	client->status.lost_at = protocol_now();
 	if (client->status.suspended_at == 0)
 		client->status.suspended_at = client->status.lost_at;
-	client->status.state = ZK_CLIENT_LOST;
 	client->status.loss = loss;
-	client->watch.news = ZK_WATCH_LOOK_AGAIN;
+	move_session(client, ZK_CLIENT_LOST);
 	zklock_channel_break(&client->channel, ZK_CHANNEL_ENDED);
+}
+
+/*
+ * The one place where a session changes its state.  Who calls has asked whether
+ * that is legal: what the program says may not be, and a loss counts once.
+ */
+static void
+move_session(ZkClient *client, ZkClientState state)
+{
+	assert(move_is_legal(protocol_session_moves, (int) client->status.state,
+						 (int) state));
+	if (state == ZK_CLIENT_CONNECTED)
+		client->status.nconnects++;
+	client->status.state = state;
+	client->watch.news = ZK_WATCH_LOOK_AGAIN;
 }
 
 static void
@@ -1060,6 +1085,12 @@ zklock_client_announce(ZkClient *client, const char *path,
 	return tell_ensemble(client, &(FrameRequest) {
 		.kind = REQUEST_SET, .version = ZK_ANY_VERSION
 	}, path, NULL, data, length_of(data));
+}
+
+void
+zklock_client_refuse_page(ZkClient *client)
+{
+	end_channel(client, ZK_CHANNEL_GARBLED);
 }
 
 KeptLock *

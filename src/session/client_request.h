@@ -189,6 +189,12 @@ extern void zklock_client_end_many(ZkClient *client);
 extern KeptLock *zklock_client_kept(ZkClient *client);
 
 /*
+ * The program has set a state there that is not legal: the session is lost, as
+ * by an invalid message.
+ */
+extern void zklock_client_refuse_page(ZkClient *client);
+
+/*
  * Tell the program that one of them is held now and may be kept, of which
  * generation it is, and the path and the data, a JSON object, of its queue
  * node.  If another contender comes into the queue while the lock is held, it

@@ -303,6 +303,14 @@ extern const ZkClientStatus *zklock_session_status(void);
 
 /* ---- errors, in session_error.c ---- */
 
+/*
+ * A state machine of this backend (moves.h) was to make a move that is not
+ * legal: an assertion, and without assertions a WARNING.  Never raises; looks
+ * for no interrupts.
+ */
+extern void zklock_session_warn_illegal(const char *machine, const char *from,
+										const char *to);
+
 /* Raise out of memory for a request that could not even be made. */
 pg_noreturn extern void zklock_session_raise_memory(void);
 

@@ -393,6 +393,23 @@ zklock_session_raise_no_containers(const char *path, const char *how)
 			 errhint("Use servers of Apache ZooKeeper: docs/interop.md, Other servers.")));
 }
 
+void
+zklock_session_warn_illegal(const char *machine, const char *from,
+							const char *to)
+{
+	Assert(false);
+	if (in_error_recursion_trouble())
+		return;
+	HOLD_INTERRUPTS();
+	ereport(WARNING,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("illegal state of %s: \"%s\" after \"%s\"", machine, to,
+					from),
+			 errdetail("This is a fault of zklock. A lock whose state is in doubt counts as lost."),
+			 errhint("Report it, and run the transaction again in a new connection.")));
+	RESUME_INTERRUPTS();
+}
+
 /* The address of the server that has answered last, "" without a session. */
 static const char *
 current_server(void)

@@ -26,7 +26,9 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "program_request.h"
@@ -789,6 +791,32 @@ next_frame(void)
 	else
 		taken = (FrameTaken) {0};
 	return taken;
+}
+
+/*
+ * Does that end the process, and does the backend read that in the last frame ahead of the
+ * end?  Nothing else is to be read there.  Both with assertions and without.
+ */
+HELPER void
+is_end_of_process(const char *error, void (*illegal) (void), const char *what)
+{
+	pid_t		child = fork();
+	int			status = 0;
+	FrameTaken	frame;
+
+	if (child == 0)
+	{
+		setrlimit(RLIMIT_CORE, &(struct rlimit) {0, 0});
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);	/* which has the assertion */
+		illegal();
+		_exit(0);
+	}
+	ok(waitpid(child, &status, 0) == child && status != 0, "%s: the process ends", what);
+	frame = next_frame();
+	is_int(FRAME_STATUS, frame.frame.kind, "%s: the backend is told", what);
+	is_int(ZK_CLIENT_LOST, frame.frame.u.status.state, "%s: the session is lost", what);
+	is_int(ZK_LOSS_PROGRAM, frame.frame.u.status.loss, "%s: by the program", what);
+	is_str(error, frame.blobs[1], "%s: the words", what);
 }
 
 /* All that there is for the backend is read; how many were of that kind? */

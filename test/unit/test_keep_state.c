@@ -29,9 +29,10 @@ make_word(KeepState state)
 	keep_state_begin(&keep, OLD, 500, 1000);
 	if (state == KEEP_FREE)
 		keep_state_end(&keep);
-	else if (state != KEEP_HELD &&
-			 !keep_state_change(&keep, OLD, KEEP_HELD, state))
+	if ((state == KEEP_KEPT || state == KEEP_GIVEN_UP) && !keep_state_put(&keep, OLD, 1000))
 		ok(false, "a held word can be set to the state of the test");
+	if (state == KEEP_HELD_WANTED || state == KEEP_GIVEN_UP)
+		is_int(state, keep_state_want(&keep, OLD), "so can one that is wanted");
 	return keep;
 }
 
@@ -47,12 +48,14 @@ test_changes(void)
 		KeepState	put;
 		bool		can_put;
 		KeepState	wanted;
+		KeepState	expired;
+		bool		can_expire;
 	}			cases[] = {
-		{KEEP_FREE, KEEP_FREE, false, KEEP_FREE, false, KEEP_FREE},
-		{KEEP_HELD, KEEP_HELD, false, KEEP_KEPT, true, KEEP_HELD_WANTED},
-		{KEEP_HELD_WANTED, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED},
-		{KEEP_KEPT, KEEP_HELD, true, KEEP_KEPT, false, KEEP_GIVEN_UP},
-		{KEEP_GIVEN_UP, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP},
+		{KEEP_FREE, KEEP_FREE, false, KEEP_FREE, false, KEEP_FREE, KEEP_FREE, false},
+		{KEEP_HELD, KEEP_HELD, false, KEEP_KEPT, true, KEEP_HELD_WANTED, KEEP_HELD, false},
+		{KEEP_HELD_WANTED, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, KEEP_HELD_WANTED, false},
+		{KEEP_KEPT, KEEP_HELD, true, KEEP_KEPT, false, KEEP_GIVEN_UP, KEEP_FREE, true},
+		{KEEP_GIVEN_UP, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, KEEP_GIVEN_UP, false},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -69,6 +72,9 @@ test_changes(void)
 		keep = make_word(cases[i].from);
 		is_int(cases[i].wanted, keep_state_want(&keep, OLD), "state %d: want", i);
 		is_int(cases[i].wanted, keep_state_read(&keep, OLD), "state %d: state after want", i);
+		keep = make_word(cases[i].from);
+		is_int(cases[i].can_expire, keep_state_expire(&keep, OLD), "state %d: expire", i);
+		is_int(cases[i].expired, keep_state_read(&keep, OLD), "state %d: state after expire", i);
 
 		/* who comes late, with the word in use for another lock */
 		keep = make_word(cases[i].from);
@@ -76,6 +82,7 @@ test_changes(void)
 		is_int(3000, atomic_load(&keep.since), "state %d: begun anew: the time", i);
 		ok(!keep_state_take(&keep, OLD), "state %d: another generation: take", i);
 		ok(!keep_state_put(&keep, OLD, 1), "put");
+		ok(!keep_state_expire(&keep, OLD), "expire");
 		is_int(KEEP_FREE, keep_state_want(&keep, OLD), "want");
 		is_int(KEEP_FREE, keep_state_read(&keep, OLD), "state");
 		is_int(KEEP_HELD, keep_state_read(&keep, NEW), "an old owner's want leaves the word as it was");
@@ -120,7 +127,7 @@ play_program(void *argument)
 		switch (random >> 16 & 7)
 		{
 			case 0:
-				if (!keep_state_change(&shared, generation, KEEP_KEPT, KEEP_FREE))
+				if (!keep_state_expire(&shared, generation))
 					break;
 				if (in_use == generation)
 					nbroken++;	/* it deletes what is held */

@@ -1528,6 +1528,43 @@ test_idle_end(void)
 	ok(session_is_ending(session) && session_may_live(session), "a session that was ended is to be closed");
 }
 
+/* ---- what must not be ---- */
+
+static void
+open_again(void)
+{
+	const FrameTaken opening = opening_of(THREE);
+
+	session_open(session, &opening);
+}
+
+/*
+ * A session does not go back, and skips nothing; but what comes behind a loss was only
+ * too late.
+ */
+static void
+test_illegal_moves(void)
+{
+	open_session(THREE);
+	(void) count_frames(FRAME_STATUS);
+	session->status.state = ZK_CLIENT_STARTING;
+	is_end_of_process("The session's program is at fault: illegal state of a session, 2 after 0",
+					  connect_now, "connected ahead of connecting");
+	open_session(THREE);
+	(void) count_frames(FRAME_STATUS);
+	is_end_of_process("The session's program is at fault: illegal state of a session, 1 after 1",
+					  open_again, "opened twice");
+
+	open_and_connect(THREE);
+	session_lose(session, ZK_LOSS_EXPIRED);
+	connect_now();
+	disconnect_now(-4);
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_AUTH_FAILED_STATE, NULL, session);
+	library.watcher(session->zh, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, NULL, session);
+	session_end(session, ZK_LOSS_IDLE);
+	is_state(ZK_CLIENT_LOST, ZK_LOSS_EXPIRED, "what was known first counts");
+}
+
 int
 main(void)
 {
@@ -1556,5 +1593,6 @@ main(void)
 	test_library_times();
 	test_first_question();
 	test_idle_end();
+	test_illegal_moves();
 	return done_testing();
 }

@@ -1797,6 +1797,72 @@ test_end_codes(void)
 	ok(!session_may_live(session), "a session that ended by a demand is not to be closed");
 }
 
+/* ---- what must not be ---- */
+
+static RequestState state_from;
+static RequestState state_to;
+static RequestKind step_from;
+static RequestKind step_to;
+
+static void
+move_state(void)
+{
+	Request    *request = request_new(session, 7, REQUEST_GET, "/l");
+
+	request->state = state_from;
+	request_set_state(request, state_to);
+}
+
+static void
+move_step(void)
+{
+	Request    *request = request_new(session, 7, step_from, "/l");
+
+	request_go_on(request, step_to, NULL);
+}
+
+/* All that are not legal, of the states; and of the steps what is near to those that are. */
+static void
+test_illegal_moves(void)
+{
+	/* from NEW, SENT, ANSWERED, DUE, AWAITS_CONNECTION, to each of them */
+	static const char *const legal[] = {".S..A", "..A..", ".S.DA", ".S.D.", ".S..."};
+	static const RequestKind steps[][2] = {
+		{REQUEST_GET, REQUEST_DELETE},
+		{REQUEST_CREATE, REQUEST_CREATE},
+		{REQUEST_WATCHED, REQUEST_ERASE},
+		{REQUEST_WATCHED, REQUEST_CREATE},
+		{REQUEST_ERASE, REQUEST_WATCHED},
+		{REQUEST_DELETE, REQUEST_DELETE},
+		{REQUEST_NUDGE, REQUEST_DELETE}
+	};
+	char		error[100];
+
+	for (int from = 0; from < NELEMS(legal); from++)
+		for (int to = 0; to < NELEMS(legal); to++)
+		{
+			start();
+			state_from = from;
+			state_to = to;
+			snprintf(error, sizeof(error), "The session's program is at fault: illegal state of a request, %d after %d", to, from);
+			if (legal[from][to] == '.')
+				is_end_of_process(error, move_state, error);
+			else
+			{
+				move_state();
+				is_int(to, session->traffic.all->state, "state %d may follow %d", to, from);
+			}
+		}
+	for (int i = 0; i < NELEMS(steps); i++)
+	{
+		start();
+		step_from = steps[i][0];
+		step_to = steps[i][1];
+		snprintf(error, sizeof(error), "The session's program is at fault: illegal state of the step of a request, %d after %d", step_to, step_from);
+		is_end_of_process(error, move_step, error);
+	}
+}
+
 int
 main(void)
 {
@@ -1822,5 +1888,6 @@ main(void)
 	test_idle();
 	test_put_off();
 	test_end_codes();
+	test_illegal_moves();
 	return done_testing();
 }

@@ -1220,8 +1220,10 @@ scripted_program(const char *script)
 
 	status.u.status.was_connected = true;
 	status.u.status.session_timeout_ms = PATIENCE_MS;
-	status.u.status.state = ZK_CLIENT_CONNECTED;
 	status.u.status.suspended_at = INT64_MAX;
+	status.u.status.state = ZK_CLIENT_CONNECTING;
+	say(&status, NULL);
+	status.u.status.state = ZK_CLIENT_CONNECTED;
 	while (frame_buffer_reserve(&in, 4096) &&
 		   (received = recv(PROTOCOL_CHANNEL_FD, in.bytes + in.end, 4096, 0)) > 0)
 	{
@@ -1262,7 +1264,8 @@ scripted_program(const char *script)
 /*
  * Say how it was started, in one word for each thing that is not as it should be; or for a
  * script mark a loss in the page, x and y (of no kind that there is), or die while an
- * interrupt is under way, u; or say that the session is lost and end, e.
+ * interrupt is under way, u; or say that the session is lost and end, e; or say the states
+ * of these numbers, behind j.
  */
 static int
 telling_program(const char *script)
@@ -1287,6 +1290,13 @@ telling_program(const char *script)
 	status.u.status.state = *script == 'e' ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTING;
 	status.u.status.loss = *script == 'e' ? ZK_LOSS_RESOLVE : ZK_LOSS_NONE;
 	say(&status, said);
+	for (const char *next = script + 1; *script == 'j' && *next != '\0'; next++)
+	{
+		status.u.status.was_connected = true;
+		status.u.status.session_timeout_ms = PATIENCE_MS;
+		status.u.status.state = *next - '0';
+		say(&status, said);
+	}
 	if (*script == 'x' || *script == 'y')
 		atomic_store(&page->lost, *script == 'x' ? ZK_LOSS_EXPIRED : 999);
 	else if (*script == 'u')
@@ -1381,6 +1391,79 @@ open_telling(const char *script)
 		.program = program_that("telling_program", script),
 		.servers = "127.0.0.1:1", .session_timeout_ms = PATIENCE_MS
 	});
+}
+
+/* The session is lost as by an invalid message. */
+static void
+is_refused(ZkClient *client, const char *what)
+{
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+	ZkClientStatus status = look_at(client);
+
+	while (status.state != ZK_CLIENT_LOST && protocol_now() < deadline)
+	{
+		poll(&(struct pollfd) {zklock_client_fd(client), POLLIN, 0}, 1, 50);
+		status = look_at(client);
+	}
+	is_int(ZK_CLIENT_LOST, status.state, "%s: the state", what);
+	is_int(ZK_LOSS_PROGRAM, status.loss, "%s: the loss", what);
+	ok(strstr(zklock_client_last_error(client), "has sent an invalid message") != NULL,
+	   "%s: the words: %s", what, zklock_client_last_error(client));
+	zklock_client_close(client, 50);
+}
+
+/* Which states a session may have after another one, and what becomes of the others. */
+static void
+test_states(void)
+{
+	/* from STARTING, CONNECTING, CONNECTED, SUSPENDED, LOST, to each of them */
+	static const char *const legal[] = {".C..L", "..C.L", "..CSL", "..C.L", "....."};
+	/* the first one that a program says is CONNECTING, 1; that it says one again is no move */
+	static const struct
+	{
+		const char *script;
+		int			state;		/* -1: it is refused */
+	}			rows[] = {
+		{"j2", ZK_CLIENT_CONNECTED},
+		{"j11223322", ZK_CLIENT_CONNECTED},
+		{"j23", ZK_CLIENT_SUSPENDED},
+		{"j0", -1},
+		{"j3", -1},
+		{"j21", -1},
+		{"j231", -1},
+		{"j20", -1}
+	};
+	ZkClient   *client;
+
+	for (int from = 0; from <= ZK_CLIENT_LOST; from++)
+		for (int to = 0; to <= ZK_CLIENT_LOST; to++)
+			is_int(legal[from][to] != '.', move_is_legal(protocol_session_moves, from, to), "state %d after %d", to, from);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	{
+		int64_t		deadline = protocol_now() + PATIENCE_MS;
+
+		client = open_telling(rows[i].script);
+		if (rows[i].state < 0)
+		{
+			is_refused(client, rows[i].script);
+			continue;
+		}
+		while ((int) look_at(client).state != rows[i].state && protocol_now() < deadline)
+			poll(&(struct pollfd) {zklock_client_fd(client), POLLIN, 0}, 1, 50);
+		is_int(rows[i].state, look_at(client).state, "%s: the state", rows[i].script);
+		zklock_client_close(client, 50);
+	}
+	client = open_telling("j");
+	zklock_client_refuse_page(client);
+	is_refused(client, "a page that makes no sense");
+	client = zklock_client_open(&(ZkClientOptions) {
+		.program = program_that("scripted_program", "rr"),
+		.servers = "127.0.0.1:1", .session_timeout_ms = PATIENCE_MS
+	});
+	zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
+	zklock_client_flush(client);
+	is_refused(client, "two replies to one request");
+	unlink(program_path());
 }
 
 /* How a program is started, and what its page and its end tell. */
@@ -1626,6 +1709,7 @@ main(int argc, char **argv)
 	test_senseless_backends();
 	test_hostile_programs();
 	test_watch_news();
+	test_states();
 	test_start_and_end();
 	return done_testing();
 }
