@@ -167,7 +167,7 @@ sub _compare ($what, $session, $result, $seconds, $expected = undef, @more)
 	elsif (defined $expected && !defined $error) { is($result, $expected, $what); }
 	foreach my $wanted (@more)
 	{
-		if (!ref $wanted) { cmp_ok($seconds, '<', $wanted, "$what: in time"); }
+		if (!ref $wanted) { in_time($seconds, $wanted, "$what: in time"); }
 		elsif (ref $wanted eq 'REF') { unlike($session->error, $$wanted, "$what: does not say so"); }
 		else { like($session->error, $wanted, "$what: says so"); }
 	}

@@ -42,6 +42,7 @@ use List::Util qw(max min);
 use POSIX qw(:sys_wait_h setsid);
 use Scalar::Util qw(weaken);
 use Time::HiRes qw(time);
+use Patience qw(stretched);
 use ZooKeeper::Client;
 
 our @EXPORT_OK = qw(poll_until free_port is_alive);
@@ -72,7 +73,8 @@ my @ensembles;
 =head2 poll_until { condition } "what", timeout
 
 Evaluates the condition until it is true and returns its value; dies with
-"timed out waiting for what" after the timeout (default 60 seconds). This is
+"timed out waiting for what" after the timeout (default 60 seconds), which is a patience:
+longer on a busy machine, see L<Patience>. This is
 the one place in the tests that pauses, the longer the longer it has waited: many
 conditions cost a process.
 
@@ -82,12 +84,13 @@ sub poll_until :prototype(&$;$)
 {
 	my ($condition, $what, $timeout) = @_;
 	my $start = time();
-	my $deadline = $start + ($timeout || $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60);
+	$timeout ||= $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
 	while (1)
 	{
 		my $value = $condition->();
 		return $value if $value;
-		croak "timed out waiting for $what" if time() > $deadline;
+		croak "timed out waiting for $what"
+		  if time() - $start > $timeout && time() - $start > stretched($timeout);
 		Time::HiRes::sleep(min(0.25, max(0.01, (time() - $start) / 20)));
 	}
 }

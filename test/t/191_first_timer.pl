@@ -49,7 +49,7 @@ sub assert_one_gives_way (%rings)
 			grep { $sessions[$_]->is_done } 0 .. $#sessions;
 		};
 		defined $victim or fail("$what: nobody gives way"), next;
-		cmp_ok(time - $begun, '<', $most, "$what: in time");
+		in_time(time - $begun, $most, "$what: in time");
 		my $expected = $rings{$what}{victim} // $victim;
 		is($victim, $expected, "$what: who gives way");
 		assert_ends($sessions[$victim], '40P01', "$what: for the deadlock");
@@ -142,7 +142,7 @@ subtest 'a deadlock over a row is found by the session with the short timeout' =
 	my $begun = time;
 	$abroad->start_query("SELECT zk_lock('g')");
 	poll_until { grep { $_->is_done } $abroad, $row } 'one to give way', 100;
-	cmp_ok(time - $begun, '<', $most, 'the deadlock is found in time');
+	in_time(time - $begun, $most, 'the deadlock is found in time');
 	my ($victim, $other) = $abroad->is_done ? ($abroad, $row) : ($row, $abroad);
 	assert_ends($victim, '40P01', 'one that waits for ZooKeeper gives way');
 	$victim->quit;

@@ -28,7 +28,7 @@ sub holder_ends ($crashing, $other, $zk, $end, $what, $is_alone = 0, %option)
 	my $began = $end->($holder);
 	assert_ends($waiter, '00000', "$what: the waiter gets the lock");
 	my $took = time - ($is_alone && $began || $start);
-	cmp_ok($took, '<', $session_timeout / 2, 'long before the session timeout');
+	in_time($took, $session_timeout / 2, 'long before the session timeout');
 	note sprintf '%s: %.1f ms', $what, 1000 * $took;
 	is_deeply([ map { $_->[0] } $zk->ephemerals("$path/") ], [ $waiter->query_safe('SELECT node FROM zk_session_locks') ],
 		'whose node is the only one') if $is_alone;
@@ -143,7 +143,7 @@ foreach my $what (sort keys %strict)
 	my $start = time;
 	kill 'KILL', $holder->pid;
 	$waiter->query_safe("SELECT zk_lock('crash')");
-	cmp_ok(time - $start, '<', $session_timeout / 2,
+	in_time(time - $start, $session_timeout / 2,
 		"$what: long before the session timeout");
 	wait_for_recovery($holding);
 
@@ -154,7 +154,7 @@ foreach my $what (sort keys %strict)
 	$waiter->query("SELECT zk_is_held('crash')");
 	$waiter->quit;
 	my $next = background($holding, holds => 'crash');
-	cmp_ok(time - $start, '<', $session_timeout / 2, "$what: and when its program is killed");
+	in_time(time - $start, $session_timeout / 2, "$what: and when its program is killed");
 }
 
 # Not that of ZkLockTest, which would find the crashes.

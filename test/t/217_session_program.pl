@@ -95,7 +95,7 @@ subtest 'a program killed during a statement cancels the statement if it holds a
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	assert_ends($holder, '40001', 'the statement is canceled');
-	cmp_ok(time - $start, '<', $session_timeout / 2, 'soon after the program was killed');
+	in_time(time - $start, $session_timeout / 2, 'soon after the program was killed');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	assert_free('program', 'the lock is free');
 	$holder->query_safe("SELECT zk_lock('program'), zk_unlock('program')");
@@ -221,7 +221,7 @@ subtest 'a program that stands still is replaced after a bounded wait' => sub {
 	kill 'STOP', $program;
 	my $start = time;
 	$holder->query("SELECT zk_is_held('program')");
-	cmp_ok(time - $start, '<', 3 * $timeout, 'the wait for the program is bounded by the session timeout');
+	in_time(time - $start, 3 * $timeout, 'the wait for the program is bounded by the session timeout');
 	is($holder->query("SELECT zk_is_held('program')"), 'f', 'the session is lost');
 	$holder->query("SELECT zk_unlock('program')");
 	$holder->query_safe("SELECT zk_lock('program')");
@@ -233,7 +233,7 @@ subtest 'a program that stands still is replaced after a bounded wait' => sub {
 	kill 'STOP', $program;
 	$start = time;
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
-	cmp_ok(time - $start, '<', 3 * $timeout, 'within that time, too');
+	in_time(time - $start, 3 * $timeout, 'within that time, too');
 	$holder->query("SELECT zk_unlock_all()");
 	assert_leave_nothing($zk, $path, $holder);
 };
@@ -430,7 +430,7 @@ subtest 'a rollback of a thousand locks does not wait for a program that does no
 	kill 'STOP', $program;
 	my $start = time;
 	$session->query_safe('ROLLBACK');
-	cmp_ok(time - $start, '<', $session_timeout / 2, 'an abort does not hang');
+	in_time(time - $start, $session_timeout / 2, 'an abort does not hang');
 	kill 'CONT', $program;
 	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) } 'all nodes are deleted when the program goes on', 60;
 	$session->query_safe("SELECT zk_lock('program')");

@@ -82,7 +82,7 @@ subtest 'a session that was given up blocks its queue for no longer than docs/sa
 	poll_until { $waiter{ends}->is_done && $waiter{stays}->is_done } 'both locks to be granted', 10 * $timeout;
 	my $took = time - $since;
 	like($waiter{$_}->wait_result, qr/^\d+$/, "the backend $_: the waiter has the lock") foreach keys %way;
-	cmp_ok($took, '<', 3.5 * $timeout, 'the waiters have the locks in time');
+	in_time($took, 3.5 * $timeout, 'the waiters have the locks in time');
 	note(sprintf '%.1f s', $took);
 	$faults->heal($_, 'reset') foreach values %way;
 	$_->quit foreach values %waiter, $holder{stays};
@@ -98,7 +98,7 @@ foreach my $how (sort keys %silence)
 		{
 			$session{$state}->terminate;
 			my $took = seconds_until_gone($session{$state}->pid);
-			cmp_ok($took, '<', $at_once, $state);
+			in_time($took, $at_once, $state);
 			note(sprintf '%.2f s', $took);
 		}
 		is(ask($node, 'SELECT count(*) FROM work'), '0', 'what could not be proved is not committed');
@@ -119,9 +119,9 @@ foreach my $how (sort keys %silence)
 			my @nodes = ($node, $session{'looking up names'}->node);
 			$_->stop($mode) foreach @nodes;
 			my $took = time - $since;
-			cmp_ok($took, '<', 2 * $at_once, 'both servers stop');
+			in_time($took, 2 * $at_once, 'both servers stop');
 			note(sprintf '%.2f s', $took);
-			cmp_ok(seconds_until_gone($looking), '<', $at_once,
+			in_time(seconds_until_gone($looking), $at_once,
 				'a program that looks up names ends at once');
 			$speak->();
 			assert_soon { !grep { -d "/proc/$_" } @programs } 'no program is left', 50;

@@ -100,7 +100,7 @@ sub names ($sql, $item, $pattern, $what, @on)
 		my $rows = shows([ "SET zklock.connect_timeout = '3s'; $sql", $argument, @on ],
 			$item => [ $pattern, "$what, zk_check($argument)" ]);
 		like($rows->{$item}, qr/ -> ./, 'the row has a remedy');
-		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
+		in_time($rows->{took}, 30, 'zk_check() answers in time');
 	}
 	return;
 }
@@ -628,7 +628,7 @@ subtest 'zk_check() answers when the ensemble falls silent while a lock is held'
 	like($text, qr/^server \Q$address\E error: /m, 'the server is named');
 	like($text, qr/^session error: the ensemble has not answered/m, 'the session, too');
 	like($loser->wait_result, qr/^lock "lost" was lost: /, 'the row of the session tells of a loss during zk_check()');
-	cmp_ok(time - $began, '<', 40, 'zk_check() opens no other session for that');
+	in_time(time - $began, 40, 'zk_check() opens no other session for that');
 	$one->resume;
 	assert_held($session, 'silent', 'the lock is still held');
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'zk_check() finds the root writable again');
@@ -726,7 +726,7 @@ subtest "zk_check() says what is wrong with the session's program" => sub {
 		append_to_file($program, $text) if $mode;
 		chmod $mode, $program if $mode;
 		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
-		cmp_ok($rows->{took}, '<', 30, 'zk_check() answers in time');
+		in_time($rows->{took}, 30, 'zk_check() answers in time');
 		like($rows->{session}, qr/^error: not tried, because its program cannot be run -> See the row "program"/,
 			'the session is not tried without a program')
 		  if $what eq 'not executable';
