@@ -13,7 +13,7 @@ declare -A suite_packages=(
 		faketime git libpostgresql-jdbc-java python3-alembic python3-yaml'
 	[torture]='libdbd-pg-perl faketime'
 	[valgrind]='valgrind'
-	[mutants]='libdbd-pg-perl patch faketime')
+	[bugs]='libdbd-pg-perl patch faketime')
 suite_packages[tls]="${suite_packages[tap]} ${suite_packages[torture]} openssl"
 suite_packages[mutation]=${suite_packages[tap]}
 suite_packages[clients]='python3-psycopg2 python3-psycopg python3-asyncpg golang-go

@@ -264,7 +264,7 @@ sub count_what_ran ($job)
 	my %what = (
 		't/' => [ 'TAP files', 'TAP assertions' ],
 		'unit/test' => [ 'unit programs', 'unit checks' ],
-		model => [ undef, 'model properties, situations and mutants' ],
+		model => [ undef, 'model properties, situations and seeded bugs' ],
 		tools => [ undef, 'tools' ]);
 	$ran{ $what{$kind}[0] }++ if $what{$kind}[0];
 	$ran{ $what{$kind}[1] } += $assertions;

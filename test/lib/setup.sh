@@ -509,41 +509,41 @@ run_directory() {
 	[[ -z $run_user ]] || chown "$run_user" "$1"
 }
 
-# copy_sources DIRECTORY [MUTANT]: all that a build needs; with a mutant's name
-# its patch is applied to the copy, see test/torture.
+# copy_sources DIRECTORY [BUG]: all that a build needs; with the name of a
+# seeded bug its patch is applied to the copy, see test/torture.
 copy_sources() {
-	local dir=$1 mutant=${2:-}
+	local dir=$1 bug=${2:-}
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	cp -r "$top"/{Makefile,zklock.control,sql} "$dir/"
 	(cd "$top" && cp --parents src/*.map src/*/*.{c,h} "$dir/")
-	[[ -z $mutant ]] || patch --directory="$dir" --strip=1 --quiet --force \
-		--fuzz=0 --input="$top/test/torture/mutants/$mutant.patch"
+	[[ -z $bug ]] || patch --directory="$dir" --strip=1 --quiet --force \
+		--fuzz=0 --input="$top/test/torture/bugs/$bug.patch"
 }
 
-# update_copy DIRECTORY MUTANT WORD...: the same, but what has been built there before by
+# update_copy DIRECTORY BUG WORD...: the same, but what has been built there before by
 # these words, this compiler and this PostgreSQL stays, and of the sources only those are
 # new that are not what they were.
 update_copy() {
-	local dir=$1 mutant=$2 file stamp
+	local dir=$1 bug=$2 file stamp
 	shift 2
-	stamp=$(printf '%s\n' "$mutant" "$PG_CONFIG" "${CC:-} ${COPT:-} ${CFLAGS:-}" "$@"; "$PG_CONFIG" --version
+	stamp=$(printf '%s\n' "$bug" "$PG_CONFIG" "${CC:-} ${COPT:-} ${CFLAGS:-}" "$@"; "$PG_CONFIG" --version
 		"${CC:-gcc}" --version; ls -l --time-style=full-iso /usr/include/zookeeper 2>/dev/null
 		cd "$top" && printf '%s\n' src/*.map src/*/*.{c,h} sql/*)
-	if [[ -z $mutant && -f $dir.stamp && $(<"$dir.stamp") == "$stamp" ]]; then
+	if [[ -z $bug && -f $dir.stamp && $(<"$dir.stamp") == "$stamp" ]]; then
 		for file in Makefile zklock.control src/*.map src/*/*.{c,h} sql/*; do
 			cmp -s "$top/$file" "$dir/$file" || cp "$top/$file" "$dir/$file" || return
 		done
 		return
 	fi
 	rm -f "$dir.stamp"
-	copy_sources "$dir" "$mutant" || return
+	copy_sources "$dir" "$bug" || return
 	printf '%s\n' "$stamp" >"$dir.stamp"
 }
 
 # Build from a copy and install privately: the source tree stays clean and the
 # system's PostgreSQL untouched. Extra words go to make. DESTDIR is relative:
-# PGXS does not bear a space in it. With MUTANT=name it is that mutant.
+# PGXS does not bear a space in it. With BUG=name it has that seeded bug.
 # Without bitcode for PostgreSQL's JIT, which takes as long to compile as the rest and
 # which no call of ours is inlined by.
 setup_build() {
@@ -551,8 +551,8 @@ setup_build() {
 	rm -rf "$install"
 	[[ -z $destdir ]] ||
 		words=("DESTDIR=$(realpath -m --relative-to="$work/$build" "$destdir")")
-	[[ -z ${MUTANT:-} ]] || say "this is the mutant $MUTANT"
-	(cd "$top" && update_copy "$work/$build" "${MUTANT:-}" "$@") || return
+	[[ -z ${BUG:-} ]] || say "with the seeded bug $BUG"
+	(cd "$top" && update_copy "$work/$build" "${BUG:-}" "$@") || return
 	run_quietly "$work/log/$build.log" \
 		make -s --no-print-directory -C "$work/$build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
 		with_llvm=no "${words[@]}" "$@" install || status=$?

@@ -44,10 +44,10 @@
 #define LOOKS_FIRST	4			/* who waits looks before it says so */
 #define LEAVES_IT	8			/* ... and leaves a cycle to who has looked before */
 #define STALE_CLAIM	16			/* behind the claim nothing is read again */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 #define NONE 255
 
@@ -133,11 +133,11 @@ inline look(i, from, found) {
 	d_step { for (k : from .. from + N - 1) { seen[k] = 0 } k = 0; newest = 0; others_late = false }
 	do
 	:: d_step {
-		(fact[at] == 0 && !(at == i && MUTANT(LOOKS_FIRST))) || seen[from + at] > 0 ->
+		(fact[at] == 0 && !(at == i && BUG(LOOKS_FIRST))) || seen[from + at] > 0 ->
 			lock = NONE }
 		break
 	:: d_step {
-		(fact[at] > 0 || (at == i && MUTANT(LOOKS_FIRST))) && seen[from + at] == 0 ->
+		(fact[at] > 0 || (at == i && BUG(LOOKS_FIRST))) && seen[from + at] == 0 ->
 			lock = (at == i -> awaited[at] : said[at]);
 			seen[from + at] = (fact[at] > 0 -> fact[at] : 1);
 			newest = (seen[from + at] > newest -> seen[from + at] : newest);
@@ -159,8 +159,8 @@ inline look(i, from, found) {
 }
 
 /* Is it for this session to end the cycle that it has found? */
-#define IS_OURS(i) (is_late[i] || MUTANT(ANYBODY) || \
-	(others_late && newest == fact[i] && !MUTANT(LEAVES_IT)))
+#define IS_OURS(i) (is_late[i] || BUG(ANYBODY) || \
+	(others_late && newest == fact[i] && !BUG(LEAVES_IT)))
 
 proctype Session(byte i)
 {
@@ -194,23 +194,23 @@ wait:
 		:: d_step { timeouts > 0 -> timeouts--; let_go(i) }
 			goto over
 		:: d_step {
-			nholds[i] > 0 && fact[i] == 0 && (!MUTANT(LOOKS_FIRST) || has_searched) ->
+			nholds[i] > 0 && fact[i] == 0 && (!BUG(LOOKS_FIRST) || has_searched) ->
 			nfacts++; fact[i] = nfacts; said[i] = awaited[i] }
 		/* deadlock_timeout is over */
 		:: d_step {
 			i < TIMERS && nholds[i] > 0 && fact[i] > 0 && !is_late[i] ->
 			is_late[i] = true; has_searched = false }
 		/* a claim of another one: look when it has gone */
-		:: !has_searched && nholds[i] > 0 && (fact[i] > 0 || MUTANT(LOOKS_FIRST)) &&
+		:: !has_searched && nholds[i] > 0 && (fact[i] > 0 || BUG(LOOKS_FIRST)) &&
 			(behind == 0 || !IS_CLAIMED(behind)) ->
 			behind = 0;
 			look(i, 0, is_found);
 			if
 			:: !is_found || !IS_OURS(i) -> has_searched = true
-			:: is_found && IS_OURS(i) && (MUTANT(ONE_LOOK) || MUTANT(ANYBODY)) ->
+			:: is_found && IS_OURS(i) && (BUG(ONE_LOOK) || BUG(ANYBODY)) ->
 				d_step { find_truth(i) }
 				goto give_way
-			:: is_found && IS_OURS(i) && !MUTANT(ONE_LOOK) && !MUTANT(ANYBODY) ->
+			:: is_found && IS_OURS(i) && !BUG(ONE_LOOK) && !BUG(ANYBODY) ->
 				d_step {
 					if
 					:: IS_CLAIMED(newest) -> behind = newest
@@ -222,7 +222,7 @@ wait:
 					/* the sync */
 					d_step { find_truth(i) }
 					if
-					:: MUTANT(STALE_CLAIM) -> is_same = true
+					:: BUG(STALE_CLAIM) -> is_same = true
 					:: else ->
 						look(i, N, is_found);
 						d_step {

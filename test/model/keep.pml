@@ -38,10 +38,10 @@
 #define KEEP_AGAIN	8			/* what is held when somebody comes is kept again all the same */
 #define NOBODY_SAYS	16			/* nobody tells that the lock is held */
 #define ALWAYS_HELD	32			/* ... or everybody is told so */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 mtype = {FREE, HELD, WANTED, KEPT, GIVEN_UP, CREATE, DELETE, LIST, SAY, KEEP, EVENT, LISTED}
 
@@ -117,7 +117,7 @@ end:
 inline give_way()
 {
 	if
-	:: MUTANT(DELETE_FIRST) -> to_server!DELETE, kept
+	:: BUG(DELETE_FIRST) -> to_server!DELETE, kept
 	:: else
 	fi;
 	atomic {
@@ -126,7 +126,7 @@ inline give_way()
 			word = GIVEN_UP; found = GIVEN_UP
 		:: word_of == kept && word == HELD ->
 			if
-			:: MUTANT(KEEP_AGAIN)
+			:: BUG(KEEP_AGAIN)
 			:: else -> word = WANTED
 			fi;
 			found = HELD
@@ -134,8 +134,8 @@ inline give_way()
 		fi
 	}
 	if
-	:: found == GIVEN_UP && !MUTANT(DELETE_FIRST) -> to_server!DELETE, kept
-	:: found == HELD && !MUTANT(NOBODY_SAYS) -> to_server!SAY, kept
+	:: found == GIVEN_UP && !BUG(DELETE_FIRST) -> to_server!DELETE, kept
+	:: found == HELD && !BUG(NOBODY_SAYS) -> to_server!SAY, kept
 	:: else
 	fi;
 	found = FREE;
@@ -154,7 +154,7 @@ end:
 	:: to_program?DELETE, g -> to_server!DELETE, g
 	:: to_program?KEEP, g -> kept = g; 
 		if
-		:: MUTANT(NO_LIST) -> is_watched = true
+		:: BUG(NO_LIST) -> is_watched = true
 		:: else -> to_server!LIST, g
 		fi
 	:: from_server?LISTED, others ->
@@ -204,8 +204,8 @@ proctype Backend()
 		:: is_kept -> drop()		/* for another mode of the lock */
 		:: g > 0 && word_of == g && word == KEPT ->
 			if
-			:: MUTANT(NO_SWAP) -> word = HELD; is_taken = true; was_held = true
-			:: !MUTANT(NO_SWAP) ->
+			:: BUG(NO_SWAP) -> word = HELD; is_taken = true; was_held = true
+			:: !BUG(NO_SWAP) ->
 				atomic {
 					if
 					:: word == KEPT -> word = HELD; is_taken = true; was_held = true
@@ -285,7 +285,7 @@ proctype Other()
 			:: was_there && word == GIVEN_UP -> SEEN(FOR_OTHERS)
 			:: else
 			fi }
-		:: atomic { !they_wait && (MUTANT(ALWAYS_HELD) || (says_held[1] && AHEAD(1)) ||
+		:: atomic { !they_wait && (BUG(ALWAYS_HELD) || (says_held[1] && AHEAD(1)) ||
 			(says_held[2] && AHEAD(2)) || (says_held[3] && AHEAD(3)) ||
 			(says_held[4] && AHEAD(4))) ->
 			CHECK(TRUTH, was_held);

@@ -39,7 +39,7 @@
 #define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
 #define SEEN(what) CHECK(what, false)
 
-/* Mutants ... */
+/* Seeded bugs ... */
 #define BY_EXISTENCE	1		/* the guard asks whether the node is there */
 #define BY_REPLY		2		/* a renewal is dated by its reply */
 #define ANY_VERSION		4		/* who deletes it names no version */
@@ -49,10 +49,10 @@
 #define ANY_AGE			64		/* every renewal is fresh */
 #define SHORTER			128		/* a renewal may shorten the term */
 #define BLIND_SET		256		/* a renewal names no version, and so not its term either */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 mtype:phase = { HOLD, ASKED, EXISTS, LOOK, PASSED, OVER };
 mtype:request = { NONE, SENT, DONE, FAILED };
@@ -103,7 +103,7 @@ end:
 /* A renewal comes to the leader. */
 inline set_node(of_version, of_term, is_done)
 {
-	is_done = is_there && (version == of_version || MUTANT(BLIND_SET));
+	is_done = is_there && (version == of_version || BUG(BLIND_SET));
 	if
 	:: is_done -> version++; term = of_term
 	:: else
@@ -129,7 +129,7 @@ inline choose_term(chosen, least)
 {
 	if
 	:: chosen = LONG
-	:: least == SHORT || MUTANT(SHORTER) -> chosen = SHORT
+	:: least == SHORT || BUG(SHORTER) -> chosen = SHORT
 	fi
 }
 
@@ -144,7 +144,7 @@ proctype Owner()
 end:
 	do
 	/* zklock_lease_prove(): is_fresh() */
-	:: d_step { phase == HOLD && (is_fresh || MUTANT(ANY_AGE)) ->
+	:: d_step { phase == HOLD && (is_fresh || BUG(ANY_AGE)) ->
 		CHECK(BY_AGE, has_renewed);
 		CHECK(BY_RENEWAL, !has_renewed);
 		phase = PASSED; since = 0 }
@@ -153,7 +153,7 @@ end:
 		choose_term(asked_term, known_term);
 		asked_version = known; sent = 0; request = SENT; phase = ASKED }
 	:: d_step { phase == ASKED && request == DONE ->
-		proof = (MUTANT(BY_REPLY) -> 0 : sent);
+		proof = (BUG(BY_REPLY) -> 0 : sent);
 		proof_term = asked_term; known_term = asked_term; known = asked_version + 1;
 		has_renewed = true; forget_request(); phase = HOLD }
 	:: d_step { phase == ASKED && request == FAILED -> forget_request(); phase = LOOK }
@@ -165,7 +165,7 @@ end:
 		:: else
 		fi;
 		if
-		:: MUTANT(LOST_IS_DONE) -> proof = sent; proof_term = asked_term; phase = HOLD
+		:: BUG(LOST_IS_DONE) -> proof = sent; proof_term = asked_term; phase = HOLD
 		:: else -> phase = LOOK
 		fi;
 		forget_request() }
@@ -174,7 +174,7 @@ end:
 		known = version; known_term = term; phase = HOLD }
 	:: d_step { phase == LOOK && !is_there -> SEEN(REFUSED); finish() }
 
-	:: d_step { phase == HOLD && MUTANT(BY_EXISTENCE) -> sent = 0; phase = EXISTS }
+	:: d_step { phase == HOLD && BUG(BY_EXISTENCE) -> sent = 0; phase = EXISTS }
 	:: d_step { phase == EXISTS && is_there -> proof = sent; sent = LONG; phase = HOLD }
 	:: d_step { phase == EXISTS && !is_there -> finish() }
 
@@ -211,11 +211,11 @@ look:
 	atomic {
 		if
 		:: !is_there -> seen = SETS + 1
-		:: is_there && (seen_term == 0 || (seen != version && !MUTANT(SAME_VERSION))) ->
+		:: is_there && (seen_term == 0 || (seen != version && !BUG(SAME_VERSION))) ->
 			age[me] = 0;
-			seen_term = (seen_term != 0 && MUTANT(OTHER_TERM) -> seen_term : term);
+			seen_term = (seen_term != 0 && BUG(OTHER_TERM) -> seen_term : term);
 			seen = version
-		:: else -> seen_term = (MUTANT(OTHER_TERM) -> seen_term : term); seen = version
+		:: else -> seen_term = (BUG(OTHER_TERM) -> seen_term : term); seen = version
 		fi
 	}
 	if
@@ -225,8 +225,8 @@ look:
 	fi;
 	d_step {
 		if
-		:: is_there && (version == seen || MUTANT(ANY_VERSION)) -> is_there = false
-		:: is_there && version != seen && !MUTANT(ANY_VERSION) -> SEEN(BEATEN)
+		:: is_there && (version == seen || BUG(ANY_VERSION)) -> is_there = false
+		:: is_there && version != seen && !BUG(ANY_VERSION) -> SEEN(BEATEN)
 		:: else -> SEEN(BOTH_DELETE)
 		fi
 	}

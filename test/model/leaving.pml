@@ -49,10 +49,10 @@
 #define ALWAYS_LEFT	256			/* ... is left at the end, though it was taken again */
 #define STAYS_ON	512			/* that it is being left outlives the transaction */
 #define ABORT_KEEPS	1024		/* at an abort nothing is left */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 /* In ZooKeeper: the number of the backend's queue node; 0: it has none. */
 byte number[N], counter;
@@ -156,16 +156,16 @@ inline forget(which) {
 
 /* zklock_hooks_has_written() */
 inline look_for_work(is_writer) {
-	has_written = (is_writer) && !MUTANT(BY_XID);
+	has_written = (is_writer) && !BUG(BY_XID);
 	has_written = has_written ||
-		(MUTANT(BY_OWN_XID) && is_inside[b] -> has_own_xid[b] : has_xid[b]);
-	has_written = has_written && !MUTANT(AT_ONCE)
+		(BUG(BY_OWN_XID) && is_inside[b] -> has_own_xid[b] : has_xid[b]);
+	has_written = has_written && !BUG(AT_ONCE)
 }
 
 /* zklock_lock_release() */
 inline release() {
 	in_session[b]--;
-	stays[b] = stays[b] || (has_written && !(MUTANT(LAST_ONLY) && is_taken(b)));
+	stays[b] = stays[b] || (has_written && !(BUG(LAST_ONLY) && is_taken(b)));
 	has_written = false;
 	end_unless_taken();
 	CHECK(LEFT, !is_held[b] || is_taken(b) || has_xid[b])
@@ -175,12 +175,12 @@ inline release() {
 inline end_transaction(is_abort) {
 	in_transaction[outside(b)] = 0; in_transaction[inside(b)] = 0;
 	if
-	:: MUTANT(ALWAYS_LEFT) && stays[b] -> is_held[b] = false; drop_node()
+	:: BUG(ALWAYS_LEFT) && stays[b] -> is_held[b] = false; drop_node()
 	:: else
 	fi;
-	stays[b] = stays[b] && MUTANT(STAYS_ON);
+	stays[b] = stays[b] && BUG(STAYS_ON);
 	if
-	:: MUTANT(ABORT_KEEPS) && (is_abort)
+	:: BUG(ABORT_KEEPS) && (is_abort)
 	:: else -> end_unless_taken()
 	fi;
 	has_xid[b] = false; has_own_xid[b] = false; is_inside[b] = false;
@@ -244,7 +244,7 @@ act:
 		in_transaction[inside(b)] = 0;
 		if
 		:: has_written && !is_taken(b) ->
-			stays[b] = stays[b] && !MUTANT(FORGETS);
+			stays[b] = stays[b] && !BUG(FORGETS);
 			end_unless_taken();
 			CHECK(BACK_TO_IT, !stays[b]);
 			CHECK(NOT_LAST, !stays[b] || was_left[b]);
@@ -263,11 +263,11 @@ lock:
 		if
 		/* zklock_refuse_if_lost(), unless nobody knows of that yet */
 		:: is_lost(b) -> goto abort
-		:: is_held[b] && !(MUTANT(ANEW) && is_leaving(b)) ->
+		:: is_held[b] && !(BUG(ANEW) && is_leaving(b)) ->
 			d_step { CHECK(TAKEN_BACK, !is_leaving(b)); count() }
 			goto act
 		:: !is_held[b] -> d_step { CHECK(SAME, !was_left[b]); counter++; number[b] = counter }
-		:: is_held[b] && MUTANT(ANEW) && is_leaving(b)
+		:: is_held[b] && BUG(ANEW) && is_leaving(b)
 		fi
 	}
 	atomic {					/* win_place() */
@@ -281,13 +281,13 @@ lock:
 commit:
 	atomic {					/* PRE_COMMIT: guard_commit() */
 		if
-		:: is_lost(b) && !(MUTANT(UNGUARDED) && is_leaving(b)) &&
+		:: is_lost(b) && !(BUG(UNGUARDED) && is_leaving(b)) &&
 			(has_xid[b] || is_leaving(b) || in_transaction[outside(b)] +
 			 in_transaction[inside(b)] > 0) ->
 			CHECK(REFUSED, !is_leaving(b)); goto abort
 		:: else -> has_passed[b] = true;
 			if
-			:: MUTANT(EARLY) && is_leaving(b) -> d_step { drop_node() }
+			:: BUG(EARLY) && is_leaving(b) -> d_step { drop_node() }
 			:: else
 			fi
 		fi

@@ -58,7 +58,7 @@
 #define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
 #define SEEN(what) CHECK(what, false)
 
-/* Mutants ... */
+/* Seeded bugs ... */
 #define GUARD_OFF		1		/* commit_guard = off */
 #define BY_WRITE		2		/* a proof is dated by the write itself */
 #define BY_SENT			4		/* by a request sent before, answered or not */
@@ -74,10 +74,10 @@
 #define SLOW			4096	/* heartbeats as rare as the library's pings */
 #define UNCOUNTED		8192	/* an answered check does not date the next one */
 #define SLOW_PULSE		16384	/* pulses as rare as these */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 mtype:line = { DOWN, GREETING, GREETED, UP };
 mtype:request = { NONE, SENT, FORWARDED, ANSWERED };
@@ -132,8 +132,8 @@ bool was_stopped;
  * Nothing depends on the session before it joins a queue: until then there are
  * pulses, which the follower answers.  So it does with heartbeats here.
  */
-#define PULSE (MUTANT(SLOW_PULSE) -> STALE / 2 : QUARTER)
-#define BEAT (MUTANT(SLOW) -> STALE / 2 : SIXTH)
+#define PULSE (BUG(SLOW_PULSE) -> STALE / 2 : QUARTER)
+#define BEAT (BUG(SLOW) -> STALE / 2 : SIXTH)
 
 /* ---- Time ---- */
 
@@ -142,13 +142,13 @@ inline grow(age, limit) { age = (age < limit -> age + 1 : limit) }
 #define is_report_due (line == UP && !is_cut_off && gap >= GAP)
 #define is_heartbeat_due \
 	(line == UP && heartbeat == NONE && write == NONE && !has_ended && \
-	 idle >= (phase == JOIN -> PULSE : BEAT) && !(is_given_up && !MUTANT(KEEP)))
+	 idle >= (phase == JOIN -> PULSE : BEAT) && !(is_given_up && !BUG(KEEP)))
 #define is_program_due \
 	((line == DOWN && !has_ended) || len(stream) > 0 || \
 	 (line != DOWN && line != UP && connected >= 1) || \
 	 is_heartbeat_due || (heartbeat != NONE && beat_sent >= 1) || \
 	 (write != NONE && write_sent >= 1) || \
-	 (is_given_up && line == UP && !has_ended && !MUTANT(KEEP)))
+	 (is_given_up && line == UP && !has_ended && !BUG(KEEP)))
 #define is_backend_due \
 	(((phase == LEASE || phase == QUORUM) && (line == UP || is_given_up)) || \
 	 (phase == PAUSE && since >= DELAY && line == UP) || \
@@ -261,16 +261,16 @@ inline set_date() {
 	date = connected;
 	for (i : 0 .. 2) {
 		if
-		:: sent[i] < date && (answered[i] == DELAY || MUTANT(NO_DELAY)) -> date = sent[i]
+		:: sent[i] < date && (answered[i] == DELAY || BUG(NO_DELAY)) -> date = sent[i]
 		:: else
 		fi
 	}
 	if
-	:: MUTANT(BY_SENT) && beat_sent < date && beat_sent >= DELAY -> date = beat_sent
-	:: MUTANT(BY_WRITE) -> date = 0
+	:: BUG(BY_SENT) && beat_sent < date && beat_sent >= DELAY -> date = beat_sent
+	:: BUG(BY_WRITE) -> date = 0
 	:: else
 	fi;
-	date = (date < CAP && !MUTANT(BY_WRITE) -> CAP : date);
+	date = (date < CAP && !BUG(BY_WRITE) -> CAP : date);
 	CHECK(BY_GREETING, date == STALE || connected == STALE);
 	CHECK(BY_REQUEST, date == STALE || connected < STALE);
 	date = (date == STALE -> T : date)
@@ -288,9 +288,9 @@ end:
 		:: !PROMPT
 		fi }
 	:: d_step { line == GREETED -> line = UP; idle = 0;
-		connected = (MUTANT(BY_CONNECTED) -> 0 : connected) }
+		connected = (BUG(BY_CONNECTED) -> 0 : connected) }
 	/* A heartbeat; one to be remembered. */
-	:: d_step { line == UP && heartbeat == NONE && (!is_given_up || MUTANT(KEEP)) &&
+	:: d_step { line == UP && heartbeat == NONE && (!is_given_up || BUG(KEEP)) &&
 		(!PROMPT || is_heartbeat_due) ->
 		if
 		:: !PROMPT -> clear_memory()
@@ -298,7 +298,7 @@ end:
 		fi;
 		heartbeat = SENT; beat_sent = 0; idle = 0 }
 	:: d_step { heartbeat == ANSWERED ->
-		beat_sent = (MUTANT(BY_ANSWER) -> 0 : beat_sent);
+		beat_sent = (BUG(BY_ANSWER) -> 0 : beat_sent);
 		remember(beat_sent); heartbeat = NONE; beat_sent = STALE }
 	/* The connection is lost, the follower dies, or the network. */
 	:: d_step { !PROMPT && line != DOWN ->
@@ -314,7 +314,7 @@ end:
 	/* lost_deadline(): no contact since the last proof was acknowledged. */
 	:: d_step { !PROMPT && line != UP && !is_given_up && date >= EARLY -> is_given_up = true }
 	/* Whoever declares a session lost ends it, whatever the backend does. */
-	:: d_step { line == UP && is_given_up && !has_ended && !MUTANT(KEEP) ->
+	:: d_step { line == UP && is_given_up && !has_ended && !BUG(KEEP) ->
 		has_ended = true; left = 0 }
 	od
 }
@@ -341,7 +341,7 @@ end:
 	:: d_step { phase == JOIN && can_ask -> ask_quorum(WAIT);
 		CHECK(BY_PULSE, connected < STALE || date == T) }
 	:: d_step { phase == WAIT && !is_told -> is_told = true }
-	:: d_step { phase == WAIT && is_told && !is_given_up && (is_fresh(date) || MUTANT(UNPROVED)) ->
+	:: d_step { phase == WAIT && is_told && !is_given_up && (is_fresh(date) || BUG(UNPROVED)) ->
 		SEEN(HANDED_OVER); CHECK(GRANT, !has_ended); phase = HOLD; is_told = false }
 	:: d_step { phase == WAIT && is_told && !is_fresh(date) && can_ask ->
 		SEEN(HANDED_STALE); is_told = false; ask_quorum(HOLD) }
@@ -353,15 +353,15 @@ end:
 		:: phase = LEASE
 		:: phase = QUORUM
 		fi }
-	:: d_step { (phase == LEASE || phase == QUORUM) && is_given_up && !MUTANT(GUARD_OFF) ->
+	:: d_step { (phase == LEASE || phase == QUORUM) && is_given_up && !BUG(GUARD_OFF) ->
 		SEEN(REFUSED); phase = OVER }
-	:: d_step { phase == LEASE && MUTANT(GUARD_OFF) -> pass() }
-	:: d_step { phase == LEASE && MUTANT(EARLY_CLOCK) -> clock = date }
-	:: d_step { phase == LEASE && MUTANT(EARLY_CLOCK) && is_fresh(clock) -> clock = STALE; pass() }
-	:: d_step { phase == LEASE && !is_given_up && (is_fresh(date) || MUTANT(ANY_AGE)) ->
+	:: d_step { phase == LEASE && BUG(GUARD_OFF) -> pass() }
+	:: d_step { phase == LEASE && BUG(EARLY_CLOCK) -> clock = date }
+	:: d_step { phase == LEASE && BUG(EARLY_CLOCK) && is_fresh(clock) -> clock = STALE; pass() }
+	:: d_step { phase == LEASE && !is_given_up && (is_fresh(date) || BUG(ANY_AGE)) ->
 		CHECK(BY_LEASE, attempts > 0); pass() }
 	:: d_step { phase == QUORUM && attempts > 0 && !is_given_up &&
-		(is_fresh(date) || MUTANT(ANY_ANSWER)) -> SEEN(BY_QUORUM); pass() }
+		(is_fresh(date) || BUG(ANY_ANSWER)) -> SEEN(BY_QUORUM); pass() }
 	:: d_step { (phase == LEASE || phase == QUORUM) && can_ask && attempts < 2 &&
 		!(is_fresh(date) && (phase == LEASE || attempts > 0)) ->
 		CHECK(ONCE, attempts == 0 || was_stopped || !PROMPT); ask_quorum(phase) }
@@ -372,9 +372,9 @@ end:
 		SEEN(ASKED_AGAIN); ask_quorum(purpose) }
 	:: d_step { phase == ASK && write == ANSWERED ->
 		CHECK(READY, purpose != WAIT || is_fresh(date) || was_stopped || !PROMPT);
-		date = (MUTANT(FROM_ANSWER) -> 0 : date);
+		date = (BUG(FROM_ANSWER) -> 0 : date);
 		if
-		:: PROMPT && !MUTANT(UNCOUNTED) -> remember(write_sent)
+		:: PROMPT && !BUG(UNCOUNTED) -> remember(write_sent)
 		:: else
 		fi;
 		write = NONE; attempts = (attempts < 2 -> attempts + 1 : 2); phase = purpose }

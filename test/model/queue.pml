@@ -40,10 +40,10 @@
 #define OLD_LIST		8		/* the queue's watch is set behind the list */
 #define TOO_MANY		16		/* one permit too many */
 #define LEAVE_NODE		32		/* who gives up leaves its node */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 /* The node of the contender with the same index. */
 typedef Node
@@ -115,7 +115,7 @@ inline judge() {
 			if
 			:: exists(i) && i != g && n[i].number <= n[g].number &&
 				(PERMITS > 0 || excludes(i, g)) &&
-				!(MUTANT(READERS_PASS) && n[g].is_shared && !is_holder[i]) ->
+				!(BUG(READERS_PASS) && n[g].is_shared && !is_holder[i]) ->
 				nahead++;
 				if
 				:: (ahead == NONE -> true : n[i].number > n[ahead].number) -> ahead = i
@@ -128,14 +128,14 @@ inline judge() {
 	}
 }
 #define may_enter (PERMITS == 0 -> nahead == 0 : \
-	nahead < (MUTANT(TOO_MANY) -> PERMITS + 1 : PERMITS))
-#define is_first_to_wait (PERMITS > 0 && nahead == PERMITS && !MUTANT(WATCH_NEXT))
+	nahead < (BUG(TOO_MANY) -> PERMITS + 1 : PERMITS))
+#define is_first_to_wait (PERMITS > 0 && nahead == PERMITS && !BUG(WATCH_NEXT))
 
 /* is_anybody_behind(), act_on() */
 inline announce() {
 	for (i : 0 .. N - 1) {
 		if
-		:: PERMITS > 1 && exists(i) && n[i].number > n[g].number && !MUTANT(NO_ANNOUNCE) ->
+		:: PERMITS > 1 && exists(i) && n[i].number > n[g].number && !BUG(NO_ANNOUNCE) ->
 			n[g].is_announced = true
 		:: else
 		fi
@@ -151,7 +151,7 @@ inline finish() { is_holder[c] = false; watch[c] = NONE; nfinished++; ahead = 0;
 
 inline give_up() {
 	if
-	:: MUTANT(LEAVE_NODE)
+	:: BUG(LEAVE_NODE)
 	:: else -> drop_node(g)
 	fi;
 	finish()
@@ -203,7 +203,7 @@ verdict:						/* perhaps long after the list was read */
 		:: !may_enter && is_first_to_wait && !watches_queue ->
 			watches_queue = true;
 			if
-			:: MUTANT(OLD_LIST) -> watch[c] = QUEUE
+			:: BUG(OLD_LIST) -> watch[c] = QUEUE
 			:: else -> goto look
 			fi
 		:: !may_enter && is_first_to_wait && watches_queue

@@ -25,10 +25,10 @@
 
 #define STAY		1			/* who waits stands in the later queue, too */
 #define ANY_ORDER	2			/* the last contender takes the locks the other way round */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 typedef Queue { byte number[N]; byte counter; byte holder };
 Queue q[LOCKS];
@@ -75,7 +75,7 @@ inline judge(l) {
 
 inline grant(l) { CHECK(EXCLUSION, q[l].holder == NONE || q[l].holder == c); q[l].holder = c }
 
-#define in_order(k) (MUTANT(ANY_ORDER) && c == N - 1 -> LOCKS - 1 - (k) : (k))
+#define in_order(k) (BUG(ANY_ORDER) && c == N - 1 -> LOCKS - 1 - (k) : (k))
 
 proctype Contender(byte c)
 {
@@ -87,7 +87,7 @@ proctype Contender(byte c)
 		/* zklock_lock_acquire() */
 		join(in_order(next));
 		if
-		:: next + 1 < LOCKS && MUTANT(STAY) -> join(in_order(next + 1))
+		:: next + 1 < LOCKS && BUG(STAY) -> join(in_order(next + 1))
 		:: else
 		fi;
 		atomic {

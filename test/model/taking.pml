@@ -37,7 +37,7 @@
 #define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
 #define SEEN(what) CHECK(what, false)
 
-/* Mutants ... */
+/* Seeded bugs ... */
 #define NO_TURN			1		/* who has a permit does not wait for his owner's twin */
 #define NOT_FOUND		2		/* a contender does not look for its owner's lease */
 #define NO_SETTLING		4		/* the next session does not delete the twin first */
@@ -45,10 +45,10 @@
 #define ANY_VERSION		16		/* ... whatever its version */
 #define TWIN_STAYS		32		/* who gives up leaves the twin alone */
 #define TWO_STEPS		64		/* the twin is not deleted with the transaction */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 #define ATTEMPTS 2				/* of a call: the second behind a loss, or an eviction */
 #define SLOTS 6					/* of three calls */
@@ -70,7 +70,7 @@ byte nended;
 inline make(slot)
 {
 	if
-	:: node[slot] == TWIN || (MUTANT(TWO_STEPS) && node[slot] == NONE) ->
+	:: node[slot] == TWIN || (BUG(TWO_STEPS) && node[slot] == NONE) ->
 		node[slot] = LEASE; check_leases()
 	:: else
 	fi
@@ -103,8 +103,8 @@ inline judge(slot)
 		:: s != slot && node[s] != NONE && (node[slot] == NONE || number[s] < number[slot]) ->
 			nahead++;
 			if
-			:: owner_of(s) == owner_of(slot) && node[s] == LEASE && !MUTANT(NOT_FOUND) -> found = s
-			:: owner_of(s) == owner_of(slot) && node[s] == TWIN && !MUTANT(NO_TURN) -> must_wait = true
+			:: owner_of(s) == owner_of(slot) && node[s] == LEASE && !BUG(NOT_FOUND) -> found = s
+			:: owner_of(s) == owner_of(slot) && node[s] == TWIN && !BUG(NO_TURN) -> must_wait = true
 			:: else
 			fi
 		:: else
@@ -183,7 +183,7 @@ move:
 settle:
 	/* remove_twin(); without it the ensemble does that when the session has expired */
 	if
-	:: MUTANT(NO_SETTLING)
+	:: BUG(NO_SETTLING)
 	:: else -> atomic {
 			if
 			:: node[slot] == TWIN -> node[slot] = NONE; number[slot] = 0
@@ -211,12 +211,12 @@ renew:
 give_up:
 	/* zklock_lease_end_taking() */
 	if
-	:: MUTANT(LEASE_FIRST) -> goto delete_lease
+	:: BUG(LEASE_FIRST) -> goto delete_lease
 	:: else
 	fi;
 delete_twin:
 	if
-	:: MUTANT(TWIN_STAYS)
+	:: BUG(TWIN_STAYS)
 	:: else -> atomic {
 			if
 			:: node[slot] == TWIN -> node[slot] = NONE; number[slot] = 0
@@ -224,21 +224,21 @@ delete_twin:
 			fi }
 	fi;
 	if
-	:: MUTANT(LEASE_FIRST) -> goto over
+	:: BUG(LEASE_FIRST) -> goto over
 	:: else
 	fi;
 delete_lease:
 	atomic {
 		if
-		:: node[slot] == LEASE && (!is_renewed[slot] || MUTANT(ANY_VERSION)) ->
+		:: node[slot] == LEASE && (!is_renewed[slot] || BUG(ANY_VERSION)) ->
 			CHECK(KEPT, !is_returned[slot]);
 			node[slot] = NONE; number[slot] = 0
-		:: node[slot] == LEASE && is_renewed[slot] && !MUTANT(ANY_VERSION) -> SEEN(SAVED)
+		:: node[slot] == LEASE && is_renewed[slot] && !BUG(ANY_VERSION) -> SEEN(SAVED)
 		:: else
 		fi
 	};
 	if
-	:: MUTANT(LEASE_FIRST) -> goto delete_twin
+	:: BUG(LEASE_FIRST) -> goto delete_twin
 	:: else
 	fi;
 

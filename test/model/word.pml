@@ -57,10 +57,10 @@
 #define BY_NAME			32		/* neighbors know each other by the node's name */
 #define DEAF			64		/* a word that is not believed is no news */
 #define BY_PATH			128		/* a node of that name proves one's own */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 /*
  * Contenders have even numbers, in the order in which they come; those of the
@@ -157,7 +157,7 @@ proctype Elsewhere()
 
 	d_step {
 		if
-		:: MUTANT(BY_NAME) -> tell(N)
+		:: BUG(BY_NAME) -> tell(N)
 		:: else
 		fi
 	}
@@ -178,15 +178,15 @@ inline judge() {
 			fi
 		}
 		i = 0;
-		is_first = nahead == 1 || (is_first && MUTANT(FIRST_ONCE)); nahead = 0
+		is_first = nahead == 1 || (is_first && BUG(FIRST_ONCE)); nahead = 0
 	}
 }
 
 /* zklock_client_check() with our node's czxid */
-#define has_proof (is_own(c) || (n[c].is_there && MUTANT(BY_PATH)))
+#define has_proof (is_own(c) || (n[c].is_there && BUG(BY_PATH)))
 
 /* is_hand_over_believed(); wants_list */
-#define is_good (is_first || !asks_quorum || MUTANT(ANY_WORD))
+#define is_good (is_first || !asks_quorum || BUG(ANY_WORD))
 
 proctype Contender(byte c)
 {
@@ -230,7 +230,7 @@ look:
 		if
 		:: is_told[c] -> SEEN(BY_TELLING); goto handed_over
 		:: watch[c] == WAS_SET && is_good -> goto handed_over
-		:: watch[c] == WAS_SET && !is_good && !MUTANT(DEAF) -> has_doubted = true
+		:: watch[c] == WAS_SET && !is_good && !BUG(DEAF) -> has_doubted = true
 		:: watch[c] == HAS_GONE && !is_told[c]
 		:: looks > 0 && watch[c] == ahead && !is_told[c] -> looks--
 		fi;
@@ -301,7 +301,7 @@ confirm:						/* await_first_place() */
 	}
 	atomic {
 		if
-		:: ahead == NONE || MUTANT(NO_CONFIRM) ->
+		:: ahead == NONE || BUG(NO_CONFIRM) ->
 			d_step {
 				CHECK(CONFIRMED, !has_doubted);
 				for (i : 0 .. N - 1) { CHECK(STANDS, !stands_ahead(i)) }
@@ -311,17 +311,17 @@ confirm:						/* await_first_place() */
 			:: has_read -> goto commit
 			:: else -> goto read
 			fi
-		:: ahead != NONE && !n[ahead].is_there && !MUTANT(NO_CONFIRM) -> goto confirm
-		:: ahead != NONE && n[ahead].is_there && !MUTANT(NO_CONFIRM) ->
+		:: ahead != NONE && !n[ahead].is_there && !BUG(NO_CONFIRM) -> goto confirm
+		:: ahead != NONE && n[ahead].is_there && !BUG(NO_CONFIRM) ->
 			watch[c] = ahead; has_doubted = n[ahead].has_left
 		fi
 	}
 	atomic {
 		if
-		:: (watch[c] == WAS_SET || watch[c] == HAS_GONE) && !MUTANT(RASH) ->
+		:: (watch[c] == WAS_SET || watch[c] == HAS_GONE) && !BUG(RASH) ->
 			watch[c] = NONE; goto confirm
 		/* The deadline; whoever lets go is done by then. */
-		:: watch[c] == ahead && !n[ahead].has_left || MUTANT(RASH)
+		:: watch[c] == ahead && !n[ahead].has_left || BUG(RASH)
 		fi;
 		d_step {
 			for (i : 0 .. NODES - 1) {
@@ -347,11 +347,11 @@ release:						/* remove_nodes() */
 			od
 		}
 		if
-		:: knows && !MUTANT(BLAMELESS) -> k = 0; goto out
-		:: (!knows || MUTANT(BLAMELESS)) && k < N ->
+		:: knows && !BUG(BLAMELESS) -> k = 0; goto out
+		:: (!knows || BUG(BLAMELESS)) && k < N ->
 			d_step { k = 0; tell(c); n[c].has_spoken = n[c].has_spoken || !knows }
 			goto out
-		:: (!knows || MUTANT(BLAMELESS)) && k == N -> k = 0
+		:: (!knows || BUG(BLAMELESS)) && k == N -> k = 0
 		fi
 	}
 	/* It sets its node if it had to wait for the lock. */

@@ -79,7 +79,7 @@
 #define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
 #define SEEN(what) CHECK(what, false)
 
-/* Mutants: what other code does wrong, or what this code would without ... */
+/* Seeded bugs: what other code does wrong, or what this code would without ... */
 #define NO_GUARD			1	/* commit_guard = off */
 #define NO_FENCE			2	/* zk_fence() is not called */
 #define GUARD_BY_STATE		4	/* the guard believes the client's state */
@@ -109,10 +109,10 @@
 #define TOLD_AND_LEFT		67108864	/* who tells a neighbor does not delete */
 #define SYNC				134217728	/* a sync, not a write, ahead of such a list */
 #define ASK_SERVER			268435456	/* a read of one's own node, not a check */
-#ifndef MUTANTS
-#define MUTANTS 0
+#ifndef BUGS
+#define BUGS 0
 #endif
-#define MUTANT(which) ((MUTANTS) & (which))
+#define BUG(which) ((BUGS) & (which))
 
 mtype:answer = { UNSENT, SENT, MADE, KNOWN, LATE, LOST };
 mtype:removal = { IDLE, WITHDRAWN, ERASE, SET, DELETE };
@@ -175,7 +175,7 @@ byte fence;						/* greatest token that has committed */
  * and which do not bear the mark; it sets none.
  */
 #define is_marked(g) (STRANGERS == 0 || n[g].client != 0)
-#define has_passed_on(g) (n[g].is_set && (is_marked(g) || MUTANT(NO_MARK)))
+#define has_passed_on(g) (n[g].is_set && (is_marked(g) || BUG(NO_MARK)))
 
 /* zklock_handover_tell(); job is what is left to be done. */
 #if NEIGHBORS
@@ -268,7 +268,7 @@ inline forget(g) {
 /* undo(), where there is a reply or will be none. */
 inline undo(g) {
 	if
-	:: has_no_reply(g) -> n[g].job = (MUTANT(NO_ERASE) -> IDLE : ERASE)
+	:: has_no_reply(g) -> n[g].job = (BUG(NO_ERASE) -> IDLE : ERASE)
 	:: else -> n[g].create = KNOWN; n[g].job = DELETE
 	fi
 }
@@ -300,17 +300,17 @@ end:
 		if
 		:: exists(g) -> CHECK(UNHEARD_OF, !is_split || old_number(g) != 0);
 			n[g].create = KNOWN; n[g].job = DELETE
-		:: !exists(g) && MUTANT(AFTER_ERASE) -> n[g].job = IDLE
+		:: !exists(g) && BUG(AFTER_ERASE) -> n[g].job = IDLE
 		:: else -> forget(g)
 		fi }
-	:: d_step { MUTANT(SYNC) && n[g].job == ERASE && is_reachable(g) &&
+	:: d_step { BUG(SYNC) && n[g].job == ERASE && is_reachable(g) &&
 		is_split && old_number(g) == 0 ->
 		n[g].job = IDLE }
 	/* SET, sent once, ahead of the delete: it is executed, or lost. */
 	:: d_step { n[g].job == SET && may_execute(g) -> set_node(g); n[g].job = DELETE }
 	:: d_step { n[g].job == SET && losses > 0 ->
 		losses--; n[g].job = DELETE; SEEN(SET_LOST) }
-	:: d_step { MUTANT(SET_AGAIN) && n[g].job == SET && losses > 0 ->
+	:: d_step { BUG(SET_AGAIN) && n[g].job == SET && losses > 0 ->
 		losses--; n[g].job = DELETE;
 		for (i : g + 1 .. NODES - 1) {
 			if
@@ -322,10 +322,10 @@ end:
 	/* DELETE, until confirmed; its reply may be lost, or itself. */
 	:: d_step { n[g].job == DELETE && is_reachable(g) -> drop_node(g); forget(g) }
 	:: d_step { n[g].job == DELETE && is_reachable(g) && losses > 0 -> losses--; drop_node(g) }
-	:: d_step { n[g].job == DELETE && MUTANT(DELETE_ONCE) && losses > 0 ->
+	:: d_step { n[g].job == DELETE && BUG(DELETE_ONCE) && losses > 0 ->
 		losses--; n[g].job = IDLE }
 	/* A stranger sets the node, where the ACL lets it, or deletes it. */
-	:: d_step { strangers > 0 && exists(g) && (!is_marked(g) || MUTANT(NO_ACL)) ->
+	:: d_step { strangers > 0 && exists(g) && (!is_marked(g) || BUG(NO_ACL)) ->
 		strangers--; set_node(g) }
 	:: d_step { strangers > 0 && exists(g) -> strangers--;
 		is_evicted[n[g].client] = is_evicted[n[g].client] ||
@@ -391,7 +391,7 @@ proctype Ensemble()
 inline open_session() {
 	is_zombie[c] = is_zombie[c] || is_alive[c];
 	session[c]++; is_alive[c] = true;
-	watch[c] = (MUTANT(OLD_EVENT) -> watch[c] : NONE)
+	watch[c] = (BUG(OLD_EVENT) -> watch[c] : NONE)
 }
 
 /*
@@ -399,14 +399,14 @@ inline open_session() {
  * list of a leader that is deposed or of one that is not.
  */
 #define number(g, is_old) (is_old -> old_number(g) : n[g].number)
-#define place(g, is_old) (MUTANT(ORDER_BY_NAME) -> g + 1 : number(g, is_old))
+#define place(g, is_old) (BUG(ORDER_BY_NAME) -> g + 1 : number(g, is_old))
 inline find_place(is_old) {
 	d_step {
 		ahead = NONE; is_next = false;
 		for (i : 0 .. NODES - 1) {
 			if
 			:: number(i, is_old) != 0 && place(i, is_old) < place(g, is_old) ->
-				is_next = MUTANT(DELETE_IS_GRANT) && ahead == NONE;
+				is_next = BUG(DELETE_IS_GRANT) && ahead == NONE;
 				if
 				:: (ahead == NONE -> true : place(i, is_old) > place(ahead, is_old)) -> ahead = i
 				:: else
@@ -452,9 +452,9 @@ inline finish_round() { round--; nfinished = nfinished + (round == 0) }
 inline leave() {
 	let_go(); finish_round(); watch[c] = NONE;
 	if
-	:: MUTANT(LEAVE_TELLS) && n[g].create == KNOWN -> tell(g, IDLE); withdraw(g)
-	:: MUTANT(LEAVE_SETS) && n[g].create == KNOWN -> n[g].job = SET
-	:: MUTANT(LEAVE_NODE)
+	:: BUG(LEAVE_TELLS) && n[g].create == KNOWN -> tell(g, IDLE); withdraw(g)
+	:: BUG(LEAVE_SETS) && n[g].create == KNOWN -> n[g].job = SET
+	:: BUG(LEAVE_NODE)
 	:: else -> withdraw(g)
 	fi
 }
@@ -463,8 +463,8 @@ inline leave() {
 inline lose_session() {
 	open_session(); let_go();
 	if
-	:: MUTANT(ADOPT_OLD) -> n[g].create = (n[g].create == SENT -> LATE : LOST); goto look
-	:: !MUTANT(ADOPT_OLD) && !may_execute(g) && !exists(g) -> forget(g)
+	:: BUG(ADOPT_OLD) -> n[g].create = (n[g].create == SENT -> LATE : LOST); goto look
+	:: !BUG(ADOPT_OLD) && !may_execute(g) && !exists(g) -> forget(g)
 	:: else
 	fi
 }
@@ -503,7 +503,7 @@ look:							/* stand_in_queue(): await the list */
 		/* take_node() */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && exists(g) ->
 			n[g].create = KNOWN; czxid = n[g].zxid;
-			token = (MUTANT(TOKEN_IS_NUMBER) -> n[g].number : czxid);
+			token = (BUG(TOKEN_IS_NUMBER) -> n[g].number : czxid);
 			find_place(false)
 		/* the same from a server of the deposed leader: its list is an older one */
 		:: n[g].create == KNOWN && czxid != 0 && is_split && old_number(g) != 0 ->
@@ -512,12 +512,12 @@ look:							/* stand_in_queue(): await the list */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && !exists(g) ->
 			CHECK(PROGRESS, is_evicted[c]); leave(); goto next
 		/* take_node(): withdraw it, and join again */
-		:: has_no_reply(g) && is_alive[c] && !MUTANT(ADOPT_OLD | BLIND_RETRY) ->
+		:: has_no_reply(g) && is_alive[c] && !BUG(ADOPT_OLD | BLIND_RETRY) ->
 			CHECK(MADE_TWICE, !exists(g)); withdraw(g); goto acquire
-		:: has_no_reply(g) && is_alive[c] && MUTANT(ADOPT_OLD) && exists(g) ->
+		:: has_no_reply(g) && is_alive[c] && BUG(ADOPT_OLD) && exists(g) ->
 			n[g].create = KNOWN; goto look
-		:: has_no_reply(g) && is_alive[c] && MUTANT(ADOPT_OLD) && !exists(g) -> withdraw(g); goto acquire
-		:: has_no_reply(g) && is_alive[c] && MUTANT(BLIND_RETRY) -> goto acquire
+		:: has_no_reply(g) && is_alive[c] && BUG(ADOPT_OLD) && !exists(g) -> withdraw(g); goto acquire
+		:: has_no_reply(g) && is_alive[c] && BUG(BLIND_RETRY) -> goto acquire
 		fi
 	}
 
@@ -546,13 +546,13 @@ verdict:						/* perhaps long after the list was read */
 		:: ahead != NONE && is_alive[c] && !is_behind ->
 			has_waited = true;
 			if
-			:: MUTANT(OLD_EVENT) && watch[c] == PASSED_ON
+			:: BUG(OLD_EVENT) && watch[c] == PASSED_ON
 			:: exists(ahead) && has_passed_on(ahead) -> watch[c] = FOUND_SET
 			:: exists(ahead) && !has_passed_on(ahead) ->
 				CHECK(BEHIND_ITSELF, n[ahead].client != c); watch[c] = ahead
-			:: !exists(ahead) && MUTANT(WATCH_BY_EXISTS)
-			:: !exists(ahead) && MUTANT(WATCH_AGAIN) -> goto verdict
-			:: !exists(ahead) && !MUTANT(WATCH_BY_EXISTS | WATCH_AGAIN) &&
+			:: !exists(ahead) && BUG(WATCH_BY_EXISTS)
+			:: !exists(ahead) && BUG(WATCH_AGAIN) -> goto verdict
+			:: !exists(ahead) && !BUG(WATCH_BY_EXISTS | WATCH_AGAIN) &&
 				!is_told_now(c) -> forget_neighbor(); goto look
 			:: is_told_now(c)
 			fi
@@ -564,23 +564,23 @@ verdict:						/* perhaps long after the list was read */
 		:: watch[c] == PASSED_ON || watch[c] == FOUND_SET || watch[c] == OTHER_EVENT
 		:: is_told_now(c)
 		:: losses > 0 -> losses--; watch[c] = OTHER_EVENT /* lost and back */
-		:: MUTANT(WAITER_SETS) && exists(g) && !n[g].is_set ->
+		:: BUG(WAITER_SETS) && exists(g) && !n[g].is_set ->
 			set_node(g); watch[c] = OTHER_EVENT
 		fi;
 		if
-		:: MUTANT(WAKE_IS_GRANT) || (is_next && watch[c] == OTHER_EVENT && !exists(ahead)) ->
+		:: BUG(WAKE_IS_GRANT) || (is_next && watch[c] == OTHER_EVENT && !exists(ahead)) ->
 			ahead = NONE; goto verdict
-		:: watch[c] == OTHER_EVENT && !MUTANT(WAKE_IS_GRANT) && !is_told_now(c) ->
+		:: watch[c] == OTHER_EVENT && !BUG(WAKE_IS_GRANT) && !is_told_now(c) ->
 			watch[c] = NONE; forget_neighbor(); goto look
 		/* A neighbor has told us, and our proof is fresh ... */
-		:: is_told_now(c) && (is_alive[c] || MUTANT(TOLD_UNPROVED)) ->
+		:: is_told_now(c) && (is_alive[c] || BUG(TOLD_UNPROVED)) ->
 			SEEN(BY_TELLING); CHECK(TOLD_BY_LOST, is_alive[n[ahead].client]);
 			grant(false); goto granted
 		/* ... or stale. */
 		:: is_told_now(c) -> SEEN(TOLD_STALE); watch[c] = NONE; forget_neighbor()
 		/* Passed on.  The clock, which is read now, calls our proof fresh ... */
 		:: (watch[c] == PASSED_ON || watch[c] == FOUND_SET) &&
-			(is_alive[c] || MUTANT(NO_CLOCK)) ->
+			(is_alive[c] || BUG(NO_CLOCK)) ->
 			CHECK(BY_EVENT, watch[c] != PASSED_ON); CHECK(BY_VERSION, watch[c] != FOUND_SET);
 			CHECK(EVICTED, !is_evicted[c]);
 			grant(false); goto granted
@@ -593,7 +593,7 @@ verdict:						/* perhaps long after the list was read */
 		if
 		INTERRUPTS
 		:: is_alive[c] && exists(g) -> SEEN(BY_CHECK); ahead = NONE; goto verdict
-		:: MUTANT(ASK_SERVER) && is_split && old_number(g) != 0 -> grant(false); goto granted
+		:: BUG(ASK_SERVER) && is_split && old_number(g) != 0 -> grant(false); goto granted
 		:: is_alive[c] && !exists(g) -> CHECK(PROGRESS, is_evicted[c]); leave(); goto next
 		:: losses > 0 -> losses--; goto look
 		fi
@@ -602,9 +602,9 @@ verdict:						/* perhaps long after the list was read */
 granted:						/* zk_fence(), which waits for the row; a read */
 	atomic {
 		if
-		:: MUTANT(NO_FENCE)
-		:: !MUTANT(NO_FENCE) && row_lock == NONE && token >= fence -> row_lock = c
-		:: !MUTANT(NO_FENCE) && row_lock == NONE && token < fence ->
+		:: BUG(NO_FENCE)
+		:: !BUG(NO_FENCE) && row_lock == NONE && token >= fence -> row_lock = c
+		:: !BUG(NO_FENCE) && row_lock == NONE && token < fence ->
 			SEEN(FENCED_OFF); CHECK(REFUSAL, czxid < last_commit); goto release
 		fi;
 		seen = last_commit
@@ -613,11 +613,11 @@ granted:						/* zk_fence(), which waits for the row; a read */
 	atomic {					/* zklock_prove_locks(): check */
 		if
 		:: is_alive[c] && is_current(g) && exists(g) -> is_proved = true
-		:: !(is_alive[c] && exists(g)) && !MUTANT(NO_GUARD) -> SEEN(GUARDED); goto release
-		:: MUTANT(EARLY_SET) && has_waited -> is_proved = exists(g); set_node(g)
-		:: MUTANT(EARLY_TELL) -> is_proved = exists(g); tell(g, IDLE)
-		:: MUTANT(NO_GUARD) -> is_proved = true
-		:: MUTANT(GUARD_BY_STATE) -> is_proved = exists(g)
+		:: !(is_alive[c] && exists(g)) && !BUG(NO_GUARD) -> SEEN(GUARDED); goto release
+		:: BUG(EARLY_SET) && has_waited -> is_proved = exists(g); set_node(g)
+		:: BUG(EARLY_TELL) -> is_proved = exists(g); tell(g, IDLE)
+		:: BUG(NO_GUARD) -> is_proved = true
+		:: BUG(GUARD_BY_STATE) -> is_proved = exists(g)
 		:: faults > 0 -> faults--; let_go(); open_session(); goto release
 		:: faults > 0 -> faults--; crash(); goto end
 		fi
@@ -663,7 +663,7 @@ release:						/* zklock_end_transaction() */
 		/* A neighbor is told instead, if there is one, whatever our session is. */
 		if
 		:: is_current(g) && is_marked(g) && n[g].create == KNOWN && is_holder[c] ->
-			tell(g, (!is_reachable(g) || MUTANT(TOLD_AND_LEFT) -> IDLE : DELETE))
+			tell(g, (!is_reachable(g) || BUG(TOLD_AND_LEFT) -> IDLE : DELETE))
 		:: else
 		fi;
 		if

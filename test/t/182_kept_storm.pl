@@ -2,7 +2,7 @@
 # Kept locks do not lose an update under load: sessions of two clusters take a few locks again
 # and again, keep them for short and long times, and add to counters in a third database that
 # nothing else guards; meanwhile processes are stopped for a moment and connections reset. With
-# the mutants test/torture/mutants/keep-*.patch this test fails.
+# the seeded bugs test/torture/bugs/keep-*.patch this test fails.
 #
 # STORM_SECONDS: how long that goes on at least, until each cluster has taken back and given up
 # enough; on a busy machine that is longer.
