@@ -7,8 +7,8 @@
 #   make check             sets everything up (packages too) and runs the tests, but those of
 #                          make nightly; also those of large packages: make check PACKAGES=all
 #   make nightly           what takes too long for that: whole models, torture, coverage,
-#                          mutation, valgrind, programs of npm's registry, versions, packages,
-#                          images; hours
+#                          mutation, valgrind, others' programs, versions, packages, images;
+#                          hours
 #   make check-versions    the same as make check on each current release of Debian
 #   make check-packages    builds the Debian package on each of them, installs it
 #                          where there is no compiler, and uses it

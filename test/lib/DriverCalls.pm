@@ -14,7 +14,7 @@ DriverCalls - calls of zklock with their arguments as parameters, and programs t
 
 =head1 DESCRIPTION
 
-A call is a line for F<test/interop/calls.py>, which says what is in it. The programs beside that one
+A call is a line for F<test/others/calls.py>, which says what is in it. The programs beside that one
 read the same lines.
 
 =cut

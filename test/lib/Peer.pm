@@ -17,7 +17,7 @@ Peer - other clients of ZooKeeper's lock recipe, the real ones
 
 =head1 DESCRIPTION
 
-Each peer is a small program of test/interop that drives one client library. It
+Each peer is a small program of test/others that drives one client library. It
 has one ZooKeeper session, and obeys one command at a time. A line on its
 standard input is a command, a line on its standard output the answer:
 
@@ -51,7 +51,7 @@ use Scalar::Util qw(weaken);
 use Test::More import => ['plan'];
 use ZooKeeper ();
 
-my $source = dirname(dirname(__FILE__)) . '/interop';
+my $source = dirname(dirname(__FILE__)) . '/others';
 my $java = '/usr/share/java';
 my $go_package = 'golang-github-samuel-go-zookeeper-dev';
 
@@ -388,7 +388,7 @@ sub _build ($library)
 }
 
 # Known only when the test runs, not yet while this module is read.
-sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/interop"; }
+sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/peers"; }
 
 # A class of a directory below build_directory.
 sub java_command ($class, $directory)

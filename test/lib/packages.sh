@@ -16,10 +16,10 @@ declare -A suite_packages=(
 	[bugs]='libdbd-pg-perl patch faketime')
 suite_packages[tls]="${suite_packages[tap]} ${suite_packages[torture]} openssl"
 suite_packages[mutation]=${suite_packages[tap]}
-suite_packages[clients]='python3-psycopg2 python3-psycopg python3-asyncpg golang-go
+suite_packages[others]='python3-psycopg2 python3-psycopg python3-asyncpg golang-go
 	golang-github-jackc-pgx-v4-dev'
 # Another Node.js than Debian's brings its npm.
-command -v npm >/dev/null || suite_packages[clients]+=' nodejs npm'
+command -v npm >/dev/null || suite_packages[others]+=' nodejs npm'
 
 # What few tests of tap need, most of it large. It is installed with PACKAGES=all; without that
 # the tests use what is there, and those that lack something are skipped and say so.

@@ -4,7 +4,7 @@
 #
 # A line of the file is the SQL, with a ? for each parameter, and the parameters, with tabs between
 # them: s:text, l:a,list i:1 s, n:5 or b:true. Prints for each line "done" or the SQLSTATE, and the
-# locks that are held then. calls.go, calls.rb, Calls.java and calls.js of test/clients do the same.
+# locks that are held then. calls.go, calls.rb, Calls.java and drivers.js do the same.
 import importlib
 import sys
 

@@ -2,7 +2,7 @@
 # Programs of the npm registry that take PostgreSQL's advisory locks, with the drop-in of
 # docs/migrating/advisory.sql on two clusters: one migrates while the other waits, or says why
 # not; and with a search_path without the drop-in nothing is migrated. "make check
-# SUITE=clients" installs the programs.
+# SUITE=others" installs the programs.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);

@@ -5,7 +5,7 @@
 //
 // timeout: node-postgres with query_timeout, which waits for a line of input before it goes on.
 // Another session holds the lock "held". Prints a line for each call: what it says or its
-// SQLSTATE, and the locks that it has taken. With FILE it does what test/interop/calls.py does.
+// SQLSTATE, and the locks that it has taken. With FILE it does what calls.py does.
 const [driver, url, file] = process.argv.slice(2);
 
 const valueOf = { n: Number, b: (value) => value === 'true', l: (value) => value.split(',') };

@@ -1,7 +1,7 @@
 
 # Drivers of Node.js, Python and Go send timeouts and lists of names as docs/using.md and
 # docs/recipes.md say, and each function can be called by position. Tested with node-postgres and
-# postgres.js of npm's registry, psycopg2, psycopg 3, asyncpg and pgx. "make check SUITE=clients"
+# postgres.js of npm's registry, psycopg2, psycopg 3, asyncpg and pgx. "make check SUITE=others"
 # installs them.
 
 use Cwd qw(abs_path);

@@ -1,11 +1,11 @@
 
 # PostgreSQL's own tests of advisory locks, with the drop-in of docs/migrating/advisory.sql in
 # their place: the SQL and the isolation specs of its sources that take one. What they print
-# otherwise than PostgreSQL does stands in ../interop/postgresql.differences, and no more.
+# otherwise than PostgreSQL does stands in postgresql.differences, and no more.
 #
 #   perl postgresql.pl SOURCES
 #
-# "make check SUITE=postgresql PG_SOURCE=..." runs it.
+# "make check SUITE=others PG_SOURCE=..." runs it.
 
 use DropIn;
 use PostgreSQL::Test::Utils;
@@ -19,7 +19,7 @@ $node->append_conf('postgresql.conf', DropIn::settings());
 $node->start;
 
 # The text of each section of the file, by the name of its test.
-my %expected = map { split /\n/, $_, 2 } grep { /\S/ } split /^== /m, slurp_file("$DropIn::here/../interop/postgresql.differences") =~ s/^#.*\n//mgr;
+my %expected = map { split /\n/, $_, 2 } grep { /\S/ } split /^== /m, slurp_file("$DropIn::here/postgresql.differences") =~ s/^#.*\n//mgr;
 
 # Lines of the result that are not expected, and the other way round, without their numbers.
 # Of several expected outputs that which differs least counts.

@@ -3,7 +3,7 @@
 //	timeouts URL [FILE]
 //
 // Another session holds the lock "held". Prints a line for each call: what it says. With FILE it does
-// what test/interop/calls.py does.
+// what calls.py does.
 package main
 
 import (

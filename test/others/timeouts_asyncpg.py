@@ -3,7 +3,7 @@
 #   python3 timeouts_asyncpg.py DSN [FILE]
 #
 # Another session holds the lock "held". Prints a line for each call: what it says, or "an error".
-# With FILE it does what test/interop/calls.py does.
+# With FILE it does what calls.py does.
 import asyncio
 import datetime
 import sys

@@ -16,7 +16,7 @@ my $berlin = cluster('berlin', $zk, listen_addresses => '127.0.0.1');
 my $port = $berlin->port;
 my $user = getpwuid $<;
 my $directory = PostgreSQL::Test::Utils::tempdir();
-my $programs = dirname(__FILE__) . '/../interop';
+my $programs = dirname(__FILE__) . '/../others';
 
 my @lists = map { driver_call("SELECT $_(?)", 'l:acct-1,acct-2') } qw(zk_try_lock zk_try_lock_set);
 my $taken = 'done: acct-1 acct-2';

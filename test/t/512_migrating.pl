@@ -366,7 +366,7 @@ sub held_elsewhere ($key)
 subtest 'Rails migrates one cluster at a time with the drop-in' => sub {
 	plan skip_all => 'not installed: ruby-activerecord, ruby-pg'
 	  if !-e '/usr/bin/ruby' || system("ruby -e 'require \"active_record\"; require \"pg\"' 2>/dev/null") != 0;
-	my $script = "$docs/../test/interop/migrate.rb";
+	my $script = "$docs/../test/others/migrate.rb";
 	my (undef, $key) = program('ruby', $script, url($berlin), 'key');
 	like($key, qr/^\d+$/, 'Rails tells its key');
 	chomp $key;

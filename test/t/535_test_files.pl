@@ -1,7 +1,7 @@
 
 # Each test file says in its first lines which promise it keeps and how, and the name of each
 # subtest can be understood alone. Tested by reading all files of test/t, test/sql, test/specs,
-# test/unit, test/clients and test/postgresql; the checks themselves are tried with heads and names that are wrong.
+# test/unit and test/others; the checks themselves are tried with heads and names that are wrong.
 
 use v5.36;
 
@@ -55,7 +55,7 @@ sub complaints (@names)
 
 # Of each file its name, as TESTS has it, and its text.
 my %text = map { my $path = $_; $path =~ s{^\Q$tests\E/}{}r => Pages::slurp($path) }
-  glob "$tests/{t,clients,postgresql}/*.pl $tests/sql/*.sql $tests/specs/*.spec $tests/unit/test_*.c";
+  glob "$tests/{t,others}/*.pl $tests/sql/*.sql $tests/specs/*.spec $tests/unit/test_*.c";
 cmp_ok(scalar keys %text, '>', 150, 'the tests are found');
 
 my %head = map { $_ => head($text{$_}) } keys %text;
