@@ -45,7 +45,7 @@ my %steps = (
 	# specs/timeouts
 	'Timed lock' => [ [ rival => "zk_lock('a')", $number ],
 		[ mine => "SET lock_timeout = '100ms'" ], [ mine => "zk_lock('a', '5 s')", '!55P03' ] ],
-	# specs/shared, specs/both_modes
+	# t/198, specs/both_modes
 	'Read/write lock' => [ [ mine => "zk_lock_shared('a')", $number ], [ rival => "zk_try_lock_shared('a')", 't' ],
 		[ mine => "zk_lock('a')", '!55000' ] ],
 	# t/145
