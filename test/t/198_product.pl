@@ -2,9 +2,8 @@
 # Each combination of node style, mode and permits, scope, zklock.keep, timeout and situation has
 # the promised outcome: result, queue, and what is left. Each is a lock of its own and one
 # assertion; promise() is the table of what must come out, made from the documents and not from
-# the code. Real servers, two clusters, and drivers of other clients as holders.
+# the code. Real servers, and two clusters.
 
-use Peer;
 use ZkLockTest;
 
 # How long a call of a cell waits that is to be refused, and one that is to be granted.
@@ -37,15 +36,6 @@ my @styles = split /,/, $observer->query_safe(q(
 my %next_style = map { $styles[ $_ - 1 ] => $styles[$_] } 0 .. $#styles;
 my $cells = 0;
 
-# Holders that are other clients: what they hold, and the style that is shown.
-my %foreign = (
-	'Kazoo Lock' => [ 'exclusive', 'kazoo' ],
-	'Kazoo ReadLock' => [ 'shared', 'kazoo' ],
-	'Curator InterProcessMutex' => [ 'exclusive', 'curator' ],
-	'Curator InterProcessReadWriteLock, read' => [ 'shared', 'curator_rw' ]);
-my @foreign = Peer::installed(sort keys %foreign);
-Peer::prepare(@foreign);
-
 =pod
 
 =head1 WHAT IS PROMISED
@@ -66,14 +56,12 @@ The caller is a session of one cluster; whoever else is there, of the other:
   evicted in line  the caller waits, and is evicted
   lost           the caller holds the lock, and ZooKeeper ends its session
   lost in line   the caller waits, and ZooKeeper ends its session
-  Kazoo Lock, ...  held by another client
 
 A transaction ends by COMMIT, or where the cell is of "lock in time" by ROLLBACK.
 
 Excluded are: permits of a shared lock, and a shared lock of call scope, which SQL
-cannot say; what a try with timeout 0 would meet in line, for it waits in none; and
-with other clients scopes other than that of the session. Who of them waits for zklock
-is in t/410_interop_matrix.pl.
+cannot say; and what a try with timeout 0 would meet in line, for it waits in none. Other
+clients are in t/410_interop_matrix.pl.
 
 =cut
 
@@ -101,7 +89,7 @@ sub promise ($cell)
 	return $kind ne 'exclusive' && $ahead[0][0] eq $kind && @ahead < 3
 	  ? outcome('granted', [ held(@ahead, \@ours) ])
 	  : outcome($in_vain, [ held(@ahead) ])
-	  if $foreign{$situation} || grep { $_ eq $situation } 'held', 'partly held', 'leased', 'partly leased', 'other style';
+	  if grep { $_ eq $situation } 'held', 'partly held', 'leased', 'partly leased', 'other style';
 	if ($situation eq 'waited for')
 	{
 		my @line = (held(@ahead), waiting(waiter($cell)));
@@ -134,7 +122,6 @@ sub holders ($cell)
 {
 	my ($situation, $kind, $style) = @$cell{qw(situation kind style)};
 	my $is_semaphore = $kind eq 'permits 3';
-	return $foreign{$situation} if $foreign{$situation};
 	return [ 'exclusive', $next_style{$style} ] if $situation eq 'other style';
 	return $is_semaphore ? [ 'exclusive', $style ] : [ 'permits 3', 'curator' ]
 	  if $situation eq 'other permits';
@@ -293,7 +280,7 @@ sub look_what_is_left (@looked)
 sub batches ($situation, %only)
 {
 	my @batches;
-	foreach my $scope (@{ $only{scopes} || \@scopes })
+	foreach my $scope (@scopes)
 	{
 		foreach my $keep (@keeps)
 		{
@@ -514,26 +501,6 @@ subtest 'calls for a lock, situation: waited for' => sub {
 		judge($cell);
 	}
 };
-
-SKIP: {
-	skip 'not installed: ' . Peer::missing(keys %foreign), 1 if @foreign < keys %foreign;
-	my %driver;
-	$driver{ Peer::library($_) } ||= Peer->new($_, $zk) foreach @foreign;
-	foreach my $client (@foreign)
-	{
-		my $peer = $driver{ Peer::library($client) };
-		subtest "calls for a lock that is held by $client" => sub {
-			foreach my $cell (map { @$_ } batches($client, scopes => ['session']))
-			{
-				$peer->choose(lock_path($cell->{name}), $client);
-				$peer->ask('lock');
-				call_and_look(sub { $peer->ask('unlock') }, $cell);
-				judge($cell);
-			}
-		};
-	}
-	$_->quit foreach values %driver;
-}
 
 # The caller, and the others of the deadlock, for each cell of a batch.
 my @sets = map {
