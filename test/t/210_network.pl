@@ -1,7 +1,8 @@
 
 # While the network fails, a request is carried out or not, and the session does not know which:
 # exactly one node is left, or none, for a node that nobody knows of would hold the lock. Tested
-# with real sessions behind a proxy that cuts, swallows, refuses or resets their connections.
+# with real sessions behind a proxy that cuts, refuses or resets their connections. (A request or
+# a reply that is lost: test/lib/Calls.pm.)
 
 use Proxy;
 use Refusals;
@@ -11,20 +12,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
 
-# A command more: while this file exists, the proxy accepts connections that
-# nobody will ever answer, and says so in the file.
-my $swallow = PostgreSQL::Test::Utils::tempdir() . '/swallow';
-{
-	no warnings qw(redefine once);
-	my ($accept, @swallowed) = (\&Proxy::_accept);
-	*Proxy::_accept = sub ($state) {
-		return $accept->($state) unless -e $swallow;
-		push @swallowed, $state->{listener}->accept;
-		append_to_file($swallow, "one\n");
-	};
-}
-
-my $heard = "$swallow.heard";
+my $heard = PostgreSQL::Test::Utils::tempdir() . '/heard';
 my $proxy = Proxy->new($zk->connect_string, heard => sub ($data) { append_to_file($heard, $data); });
 my $berlin = cluster('berlin', $zk,
 	servers => $proxy->address,
@@ -36,61 +24,6 @@ sub nodes ($name) { return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . 
 
 # A session that is connected, of a timeout that is not over while the network is cut.
 sub connected { return background($berlin, is_connected => 1, 'zklock.session_timeout' => '15s'); }
-
-# What is left of the cancelled wait is ahead of the try in every queue on the
-# way, but nobody holds the lock.
-my $before;
-$table->run('a try after a canceled wait is granted', { asker => connected() },
-	[ asker => "zk_lock('again'), zk_unlock('again')" ],
-	[ break => 'cut replies' ],
-	[ 'asker starts' => "zk_lock('again')" ], [ 'asker waits' ], [ nodes => again => 1 ],
-	[ cancel => 'asker' ], [ 'asker ends' => '!57014' ],
-	sub { $before = $zk->packets_received; },
-	[ 'asker starts' => "zk_try_lock('again')" ],
-	sub { poll_until { $zk->packets_received > $before } 'the try to ask', 30; },
-	[ mend => 'cut replies' ],
-	[ 'asker ends' => 't' ],
-	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
-
-# So is a node of which the reply is lost, for who made it.
-$table->run('a try whose create has lost its reply is granted', { asker => connected() },
-	[ asker => "zk_lock('again'), zk_unlock('again')" ], [ gone => 'again' ],
-	sub { $proxy->trap(15, 1, 'replies'); },    # create2
-	[ 'asker starts' => "zk_try_lock('again')" ], [ nodes => again => 1 ],
-	[ mend => 'reset' ],
-	[ 'asker ends' => 't' ], [ nodes => again => 1 ],
-	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
-
-my $reset = sub {
-	$proxy->reset_connections;
-	poll_until { $proxy->connections >= 2 } 'both to be back', 30;
-};
-$table->run('a holder and a waiter keep their nodes when connections are reset', { holder => connected(), waiter => connected() },
-	[ holder => "zk_lock('reset')" ],
-	[ 'waiter starts' => "zk_lock('reset')" ], [ queue => reset => 2 ], [ nodes => reset => 2 ],
-	($reset) x 5,
-	[ same => 'reset' ], [ 'waiter waits' ],
-	[ holder => "zk_unlock('reset')", 't' ], [ 'waiter ends' ],
-	[ waiter => "zk_unlock('reset')", 't' ], [ gone => 'reset' ]);
-
-# A connection may be accepted and never served: by a ZooKeeper server that is
-# just starting, by a load balancer without a server behind it. The session
-# lives, another attempt would find it; a lock must not be lost for that.
-my $away = sub {
-	append_to_file($swallow, '');
-	$proxy->reset_connections;
-	poll_until { -s $swallow >= 2 * length "one\n" } 'both to reconnect', 30;
-	unlink $swallow;
-};
-$table->run('a session outlives a reconnect that nobody answers', { holder => connected(), waiter => connected() },
-	[ holder => "zk_lock('swallowed')" ],
-	[ 'holder notes' => 'SELECT session_id FROM zk_session' ],
-	[ 'waiter starts' => "zk_lock('swallowed')" ], [ queue => swallowed => 2 ], [ nodes => swallowed => 2 ],
-	$away,
-	[ state => holder => 'connected' ],
-	[ 'holder repeats' => 'SELECT session_id FROM zk_session' ], [ same => 'swallowed' ],
-	[ holder => "zk_unlock('swallowed')", 't' ], [ 'waiter ends' ],
-	[ 'quit' ], [ gone => 'swallowed' ]);
 
 # Refused at once, or a silence in which nobody knows. A shorter timeout ends it, too; a try
 # does not take that for busy; and it can be cancelled.

@@ -139,24 +139,6 @@ subtest 'a program killed during a statement is noticed behind an unread reply' 
 	assert_ends($holder, '40001', 'the reason for the cancellation is found');
 };
 
-subtest 'a program killed during a wait makes the waiter queue again' => sub {
-	my $holder = background($other, holds => 'program');
-	my $waiter = background($node, first => "SELECT zk_try_lock('program')");
-	my $program = program_of($waiter);
-	start_in_queue($waiter, "SELECT zk_lock('program') > 0", $zk, $path, 2);
-	kill 'KILL', $program;
-	poll_until
-	{
-		my @programs = session_programs($waiter->pid);
-		@programs && !grep { $_ == $program } @programs
-	}
-	'a new program', 30;
-	wait_for_queue($zk, $path, 2);
-	$holder->query_safe("SELECT zk_unlock('program')");
-	is($waiter->wait_result, 't', 'it queues again, with another session');
-	assert_leave_nothing($zk, $path, $holder, $waiter);
-};
-
 # Nothing is held any more when the transaction ends, and the session's nodes are there.
 subtest 'a lock released by a savepoint is free though the program was killed' => sub {
 	my $session = background($node, 'zklock.session_timeout' => '60s',
@@ -473,21 +455,6 @@ subtest 'no wake-up of a waiter is lost in ten seconds of turns' => sub {
 	note sprintf 'longest: %.1f ms', $longest / 1000;
 	cmp_ok($longest, '>', 0, 'pgbench has measured the waits');
 	cmp_ok($longest, '<', 1e6 * $session_timeout * 2 / 3, 'no wait was as long as a lost wake-up makes it');
-};
-
-# A hundred, ten at a time, each with a session of its own.
-subtest 'a hundred backends that come and go leave nothing behind' => sub {
-	my $script = $node->basedir . '/come.sql';
-	$node->safe_psql('postgres', 'CREATE TABLE come (pid int)');
-	append_to_file($script, "WITH pid AS (INSERT INTO come VALUES (pg_backend_pid()) RETURNING pid)
-		SELECT zk_lock('come/' || pid) FROM pid;\n");
-	$node->command_ok(
-		[ 'pgbench', '-n', '-C', '-c', 10, '-t', 10, '-f', $script, 'postgres' ],
-		'pgbench with a connection for each transaction');
-	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
-	is(scalar @pids, 100, 'a hundred backends have taken a lock');
-	assert_no_programs('no program is left', @pids);
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) } 'no node is left', 30;
 };
 
 is(ask($node, 'SELECT pg_postmaster_start_time()'), $postmaster, 'the cluster has been up all the time');
