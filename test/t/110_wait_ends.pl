@@ -181,21 +181,6 @@ sub run_under_cancels ($session, $between, @statements)
 
 my $holder = background($node{berlin});
 
-# Create, list, watch and delete are under way at the moment of some of these.
-subtest '200 canceled waits for a lock that is held leave no queue node' => sub {
-	my $waiter = background($node{paris});
-	$holder->query_safe("SELECT zk_lock('wait')");
-	my $cancelled =
-	  run_under_cancels($waiter, 0.01, ("SELECT zk_lock('wait')") x 200);
-	is($cancelled, 200, 'all were cancelled');
-	assert_nodes($zk, $path, 1, 'only the holder is in the queue');
-	is($waiter->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'the session holds nothing');
-	start_in_queue($waiter, "SELECT zk_lock('wait') > 0", $zk, $path, 2);
-	$holder->query_safe("SELECT zk_unlock('wait')");
-	is($waiter->wait_result, 't', 'it still can wait and be granted');
-	assert_leave_nothing($zk, $path, $waiter);
-};
-
 # A cancel goes to the whole process group of the backend, of which its session's
 # program is a member for a moment.
 subtest "100 cancellations while the session's program starts do not end the program" => sub {

@@ -193,12 +193,5 @@ SQL
 	assert_no_nodes($zk, $path, 'the session has not joined the queue');
 };
 
-subtest 'CALL zk_commit_and_lock() works on a standby' => sub {
-	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
-	my $session = background(standby_of($primary), first => "CALL zk_commit_and_lock('calm')");
-	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_session_locks'), 't|calm', 'the lock is held on a standby');
-	lets_go($session);
-};
-
 ok(!$node->log_contains(qr/snapshot .* still active|WARNING:  .*leak/), 'no complaint in the log');
 done_testing();

@@ -462,15 +462,4 @@ subtest 'a refused COMMIT PREPARED in a transaction block leaves losses interrup
 	assert_ends($session, '40001', 'a loss still interrupts');
 };
 
-# It drops the temporary tables, which is a change; but not one that relied on
-# the lock.
-subtest 'DISCARD ALL releases a lost lock' => sub {
-	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
-	lose($session, 'discard');
-	assert_query($session, 'DISCARD ALL', '00000', 'DISCARD ALL succeeds with temporary tables');
-	is($session->query_safe('SELECT count(*) FROM zk_session_locks'), '0', 'the lock is released');
-	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't', 'the temporary tables are dropped');
-	$session->query_safe("INSERT INTO written VALUES ('discard')");
-};
-
 done_testing();

@@ -425,22 +425,6 @@ subtest 'a hand-over in one ensemble is not taken for one in another ensemble' =
 	assert_released($zk, 'number', $second);
 };
 
-subtest 'the next holder sees what the former one has committed' => sub {
-	my ($first, $second) = @pool;
-	$first->query_safe('CREATE TABLE counted (i int); INSERT INTO counted VALUES (0)');
-	foreach my $round (1 .. 20)
-	{
-		$first->query_safe("BEGIN; SELECT zk_xact_lock('visible');
-			UPDATE counted SET i = i + 1");
-		$second->start_query("BEGIN; SELECT zk_xact_lock('visible'); SELECT i FROM counted");
-		wait_for_queue($zk, lock_path('visible'), 2);
-		$first->query_safe('COMMIT');
-		like($second->wait_result, qr/\b$round$/, "round $round");
-		$second->query_safe('COMMIT');
-	}
-	assert_no_nodes($zk, lock_path('visible'));
-};
-
 # The next one comes within microseconds. It must find no lock of PostgreSQL's
 # still held by the transaction before, which takes milliseconds to let go of so
 # many.
@@ -461,20 +445,6 @@ subtest 'the next holder finds the locks of the former transaction released' => 
 		assert_ends($second, '00000', 'the advisory locks of the former holder are free');
 	}
 	assert_no_nodes($zk, lock_path('over'));
-};
-
-# The lock is still held, in shared mode.
-subtest 'the release of one of two modes is not told to waiters as a release' => sub {
-	my ($first, $second, $third) = @pool;
-	line_up($zk, 'both', $first, $second);
-	my ($old) = nodes('both');
-	$first->query_safe("SELECT zk_lock_shared('both'); SELECT zk_unlock('both')");
-	is((nodes('both'))[0], $old, 'the node stays');
-	wait_for_watch($zk, $old);
-	ok(!$second->is_done, 'the writer waits');
-	$first->query_safe("SELECT zk_unlock_shared('both')");
-	assert_ends($second, '00000', 'the writer is granted the lock when both modes are released');
-	assert_released($zk, 'both', $second);
 };
 
 # Counting without protection but the lock: none is lost, from two clusters and

@@ -188,22 +188,6 @@ subtest 'nodes that strangers have marked as kept do not hold up a try' => sub {
 };
 
 my @soon = (deadlock_timeout => '200ms');
-subtest 'a deadlock over a session that keeps locks is found' => sub {
-	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));
-	$keeper->query_safe("SELECT zk_lock('x')");
-	$other->query_safe("SELECT zk_lock('y')");
-	start_in_queue($keeper, "SELECT zk_lock('y', '30s')", $zk, lock_path('y'), 2);
-	# and one that is held is: whichever of the two gives way first lets the other go on
-	$other->start_query("SELECT zk_lock('x', '20s')");
-	poll_until { $other->is_done || $keeper->is_done } 'one to give way';
-	my ($first, $second) = $other->is_done ? ($other, $keeper) : ($keeper, $other);
-	$first->wait_result;
-	my $error = $first->sqlstate;
-	$first->query_safe('SELECT zk_unlock_all()');
-	$second->wait_result;
-	is(join(' ', sort $error, $second->sqlstate), '00000 40P01', 'a deadlock over a keeper is found');
-};
-
 # It waits for who waits for it, but would have given the lock up, were it not stopped.
 subtest 'a session that only keeps a lock is not part of a deadlock' => sub {
 	my ($keeper, $other) = (keeper(@soon), background($node{paris}, @soon));

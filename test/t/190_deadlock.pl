@@ -194,33 +194,6 @@ subtest 'a cycle that ends before it is claimed is no deadlock' => sub {
 	assert_nothing_said($one, $other);
 };
 
-foreach my $length (3, 10)
-{
-	subtest "a deadlock of $length sessions is found, and all are named" => sub {
-		my @ring = ((map { patient($_ % 2 ? 'berlin' : 'paris') } 2 .. $length), session('paris'));
-		foreach my $i (0 .. $#ring)
-		{
-			my $mode = $i % 3 == 1 ? '_shared' : '';
-			$ring[$i]->query_safe("SELECT zk_lock$mode('ring/$i')");
-		}
-		foreach my $i (0 .. $#ring - 1)
-		{
-			wait_behind($ring[$i], "SELECT zk_lock('ring/@{[ $i + 1 ]}')", 'ring/' . ($i + 1), 2);
-		}
-		wait_until_said($length - 1);
-		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the session that searches gives way');
-		assert_length($ring[-1], $length, 'all are named');
-		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'no other session gives way');
-		$ring[-1]->query_safe('SELECT zk_unlock_all()');
-		foreach my $i (reverse 0 .. $#ring - 1)
-		{
-			assert_ends($ring[$i], '00000', "$i goes on");
-			$ring[$i]->query_safe('SELECT zk_unlock_all()');
-		}
-		assert_nothing_said(@ring);
-	};
-}
-
 # How long the cycle is must not count, nor how many reads that takes.
 subtest 'a deadlock of eight sessions is found in a few round trips' => sub {
 	my $far = 0.15;    # each way, seconds

@@ -98,13 +98,6 @@ sub acl_of ($queue)
 	return map { "@$_" } $client->get_acl("$queue/$first");
 }
 
-# The member that a session is connected to.
-sub member_of ($session)
-{
-	my ($port) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
-	return grep { $zk->secure_port($_) == $port } $zk->members;
-}
-
 sub what_check_says { return $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)'); }
 
 subtest 'a lock passes between a cluster with TLS and one without' => sub {
@@ -169,42 +162,6 @@ subtest 'zk_session and zk_check() tell of TLS and of certificates that end soon
 	use_settings('zklock.servers' => $issued->secure_connect_string);
 	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'zk_check() warns of an authority that ends soon');
 	use_settings();
-};
-
-subtest 'a session with TLS keeps its lock when its server is killed' => sub {
-	my $session = background($node, holds => 'kept');
-	my ($member) = member_of($session);
-	my $id = session_id_of($session);
-	$zk->kill9($member);
-	my $port = $zk->secure_port($member);
-	poll_until { $session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$port$)/ }
-	'it to be connected elsewhere';
-	assert_held($session, 'kept', 'the lock outlives a server');
-	is(session_id_of($session), $id, 'the session is the same');
-	$zk->start($member);
-	$session->query_safe("SELECT zk_is_held('kept')");
-
-	# Silent, but the kernel still takes what is sent.
-	$zk->pause;
-	my $began = time;
-	poll_until { $session->query('SELECT state FROM zk_session') =~ /lost|^$/ || $session->sqlstate ne '00000' } 'the loss';
-	in_time(time - $began, 16, 'a silent ensemble is noticed in time');
-	$zk->resume;
-	$zk->wait_ready;
-	$session->quit;
-	poll_until { !$zk->ephemerals('/') } 'its nodes to go';
-};
-
-subtest 'a session with TLS ends with its backend or program' => sub {
-	my $session = background($node, holds => 'ended');
-	kill_session_program($session);
-	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
-	$session->quit;
-
-	$session = background($node, 'zklock.session_timeout' => '1min', holds => 'ended');
-	$session->quit;
-	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 20;
-	assert_no_programs('no program is left', $session);
 };
 
 subtest 'bad files and settings of TLS are reported by name' => sub {
@@ -521,21 +478,6 @@ subtest 'a server that is given up gets a TLS alert' => sub {
 	is(scalar(grep { $_ == 21 } $records->()), 0, 'no alert while all is well');
 	$proxy->cut('replies');
 	poll_until { ($records->())[-1] == 21 } 'an alert as the last record', 30;
-};
-
-subtest 'renewed certificate files are used without a restart' => sub {
-	use_settings();
-	my $session = background($node, holds => 'renewed');
-	$good->issue('client');
-	assert_held($session, 'renewed', 'a connection that is up stays');
-	# Not even a key: the session goes on with what it has read.
-	rename $good->key('client'), $good->key('client') . '.away';
-	$zk->restart(member_of($session));
-	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'it to be back';
-	assert_held($session, 'renewed', 'held after a reconnect');
-	rename $good->key('client') . '.away', $good->key('client');
-	$session->quit;
-	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'a new session uses the new files');
 };
 
 subtest 'renewed certificate files are used when a session connects again' => sub {

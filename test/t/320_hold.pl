@@ -71,22 +71,6 @@ foreach my $guard (qw(quorum fresh))
 	};
 }
 
-subtest 'a waiter that is evicted does not get the lock, and the one behind it does' => sub {
-	my ($holder, $admin) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	my ($first, $second) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
-	$holder->query_safe("SELECT zk_lock('line')");
-	foreach ([ $first, 2 ], [ $second, 3 ])
-	{
-		start_in_queue($_->[0], "SELECT zk_lock('line')", $zk, lock_path('line'), $_->[1]);
-	}
-	my $token = token_at($admin, 'line', 2);
-	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
-	assert_nodes($zk, lock_path('line'), 2, 'the other nodes stay in the queue');
-	assert_passes('line', $holder, $second, 'the second waiter gets the lock');
-	assert_ends($first, '57000', 'the evicted waiter does not get the lock');
-	assert_leave_nothing($zk, lock_path('line'), $holder, $first, $second, $admin);
-};
-
 subtest 'zk_evict() evicts contenders of other clients, and no other children' => sub {
 	my $admin = background($node{paris}, is_connected => 1);
 	my $path = lock_path('foreign');

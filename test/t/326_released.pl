@@ -195,15 +195,6 @@ subtest 'DISCARD ALL releases at once, whatever was lost' => sub {
 	assert_released($zk, 'discarded', $holder);
 };
 
-subtest 'zk_unlock_all() warns of each lock that was lost while the session was idle' => sub {
-	$holder->query_safe("SELECT zk_lock('lost/1'), zk_lock('lost/2'), zk_lock('kept')");
-	delete_node("lost/$_") foreach 1, 2;
-	assert_becomes { $holder->query_safe("SELECT count(*) FROM zk_session_locks WHERE state = 'lost'") } 2, 'both losses are known';
-	$holder->query('SELECT zk_unlock_all()');
-	is(scalar(() = $holder->error =~ m{WARNING:  lock "lost/[12]" had been lost before it was released}g), 2, 'a warning for each');
-	is($holder->query_safe('SELECT count(*) FROM zk_session_locks'), 0, 'all are released');
-};
-
 subtest 'a leaving lock that is lost interrupts, dooms its transaction, and is gone after it' => sub {
 	foreach my $sql ('SELECT pg_sleep(60)', 'COMMIT')
 	{

@@ -1,6 +1,6 @@
 
-# Leases stay right where calls are canceled or killed, come two at a time or on a standby, where
-# strangers set or make nodes, and where deletes are refused. Tested with sessions of two
+# Leases stay right where calls are canceled or killed, or come on a standby, where strangers set
+# or make nodes, and where deletes are refused. Tested with sessions of two
 # clusters, one behind a proxy that holds back requests and replies.
 
 use Proxy;
@@ -66,18 +66,6 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	is($here->wait_result, 't', 'the reply to its end is lost, which is to come with a delay');
 	ok($berlin->log_contains(qr/gives up a lease of ZooKeeper lock "given up"\n.*DETAIL:  Owner "app", fencing token $delayed\./, $from), 'the log says whose lease has ended');
 	$here->query_safe('RESET zklock.log_locks');
-};
-
-subtest 'two calls of one owner at a time get the same lease' => sub {
-	my @sessions = ($here, $there);
-	foreach my $round (1 .. 10)
-	{
-		$_->start_query("SELECT zk_try_lease('twice$round', 'app', '60s', '10s')") foreach @sessions;
-		my @tokens = map { $_->wait_result } @sessions;
-		is($tokens[0], $tokens[1], 'both calls have one token') or last;
-		assert_nodes($zk, lock_path("twice$round"), 1, 'one node is left');
-		$here->query_safe("SELECT zk_release_lease('twice$round', $tokens[1])");
-	}
 };
 
 # Each waits for what the other one does, and for nothing else.

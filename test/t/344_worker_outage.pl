@@ -1,8 +1,7 @@
 
 # The lease worker is quick where it matters: losses that its cluster knows of are told while
-# ZooKeeper is away, work goes on soon after an outage, many leases delay nothing else, and
-# leases below all roots of zklock.lease_roots are looked after. Tested with real servers behind proxies that go away
-# or are slow.
+# ZooKeeper is away, work goes on soon after an outage, and many leases delay nothing else. Tested
+# with real servers behind proxies that go away or are slow.
 
 use Proxy;
 use ZkLockTest;
@@ -58,18 +57,6 @@ subtest 'the lease worker tells losses during an outage and goes on after it' =>
 	$holder->query_safe("SELECT zk_unlock_all()");
 };
 
-subtest 'the lease worker looks after leases below the roots of zklock.lease_roots' => sub {
-	foreach my $other ("$root-role", "$root-session")
-	{
-		$session->query_safe("SET zklock.root = '$other'; SELECT zk_try_lease('there', 'app', '2s'); RESET zklock.root");
-	}
-	$guard->append_conf('postgresql.conf', "zklock.lease_roots = '$root-role, $root-session'");
-	$guard->reload;
-	foreach my $other ("$root-role", "$root-session")
-	{
-		assert_soon { !queue_nodes($zk, "$other/there") } "leases below $other are looked after", 90;
-	}
-};
 $guard->stop;
 
 # One after the other these would take a minute.
