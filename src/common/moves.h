@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * moves.h
- *	  State machines: the one form of those that outlive a call.
+ *	  State machines: the form of those that outlive a call, and can be moved
+ *	  wrongly.
  *
  * Such a machine is an enum with a comment for each state, a table with a row
  * of legal moves for each state, and one function that moves it, which asks the
  * table.  A move that is not legal is a fault of ours: an assertion, and
  * without assertions an error of its own.  A backend warns
- * (zklock_session_warn_illegal()), and what depends on the state counts as
- * lost; the program tells its backend and ends (session_end_illegal()).
+ * (zklock_session_warn_illegal()), and the place of a lock counts as lost; the
+ * program tells its backend and ends (session_end_illegal()).
  *
  * Who may come late asks before: what was known first counts.  And what the
  * other process says is no move of ours: if it is not legal the message is

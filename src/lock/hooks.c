@@ -40,7 +40,6 @@
 #include "lease_guard.h"
 #include "lock.h"
 #include "lock_proof.h"
-#include "moves.h"
 #include "session.h"
 #include "stat.h"
 
@@ -88,18 +87,6 @@ typedef enum TransactionStage
 								 * at_resource_release() */
 } TransactionStage;
 
-/*
- * The stages to which it can be moved from each.  An error behind the commit
- * record ends a transaction once more.
- */
-static const Moves legal_stages[] = {
-	[TRANSACTION_OPEN] = MOVE_TO(TRANSACTION_OPEN) |
-	MOVE_TO(TRANSACTION_GUARDED) | MOVE_TO(TRANSACTION_OVER),
-	[TRANSACTION_GUARDED] = MOVE_TO(TRANSACTION_OPEN) |
-	MOVE_TO(TRANSACTION_GUARDED) | MOVE_TO(TRANSACTION_OVER),
-	[TRANSACTION_OVER] = MOVE_TO(TRANSACTION_OPEN) | MOVE_TO(TRANSACTION_OVER)
-};
-
 static struct
 {
 	bool		is_followed;	/* this backend has had a lock, so that all
@@ -113,7 +100,6 @@ static struct
 /* The next in the chains of hooks; the latter may be NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
 
-static void move_transaction(TransactionStage stage);
 static void guard_commit(void);
 static bool is_to_be_guarded(void);
 static bool has_work(void);
@@ -190,25 +176,6 @@ zklock_hooks_asks_quorum(void)
  * ---------------------------------------------------------------------
  */
 
-/*
- * Also where that is not legal: whichever stage it was in, in the new one its
- * locks are proved, or let go of.  Never raises.
- */
-static void
-move_transaction(TransactionStage stage)
-{
-	static const char *const names[] = {
-		[TRANSACTION_OPEN] = "open",
-		[TRANSACTION_GUARDED] = "guarded",
-		[TRANSACTION_OVER] = "over"
-	};
-
-	if (!move_is_legal(legal_stages, Transaction.stage, stage))
-		zklock_session_warn_illegal("a transaction",
-									names[Transaction.stage], names[stage]);
-	Transaction.stage = stage;
-}
-
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
@@ -275,7 +242,6 @@ static void
 finish_transaction(XactEvent event)
 {
 	bool		is_in_trouble = in_error_recursion_trouble();
-	bool		is_to_release;
 
 	Assert(InterruptHoldoffCount > 0);	/* nothing here may be interrupted */
 	if (event == XACT_EVENT_ABORT && !is_in_trouble &&
@@ -285,13 +251,14 @@ finish_transaction(XactEvent event)
 		if (zklock_has_lost())
 			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	}
-	is_to_release = Transaction.is_followed && !is_in_trouble;
-	move_transaction(is_to_release ? TRANSACTION_OVER : TRANSACTION_OPEN);
+	Transaction.stage = TRANSACTION_OPEN;
 	Transaction.guarded_at = 0;
 	Transaction.has_work = false;
 	zklock_cancel_end_transaction();
 	zklock_lease_end_use(InvalidSubTransactionId, InvalidSubTransactionId);
-	if (!is_to_release)
+	if (Transaction.is_followed && !is_in_trouble)
+		Transaction.stage = TRANSACTION_OVER;
+	else
 		zklock_session_count_requests();
 }
 
@@ -346,7 +313,7 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		Transaction.stage != TRANSACTION_OVER)
 		return;
 	Assert(InterruptHoldoffCount > 0 && !IsTransactionState());
-	move_transaction(TRANSACTION_OPEN);
+	Transaction.stage = TRANSACTION_OPEN;
 	zklock_end_transaction();
 	zklock_session_count_requests();
 }
@@ -478,8 +445,8 @@ prove_locks(void)
 	bool		always_ask = zklock_hooks_asks_quorum();
 	int64		took_ms = 0;
 
-	Assert(IsTransactionState());
-	move_transaction(TRANSACTION_GUARDED);
+	Assert(IsTransactionState() && Transaction.stage != TRANSACTION_OVER);
+	Transaction.stage = TRANSACTION_GUARDED;
 	Transaction.guarded_at = protocol_now();
 	zklock_session_read();
 	for (int attempts = 0; attempts < ZK_PROOF_ATTEMPTS; attempts++)

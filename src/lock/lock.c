@@ -25,7 +25,6 @@
 #include "lock_proof.h"
 #include "lock_table.h"
 #include "loss.h"
-#include "moves.h"
 #include "take_rate.h"
 
 /* zklock.max_locks: how many locks one backend may hold. */
@@ -88,13 +87,6 @@ typedef enum CallState
 								 * transaction goes on: they end with it */
 } CallState;
 
-/* The states to which it can be moved from each. */
-static const Moves legal_moves[] = {
-	[CALL_NONE] = MOVE_TO(CALL_RUNS),
-	[CALL_RUNS] = MOVE_TO(CALL_NONE) | MOVE_TO(CALL_OVER),
-	[CALL_OVER] = MOVE_TO(CALL_NONE) | MOVE_TO(CALL_RUNS)
-};
-
 static struct
 {
 	CallState	state;
@@ -141,7 +133,6 @@ static int64 patience_of(const ZkPlace *place);
 static List *losses_of_session_scope(void);
 static void end_scopes(unsigned scopes, Ending ending);
 static void follow_call(void);
-static void move_call(CallState state);
 static void end_call(void *arg);
 
 /* ---------------------------------------------------------------------
@@ -382,24 +373,24 @@ zklock_release_session_scope(bool has_written)
 void
 zklock_end_transaction(void)
 {
-	static uint64 news_settled = 0;
+	static uint64 news_seen = 0;
 	bool		had_locks = zklock_has_locks();
 	unsigned	scopes = ENDS(ZK_SCOPE_TRANSACTION);
 
 	if (Call.state == CALL_OVER)
 	{
 		scopes |= ENDS(ZK_SCOPE_CALL);
-		move_call(CALL_NONE);
+		Call.state = CALL_NONE;
 	}
 	zklock_keep_review();
 	if (zklock_lock_has_unkept() &&
 		(zklock_lock_has_ending() || zklock_session_live() == 0 ||
-		 zklock_session_count_news() != news_settled))
+		 zklock_session_count_news() != news_seen))
 		end_scopes(scopes, (Ending)
 				   {
 					   .how = "ended with its transaction or call"
 				   });
-	news_settled = zklock_session_count_news();
+	news_seen = zklock_session_count_news();
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -811,25 +802,7 @@ follow_call(void)
 		return;
 	Call.at_end.func = end_call;
 	MemoryContextRegisterResetCallback(MessageContext, &Call.at_end);
-	move_call(CALL_RUNS);
-}
-
-/*
- * Also where that is not legal: in each state the locks end in time.  Never
- * raises.
- */
-static void
-move_call(CallState state)
-{
-	static const char *const names[] = {
-		[CALL_NONE] = "none",
-		[CALL_RUNS] = "runs",
-		[CALL_OVER] = "over"
-	};
-
-	if (!move_is_legal(legal_moves, Call.state, state))
-		zklock_session_warn_illegal("a call", names[Call.state], names[state]);
-	Call.state = state;
+	Call.state = CALL_RUNS;
 }
 
 /*
@@ -841,17 +814,16 @@ move_call(CallState state)
 static void
 end_call(void *arg)
 {
-	bool		is_in_trouble = proc_exit_inprogress ||
-		in_error_recursion_trouble();
-
-	if (!is_in_trouble &&
-		(IsTransactionState() || GetCurrentTransactionNestLevel() > 1))
+	Assert(Call.state == CALL_RUNS);
+	Call.state = CALL_NONE;
+	if (proc_exit_inprogress || in_error_recursion_trouble())
+		return;
+	if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
 	{
-		move_call(CALL_OVER);
+		Call.state = CALL_OVER;
 		return;
 	}
-	move_call(CALL_NONE);
-	if (is_in_trouble || !zklock_has_locks())
+	if (!zklock_has_locks())
 		return;
 
 	/* a WARNING would look for interrupts, too */

@@ -19,7 +19,7 @@
  *								was a mistake
  *	all but WANTED -> NONE		the node is left, or was given up
  *
- * The one rule: what is called at the end of a transaction (leave, settle)
+ * The one rule: what is called at the end of a transaction (leave, find_loss)
  * never raises and never waits.  A place is its owner's memory.
  *
  *-------------------------------------------------------------------------
@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 
 #include "handover.h"
+#include "moves.h"
 #include "nodedata.h"
 #include "release_request.h"
 #include "stat.h"

@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "loss.h"
-#include "moves.h"
 #include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"
