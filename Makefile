@@ -128,14 +128,15 @@ OBJS = \
 	src/lock/lock_log.o \
 	src/lock/lock_table.o \
 	src/lease/lease_worker.o \
+	src/lease/loss_notice.o \
 	src/lease/lease_sweep.o \
+	src/lease/brief_worker.o \
 	src/lease/lease_take.o \
 	src/lease/lease_renew.o \
 	src/lease/lease_guard.o \
 	src/lease/lease_node.o \
 	src/lease/lease_known.o \
 	src/lease/lease_names.o \
-	src/queue/loss_notice.o \
 	src/queue/contender.o \
 	src/queue/contender_watch.o \
 	src/queue/contender_log.o \
@@ -169,7 +170,6 @@ OBJS = \
 	src/names/name.o \
 	src/names/name_allowed.o \
 	src/names/name_spelling.o \
-	src/session/brief_worker.o \
 	src/session/session.o \
 	src/session/session_interrupt.o \
 	src/session/session_wait.o \
