@@ -118,6 +118,7 @@ OBJS = \
 	src/functions/check_settings.o \
 	src/functions/check_row.o \
 	src/functions/given_name.o \
+	src/functions/args.o \
 	src/lock/hold.o \
 	src/lock/evict.o \
 	src/lock/hooks.o \
@@ -165,7 +166,7 @@ OBJS = \
 	src/ensemble/removal.o \
 	src/ensemble/roundtrip.o \
 	src/ensemble/bounds.o \
-	src/ensemble/args.o \
+	src/ensemble/row.o \
 	src/ensemble/nodedata.o \
 	src/names/name.o \
 	src/names/name_allowed.o \

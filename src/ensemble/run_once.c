@@ -453,7 +453,7 @@ is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
  * Delete some records whose time is over now, all in one transaction with the
  * guard.  Nobody waits for the reply, and whatever ZooKeeper has against it
  * does not cost the caller the claim.  An interrupt does raise: the claim is
- * not settled yet.
+ * not over yet.
  */
 static void
 prune_records(ZkRoundTrip *trip, Claim *claim, int64 now_ms)

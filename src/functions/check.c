@@ -26,6 +26,7 @@
 #include "lock.h"
 #include "lock_proof.h"
 #include "protocol.h"
+#include "row.h"
 #include "session.h"
 
 PG_FUNCTION_INFO_V1(zk_check);
@@ -82,7 +83,7 @@ Datum
 zk_check(PG_FUNCTION_ARGS)
 {
 	Check		check = {
-		.result = zklock_args_begin_rows(fcinfo),
+		.result = zklock_row_begin(fcinfo),
 		.function = fcinfo->flinfo->fn_oid,
 		.has_session = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0),
 		.deadline = protocol_now() +

@@ -7,8 +7,8 @@
  */
 #include "postgres.h"
 
-#include "args.h"
 #include "check_private.h"
+#include "row.h"
 
 void
 check_put(const Check *check, const char *item, CheckState state,

@@ -11,7 +11,6 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#include "args.h"
 #include "auth.h"
 #include "board.h"
 #include "check_private.h"

@@ -17,7 +17,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "args.h"
 #include "compat.h"
 #include "deadlock.h"
 #include "given_name.h"
@@ -28,6 +27,7 @@
 #include "nodedata.h"
 #include "protocol.h"
 #include "queue_list.h"
+#include "row.h"
 #include "session.h"
 #include "text.h"
 
@@ -47,7 +47,7 @@ Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
 {
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	int			nentries;
 	ZkQueueEntry *entries = zklock_read_queue(NULL, &name, false, &nentries);
 
@@ -60,7 +60,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		zklock_row_add(&row, is_contender, Int32GetDatum(entry->position));
 		zklock_row_add_text(&row, state_of(entry));
 		zklock_row_add_text(&row, !is_contender ? NULL :
-							zklock_args_mode(entry->parsed.mode));
+							zklock_row_mode_name(entry->parsed.mode));
 		zklock_row_add_text(&row, recipe_style_name(entry->parsed.style));
 		zklock_row_add_text(&row, zklock_text_printable(entry->node));
 		zklock_row_add_session(&row, entry->session_id);
@@ -82,7 +82,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 Datum
 zk_all_locks(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 
 	foreach_ptr(const ZkLockCount, lock,
 				zklock_count_locks(zklock_given_prefix(fcinfo)))
@@ -106,7 +106,7 @@ zk_all_locks(PG_FUNCTION_ARGS)
 Datum
 zk_contenders(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	MemoryContext queue = AllocSetContextCreate(CurrentMemoryContext,
 												"zklock queue",
 												ALLOCSET_DEFAULT_SIZES);
@@ -138,7 +138,7 @@ zk_escape(PG_FUNCTION_ARGS)
 Datum
 zk_waits_in_postgres(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	int			nfacts;
 	ZkQueueEntry *facts = zklock_read_below(zklock_name_waits_path(), &nfacts);
 
@@ -154,8 +154,8 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 			facts[i].session_id != blocker)
 			continue;
 		zklock_row_add_text(&row, what != NULL ? what : "");
-		zklock_row_add_text(&row, zklock_args_session_id(waiter));
-		zklock_row_add_text(&row, zklock_args_session_id(blocker));
+		zklock_row_add_text(&row, zklock_row_session_id(waiter));
+		zklock_row_add_text(&row, zklock_row_session_id(blocker));
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
@@ -164,7 +164,7 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 Datum
 zk_session_locks(PG_FUNCTION_ARGS)
 {
-	zklock_show_locks(zklock_args_begin_rows(fcinfo));
+	zklock_show_locks(zklock_row_begin(fcinfo));
 	return (Datum) 0;
 }
 
@@ -229,7 +229,7 @@ put_contenders(ReturnSetInfo *result, const ZkLockCount *lock, int number)
 		zklock_row_add_text(&row, name);
 		zklock_row_add(&row, true, Int32GetDatum(entry->position));
 		zklock_row_add_text(&row, state_of(entry));
-		zklock_row_add_text(&row, zklock_args_mode(entry->parsed.mode));
+		zklock_row_add_text(&row, zklock_row_mode_name(entry->parsed.mode));
 		zklock_row_add(&row, entry->token != 0,
 					   TimestampTzGetDatum(entry->since));
 		zklock_row_add_session(&row, entry->session_id);

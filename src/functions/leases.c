@@ -25,6 +25,7 @@
 #include "name_spelling.h"
 #include "queue_list.h"
 #include "release_request.h"
+#include "row.h"
 #include "session.h"
 #include "stat.h"
 #include "text.h"

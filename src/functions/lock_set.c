@@ -28,6 +28,7 @@
 #include "hooks.h"
 #include "lock.h"
 #include "lock_proof.h"
+#include "row.h"
 #include "session.h"
 #include "take_rate.h"
 
@@ -293,7 +294,7 @@ read_mode(Datum argument)
 	char	   *word = TextDatumGetCString(argument);
 
 	for (RecipeMode mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
-		if (strcmp(word, zklock_args_mode(mode)) == 0)
+		if (strcmp(word, zklock_row_mode_name(mode)) == 0)
 			return mode;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

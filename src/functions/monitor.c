@@ -24,6 +24,7 @@
 #include "compat.h"
 #include "name_spelling.h"
 #include "protocol.h"
+#include "row.h"
 #include "stat.h"
 #include "text.h"
 
@@ -43,7 +44,7 @@ static void add_date(ZkRow *columns, int64 unix_ms);
 Datum
 zk_backends(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
@@ -55,7 +56,7 @@ zk_backends(PG_FUNCTION_ARGS)
 Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
@@ -68,7 +69,7 @@ zk_locks(PG_FUNCTION_ARGS)
 Datum
 zk_stat(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	ZkStatRow	row;
 
 	for (int number = 0; number < zklock_stat_size(); number++)
@@ -157,7 +158,7 @@ add_wait(ZkRow *columns, const ZkBoardRow *row)
 	if (is_waiting)
 	{
 		name = zklock_name_shown(row->wait.name);
-		mode = zklock_args_mode(row->wait.mode);
+		mode = zklock_row_mode_name(row->wait.mode);
 	}
 	zklock_row_add_text(columns, name);
 	zklock_row_add_text(columns, mode);

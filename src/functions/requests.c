@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  zk_request_release().
+ *	  zk_request_release(), and zk_release_requested() for a lock.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *
@@ -14,10 +14,12 @@
 
 #include "args.h"
 #include "given_name.h"
+#include "lock_proof.h"
 #include "nodedata.h"
 #include "release_request.h"
 
 PG_FUNCTION_INFO_V1(zk_request_release);
+PG_FUNCTION_INFO_V1(zk_release_requested);
 
 Datum
 zk_request_release(PG_FUNCTION_ARGS)
@@ -33,4 +35,12 @@ zk_request_release(PG_FUNCTION_ARGS)
 								   "Write one line that tells the holders why the lock is wanted.");
 	}
 	PG_RETURN_INT32(zklock_release_request_ask(&name, reason));
+}
+
+Datum
+zk_release_requested(PG_FUNCTION_ARGS)
+{
+	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
+
+	PG_RETURN_BOOL(zklock_read_release_request(&name));
 }

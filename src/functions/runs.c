@@ -15,6 +15,7 @@
 #include "given_name.h"
 #include "name_spelling.h"
 #include "queue_list.h"
+#include "row.h"
 #include "run_once.h"
 
 PG_FUNCTION_INFO_V1(zk_run_once);
@@ -57,7 +58,7 @@ Datum
 zk_runs(PG_FUNCTION_ARGS)
 {
 	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_USE);
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ReturnSetInfo *result = zklock_row_begin(fcinfo);
 	int			nchildren;
 	ZkQueueEntry *runs = zklock_read_below(zklock_name_runs_path(&name, NULL),
 										   &nchildren);

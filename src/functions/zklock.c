@@ -3,7 +3,7 @@
  * zklock.c
  *	  _PG_init() and the hooks of shared memory; functions of one lock;
  *	  zk_commit_and_lock(), zk_disconnect(); what is held: fencing tokens,
- *	  fences, zk_is_held(), zk_release_requested().
+ *	  fences, zk_is_held().
  *
  * What each function promises stands with its COMMENT ON in
  * sql/zklock--2.0.sql and is not repeated here.
@@ -43,6 +43,7 @@
 #include "name_allowed.h"
 #include "nodedata.h"
 #include "root.h"
+#include "row.h"
 #include "session.h"
 #include "stat.h"
 #include "take_rate.h"
@@ -66,7 +67,6 @@ PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
 PG_FUNCTION_INFO_V1(zk_fence_own_lock);
 PG_FUNCTION_INFO_V1(zk_fence_claim);
-PG_FUNCTION_INFO_V1(zk_release_requested);
 
 static shmem_request_hook_type previous_request_hook;
 static shmem_startup_hook_type previous_startup_hook;
@@ -246,7 +246,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
- * What is held: tokens, fences, requests to release
+ * What is held: tokens, fences
  * ---------------------------------------------------------------------
  */
 
@@ -321,14 +321,6 @@ zk_fence_claim(PG_FUNCTION_ARGS)
 								CStringGetTextDatum(zklock_name_root()),
 								CStringGetTextDatum(name.text),
 								Int64GetDatum(token));
-}
-
-Datum
-zk_release_requested(PG_FUNCTION_ARGS)
-{
-	ZkName		name = zklock_given_name(fcinfo, ZK_GIVEN_TO_PROVE);
-
-	PG_RETURN_BOOL(zklock_read_release_request(&name));
 }
 
 /* ---------------------------------------------------------------------

@@ -10,8 +10,8 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
-#include "args.h"
 #include "nodedata.h"
+#include "row.h"
 #include "text.h"
 
 static void write_line(const Lock *lock, RecipeMode mode, const char *what);
@@ -60,7 +60,7 @@ write_line(const Lock *lock, RecipeMode mode, const char *what)
 	HOLD_INTERRUPTS();
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("%s: %s in %s mode, fencing token " INT64_FORMAT ", after " INT64_FORMAT " ms",
-					lock->holder, what, zklock_args_mode(mode),
+					lock->holder, what, zklock_row_mode_name(mode),
 					lock->place.token,
 					protocol_now() - lock->taken_ms[mode]),
 			 errhidecontext(true), errhidestmt(true)));

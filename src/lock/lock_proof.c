@@ -11,10 +11,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "args.h"
 #include "contender.h"
 #include "keep.h"
 #include "nodedata.h"
+#include "row.h"
 #include "stat.h"
 #include "text.h"
 
@@ -199,7 +199,7 @@ zklock_lock_warn_not_held(const ZkName *name, const Lock *lock, RecipeMode mode)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" is not held in %s mode by this session",
-					name->text, zklock_args_mode(mode)),
+					name->text, zklock_row_mode_name(mode)),
 			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
