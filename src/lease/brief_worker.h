@@ -53,4 +53,19 @@ extern int64 zklock_worker_deadline(void);
 /* For the log: that worker has no slot. */
 extern void zklock_worker_log_no_slot(const char *name, const char *purpose);
 
+/* ---- notices of losses (loss_notice.c), for the lease worker ---- */
+
+/*
+ * Look at the locks of all sessions that have a zklock.loss_channel, and send
+ * a NOTIFY for each one that is lost, once.  What is known without the
+ * ensemble; asks: it is asked, too, for as many as there is time for until
+ * then (protocol_now()).  false if there are more: the next call goes on with
+ * them.  In a transaction of a process that lives as long as the cluster.
+ * Raises as the session does.
+ */
+extern bool zklock_loss_notice_send(bool asks, int64 until);
+
+/* Are there any such locks, so that asking is worth a session?  Never raises. */
+extern bool zklock_loss_notice_is_wanted(void);
+
 #endif							/* ZKLOCK_BRIEF_WORKER_H */

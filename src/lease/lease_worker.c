@@ -35,7 +35,6 @@
 
 #include "compat.h"
 #include "lease_roots.h"
-#include "loss.h"
 #include "pause.h"
 #include "session.h"
 #include "brief_worker.h"

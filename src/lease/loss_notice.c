@@ -21,7 +21,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "loss.h"
+#include "brief_worker.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -40,7 +40,6 @@
 #include "roundtrip.h"
 #include "session.h"
 #include "text.h"
-#include "brief_worker.h"
 
 /* A node that is looked for. */
 typedef struct Search

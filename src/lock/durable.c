@@ -39,8 +39,8 @@
  * at most.  PostgreSQL wakes only backends that are committing already, which
  * nothing but a cancel could stop any more.
  */
-#define SEARCH_MIN_MS 1
-#define SEARCH_MAX_MS 50
+#define PAUSE_MIN_MS 1
+#define PAUSE_MAX_MS 50
 
 static bool is_asked_for(void);
 static XLogRecPtr flush_all(void);
@@ -85,7 +85,7 @@ zklock_durable_await_standbys(int64 most_ms)
 							   most_ms),
 					 errhint("Run the transaction again when the standbys answer, or with a lease of a longer term.")));
 		CHECK_FOR_INTERRUPTS();
-		pause_ms = pause_after(pause_ms, SEARCH_MIN_MS, SEARCH_MAX_MS);
+		pause_ms = pause_after(pause_ms, PAUSE_MIN_MS, PAUSE_MAX_MS);
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 Min(left_ms, pause_ms), WAIT_EVENT_SYNC_REP);

@@ -81,13 +81,13 @@ extern bool zklock_describe_loss(ZkLoss *loss);
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 
 /*
- * Raise 40001 unless every lock held here is good: by the guard fresh, or if
+ * Raise 40001 unless every lock held here is good: with commit_guard = fresh, or if
  * there is none that is fresh, or with always_ask, by the quorum's answer for
  * each node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 
-/* A question: are they by now, by the guard fresh?  Never raises. */
+/* A question: are they by now, with commit_guard = fresh?  Never raises. */
 extern bool zklock_are_proved(void);
 
 /* ---- for lock.c ---- */

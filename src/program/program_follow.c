@@ -90,7 +90,7 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 {
 	Session    *session = context;
 	Wait	   *wait = &session->wait;
-	Request    *held;
+	Request    *watched;
 
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
@@ -106,9 +106,9 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 		else
 			give_way(session, keep);
 	}
-	held = request_find_watched(session, path);
-	if (held != NULL && held->state != REQUEST_SENT)
-		step_submit(held);
+	watched = request_find_watched(session, path);
+	if (watched != NULL && watched->state != REQUEST_SENT)
+		step_submit(watched);
 	if (wait->path != NULL && strcmp(wait->path, path) == 0)
 		tell_waiter(session, type);
 }
@@ -136,9 +136,10 @@ follow_tick(Session *session)
 	session->is_watch_over = false;
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
 		library_forget_watch(session, keep->lock, WATCH_CHILDREN);
-	for (Request *held = session->traffic.all; held != NULL; held = held->next)
-		if (held->step == REQUEST_WATCHED)
-			library_forget_watch(session, held->path, WATCH_CHILDREN);
+	for (Request *watched = session->traffic.all; watched != NULL;
+		 watched = watched->next)
+		if (watched->step == REQUEST_WATCHED)
+			library_forget_watch(session, watched->path, WATCH_CHILDREN);
 	wait_end(session);
 }
 

@@ -195,7 +195,7 @@ struct Request
 	ZkNodeKind	node_kind;		/* both CREATEs, MOVE: what is made */
 	int			version;		/* SET and DELETE: that the node must have; -1:
 								 * any */
-	WatchOf		watch;			/* LIST, GET, HELD: is set; UNWATCH: is removed */
+	WatchOf		watch;			/* LIST, GET, WATCHED: is set; UNWATCH: is removed */
 	void		(*listed) (Request *request);	/* a LIST of the program's own:
 												 * it is answered */
 	Content		content;
@@ -222,8 +222,8 @@ extern void request_free(Request *request);
 extern bool request_is_kept(const Request *request);
 
 /*
- * The one that is kept for the backend, of that number; the one that is HELD, of
- * that node; or NULL.
+ * The one that is kept for the backend, of that number; the one that is
+ * WATCHED, of that node; or NULL.
  */
 extern Request *request_find(const Session *session, uint64_t id);
 extern Request *request_find_watched(const Session *session, const char *path);
@@ -294,7 +294,7 @@ extern void library_forget_watch(const Session *session, const char *path,
 extern void step_submit(Request *request);
 
 /*
- * Delete a node, until it is confirmed; nobody hears of it.  If it is HELD,
+ * Delete a node, until it is confirmed; nobody hears of it.  If it is WATCHED,
  * that is over.
  */
 extern void step_submit_delete(Session *session, const char *path);
@@ -308,7 +308,7 @@ extern void step_let_go(Request *request);
  */
 extern bool step_withdraw(Request *request);
 
-/* Is it HELD, and does the backend still wait in that queue? */
+/* Is it WATCHED, and does the backend still wait in that queue? */
 extern bool step_is_queued(const Request *request);
 
 #endif							/* ZKLOCK_PROGRAM_REQUEST_H */

@@ -49,7 +49,7 @@ static void after_leave(Request *request);
 static bool after_erase(Request *request);
 static void after_unwatch(Request *request);
 static void hold_place(Request *request);
-static bool after_watched(Request *held);
+static bool after_watched(Request *watched);
 static void send_if_due(Request *request, int64_t now);
 static bool defer_request(Request *request);
 static void begin_refusal(Request *request, int64_t now);
@@ -339,7 +339,7 @@ after_unwatch(Request *request)
 
 /*
  * A request is answered, and stays for the backend.  If it is a create that has
- * made a place in a queue, it is HELD from now on.
+ * made a place in a queue, it is WATCHED from now on.
  */
 static void
 hold_place(Request *request)
@@ -362,17 +362,17 @@ hold_place(Request *request)
  * told otherwise.
  */
 static bool
-after_watched(Request *held)
+after_watched(Request *watched)
 {
-	Session    *session = held->session;
+	Session    *session = watched->session;
 	const Frame frame = {
-		.kind = FRAME_REPLY,.id = held->id,.u.reply.result = ZK_NO_NODE
+		.kind = FRAME_REPLY,.id = watched->id,.u.reply.result = ZK_NO_NODE
 	};
 
-	if (held->wish != WISH_HEAR)
+	if (watched->wish != WISH_HEAR)
 		return false;
-	if (held->answer.reply.result != ZK_NO_NODE || step_is_queued(held))
-		return held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
+	if (watched->answer.reply.result != ZK_NO_NODE || step_is_queued(watched))
+		return watched->answer.reply.result == ZK_UNKNOWN_OUTCOME;
 	backend_put(session, &frame, NULL, true);
 	backend_flush(session);
 	if (!session->is_out_urgent)	/* it can read why */
@@ -425,7 +425,7 @@ step_tick(Session *session, int64_t now)
 /*
  * Send it if it is due; else see to it that the loop comes back in time.  What
  * was put off goes out with the next connection at the latest, and not without
- * one: its outcome is known.  A place that waits for its lock is not HELD yet:
+ * one: its outcome is known.  A place that waits for its lock is not WATCHED yet:
  * look again with the next heartbeat.
  */
 static void

@@ -8,7 +8,7 @@
  *
  *   <session>             the session waits; the path of the queue node that
  *                         it waits with, a newline, and who it is; and once its
- *                         deadlock_timeout is over LOOKED
+ *                         deadlock_timeout is over SEARCHED
  *   pg/<session>-<maker>  the first session waits for the maker, in
  *                         PostgreSQL; what it waits for there
  *
@@ -35,8 +35,8 @@
 #include "text.h"
 
 /* At the end of a fact: the deadlock_timeout of the session is over. */
-#define LOOKED "\nlooked"
-#define LOOKED_LENGTH ((int) sizeof(LOOKED) - 1)
+#define SEARCHED "\nlooked"
+#define SEARCHED_LENGTH ((int) sizeof(SEARCHED) - 1)
 
 #define CLAIMS_NAME "claims"
 
@@ -89,7 +89,7 @@ deadlock_publish_wait(ZkDetector *detector, const ZkPlace *place)
 	return say_fact(detector, place, own,
 					psprintf("%s\n%s%s", place->node,
 							 zklock_nodedata_build(0, NULL),
-							 detector->has_searched ? LOOKED : ""));
+							 detector->has_searched ? SEARCHED : ""));
 }
 
 void
@@ -101,7 +101,7 @@ deadlock_publish_searched(ZkDetector *detector)
 	if (fact == NULL || ends_with_searched(fact->data, strlen(fact->data)))
 		return;
 	data = MemoryContextStrdup(detector->context,
-							   psprintf("%s" LOOKED, fact->data));
+							   psprintf("%s" SEARCHED, fact->data));
 	pfree(fact->data);
 	fact->data = data;
 
@@ -369,7 +369,7 @@ deadlock_parse_wait(const ZkReply *reply, SaidWait *said)
 	length = reply->data + reply->data_length - end - 1;
 	said->has_searched = ends_with_searched(end + 1, length);
 	if (said->has_searched)
-		length -= LOOKED_LENGTH;
+		length -= SEARCHED_LENGTH;
 	zklock_nodedata_parse(end + 1, length, &said->who);
 	return true;
 }
@@ -377,6 +377,6 @@ deadlock_parse_wait(const ZkReply *reply, SaidWait *said)
 static bool
 ends_with_searched(const char *data, int length)
 {
-	return length >= LOOKED_LENGTH &&
-		memcmp(data + length - LOOKED_LENGTH, LOOKED, LOOKED_LENGTH) == 0;
+	return length >= SEARCHED_LENGTH &&
+		memcmp(data + length - SEARCHED_LENGTH, SEARCHED, SEARCHED_LENGTH) == 0;
 }

@@ -93,19 +93,4 @@ pg_noreturn extern void zklock_loss_raise_waiter(const char *name,
 												 const char *node,
 												 int64 token);
 
-/* ---- notices of losses (loss_notice.c), for the lease worker ---- */
-
-/*
- * Look at the locks of all sessions that have a zklock.loss_channel, and send
- * a NOTIFY for each one that is lost, once.  What is known without the
- * ensemble; asks: it is asked, too, for as many as there is time for until
- * then (protocol_now()).  false if there are more: the next call goes on with
- * them.  In a transaction of a process that lives as long as the cluster.
- * Raises as the session does.
- */
-extern bool zklock_loss_notice_send(bool asks, int64 until);
-
-/* Are there any such locks, so that asking is worth a session?  Never raises. */
-extern bool zklock_loss_notice_is_wanted(void);
-
 #endif							/* ZKLOCK_LOSS_H */

@@ -158,7 +158,7 @@ extern bool zklock_session_has_credentials(void);
 #define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
 
 /*
- * The guard fresh: a proof (contact.h) is good if its date is after this.  Then
+ * With commit_guard = fresh: a proof (contact.h) is good if its date is after this.  Then
  * the ensemble keeps the session for another third of its timeout, even if the
  * machine was suspended since.
  */
