@@ -274,6 +274,16 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 		is($run->finish, 9, "the command gets SIG$signal");
 		like($run->output, qr/caught/, "the command can handle SIG$signal");
 	}
+	{
+		# The command ends before with-lock, which is slow here, looks whether it has.
+		PostgreSQL::Test::Utils::append_to_file(my $slow = dirname($with_lock) . '/slow-kill', <<~'SH');
+			kill() { builtin kill "$@"; set -- $?; sleep 0.3; return "$1"; }
+			SH
+		local $ENV{BASH_ENV} = $slow;
+		$run = $begin->(q(trap 'exit 9' TERM; echo begun; while :; do sleep 0.01; done));
+		$run->signal('TERM');
+		is($run->finish, 9, 'the status is that of the command, and not of the signal');
+	}
 	$is_free->('a signal');
 	$run = $begin->('echo begun; read line; echo over');
 	$run->signal('KILL');
