@@ -101,13 +101,13 @@ bool
 zklock_lock_has_ending(void)
 {
 	return Table.nending > 0 ||
-		zklock_lock_count_entries() != Table.nheld + zklock_keep_count();
+		zklock_lock_count_entries() != Table.nheld + zklock_place_count_kept();
 }
 
 bool
 zklock_lock_has_unkept(void)
 {
-	return zklock_lock_count_entries() > zklock_keep_count();
+	return zklock_lock_count_entries() > zklock_place_count_kept();
 }
 
 bool

@@ -223,12 +223,6 @@ zklock_keep_drop(ZkPlace *place, const char *why)
 		leave_kept(place->keep, why, false);
 }
 
-int
-zklock_keep_count(void)
-{
-	return zklock_place_count_kept();
-}
-
 void
 zklock_keep_drop_down_to(int most, Size most_bytes)
 {

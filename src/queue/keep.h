@@ -56,9 +56,6 @@ extern void zklock_keep_note_rival(const char *lock_path);
  */
 extern void zklock_keep_drop(ZkPlace *place, const char *why);
 
-/* A question: how many are kept, as far as this backend has noticed? */
-extern int	zklock_keep_count(void);
-
 /*
  * Leave as many that there are no more than that, and the paths of their nodes
  * have no more bytes than that.  Never raises or waits.

@@ -116,7 +116,7 @@ typedef struct ZkPlace
 extern void zklock_place_move(ZkPlace *place, ZkPlaceState state,
 							  const char *why);
 
-/* A question: how many are KEPT? */
+/* A question: how many are KEPT, as far as this backend has noticed? */
 extern int	zklock_place_count_kept(void);
 
 /* A contender sets out for it.  Never raises or waits. */
