@@ -21,7 +21,7 @@ way to the server is its own (L<Faults>). What is looked at in each:
 =item * what the call says: its result, or SQLSTATE, as the table says; why it is not done; and nothing
 if it is done over a connection that broke, or was refused for a moment;
 
-=item * that it says so in time: three times what is promised;
+=item * that it says so in time: three times what is promised, and longer on a busy machine;
 
 =item * what it leaves in ZooKeeper once the fault is over: what it has made if it says so, with the
 token that it has returned, else nothing;
@@ -495,8 +495,8 @@ sub call (@cells)
 		session($cell)->start_query(of($cell, $cell->{call}{sql}));
 	}
 	my @open = @cells;
-	my $until = time + 3 * $longest{other};
-	while (@open && time < $until)
+	my ($began, $most) = (time, 3 * $longest{other});
+	while (@open && (time < $began + $most || time < $began + stretched($most)))
 	{
 		my %met = map { $_ => 1 } split ' ', $faults->all_met;
 		foreach my $cell (@open)
@@ -543,7 +543,8 @@ sub end_call ($cell)
 	odd($cell, "it does not say why, or what to do: $said") if $cell->{fault}{is_bounded} && $cell->{word} =~ /^(?:55P03|08001)$/ && $said !~ /^DETAIL:  .+/m;
 	odd($cell, 'the fault was not met') if $cell->{moment} == 1 && !$cell->{has_met};
 	my $longest = $longest{ $cell->{fault}{is_bounded} && $cell->{call}{kind} !~ /commit|held/ ? 'bounded' : 'other' };
-	odd($cell, sprintf 'after %.1f s', $cell->{took} // time - $cell->{since}) if ($cell->{took} // $longest) >= $longest;
+	my $took = $cell->{took} // time - $cell->{since};
+	odd($cell, sprintf 'after %.1f s', $took) if $took >= $longest && $took >= stretched($longest);
 	return;
 }
 
@@ -563,7 +564,7 @@ sub count_nodes ($cell, @names)
 # Until the nodes of each cell are so many as they may be, or in vain.
 sub settle ($allowed, $what, @cells)
 {
-	my $until = time + $patience;
+	my $began = time;
 	my @open = @cells;
 	while (1)
 	{
@@ -572,7 +573,7 @@ sub settle ($allowed, $what, @cells)
 			$cell->{nodes} = count_nodes($cell, @{ $cell->{call}{names} // ['N'] });
 		}
 		@open = grep { my $cell = $_; !grep { $_ == $cell->{nodes} } $allowed->($cell) } @open;
-		last if !@open || time > $until;
+		last if !@open || time > $began + $patience && time > $began + stretched($patience);
 		sleep 0.05;
 	}
 	$patience = 1 if @open;
@@ -615,13 +616,14 @@ sub look_what_goes_on (@cells)
 	# One statement may be interrupted by the loss.
 	ask_all(sub { return 'ROLLBACK; SELECT zk_unlock_all()' }, grep { $_->{state} eq '40001' } @cells);
 	$_->{state} eq '00000' || odd($_, 'it lets nothing go: ' . session($_)->error) foreach @cells;
+	my $most = stretched($longest{other});
 	ask_all(sub ($cell) {
 		return of($cell, "RESET zklock.root; RESET lock_timeout; RESET zklock.connect_timeout; RESET zklock.commit_guard;
-			BEGIN; SELECT zk_xact_lock('N', '$longest{other}s'); INSERT INTO work VALUES ('N'); COMMIT"); }, @cells);
+			BEGIN; SELECT zk_xact_lock('N', '${most}s'); INSERT INTO work VALUES ('N'); COMMIT"); }, @cells);
 	$_->{state} eq '00000' || odd($_, 'it does not go on: ' . session($_)->error) foreach @cells;
 
 	my $names = join ', ', map { "'$_->{name}'" } @cells;
-	if ($observer->query_safe("SELECT zk_try_lock_set(ARRAY[$names], '${timeout}s'), zk_unlock_all()") !~ /^t/)
+	if ($observer->query_safe("SELECT zk_try_lock_set(ARRAY[$names], '${most}s'), zk_unlock_all()") !~ /^t/)
 	{
 		$observer->query_safe(of($_, q(SELECT zk_try_lock('N'), zk_unlock_all()))) =~ /^t/ || odd($_, 'others cannot take it') foreach @cells;
 	}

@@ -27,16 +27,20 @@ use PostgreSQL::Test::Utils;
 =head2 library($name)
 
 The path of the library that preload/$name.c makes, which says what it does; undef without a
-compiler. Dies if it does not compile.
+compiler. Dies if it does not compile. Tests that run together share the libraries, in the directory
+that ZKLOCK_TEST_PRELOADS names.
 
 =cut
 
 sub library ($name)
 {
-	my $library = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
+	my $library = ($ENV{ZKLOCK_TEST_PRELOADS} // PostgreSQL::Test::Utils::tempdir()) . "/$name.so";
 	my $source = dirname(__FILE__) . "/preload/$name.c";
+	return $library if -e $library;
 	return if system('cc --version >/dev/null 2>&1') != 0;
-	system('cc', '-shared', '-fPIC', '-o', $library, $source, '-ldl') == 0 or croak "could not compile $source";
+	# Another test may make the same one now.
+	system('cc', '-shared', '-fPIC', '-o', "$library.$$", $source, '-ldl') == 0 or croak "could not compile $source";
+	rename "$library.$$", $library or croak "could not rename $library.$$: $!";
 	return $library;
 }
 

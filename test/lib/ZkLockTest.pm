@@ -414,8 +414,7 @@ sub _wait_for_activity ($node, $pid, $condition, $what, $session = undef)
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
 	$node = $beside_of{$pid} // $node;
-	poll_until { $node->safe_psql('postgres', $sql) eq 't' || $session && $session->fails_early }
-	"backend $pid $what", 60;
+	poll_until { ask($node, $sql) eq 't' || $session && $session->fails_early } "backend $pid $what", 60;
 	return;
 }
 
@@ -438,7 +437,7 @@ sub wait_for_demand ($node)
 		$session->start_query("SELECT pg_logical_emit_message(true, '', '')");
 		poll_until
 		{
-			$session->is_done || $node->safe_psql('postgres',
+			$session->is_done || ask($node,
 				"SELECT pg_cancel_backend(pid) FROM pg_stat_activity
 				 WHERE pid = $pid AND wait_event = 'SyncRep'");
 		}
@@ -1190,7 +1189,7 @@ sub pid { return $_[0]->{pid}; }
 
 =head2 cancel, terminate
 
-What its backend does, by another session.
+What its backend does, by another session. If a query was sent, it is running by then, or has ended.
 
 =cut
 
@@ -1199,7 +1198,9 @@ sub terminate ($self) { return $self->_by_another('pg_terminate_backend'); }
 
 sub _by_another ($self, $function)
 {
-	return $self->node->safe_psql('postgres', "SELECT $function(" . $self->pid . ')');
+	my $sql = "SELECT $function(pid) FROM pg_stat_activity WHERE pid = " . $self->pid;
+	$sql .= " AND state = 'active'" if $self->{pending};
+	return ZooKeeper::poll_until { ZkLockTest::ask($self->node, $sql) eq 't' || $self->is_done } "backend $self->{pid} to run its query";
 }
 
 =pod
@@ -1282,8 +1283,8 @@ sub wait_result ($self)
 
 	my $mark = $self->{pending};
 	$self->{pending} = undef;
-	$self->{sqlstate} =
-	  $self->{out} =~ s/\n?^\Q$mark\E (\w{5})\n.*//ms ? $1 : '08006';
+	# Of a statement whose connection has ended psql says no SQLSTATE.
+	$self->{sqlstate} = $self->{out} =~ s/\n?^\Q$mark\E (\w*)\n.*//ms && $1 || '08006';
 	$self->{err} =~ s/^\Q$mark\E\n//m;
 	chomp(my $result = $self->{out});
 	return $result;
@@ -1358,7 +1359,7 @@ sub _has_ended ($self)
 	my $mark = quotemeta $self->{pending};
 	# With the line's end, or that would turn up in the next answer.
 	return 1
-	  if $self->{out} =~ /^$mark \w{5}\n/m && $self->{err} =~ /^$mark\n/m;
+	  if $self->{out} =~ /^$mark \w*\n/m && $self->{err} =~ /^$mark\n/m;
 	return !$self->{psql}->pumpable;
 }
 

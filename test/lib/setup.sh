@@ -492,7 +492,9 @@ set_unprivileged() {
 		"HOME=$run" "TMPDIR=$short" "PATH=$bindir:$system_path$PATH"
 		"PERL5LIB=$tree/test/lib:$pgxs/src/test/perl"
 		"PG_REGRESS=$pgxs/src/test/regress/pg_regress"
-		"TEMP_CONFIG=$run/server.conf" "ZKLOCK_TEST_CLASSES=$run/classes.jsa")
+		"TEMP_CONFIG=$run/server.conf" "ZKLOCK_TEST_CLASSES=$run/classes.jsa"
+		"ZKLOCK_TEST_PRELOADS=$run/preloads")
+	run_directory "$run/preloads"
 }
 
 # A directory for the files of a test program, in the array "test_files" as the words

@@ -10,7 +10,7 @@ class Work < ActiveRecord::Migration[6.1]
   end
 end
 if ARGV[1] == 'dump'
-  ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection, $stdout)
+  ActiveRecord::SchemaDumper.dump
   exit
 end
 # What it takes differs between 6.1, 7.1 and 7.2.

@@ -399,6 +399,20 @@ subtest 'a transaction that only notifies counts as one that writes' => sub {
 	$session->query_safe('NOTIFY news');
 };
 
+subtest 'a transaction that only listens, or no longer listens, counts as one that writes' => sub {
+	my $listens = 'SELECT * FROM pg_listening_channels()';
+	foreach my $command ('LISTEN weather', 'UNLISTEN news', 'UNLISTEN *')
+	{
+		my $session = background($node, holds => 'only');
+		# PostgreSQL ignores UNLISTEN in a session that has never listened.
+		$session->query_safe('LISTEN news');
+		lose($session, 'only');
+		assert_query($session, $command, '40001', "$command is refused");
+		is($session->query_safe($listens), 'news', "nothing of it remains: $command");
+		$session->query_safe("BEGIN; SAVEPOINT s; $command; ROLLBACK TO s; COMMIT");
+	}
+};
+
 subtest 'COMMIT PREPARED passes the commit guard as COMMIT does' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum');
 	my $prepared = "SELECT count(*) FROM pg_prepared_xacts";

@@ -86,15 +86,14 @@ subtest 'a grant of a permit wakes the next waiter and no other' => sub {
 	my $before = $zk->packets_received;
 	$pool[0]->query_safe("SELECT zk_unlock('quiet')");
 	$pool[2]->wait_result;
-	my $granted = time;
 	poll_until { $watched->() == 3 && $zk->watch_count >= 5 } 'the next one to watch the queue', 30;
 	# delete; list, set, the watch's removal; list, list with a watch; and some
 	# patience with heartbeats
 	cmp_ok($zk->packets_received - $before, '<=', 9, 'few requests');
 	is(granted(), '0 1 2', 'one more holder');
-	# three of nodes, one of the queue, and one of a place: that of the queue of who was granted
-	# is gone. His place is watched from the next heartbeat on.
-	poll_until { $zk->watch_count == (time > $granted + 15 ? 6 : 5) } 'five watches', 60;
+	# That of the queue of the contender that was granted is gone; its place is watched from the next
+	# heartbeat on.
+	assert_becomes { $zk->watch_count } 6, 'three nodes, the queue and two places are watched', 60;
 	foreach my $number (3 .. $#pool)
 	{
 		$pool[ $number - 2 ]->query_safe("SELECT zk_unlock('quiet')");

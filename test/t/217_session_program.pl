@@ -433,13 +433,13 @@ subtest 'backends that end with requests under way leave nothing behind' => sub 
 };
 
 # One that is lost is made up for when the session timeout has passed.
-subtest 'no wake-up of a waiter is lost in ten seconds of turns' => sub {
+subtest 'no wake-up of a waiter is lost while eight take turns' => sub {
 	my $script = $node->basedir . '/wake.sql';
 	append_to_file($script, "SELECT zk_lock('program');\nSELECT zk_unlock('program');\n");
 	my $log = $node->basedir . '/wake';
 	$node->command_ok(
 		[
-			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-T', 10, '-l',
+			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-T', 5, '-l',
 			"--log-prefix=$log", '-f', $script, 'postgres'
 		],
 		'contenders take turns');

@@ -83,10 +83,10 @@ foreach my $database (sort keys %encoding)
 
 			# A wait that is logged names the first of them, and goes on.
 			$session->query_safe("SET client_min_messages = log");
-			my $offset = -s $node->logfile;
-			my $log;
 			assert_query($session, "SELECT zk_lock('hostile', '300ms')", '55P03', 'a wait ends as it should');
 			unlike($session->error, $forbidden, 'the message has no text of a stranger');
+			my $offset = -s $node->logfile;
+			my $log;
 			$session->start_query("SELECT zk_lock('hostile')");
 			poll_until
 			{

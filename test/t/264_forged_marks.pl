@@ -8,7 +8,8 @@ use Preload;
 use Proxy;
 use ZkLockTest;
 
-my $zk = ZooKeeper->new->start;
+# A container that is empty between two statements stays.
+my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
 my $other_zk = ZooKeeper->new->start;
 my %setting = ('zklock.session_timeout' => '20s');
 my $node = cluster('berlin', $zk, %setting);

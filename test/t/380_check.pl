@@ -26,8 +26,23 @@ my $docs = abs_path(dirname(__FILE__) . '/../../docs');
 my %level = (ok => 0, note => 1, warning => 2, error => 3);
 my %worst;
 
+# A cluster like $node with such servers and credentials, which are those of a whole cluster: the same
+# one, restarted for each.
+my ($moving, $moved) = (undef, '');
+
+sub moved_to (%setting)
+{
+	$moving //= beside($node, cluster_name => 'moving');
+	my $lines = join '', map { "$_ = '" . ($setting{$_} // ($_ eq 'zklock.auth' ? '' : $server)) . "'\n" } 'zklock.servers', 'zklock.auth';
+	return $moving if $lines eq $moved;
+	$moved = $lines;
+	$moving->append_conf('postgresql.conf', $lines);
+	$moving->restart;
+	return $moving;
+}
+
 # Rows of zk_check() after such SQL, in a new session of a cluster or in that session; with a SET
-# of servers or credentials, which are those of a whole cluster, in one beside it. How
+# of servers or credentials in one that has these. How
 # long it took, and how many milliseconds it had; each row's state, what and remedy by its
 # item. They are joined if there are several.
 sub check ($sql, $argument, $on = undef)
@@ -35,7 +50,7 @@ sub check ($sql, $argument, $on = undef)
 	my %other;
 	$other{$1} = $2 while $sql =~ s/SET (zklock\.(?:servers|auth)) = '([^']*)'(?:; )?//;
 	$sql =~ s/; $//;
-	$on = beside($on // $node, %other) if %other;
+	$on = $on ? beside($on, %other) : moved_to(%other) if %other;
 	my $start = time;
 	$sql = ($sql ? "$sql;\n" : '') . "SELECT item, state, what, remedy FROM zk_check($argument);
 		SELECT 'had', extract(epoch FROM current_setting('zklock.connect_timeout')::interval) * 1000";
@@ -251,7 +266,7 @@ subtest 'zk_check() names a server that has too many connections' => sub {
 	my $holder = background($node, 'zklock.servers' => $address, holds => 'narrow');
 	foreach my $argument ('false', 'true')
 	{
-		my $rows = shows([ "SET zklock.connect_timeout = '3s'; SET zklock.servers = '$address'", $argument ],
+		my $rows = shows([ "SET zklock.connect_timeout = '3s'", $argument, $holder->node ],
 			"server $address" => [ qr/^warning: .* closes connections without an answer/, "where a session has a connection it is a warning, zk_check($argument)" ],
 			ensemble => [ qr/^warning: none of the 1 servers has answered .* are connected: 1 ->/, 'so is the ensemble' ]);
 		like($rows->{session}, qr/^error: /, 'no other session is granted') if $argument eq 'true';
@@ -396,7 +411,7 @@ subtest 'zk_check() names a chroot and a root that do not exist' => sub {
 		writing => [ qr/^ok: a znode was made in "\/",/, 'they can be made' ]);
 	my $client = $zk->client;
 	ok(!$client->exists('/mistyped'), 'the missing chroot was not made');
-	is(join(' ', grep { /release$/ } $client->children('/')), '', 'nothing is left beside it');
+	assert_becomes { join ' ', grep { /release$/ } $client->children('/') } '', 'nothing is left beside it';
 	$client->create('/there', '');
 	$client->close;
 	shows([ "SET zklock.servers = '$server/there'", 'true' ],
@@ -413,7 +428,7 @@ subtest 'zk_check() names a slow disk of a server, and a full one' => sub {
 	my $slow = ZooKeeper->new(force_sync => 1, environment => { 1 => { LD_PRELOAD => $library, LD_TEST_DISK => $disk } })->start;
 	my $address = $slow->connect_string;
 	my $set = "SET zklock.servers = '$address'; SET zklock.connect_timeout = '1min'";
-	beside($node, 'zklock.servers' => $address)->safe_psql('postgres', "SELECT zk_lock('warm')");
+	moved_to('zklock.servers' => $address)->safe_psql('postgres', "SELECT zk_lock('warm')");
 	shows([ $set, 'true' ],
 		"server $address" => [ qr/^(?:ok|note): .*, fsync since its start: [\d.]+ ms on average, \d+ ms at most/, 'the times of fsync are told' ],
 		writing => [ qr/^ok: a znode was made in .*, in \d{1,3} ms/, 'so is the time of a write' ]);

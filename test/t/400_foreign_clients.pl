@@ -76,7 +76,8 @@ subtest 'a look at a queue warns of contenders that may not wait for our nodes' 
 # And to who waits behind it, once for each lock. The styles that were warned of.
 sub warnings_behind ($lock, $theirs, $sql = undef)
 {
-	start_to_wait($session, $sql // "SELECT zk_lock('$lock')");
+	$session->start_query($sql // "SELECT zk_lock('$lock')");
+	wait_for_watch($zk, $theirs);
 	$stranger->delete($theirs);
 	$session->wait_result;
 	my @warnings = $session->error =~ /WARNING:  a contender of style "(\w+)" may ignore/g;

@@ -14,13 +14,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of the backend, also once that has ended. */
 static pid_t backend;
 
+/* It is in the title, and may have ended before this program begins. */
 __attribute__((constructor)) static void
-find_backend(void)
+find_backend(int argc, char **argv)
 {
-	backend = getppid();
+	const char *number = argc > 0 ? strstr(argv[0], "of backend ") : NULL;
+
+	backend = number != NULL ? atoi(number + strlen("of backend ")) : getppid();
 }
 
 static int
