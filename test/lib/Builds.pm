@@ -26,6 +26,7 @@ use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use File::Compare qw(compare);
 use File::Path qw(mkpath);
 use PostgreSQL::Test::Utils;
 
@@ -69,11 +70,13 @@ A copy of the installation that is tested.
 
 Built from a copy of the tree, or another one, in which each of these files was
 edited: the sub finds the text in $_. A file that it leaves as it is is a mistake. The
-flags are words for make.
+flags are words for make. What is not edited, nor sees an edited header, is not
+compiled anew, but taken from the build that is tested, if test/check says where that is: the
+flags are only for the rest.
 
-=head2 Builds->of_sources(directory, flag, ...)
+=head2 Builds->of_sources(directory, compile => [ file, ... ], flags => [...])
 
-Built in that directory, with such flags.
+Built in that directory. With compile, objects are taken as by of_tree, but for these files.
 
 =cut
 
@@ -97,15 +100,31 @@ sub of_tree ($class, %option)
 	{
 		edit_file("$sources/$file", $option{edit}{$file});
 	}
+	_take_objects($sources);
 	$self->_install($sources, @{ $option{flags} || [] });
 	return $self;
 }
 
-sub of_sources ($class, $sources, @flags)
+sub of_sources ($class, $sources, %option)
 {
 	my $self = $class->_new;
-	$self->_install($sources, @flags);
+	_take_objects($sources, @{ $option{compile} }) if $option{compile};
+	$self->_install($sources, @{ $option{flags} || [] });
 	return $self;
+}
+
+# The objects of the build that is tested go to these sources, but for those of these files and of
+# what differs there. Each depends on all headers, and on how it is made.
+sub _take_objects ($sources, @but)
+{
+	my $built = $ENV{ZKLOCK_TEST_BUILD} or return;
+	my %is_but = map { $_ => 1 } @but;
+	my $differs = sub ($file) { return compare("$built/$file", "$sources/$file") != 0 };
+	my @all = map { s{^\Q$built\E/}{}r } glob "'$built'/{Makefile,src/*/*.h,src/*/*.o}";
+	return if grep { !/\.o$/ && $differs->($_) } @all;
+	my @same = grep { my $source = s/\.o$/.c/r; $source ne $_ && !$is_but{$source} && !$differs->($source) } @all;
+	system_or_bail('sh', '-c', 'cd "$1" && to=$2 && shift 2 && cp --parents "$@" "$to"', 'sh', $built, $sources, @same) if @same;
+	return;
 }
 
 sub _install ($self, $sources, @flags)

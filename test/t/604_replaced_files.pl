@@ -4,18 +4,22 @@
 # an installation of its own and a build of a next version.
 
 use Builds;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
 use ZkLockTest;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 
 my $zk = ZooKeeper->new->start;
 my @files = qw(zklock.so zklock-session zklock-session-tls);
+# Who looks at the version of the protocol.
+my $tree = abs_path(dirname(__FILE__) . '/../..');
+my @versioned = grep { slurp_file("$tree/$_") =~ /\bPROTOCOL_VERSION\b/ } map { s{^\Q$tree\E/}{}r } glob "'$tree'/src/*/*.c";
 # The next version: another protocol, and a function that its script declares.
 my $next = '9.9';
 my $newer = Builds->of_tree(
-	flags => ['COPT=-O0 -U_FORTIFY_SOURCE'],
 	edit => {
-		'src/common/protocol.h' => sub { s/(#define PROTOCOL_VERSION) (\d+)/"$1 " . ($2 + 1)/e },
+		(map { $_ => sub { s/\bPROTOCOL_VERSION\b/($& + 1)/g } } @versioned),
 		'src/functions/zklock.c' => sub {
 			$_ .= "\nPG_FUNCTION_INFO_V1(zk_novelty);\n\nDatum\nzk_novelty(PG_FUNCTION_ARGS)\n{\n"
 			  . "\tPG_RETURN_INT32(42);\n}\n";
