@@ -253,7 +253,11 @@ subtest 'what make dist makes is built, installed and tested without git, and ma
 	chmod 0755, "$bin/git" or die;
 	local %ENV = (%ENV, PATH => "$bin:$ENV{PATH}");
 	delete @ENV{ grep { /^GIT_/ } keys %ENV };
-	my $build = Builds->of_sources($sources, 'WERROR=1');
+	# One file of each folder is compiled here, and all others are those of the tree.
+	my @sources = map { s{^\Q$sources\E/}{}r } glob "'$sources'/src/*/*.[ch]";
+	is(join(' ', @sources), join(' ', map { s{^\Q$tree\E/}{}r } glob "'$tree'/src/*/*.[ch]"), 'the archive has all sources');
+	my %of_folder = map { /\.c$/ ? (dirname($_) => $_) : () } @sources;
+	my $build = Builds->of_sources($sources, compile => [ values %of_folder ], flags => ['WERROR=1']);
 	ok(!-e "$bin/called", 'make and make install call no git');
 	my ($here, $there) = map { $_->library_directory } Builds->copy, $build;
 	foreach my $file (qw(zklock.so zklock-session zklock-session-tls))
