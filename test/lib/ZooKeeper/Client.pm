@@ -35,6 +35,7 @@ use Socket qw(SOL_SOCKET SO_LINGER TCP_NODELAY IPPROTO_TCP);
 # Request types and error codes of ZooKeeper's protocol that we use.
 my %OP = (
 	create => 1,
+	multi => 14,
 	delete => 2,
 	exists => 3,
 	get_data => 4,
@@ -171,7 +172,7 @@ sub contend ($self, $path, $data = '', %option)
 
 =head2 create_many($count, $path, $data, option => value, ...)
 
-As many creates, a few hundred of them under way at a time. The path may be a sub
+As many creates, a few hundred of them in one transaction. The path may be a sub
 that is given their numbers, from 1 on.
 
 =cut
@@ -183,14 +184,21 @@ sub create_many ($self, $count, $path_of, @create)
 	while ($count > 0)
 	{
 		my $batch = $count < 500 ? $count : 500;
+		my $all = '';
 		foreach (1 .. $batch)
 		{
 			($op, $path, $body) = _create_request($path_of->(++$number), @create)
 			  if ref $path_of;
-			$self->_send_request($op, $path, ++$self->{xid}, $body);
+			# Each has a header, and so has the end.
+			$all .= pack('N C l>', $OP{$op}, 0, -1) . $body;
 		}
-		$self->_take_reply($op, $path, $_)
-		  foreach $self->{xid} - $batch + 1 .. $self->{xid};
+		my $reply = $self->_call('multi', $path, $all . pack('l> C l>', -1, 1, -1));
+		# Those of a transaction that failed: the code of that one, in the place of its result.
+		while (unpack('l>', $reply) == -1 && length $reply > 9)
+		{
+			my ($error) = unpack 'x9 l>', substr $reply, 0, 13, '';
+			croak "$op below $path: " . ($ERROR{$error} || "error $error") if $error;
+		}
 		$count -= $batch;
 	}
 	return;
