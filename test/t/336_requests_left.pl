@@ -55,10 +55,10 @@ subtest 'requests to holders that have ended are deleted by those who ask others
 
 	foreach my $round (1 .. 12)
 	{
-		leave_requests(map { "r$round $_" } 1 .. 100);
+		leave_requests(map { "r$round $_" } 1 .. 40);
 	}
-	note(requests() . ' requests are left of 1200');
-	cmp_ok(requests(), '<', 240, 'hardly more than there were holders at a time');
+	note(requests() . ' requests are left of 480');
+	cmp_ok(requests(), '<', 96, 'hardly more than there were holders at a time');
 };
 
 subtest 'requests to holders that live stay' => sub {
