@@ -143,12 +143,20 @@ $table->run("with the root / and without a chroot no name leads to what is ZooKe
 	{ session => background($node, 'zklock.root' => '/') },
 	(map { [ session => "zk_lock('$_')", '!42602' ] } 'zookeeper', 'zookeeper/quota'));
 
+# A session of this cluster, or of one beside it, where the servers are these.
+sub session_at ($servers, @option)
+{
+	return background($node, 'zklock.servers' => '', @option) if $servers eq '';
+	reconfigure($node, 'zklock.servers' => $servers);
+	return background($node, @option);
+}
+
 # Servers without a "host:port" that is known to work. Which one is tried first is random.
 my ($dead, $port) = (free_port(), $zk->port);
 foreach my $servers ("localhost:$port", "127.0.0.1:$dead,127.0.0.1:$port", "127.0.0.1:$port,127.0.0.1:$dead",
 	" 127.0.0.1:$port , 127.0.0.1:$dead ", "no-such-host.invalid:$port,localhost:$port")
 {
-	$table->run("a lock works with zklock.servers = '$servers'", { map { $_ => background($node, 'zklock.servers' => $servers) } 1 .. 5 },
+	$table->run("a lock works with zklock.servers = '$servers'", { map { $_ => session_at($servers) } 1 .. 5 },
 		(map { ([ $_ => "zk_lock('servers')" ], [ $_ => "zk_unlock('servers')", 't' ]) } 1 .. 5),
 		[ gone => 'servers' ]);
 }
@@ -156,8 +164,7 @@ foreach my $servers ("localhost:$port", "127.0.0.1:$dead,127.0.0.1:$port", "127.
 # The connection breaks, and the dead server is as likely a choice as the other.
 my $reset = sub { $proxy->reset_connections; };
 $table->run('a session reconnects with a dead server in the list',
-	{ session => background($node, 'zklock.session_timeout' => '10s',
-			'zklock.servers' => "127.0.0.1:$dead," . $proxy->address) },
+	{ session => session_at("127.0.0.1:$dead," . $proxy->address, 'zklock.session_timeout' => '10s') },
 	[ session => "zk_lock('reconnect')" ],
 	[ 'session notes' => 'SELECT session_id FROM zk_session' ],
 	(map { ($reset, [ session => "zk_is_held('reconnect')", 't' ]) } 1 .. 3),
@@ -198,12 +205,12 @@ foreach my $bad (
 {
 	my ($servers, @expected) = @$bad;
 	$table->run("a lock fails where zklock.servers = '$servers' leads to no ZooKeeper",
-		{ session => background($node, 'zklock.servers' => $servers, 'zklock.connect_timeout' => '3s') },
+		{ session => session_at($servers, 'zklock.connect_timeout' => '3s') },
 		[ session => "zk_lock('bad')", @expected ],
 		[ 'quit' ], [ gone => 'bad' ]);
 }
 
-$table->run('calls without servers say so, where a lock is concerned', { session => background($node, 'zklock.servers' => '') },
+$table->run('calls without servers say so, where a lock is concerned', { session => session_at('') },
 	(map { [ session => "SELECT $_", '!55000', qr/servers are not configured.*HINT:  Set it/s ] } "zk_lock('none')", "zk_try_lock('none')",
 		"count(*) FROM zk_lock_queue('none')"),
 	[ session => "SELECT zk_is_held('none'), zk_fencing_token('none'), zk_unlock_all(), (SELECT state FROM zk_session)", 'f|||none' ]);
@@ -211,7 +218,7 @@ $table->run('calls without servers say so, where a lock is concerned', { session
 # A bound that comes before connect_timeout ends the wait too. A try raises: that it has asked
 # nobody must not look like a busy lock.
 $table->run('calls end by each bound where nobody listens',
-	{ session => background($node, 'zklock.servers' => "127.0.0.1:$dead", 'zklock.connect_timeout' => '300ms') },
+	{ session => session_at("127.0.0.1:$dead", 'zklock.connect_timeout' => '300ms') },
 	(map { [ session => "SELECT $_", '!08001', qr/could not connect to ZooKeeper within 300 ms\nDETAIL:  Server "127.0.0.1:$dead" cannot be reached: Connection refused\.\n.*CONTEXT:  while waiting for ZooKeeper lock "none"/s ] }
 		"zk_lock('none')", "zk_lock_shared('none', '1 minute')", "zk_try_lock('none', '1 minute')"),
 	[ session => "SELECT zk_lock('none', '100 ms')", '!55P03', qr/could not obtain lock "none" within 100 ms/ ],
@@ -223,6 +230,7 @@ $table->run('calls end by each bound where nobody listens',
 	[ session => "SELECT zk_lock('none')", '!57014', qr/canceling statement due to statement timeout\n.*CONTEXT:  while waiting for ZooKeeper lock "none"/s ],
 	[ session => 'RESET statement_timeout' ],
 	[ session => 'SELECT count(*) FROM zk_session_locks', 0 ]);
+reconfigure($node, 'zklock.servers' => undef);
 
 subtest 'only sessions that are lost as soon as they are granted are counted as such' => sub {
 	my $session = background($node, route => $proxy->address);
