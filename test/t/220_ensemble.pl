@@ -1,9 +1,8 @@
 
 # In an ensemble of three servers a lock is the same through each server, and no server that is
 # killed, hung or cut off costs a session its lock or its place in the queue. Tested with real
-# servers, one of which is killed, paused or put behind a proxy, and with Curator beside zklock.
+# servers, one of which is killed, paused or put behind a proxy.
 
-use Peer;
 use Proxy;
 use ZkLockTest;
 
@@ -133,31 +132,12 @@ subtest 'a leader that hangs costs no session its lock' => sub {
 		config => { syncLimit => 5 })->start;
 	my $node = cluster('tokyo', $usual, 'zklock.session_timeout' => '15s');
 	my @ours = map { background($node, holds => "ours$_") } 0 .. $count - 1;
-	my @peers = Peer::missing('Curator InterProcessMutex') ? () : map {
-		Peer->new('Curator InterProcessMutex', $usual, timeout => 15_000)
-	} 1 .. $count;
-	foreach my $i (0 .. $#peers)
-	{
-		$peers[$i]->choose(lock_path("curator$i"));
-		$peers[$i]->ask('lock');
-	}
-	my @theirs = map { sprintf '0x%x', $_->[1] & ~0 } $usual->ephemerals(lock_path('curator'));
 	my $leader = $usual->leader;
-	my @others = $usual->followers;
 	$usual->pause($leader);
 	$ours[$_]->start_query("SELECT zk_is_held('ours$_')") foreach 0 .. $#ours;
 	my $lost = grep { $_->wait_result ne 't' } @ours;
-	poll_until
-	{
-		my $known = join '', map { $usual->four_letter_word('cons', $_) } @others;
-		!grep { $known !~ /sid=$_,/ } @theirs;
-	}
-	"Curator's sessions to be back", 60
-	  if @theirs;
 	$usual->resume;
 	$usual->wait_ready;
-	my $left = $usual->ephemerals(lock_path('curator'));
-	note "lost: zklock $lost of $count, Curator ", @peers - $left, ' of ', scalar @peers;
 	is($lost, 0, 'no session of ours has lost its lock');
 	is(scalar(grep { $ours[$_]->query("SELECT zk_is_held('ours$_')") ne 't' } 0 .. $#ours),
 		0, 'no session has lost its lock when the old leader is back');
