@@ -17,9 +17,10 @@ my $tree = abs_path(dirname(__FILE__) . '/../..');
 my @versioned = grep { slurp_file("$tree/$_") =~ /\bPROTOCOL_VERSION\b/ } map { s{^\Q$tree\E/}{}r } glob "'$tree'/src/*/*.c";
 # The next version: another protocol, and a function that its script declares.
 my $next = '9.9';
+my $raise = sub { s{\bPROTOCOL_VERSION\b}{($& + 1)}g };
 my $newer = Builds->of_tree(
 	edit => {
-		(map { $_ => sub { s/\bPROTOCOL_VERSION\b/($& + 1)/g } } @versioned),
+		(map { $_ => $raise } @versioned),
 		'src/functions/zklock.c' => sub {
 			$_ .= "\nPG_FUNCTION_INFO_V1(zk_novelty);\n\nDatum\nzk_novelty(PG_FUNCTION_ARGS)\n{\n"
 			  . "\tPG_RETURN_INT32(42);\n}\n";
