@@ -615,12 +615,12 @@ check_tell_certificates(Check *check)
 	{
 		char		version[16];
 		char		cipher[64];
-		int64		until;
-		int64		ours;
+		long long	until;
+		long long	ours;
 		int			subject = 0;
 
 		if (answer->verdict != ASK_ENCRYPTED ||
-			sscanf(answer->text, "%15s %63s %12" INT64_MODIFIER "d %12" INT64_MODIFIER "d %n",
+			sscanf(answer->text, "%15s %63s %12lld %12lld %n",
 				   version, cipher, &until, &ours, &subject) != 4 ||
 			subject == 0)
 			continue;

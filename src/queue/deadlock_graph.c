@@ -57,7 +57,7 @@ static bool follow_lock(Reading *reading, int index);
 static ZkQueueEntry *contenders_of(Reading *reading, const char *lock_path,
 								   const ZkReply *list, const char *own,
 								   int *nentries);
-static bool read_wait(Reading *reading, int index, char **node, int64 *said);
+static bool read_wait(Reading *reading, int index, const char **node, int64 *said);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
 static bool surely_holds(const char *holder, const ZkReply *reply,
@@ -179,7 +179,7 @@ follow_lock(Reading *reading, int index)
 	const ZkReply *reply;
 	ZkQueueEntry *entries = NULL;
 	int			nentries = 0;
-	char	   *own;
+	const char *own;
 	int64		said;
 	int			number = 0;
 	int			nfollowed = 0;
@@ -250,7 +250,7 @@ contenders_of(Reading *reading, const char *lock_path, const ZkReply *list,
  * Sets the member's lock_path, *node, the name of its queue node, and *said.
  */
 static bool
-read_wait(Reading *reading, int index, char **node, int64 *said)
+read_wait(Reading *reading, int index, const char **node, int64 *said)
 {
 	Member	   *member = &reading->graph->members[index];
 	const ZkReply *reply;
