@@ -43,6 +43,20 @@ FROM zklock.zk_backends AS b
     LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) b.pid
 GROUP BY b.datname, b.state;
 
+-- The ten locks for which most sessions wait. Each name becomes a series: leave this query out if
+-- names of locks end in an id, as in orders/4711.
+-- query: exporter/zk_awaited
+SELECT b.datname::pg_catalog.text, b.waiting_for AS lock,
+       pg_catalog.count(*) AS waiters,
+       extract(epoch FROM
+           pg_catalog.max(pg_catalog.now() OPERATOR(pg_catalog.-) b.waiting_since))
+           AS longest_wait_seconds
+FROM zklock.zk_backends AS b
+WHERE b.waiting_for IS NOT NULL
+GROUP BY b.datname, b.waiting_for
+ORDER BY waiters DESC, lock
+LIMIT 10;
+
 -- At most every half minute: it asks the ZooKeeper servers, and takes one second at most.
 -- query: exporter/zk_check
 SELECT c.item,

@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Pictures - the drawings of docs: how a lock works, how it is lost, which function to take
+Pictures - the drawings of docs: how a lock works, how it is lost, which function to take, the dashboard
 
 =head1 SYNOPSIS
 
@@ -23,6 +23,7 @@ use v5.36;
 use Carp;
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use JSON::PP qw(decode_json);
 use List::Util qw(max);
 use Svg;
 
@@ -151,7 +152,7 @@ The pictures by the names of their files, without C<.svg>.
 
 =cut
 
-sub all { return (lock => lock_picture(), loss => loss_picture(), choose => choose_picture()); }
+sub all { return (lock => lock_picture(), loss => loss_picture(), choose => choose_picture(), dashboard => dashboard_picture()); }
 
 # Helpers -----------------------------------------------------------------
 
@@ -271,11 +272,12 @@ sub loss_picture
 	my ($suspended, $connected, $lost) = map { state_of_session($_) } qw(suspended connected lost);
 	code('src/queue/loss.c', qr/errcode\(ERRCODE_T_R_SERIALIZATION_FAILURE\)/);
 	my $lost_code = '40001';
-	my $svg = Svg->new(860, 510,
+	my $svg = Svg->new(860, 530,
 		title => 'How a lock is lost when the connection to ZooKeeper breaks',
 		desc => sprintf('With the default session timeout T of %s s, counted from the last answer of ZooKeeper: the connection '
 			  . 'breaks after up to %s s, and the ZooKeeper session is %s. With commit_guard = fresh, COMMIT passes without asking '
-			  . 'for up to %s s, and then waits. After %s s zklock gives the ZooKeeper session up: the running statement is canceled, and COMMIT '
+			  . 'until the last proof of the lock is %s s old; with an older proof, and with quorum, it waits from the beginning. '
+			  . 'A proof comes with the grant, or with a COMMIT that had to ask; a heartbeat brings none. After %s s zklock gives the ZooKeeper session up: the running statement is canceled, and COMMIT '
 			  . 'is refused (%s). After %s s at the earliest the ensemble ends the ZooKeeper session, and the next contender holds the lock.',
 			map({ seconds($_) } $timeout, $heartbeat), $suspended, map({ seconds($_) } $proof, $given_up), $lost_code, seconds($timeout)));
 
@@ -285,11 +287,11 @@ sub loss_picture
 			[ 0, $heartbeat, good => $connected ], [ $heartbeat, $given_up, open => $suspended ], [ $given_up, $end, bad => $lost ] ],
 		[ [ 'running statement', 'of the holder' ],
 			[ 0, $given_up, good => 'goes on' ], [ $given_up, $end, bad => "canceled ($lost_code)" ] ],
-		[ [ 'COMMIT', 'commit_guard = fresh' ],
+		[ [ 'COMMIT', 'fresh, last proof at 0 s' ],
 			[ 0, $proof, good => 'passes: fresh proof' ], [ $proof, $given_up, open => 'waits for ZooKeeper' ],
 			[ $given_up, $end, bad => "refused ($lost_code)" ] ],
-		[ [ 'COMMIT', 'commit_guard = quorum' ],
-			[ 0, $heartbeat, good => 'passes' ], [ $heartbeat, $given_up, open => 'waits for ZooKeeper' ],
+		[ [ 'COMMIT', 'quorum; fresh, older proof' ],
+			[ 0, $given_up, open => 'waits for ZooKeeper' ],
 			[ $given_up, $end, bad => "refused ($lost_code)" ] ],
 		[ [ 'ensemble', '' ],
 			[ 0, $timeout, plain => 'keeps the queue node' ], [ $timeout, $end, plain => 'deletes it' ] ],
@@ -301,7 +303,7 @@ sub loss_picture
 	foreach my $event (
 		[ 0, 60, start => q(ZooKeeper's last answer) ],
 		[ $heartbeat, 82, start => 'the connection breaks, at the latest' ],
-		[ $proof, 104, start => 'proofs are no longer fresh' ],
+		[ $proof, 104, start => 'a proof of 0 s is no longer fresh' ],
 		[ $given_up, 126, end => 'zklock gives the ZooKeeper session up' ],
 		[ $timeout, 60, end => 'the ensemble ends the ZooKeeper session, at the earliest' ])
 	{
@@ -339,6 +341,7 @@ sub loss_picture
 	}
 	$svg->text(16, $axis + 58, "From the moment the connection breaks until the ZooKeeper session is given up it takes $early to $late s.");
 	$svg->text(16, $axis + 78, "If there is a connection again before that, the ZooKeeper session is $connected again, and nothing is lost.");
+	$svg->text(16, $axis + 98, 'A proof comes with the grant of the lock, or with a COMMIT that had to ask. A heartbeat brings none.');
 	return $svg;
 }
 
@@ -406,6 +409,112 @@ sub choose_picture
 		}
 	}
 	return $svg;
+}
+
+# The dashboard -------------------------------------------------------------
+
+# The upper part of docs/monitoring/grafana.json: its panels in their places, with their titles.
+# What they show is made up: two clusters, and an outage of ZooKeeper.
+sub dashboard_picture ()
+{
+	my ($json) = code('docs/monitoring/grafana.json', qr/\A(.*)\z/s);
+	my @panels = grep { $_->{gridPos}{y} + $_->{gridPos}{h} <= 18 } @{ decode_json($json)->{panels} };
+	my ($unit, $high) = (860 / 24, 25);
+	my $svg = Svg->new(860, 20 + $high * max(map { $_->{gridPos}{y} + $_->{gridPos}{h} } @panels), size => 12,
+		title => 'The dashboard for Grafana',
+		desc => join(' ', 'The upper panels, with made-up values of two clusters and an outage of ZooKeeper:', join(', ', map { $_->{title} } @panels)) . '.');
+	my %draw = (
+		'state-timeline' => \&draw_states,
+		bargauge => \&draw_bars,
+		stat => sub ($svg, $x, $y, $width, $height, $i) {
+			my @value = ('31', '9', '2', '42 s');
+			$svg->text($x + $width / 2, $y + $height / 2 + 10, $value[ $i % @value ], anchor => 'middle', size => 24, bold => 1);
+		},
+		timeseries => \&draw_curves);
+	my %count;
+	foreach my $panel (@panels)
+	{
+		my ($x, $y, $width, $height) = @{ $panel->{gridPos} }{qw(x y w h)};
+		($x, $y, $width, $height) = ($x * $unit + 4, $y * $high + 14, $width * $unit - 8, $height * $high - 6);
+		$svg->box($x, $y, $width, $height, [], colors('plain'), radius => 3, thick => 1);
+		my $top = $y + 18;
+		my $line = '';
+		foreach my $word (split(/ /, $panel->{title}), undef)
+		{
+			if (defined $word && $svg->width_of("$line $word", bold => 1) < $width - 20)
+			{
+				$line = $line eq '' ? $word : "$line $word";
+				next;
+			}
+			$svg->text($x + 10, $top, $line, bold => 1);
+			($line, $top) = ($word, $top + 15);
+		}
+		my $drawn = $draw{ $panel->{type} } // croak "how is a panel of the type $panel->{type} drawn?";
+		$drawn->($svg, $x + 12, $top - 4, $width - 24, $y + $height - $top - 6, $count{ $panel->{type} }++);
+	}
+	return $svg;
+}
+
+# A lane for each cluster, with the time in which it reached no ensemble.
+sub draw_states ($svg, $x, $y, $width, $height, $i)
+{
+	my $lane = 0;
+	foreach my $cluster (qw(berlin paris))
+	{
+		my $top = $y + 6 + 34 * $lane++;
+		$svg->text($x, $top + 15, $cluster);
+		my ($from, $until) = ($x + 52, $x + $width);
+		my ($gone, $back) = map { $from + $_ * ($until - $from) } 0.55, 0.6;
+		$svg->box($from, $top, $gone - $from, 22, [ ['yes'] ], colors('good'), radius => 0, thick => 1);
+		$svg->box($gone, $top, $back - $gone, 22, [], fill => $color{bad}[0], stroke => $color{bad}[0], radius => 0, thick => 1);
+		$svg->box($back, $top, $until - $back, 22, [ ['yes'] ], colors('good'), radius => 0, thick => 1);
+	}
+	my $axis = $y + 6 + 34 * $lane + 12;
+	foreach my $hour (0 .. 3)
+	{
+		$svg->text($x + 52 + ($width - 52) * (0.08 + 0.28 * $hour), $axis, sprintf('%02d:00', 9 + $hour), anchor => 'middle', size => 11, color => $ink{quiet});
+	}
+	return;
+}
+
+# A bar for each lock, as long as its queue.
+sub draw_bars ($svg, $x, $y, $width, $height, $i)
+{
+	my @waiting = ([ nightly => 14 ], [ 'team/report' => 9 ], [ etl => 4 ], [ mailer => 1 ]);
+	my $top = $y + 4;
+	foreach my $lock (@waiting)
+	{
+		my ($name, $count) = @$lock;
+		my $long = ($width - 130) * $count / $waiting[0][1];
+		$svg->text($x, $top + 14, $name, %mono);
+		$svg->box($x + 90, $top, $long, 19, [], colors('berlin'), radius => 0, thick => 1);
+		$svg->text($x + 96 + $long, $top + 14, $count, bold => 1);
+		$top += 25;
+	}
+	return;
+}
+
+# A curve for each cluster, which falls to nothing without ZooKeeper.
+sub draw_curves ($svg, $x, $y, $width, $height, $i)
+{
+	my ($left, $bottom) = ($x + 8, $y + $height - 18);
+	my $tall = $height - 26;
+	$svg->line([ [ $left, $y + 2 ], [ $left, $bottom ], [ $x + $width, $bottom ] ], thick => 1);
+	foreach my $cluster (qw(berlin paris))
+	{
+		my $level = $cluster eq 'berlin' ? 0.62 : 0.36;
+		my @points = map {
+			my $at = $_ / 60;
+			my $is_away = $at > 0.55 && $at < 0.6;
+			# Locks are lost, and waiters come together.
+			my $part = $is_away ? 0.03 : $level + 0.12 * sin($_ * 0.7 + $i + 3 * $level) + ($i && $at >= 0.6 ? 0.25 * exp(-($at - 0.6) * 25) : 0);
+			[ $left + $at * ($width - 8), $bottom - $part * $tall ]
+		} 0 .. 60;
+		$svg->line(\@points, stroke => $color{$cluster}[0], thick => 1.5);
+	}
+	$svg->text($left, $y + $height - 2, 'berlin', color => $color{berlin}[0], size => 11);
+	$svg->text($left + 50, $y + $height - 2, 'paris', color => $color{paris}[0], size => 11);
+	return;
 }
 
 1;

@@ -18,14 +18,12 @@ Recipes - the code of docs/recipes.md, for the tests that run it
 Above each block of code in the document stands a comment that names it:
 
   <!-- recipe: sql/rebuild -->
+  <!-- recipe: sql/window-close, as ops -->
 
 The first part says which test runs the block, here one called
-t/NNN_recipes_sql.pl. What is longer is a file in docs/recipes, which the document
-links to and names:
-
-  <!-- recipe file: programs/retry.py -->
-
-That test asks for the block by its name and at its end
+t/NNN_recipes_sql.pl; behind the name may stand the role that types it, if it is not jobs. What is
+longer is a file in docs/recipes, to which the document has a link. These files are of the group
+programs, but for run-once, which belongs to cron. That test asks for the block by its name and at its end
 for whether there is one that it has forgotten.
 
 The blocks call procedures that stand for the user's work. prepare_work makes one
@@ -57,13 +55,25 @@ block has no name or not one of its own.
 
 =cut
 
+=head2 named($block)
+
+The name of a block of Pages::blocks, and the role that types it.
+
+=cut
+
+sub named ($block)
+{
+	my ($name, $role) = ($block->{kind} eq 'recipe' ? $block->{value} : '') =~ /^(.*?)(?:, as (\w+))?$/;
+	return ($name, $role // 'jobs');
+}
+
 sub parse ($text)
 {
 	my %code;
 	my @blocks = Pages::blocks(Pages::page('recipes.md', $text));
 	foreach my $block (@blocks)
 	{
-		my $name = $block->{kind} eq 'recipe' ? $block->{value} : '';
+		my ($name) = named($block);
 		croak "a block of code without a name above it: $block->{code}" if $name !~ m{^\w+/\S+$};
 		croak "two blocks are called $name" if exists $code{$name};
 		$code{$name} = $block->{code};
@@ -77,8 +87,7 @@ sub parse ($text)
 
 =head2 recipes
 
-All of the document, its files too. Dies if it has no link to a file that it names, or
-if there is a file that it does not name.
+All of the document, its files too. Dies if it has no link to one of the files.
 
 =cut
 
@@ -86,16 +95,12 @@ sub recipes
 {
 	my $text = slurp_file($document);
 	my %code = parse($text);
-	my $directory = $document =~ s/\.md$//r;
-	my %is_left = map { basename($_) => 1 } glob "$directory/*";
-	while ($text =~ m{^<!-- recipe file: (\w+/(\S+)) -->$}mg)
+	foreach my $path (glob(($document =~ s/\.md$//r) . '/*'))
 	{
-		my ($name, $file) = ($1, $2);
+		my $file = basename($path);
 		croak "there is no link to $file" if index($text, "](recipes/$file)") < 0;
-		$code{$name} = slurp_file("$directory/$file");
-		delete $is_left{$file};
+		$code{ ($file eq 'run-once' ? 'cron' : 'programs') . "/$file" } = slurp_file($path);
 	}
-	croak "the document does not name @{[ sort keys %is_left ]}" if %is_left;
 	return %code;
 }
 

@@ -1,19 +1,30 @@
 
 # The recipes of docs/recipes.md that need nothing but SQL do what the text around them says:
 # each block is taken from the document and run in two clusters. All SQL of the document runs as
-# it stands, in a database that has nothing but zklock.
+# it stands, in order, as the roles that it names, in a database that has nothing but zklock.
 
 use File::Basename qw(dirname);
 use Pages;
 use Recipes;
 use ZkLockTest;
 
+chomp(my $pkglibdir = qx(pg_config --pkglibdir));
+my $has_pg_cron = -e "$pkglibdir/pg_cron.so";
 my $recipes = Recipes->new('sql');
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once; nothing has to be waited for.
 my ($berlin, $paris) = map {
-	cluster($_, $zk, extension => undef, 'zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s')
+	cluster($_, $zk, extension => undef, with_cron(), 'zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s')
 } qw(berlin paris);
+
+# Its database is that in which all is typed.
+sub with_cron
+{
+	return $has_pg_cron
+	  ? (shared_preload_libraries => 'zklock, pg_cron', 'cron.database_name' => 'bare', 'cron.host' => $PostgreSQL::Test::Cluster::test_pghost)
+	  : ();
+}
+
 foreach my $node ($berlin, $paris)
 {
 	Recipes::prepare_database($node);
@@ -369,30 +380,91 @@ subtest 'the recipe billing is done at least once, and commits once' => sub {
 	assert_no_nodes($zk, lock_path('billing'), 'nothing left');
 };
 
-subtest 'all SQL of the document, pasted block by block, runs in a database that has only zklock' => sub {
-	# What the document names as the reader's own, and what it cannot have here.
-	$berlin->safe_psql('postgres', 'CREATE DATABASE bare; CREATE ROLE jobs; CREATE ROLE reporter');
+subtest 'the recipe of triggers takes a lock for each row, and another one at COMMIT' => sub {
+	$recipes->install($_, $berlin) foreach qw(trigger trigger-deferred);
+	my ($writer, $rival, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
+	my ($begin, $update, $insert, $commit) = $recipes->code('trigger-use') =~ /^(BEGIN;)\n(UPDATE.*?;).*\n(INSERT.*?;)\n(COMMIT;)/
+	  or die 'other statements';
+	# A comment behind the last statement would be one of its own.
+	my $all = "$begin $update $insert $commit";
+	my $balance = sub { return $berlin->safe_psql('app', 'SELECT balance, (SELECT count(*) FROM outbox) FROM accounts'); };
+
+	$rival->query_safe("SELECT zk_lock('account/7')");
+	$writer->query_safe($begin);
+	start_in_queue($writer, $update, $zk, lock_path('account/7'), 2);
+	$rival->query_safe("SELECT zk_unlock('account/7')");
+	assert_ends($writer, '00000', 'the statement waits for the lock of its row');
+	$rival->query_safe("SELECT zk_lock('outbox')");
+	$writer->query_safe($insert);
+	is(held($writer), 'account/7 held', 'the deferred trigger has not asked for its lock');
+	start_in_queue($writer, $commit, $zk, lock_path('outbox'), 2);
+	is($balance->(), '0|0', 'COMMIT waits');
+	$rival->query_safe("SELECT zk_unlock('outbox')");
+	assert_ends($writer, '00000', 'COMMIT has the lock');
+	is($balance->(), '1|1', 'and has committed');
+	is(held($writer), '', 'COMMIT has released both locks');
+
+	my $locks_of = sub ($sql) {
+		$writer->query_safe("BEGIN; $sql");
+		my $names = $writer->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks WHERE state = 'held'");
+		$writer->query_safe('ROLLBACK');
+		return $names;
+	};
+	is($locks_of->('INSERT INTO accounts VALUES (8, 0)'), 'account/8', 'a new row');
+	is($locks_of->('DELETE FROM accounts WHERE id = 7'), 'account/7', 'a deleted row');
+	is($locks_of->('UPDATE accounts SET id = 70 WHERE id = 7'), 'account/7 account/70', 'another key');
+	is($balance->(), '1|1', 'all of that was rolled back');
+	$writer->query_safe('BEGIN; DELETE FROM accounts WHERE id = 7');
+	is($writer->query_safe('SELECT count(*) FROM accounts'), 0, 'the trigger lets a row be deleted');
+	$writer->query_safe('ROLLBACK');
+
+	# Between the lock of the deferred trigger and the commit another trigger stands at a gate.
+	$writer->query_safe($all);
+	$berlin->safe_psql('app', q{CREATE FUNCTION wait_here() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN CALL order_work(); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER lock_z AFTER INSERT ON outbox DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION wait_here()});
+	foreach my $name ('account/7', 'outbox')
+	{
+		Recipes::at_gate($gate, 'order_work', sub { $writer->start_query($all); });
+		Recipes::evict($paris, $name);
+		Recipes::open_gate($gate, 'order_work');
+		assert_ends($writer, '40001', "without the lock $name COMMIT is refused");
+		is($balance->(), '2|2', 'and nothing of the transaction is left');
+	}
+	assert_leave_nothing($zk, lock_path('outbox'), $writer, $rival, $gate);
+};
+
+subtest 'all SQL of the document, typed in order as the roles that it names, runs in a database that has only zklock' => sub {
+	# What the document names as the reader's own.
+	$berlin->safe_psql('postgres', 'CREATE DATABASE bare; CREATE ROLE reporter');
 	install_as_documented($berlin, 'bare');
-	$berlin->safe_psql('postgres', 'ALTER DATABASE bare SET search_path = public, zklock');
-	my %needs_pg_cron = map { $_ => 1 } 'cron/schedule', 'cron/leader-schedule', 'cron/longest';
-	my $session = background($berlin, database => 'bare');
-	my $paste = sub ($name, $sql) {
-		my $is_for_monitors = $sql =~ /^SET search_path/;
-		my $reader = $is_for_monitors ? background($berlin, database => 'bare') : $session;
-		$reader->query($sql);
-		unlike($reader->error, qr/ERROR|WARNING/, $name);
-		$reader->quit if $is_for_monitors;
+	my %needs_pg_cron = map { $_ => 1 } 'cron/extension', 'cron/schedule', 'cron/leader-schedule', 'cron/longest';
+	my %session;
+	my $session_of = sub ($role) { return background($berlin, database => 'bare', $role eq 'postgres' ? () : (user => $role)); };
+	my $type = sub ($name, $role, $sql) {
+		my $is_alone = $sql =~ /^SET search_path/;
+		my $session = $is_alone ? $session_of->($role) : ($session{$role} //= $session_of->($role));
+		$session->query($sql);
+		unlike($session->error, qr/ERROR|WARNING/, "$name, as $role");
+		$session->quit if $is_alone;
 	};
 	my ($page) = grep { $_->{name} eq 'docs/recipes.md' } Pages::all();
-	my @blocks = grep { $_->{language} eq 'sql' && !$needs_pg_cron{ $_->{value} } } Pages::blocks($page);
-	cmp_ok(scalar @blocks, '>', 25, 'there are blocks');
-	$paste->($_->{value}, $_->{code}) foreach @blocks;
-	$paste->("the procedure $_", "CALL $_()") foreach qw(nightly billing rebuild post);
-	is($session->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks"), 'migrate/shop',
+	my @typed = map { [ Recipes::named($_), $_->{code} ] } grep { $_->{language} eq 'sql' } Pages::blocks($page);
+	cmp_ok(scalar @typed, '>', 25, 'there are blocks');
+	my %count;
+	$count{ $_->[1] }++ foreach @typed;
+	is(join(' ', sort keys %count), 'jobs ops postgres', 'of three roles');
+	$type->(@$_) foreach grep { $has_pg_cron || !$needs_pg_cron{ $_->[0] } } @typed;
+	$type->("the procedure $_", 'jobs', "CALL $_()") foreach qw(nightly billing rebuild post);
+	is($session{jobs}->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zk_session_locks"), '', 'no lock of jobs is left');
+	is($session{postgres}->query_safe("SELECT string_agg(name, ' ' ORDER BY name) FROM zklock.zk_session_locks"), 'migrate/shop',
 		'one lock is left, which the document says to take by hand');
-	is($session->query_safe('SELECT balance, (SELECT body FROM store) FROM ledger'), '1|the report', 'the fenced writes are done');
-	$recipes->code($_) foreach qw(work billing-grants);
-	$session->quit;
+	is($session{jobs}->query_safe('SELECT balance, (SELECT body FROM store) FROM ledger'), '1|the report', 'the fenced writes are done');
+	is($session{postgres}->query_safe("SELECT string_agg(jobname || ' as ' || username, ', ' ORDER BY jobname) FROM cron.job"),
+		'longest-rebuild as ops, mailer as jobs, nightly as jobs', 'pg_cron has the jobs of these roles') if $has_pg_cron;
+	$recipes->code($_) foreach qw(roles work billing-grants);
+	$_->quit foreach values %session;
 	# Of all databases, or of another one.
 	$berlin->safe_psql('postgres', 'ALTER DATABASE app RESET zklock.session_scope; ALTER ROLE reporter RESET zklock.node_style');
 };

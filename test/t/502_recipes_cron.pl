@@ -29,7 +29,10 @@ foreach my $node ($berlin, $paris)
 {
 	Recipes::prepare_database($node);
 	Recipes::prepare_work($node, $_) foreach qw(nightly_work mailer_work);
-	$recipes->install('nightly', $node);
+	# The role that the document makes for jobs, with its grants; its tables are in public here.
+	$node->safe_psql('app', 'CREATE ROLE jobs LOGIN IN ROLE zklock_job; CREATE ROLE ops; GRANT ALL ON work_done, trouble TO jobs');
+	$recipes->install($_, $node) foreach qw(nightly grants);
+	$node->safe_psql('app', 'GRANT ALL ON nightly_done TO jobs');
 	# A minute is too long to see that who stands by goes on doing so.
 	my $leader = $recipes->code('leader');
 	is($leader =~ s/'1 min'/'500 ms'/, 1, 'a leader stands by');
@@ -95,6 +98,19 @@ sub forget_nightly
 # pg_cron 1.4 knows no shorter time than a minute. So let their clocks go before
 # the minute, that of paris two seconds late, and look later. Without libfaketime
 # the real minute has to do.
+subtest 'the query missed shows nights that nobody has claimed, or whose claim came to nothing' => sub {
+	my $missed = sub ($node) { return [ map { (split /\|/, $_, -1)[ 0, 1 ] } split /\n/, $node->safe_psql('app', "SET ROLE jobs; " . $recipes->code('missed')) ]; };
+	my $yesterday = $berlin->safe_psql('app', "SELECT to_char((now() AT TIME ZONE 'UTC')::date - 1, 'YYYY-MM-DD')");
+	my $claimed = sub ($node) { my %by = @{ $missed->($node) }; return scalar(keys %by) . ($by{$yesterday} // ' done'); };
+	is($claimed->($berlin), '7', 'nobody has claimed a night');
+	$berlin->safe_psql('app', "SELECT zk_run_once('nightly', '$yesterday')");
+	is($claimed->($berlin), '7berlin', 'this one has claimed the last night');
+	is($claimed->($paris), '6 done', 'another one does not know whether it came to something');
+	$berlin->safe_psql('app', "INSERT INTO nightly_done VALUES ('$yesterday')");
+	is($claimed->($berlin), '6 done', 'it has done the work');
+	forget_nightly();
+};
+
 sub set_clock ($node, $real, $second)
 {
 	ZooKeeper::sweep_clocks();
@@ -114,7 +130,7 @@ if ($has_pg_cron)
 		# Its launcher has failed until there was the database.
 		$node->poll_query_until('app', "SELECT count(*) = 1 FROM pg_stat_activity
 			WHERE application_name = 'pg_cron scheduler'") or die 'no pg_cron';
-		$node->safe_psql('app', 'CREATE EXTENSION pg_cron');
+		$recipes->install('extension', $node);
 	}
 	if (ZooKeeper::can_set_clocks())
 	{
@@ -125,7 +141,7 @@ if ($has_pg_cron)
 	# Behind that, so that no job has met another minute before.
 	foreach my $node ($berlin, $paris)
 	{
-		$recipes->install($_, $node) foreach qw(schedule leader-schedule);
+		background($node, database => 'app', user => 'jobs')->query_safe($recipes->code($_)) foreach qw(schedule leader-schedule);
 		is($node->safe_psql('app', "UPDATE cron.job SET schedule = '* * * * *'
 			WHERE schedule = '*/10 3-4 * * *' RETURNING jobname"),
 			'nightly', $node->name . ': the night comes sooner');
@@ -186,7 +202,7 @@ SKIP:
 			2 == grep { $status->($_, 'nightly') =~ /succeeded/ } $berlin, $paris;
 		}
 		'the next minute', $next_minutes;
-		$_->safe_psql('app', "SELECT cron.unschedule('nightly')") foreach $berlin, $paris;
+		$_->safe_psql('app', "SET ROLE jobs; SELECT cron.unschedule('nightly')") foreach $berlin, $paris;
 		my $runs = $berlin->safe_psql('app',
 			"SELECT string_agg(cluster, ' ') FROM zk_runs('nightly')");
 		# Two, should it be midnight. berlin, but on a machine that is too slow.
@@ -203,7 +219,7 @@ SKIP:
 
 		# First its job: with the next minute it would come again, and lead before the other one
 		# if that one had to begin anew, too. The call that runs goes on.
-		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
+		$node{$first}->safe_psql('app', "SET ROLE jobs; SELECT cron.unschedule('mailer')");
 		$node{$first}->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE query ~ '^CALL lead_mailer'");
 		assert_soon { count_work('mailer_work', $node{$second}) >= 2 } 'when the first has gone the other leads',
@@ -233,12 +249,12 @@ SKIP:
 		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
 		assert_soon { $loop->output =~ /newer holder/ } 'a leader with an old token steps down', $next_minutes;
 		$loop->kill;
-		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
+		$node{$second}->safe_psql('app', "SET ROLE jobs; SELECT cron.unschedule('mailer')");
 	};
 }
 if (!$has_pg_cron)
 {
-	$recipes->code($_) foreach qw(schedule leader-schedule leader-loop);
+	$recipes->code($_) foreach qw(extension schedule leader-schedule leader-loop);
 }
 
 subtest 'the recipe slots gives the same slots to clocks that differ a little' => sub {
@@ -277,25 +293,24 @@ subtest 'the recipe of a crontab runs a job once, and tells failures' => sub {
 	# next attempts would do nothing, and succeed.
 	foreach my $node ($berlin, $paris)
 	{
-		$node->safe_psql('app', 'CREATE ROLE jobs LOGIN; GRANT ALL ON work_done, trouble TO jobs; GRANT zklock_job TO jobs');
+		$node->safe_psql('app', 'CREATE ROLE novice LOGIN IN ROLE zklock_job; GRANT ALL ON work_done, trouble TO novice');
 	}
 	forget_nightly();
 	foreach my $node ($berlin, $paris)
 	{
 		my $name = $node->name;
-		my $refused = start_shell($node, "PGUSER=jobs $command");
+		my $refused = start_shell($node, $command =~ s/-U jobs/-U novice/r);
 		is($refused->finish, 1, "a role that may not give its slot free, $name: an error");
-		like($refused->output, qr/ERROR:  role jobs may not call zk_forget_run/, 'the error says which function the role may not call');
+		like($refused->output, qr/ERROR:  role novice may not call zk_forget_run/, 'the error says which function the role may not call');
 	}
 	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_runs('nightly')"), 0, 'nobody has the slot');
-	is(run_shell($berlin, "PGUSER=jobs run-once nobody today touch never"), 77, 'run-once does not begin the program');
+	is(run_shell($berlin, "PGUSER=novice run-once nobody today touch never"), 77, 'run-once does not begin the program');
 	ok(!-e 'never', 'the program was not run');
-	$recipes->install('grants', $berlin, $paris);
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
-	my $fails = start_shell($berlin, "PGUSER=jobs $command");
+	my $fails = start_shell($berlin, $command);
 	is($fails->finish, 1, 'with the grants: the job fails');
 	like($fails->output, qr/ERROR:  trouble in nightly_work/, 'the job fails with its own error');
-	is(run_shell($paris, "PGUSER=jobs $command"), 0, 'another cluster runs the job without an error');
+	is(run_shell($paris, $command), 0, 'another cluster runs the job without an error');
 	is(count_work('nightly_work', $paris), 1, 'the job was run there');
 
 	# Nor is it hidden if ZooKeeper is away just then: whoever works long forgets the

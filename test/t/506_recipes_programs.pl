@@ -383,7 +383,7 @@ SKIP:
 {
 	if (!$has_psycopg2)
 	{
-		$recipes->code('retry.py');
+		$recipes->code($_) foreach 'retry.py', 'transact';
 		skip 'not installed: python3-psycopg2', 1;
 	}
 	subtest 'the recipe retry in Python tries again after the errors that it should' => sub {
@@ -421,6 +421,11 @@ SKIP:
 
 		is($transact->($work)->finish, 0, 'no trouble');
 		is($state->(), '1 done, attempts: 1', 'the work is done in the first attempt');
+
+		my $example = $recipes->code('transact') =~ s/dbname=app/'host=127.0.0.1 port=' . $berlin->port . ' dbname=app'/er;
+		$control->query_safe('TRUNCATE work_done');
+		is(start_program('env', 'PYTHONPATH=' . dirname($module), '/usr/bin/python3', '-B', '-c', $example)->finish, 0, 'the example');
+		is($control->query_safe('SELECT count(*) FROM work_done'), 1, 'the example has done its work');
 
 		my $client = Recipes::at_gate($control, 'order_work', sub { $transact->($work); });
 		Recipes::evict($paris, 'order');

@@ -2,7 +2,7 @@
 # Each function can be called by position, whether a driver tells the types of parameters or leaves
 # them open. A list of names that a driver sends is never taken for the name of one lock: zk_lock()
 # refuses it, and zk_lock_set() takes several locks. Tested with six real drivers of four languages,
-# as docs/recipes.md lists them.
+# as docs/reference/limits.md lists them.
 
 use DriverCalls;
 use File::Basename qw(dirname);
@@ -80,8 +80,8 @@ subtest 'lib/pq sends a list of names as a text' => sub {
 	assert_positional('?', @command);
 };
 
-subtest 'docs/recipes.md lists the drivers' => sub {
-	my $page = slurp_file(dirname(__FILE__) . '/../../docs/recipes.md');
+subtest 'docs/reference/limits.md lists the drivers' => sub {
+	my $page = slurp_file(dirname(__FILE__) . '/../../docs/reference/limits.md');
 	like($page, qr/^\| \Q$_\E[^|]*\| /m, $_) foreach 'psycopg 3', 'psycopg2', 'node-postgres', 'postgres.js', 'lib/pq', 'JDBC', 'pg (Ruby)', 'Rails';
 	is(ask($berlin, "SELECT zk_try_lock('acct-1,acct-2') AND zk_unlock('acct-1,acct-2')"), 't',
 		'a list with commas alone is an ordinary name');

@@ -37,7 +37,7 @@ sub metrics ($name)
 {
 	my $sql = $query{"exporter/$name"} or die "there is no query $name";
 	$sql =~ s/;\s*$//;
-	my %is_label = map { $_ => 1 } qw(datname usename state le item);
+	my %is_label = map { $_ => 1 } qw(datname usename state le item lock);
 	return map { "${name}_$_" } grep { !$is_label{$_} } split /\n/,
 	  $exporter->query_safe("SELECT DISTINCT k FROM ($sql) AS q, json_object_keys(row_to_json(q)) AS k");
 }
@@ -51,7 +51,7 @@ poll_until
 'it to wait', 30;
 
 subtest "the alert rules use metrics that the exporter's queries have" => sub {
-	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends zk_check);
+	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends zk_awaited zk_check);
 	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
 	$rules =~ s/#.*|^      (?:summary|runbook_url): .*//mg;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;
@@ -73,6 +73,9 @@ subtest 'the queries for looking show holders and waiters' => sub {
 	my @waiters = run('look/waiters');
 	is(join(' ', map { "@$_[0, 1, 2, 3, 4, 6]" } @waiters),
 		$waiter->pid . " postgres app nightly exclusive {$pid}", 'who waits, and behind whom');
+	my @top = run('look/top');
+	is(join(' ', map { "@$_[0, 1, 3, 4]" } @top), "nightly 1 $pid app team/report 0 $pid app", 'the most awaited lock first, and its holder');
+	is(join(' ', map { $_->[-1] } @top), 'idle idle', 'the rows say what the holder does');
 };
 
 subtest 'the queries of the exporter show numbers of the database' => sub {
@@ -86,6 +89,7 @@ subtest 'the queries of the exporter show numbers of the database' => sub {
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
 	cmp_ok($backends[0][6], '>', 0, 'the row has the longest wait');
 	poll_until { (rows($sql))[0][5] == 1 } 'who is blocked', 30;
+	is(join(' ', map { "@$_[0 .. 2]" } run('exporter/zk_awaited')), 'postgres nightly 1', 'the lock that is awaited');
 
 	$holder->query_safe("SELECT zk_unlock('nightly')");
 	$waiter->wait_result;

@@ -86,7 +86,10 @@ subtest 'every panel has data and every rule loads in Prometheus' => sub {
 		"--web.listen-address=127.0.0.1:$prometheus_port");
 
 	# Some of everything: grants, waits, tries in vain.
-	my ($holder, $waiter) = map { background($node, search_path => q{zklock}) } 1 .. 2;
+	my ($holder, $waiter, $busy, $queued) = map { background($node, search_path => q{zklock}) } 1 .. 4;
+	# One that waits whenever the exporter looks.
+	$busy->query_safe("SELECT zk_lock('busy')");
+	start_in_queue($queued, "SELECT zk_lock('busy')", $zk, lock_path('busy'), 2);
 	my $work = sub {
 		$holder->query_safe("SELECT zk_lock('nightly')");
 		$waiter->query_safe("SELECT zk_try_lock('nightly')");

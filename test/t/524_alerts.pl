@@ -16,6 +16,13 @@ use ZkLockTest;
 my $top = "$FindBin::Bin/../..";
 my $rules = slurp_file("$top/docs/monitoring/alerts.yaml");
 
+subtest 'docs/monitoring.md has a row for each rule, with its severity' => sub {
+	my %severity = $rules =~ /^  - alert: (\w+).*?severity: (\w+)/msg;
+	my ($table) = slurp_file("$top/docs/monitoring.md") =~ /^\| alert \|.*?\n(.*?)\n\n/ms or die 'no table';
+	my %told = $table =~ /^\| `(\w+)` \| (\w+) \|/mg;
+	is_deeply(\%told, \%severity, 'the table of alerts');
+};
+
 subtest 'each alert rule has a severity, a summary and the section of a page' => sub {
 	my %anchors = map { $_->{name} => Pages::anchors($_) } Pages::all();
 	my @rules = split /^  - alert: /m, $rules;

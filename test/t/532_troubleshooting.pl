@@ -1,7 +1,8 @@
 
-# docs/troubleshooting.md has each message of the source with its SQLSTATE, and none that the
-# source does not have; the pages for operators quote none that it does not have. Tested by reading
-# them; a placeholder of a message stands on the page as "…".
+# docs/troubleshooting.md has each message of the source that comes without a HINT, with its
+# SQLSTATE, and none that the source does not have; the pages for operators quote none that it does
+# not have. (A message with a HINT says itself what to do: the page has it where there is more to
+# say.) Tested by reading them; a placeholder of a message stands on the page as "…".
 
 use strict;
 use warnings;
@@ -17,6 +18,9 @@ binmode Test::More->builder->$_, ':encoding(UTF-8)' foreach qw(output failure_ou
 my $top = "$FindBin::Bin/../..";
 my @sources = grep { !/typedefs/ } glob "$top/src/*/*.c";
 my %sqlstate = sqlstates();
+
+# "kind: message" of what comes without a HINT, at least in one place or in one case.
+my %lacks_hint;
 
 # How many errmsg() of each file were read.
 my %was_read;
@@ -75,12 +79,23 @@ sub kinds
 # The SQLSTATEs of what ZooKeeper answers, which are in a table of their own.
 my %sqlstate_of_result = Pages::slurp("$top/src/common/answer.c") =~ /\bROW\((ZK_\w+),[^)]*"(\w{5})"\)/g;
 
+# Has what is in the parentheses of an ereport() a HINT in every case? Those of functions
+# that explain something have one.
+sub has_hint
+{
+	my ($call) = @_;
+	return 1 if $call =~ /\b(?:connection_hint|\w*_explain_(?:silence|late_proof))\s*\(/;
+	return $call =~ /\berrhint(?:_\w+)?\s*\(/ && $call !~ /\berrhint\((?:[^()]|\([^()]*\))*\)\s*:\s*0/;
+}
+
 # "kind: message" of all that a user may meet.
 sub messages_of_source
 {
 	my ($file) = @_;
 	my $text = Pages::slurp($file);
 	my @found;
+	# What is found in the source, with no HINT of its own.
+	my $find = sub { $lacks_hint{$_} = 1 foreach @_; push @found, @_; };
 	# no comment begins in a string
 	$text =~ s{('(?:[^'\\]|\\.)'|"(?:[^"\\]|\\.)*")|/\*.*?\*/}{$1 // ''}gse;
 	$text =~ s/^#.*//mg;
@@ -97,7 +112,8 @@ sub messages_of_source
 			$was_read{$file}++;
 			# of a singular and a plural the latter
 			my $words = literal($message =~ s/^\s*"[^"]*(?:\\"[^"]*)*",\s*(?=")//r);
-			push @found, map { "$_: $words" } map { kinds($levels, $_) } @codes;
+			my @these = map { "$_: $words" } map { kinds($levels, $_) } @codes;
+			has_hint($rest) ? push @found, @these : $find->(@these);
 		}
 	}
 	# The words of a ZkLoss, which are read below, put into an error that is there already.
@@ -105,24 +121,24 @@ sub messages_of_source
 	foreach my $call (calls($text, 'elog'))
 	{
 		my ($level, $words) = $call =~ /^(\w+),(.*)/s;
-		push @found, map { "$_: " . literal($words) } kinds($level, 'XX000');
+		$find->(map { "$_: " . literal($words) } kinds($level, 'XX000'));
 	}
 	my @codes = map { $_ ? $sqlstate{$_} : '22023' }
 	  $text =~ /(?:GUC_check_errcode\((\w+)\);\s*)?GUC_check_errmsg\(/g;
-	push @found, map { shift(@codes) . ': ' . literal($_) } calls($text, 'GUC_check_errmsg');
-	push @found, map { 'stderr: ' . literal(s/^stderr,//r) }
-	  grep { /^stderr,/ } calls($text, 'fprintf');
-	push @found, map { 'detail: ' . literal(s/^[^,]*,//r) }
-	  grep { !/const char/ } calls($text, '(?:session_)?set_error');
+	$find->(map { shift(@codes) . ': ' . literal($_) } calls($text, 'GUC_check_errmsg'));
+	$find->(map { 'stderr: ' . literal(s/^stderr,//r) }
+	  grep { /^stderr,/ } calls($text, 'fprintf'));
+	$find->(map { 'detail: ' . literal(s/^[^,]*,//r) }
+	  grep { !/const char/ } calls($text, '(?:session_)?set_error'));
 
 	# Words that are made for an ereport() elsewhere: those of a function that returns an errmsg()
 	# are for locks that could not be obtained.
 	foreach my $message (map { calls($_, 'errmsg') } $text =~ /\breturn (errmsg\(.*?\));/gs)
 	{
 		$was_read{$file}++;
-		push @found, '55P03: ' . literal($message);
+		$find->('55P03: ' . literal($message));
 	}
-	push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_CHANNEL_\w+\] = ("(?:[^"\\]|\\.)*")/g;
+	$find->(map { 'detail: ' . literal($_) } $text =~ /\[ZK_CHANNEL_\w+\] = ("(?:[^"\\]|\\.)*")/g);
 	push @found, map { /^(ERRCODE_\w+),(.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
 	  calls($text, 'refuse_to_end');
 	push @found, map { '40001: ' . literal($_) }
@@ -130,8 +146,8 @@ sub messages_of_source
 	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
 	if (basename($file) eq 'session_loss.c')
 	{
-		push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,\s*(".*?)\);/gs;
-		push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g;
+		$find->(map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,\s*(".*?)\);/gs);
+		$find->(map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g);
 	}
 	if (basename($file) eq 'session_error.c')
 	{
@@ -155,7 +171,10 @@ sub messages_of_script
 		my ($level, $rest) = ($1, $2);
 		my $code = $rest =~ /ERRCODE = '(\w+)'/ ? $sqlstate{$1} : '01000';
 		my ($words) = $rest =~ /MESSAGE = (?:(?:pg_catalog\.)?format\()?'((?:[^']|'')*)'/;
-		push @found, map { "$_: " . $words =~ s/%[sI]/…/gr } kinds($level =~ s/EXCEPTION/ERROR/r, $code);
+		my @these = map { "$_: " . $words =~ s/%[sI]/…/gr } kinds($level =~ s/EXCEPTION/ERROR/r, $code);
+		push @found, @these;
+		next if $rest =~ /\bHINT = /;
+		$lacks_hint{$_} = 1 foreach @these;
 	}
 	return @found;
 }
@@ -193,7 +212,9 @@ my @of_page = messages_of_page($page);
 my @of_source = unique((map { messages_of_source($_) } @sources),
 	map { messages_of_script($_) } glob "$top/sql/zklock--*.sql");
 cmp_ok(scalar @of_source, '>', 100, 'the source has messages');
-is_deeply(without(\@of_source, @of_page), [], 'each message of the source is on the page');
+cmp_ok(scalar(keys %lacks_hint), '>', 60, 'there are messages without a HINT');
+cmp_ok(scalar(grep { !$lacks_hint{$_} } @of_source), '>', 60, 'and messages with one');
+is_deeply([ grep { $lacks_hint{$_} } @{ without(\@of_source, @of_page) } ], [], 'each message without a HINT is on the page');
 is_deeply(without(\@of_page, @of_source), [], 'each message of the page is in the source');
 my %times;
 is_deeply([ grep { $times{$_}++ } @of_page ], [], 'no message stands on the page twice');
@@ -218,17 +239,15 @@ foreach my $name (map { "docs/$_.md" } qw(operations monitoring checklist backup
 cmp_ok(scalar @quoted, '>', 10, 'the pages for operators quote messages');
 is(join("\n", @unknown), '', 'each message that they quote is in the source');
 
-# Each entry, also of a symptom, has one form.
+# An entry says what a symptom or a message means, and what to do.
 my @entries = ($page =~ s/\n +/ /gr) =~ /^- ((?:\*\*|`).*)$/mg;
-cmp_ok(scalar @entries, '>', 100, 'the page has entries');
-is_deeply([ grep { !/ - \*\*Cause\*\*: .+ - \*\*Check\*\*: .+ - \*\*Cure\*\*: .+\.$/ } @entries ],
-	[], 'each has a cause, a check and a cure');
+cmp_ok(scalar @entries, '>', 60, 'the page has entries');
+is_deeply([ grep { !/^(?:\*\*[^*]+\.\*\* |(?:`[^`]+`(?: \([^)]+\))?(?:, )?)+(?:, or [^:]+)?: )[A-Z"\[`*].*\.$/ } @entries ],
+	[], 'each has a symptom or messages, and sentences about them');
 
-# What "could not ..." goes on with.
-my @doing = map { /"([a-z][^"]*)"/g }
-  map { calls(Pages::slurp($_), 'zklock_session_raise'), Pages::slurp($_) =~ /\bdoing = (.*?);/gs } @sources;
-my ($list) = $page =~ /^"could not …" is one of: (.*?)\.\n\n/ms;
-is_deeply([ ($list // '') =~ /`(.*?)`/g ], [ sort(unique(@doing)) ], 'what could not be done');
+# Whether an ereport() has a HINT in every case is told apart.
+ok(has_hint($_), "a HINT: $_") foreach 'errmsg("a"), errhint("b (c)")', 'a ? errhint("b") : errhint("c")', 'errmsg("a"), connection_hint(c)', 'a(), zklock_session_explain_silence()';
+ok(!has_hint($_), "not always: $_") foreach 'errmsg("a")', 'errmsg("a"), hint != NULL ? errhint("%s", hint) : 0';
 
 my @unread = grep {
 	my $there = () = Pages::slurp($_) =~ /\berrmsg\w*\(/g;

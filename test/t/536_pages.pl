@@ -161,10 +161,14 @@ cmp_ok(scalar @sql, '>', 3, 'there are SQL scripts');
 is(join("\n", map { my $name = $_; map { "$name: $_" } grep { length(s/\t/    /gr) > 100 } split /\n/, Pages::slurp("$top/$name") } @sql),
 	'', 'no line of an SQL script has more than 100 columns');
 
-subtest 'the front page leads to every page of docs' => sub {
-	my $front = $pages{'README.md'};
-	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
-	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'the front page links every page of docs/');
+subtest 'the front page leads to the list of pages, which leads to every page of docs' => sub {
+	my %linked = map {
+		my $page = $_;
+		map { ($page . ' ' . (Pages::destination($pages{$page}, $_->{target}))[0] => 1) } grep { $_->{target} !~ /^https?:/ } Pages::links($pages{$page})
+	} 'README.md', 'docs/README.md';
+	ok($linked{'README.md docs/README.md'}, 'the front page has a link to the list');
+	is_deeply([ grep { m{^docs/[^/]+\.md$} && $_ ne 'docs/README.md' && !$linked{"docs/README.md $_"} } sort keys %pages ], [],
+		'the list has every page of docs/');
 };
 
 # Whoever has the package has no source: no page of it leads there.

@@ -121,7 +121,7 @@ subtest 'each kind of wrong label, and of missing name, is found in made-up page
 		my $page = Pages::page('docs/x.md', $_[0]);
 		return scalar wrong_labels($page, { %pages, 'docs/x.md' => $page });
 	};
-	is($wrong->("[safety.md](safety.md) [decision 4](decisions/0004-lease.md) [`zk_fence()`](safety.md#fencing)\n"), 0, 'right labels');
+	is($wrong->("[safety.md](safety.md) [decision 4](decisions/0004-fresh-proofs.md) [`zk_fence()`](safety.md#fencing)\n"), 0, 'right labels');
 	is($wrong->("[safety.md](using.md)\n"), 1, 'another page');
 	is($wrong->("[decision 4](decisions/0005-session-per-backend.md)\n"), 1, 'another decision');
 	is($wrong->("[`zk_run_once()`](safety.md#fencing)\n"), 1, 'a function of which the section does not speak');

@@ -1,9 +1,12 @@
 
-# What pages show of sessions in two clusters is true: the transcripts of docs/using.md, word for
-# word, and what README.md says of updates that are lost without a lock. Tested in two clusters and
-# an ensemble of three servers.
+# What the first pages show of sessions in several clusters is true: the example of README.md, typed
+# in ten clusters, what README.md says of an outage of ZooKeeper, with its times, and the transcripts
+# of docs/using.md, word for word. Tested with an ensemble of three servers.
 
 use FindBin;
+use List::Util qw(first);
+use Pages;
+use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $page = slurp_file("$FindBin::Bin/../../README.md");
@@ -101,54 +104,106 @@ subtest 'a deadlock is what the transcript of docs/using.md shows' => sub {
 	assert_transcript('transcript: deadlock');
 };
 
-# Several sessions of each cluster add 1 to a number that is in neither of them: read it,
-# then write it.
-sub count_up ($bank, $total, $lock, $unlock)
-{
-	$bank->safe_psql('postgres', 'UPDATE counter SET n = 0');
-	my @session = map { background($_) } map { ($_) x 4 } values %node;
-	my $times = $total / @session;
-	my $connection = $bank->connstr('postgres') =~ s/'/''/gr;
-	# All at a time, so none begins before all are connected.
-	$_->query_safe("SELECT dblink_connect('$connection'), zk_try_lock('connected')") foreach @session;
-	foreach my $session (@session)
-	{
-		$session->start_query(<<~SQL);
-			DO \$\$
-			DECLARE
-				seen int;
-			BEGIN
-				FOR i IN 1 .. $times LOOP
-					$lock
-					SELECT n INTO seen FROM dblink('SELECT n FROM counter') AS c(n int);
-					PERFORM dblink_exec(format('UPDATE counter SET n = %s', seen + 1));
-					$unlock
-				END LOOP;
-			END \$\$
-			SQL
-	}
-	foreach my $session (@session)
-	{
-		assert_ends($session, '00000', 'the session has counted up');
-		$session->quit;
-	}
-	return $bank->safe_psql('postgres', 'SELECT n FROM counter');
-}
+# The two statements of the example: a job, and a transaction.
+my $example = first { $_->{kind} eq 'example' } Pages::blocks(Pages::page('README.md', $page));
+my ($job, $begin, $commit) = $example->{code} =~ /^(DO .*?\nEND \$\$;)\n.*?^(BEGIN;\n.*?)^(COMMIT;)/ms or die 'the example is another one';
+my $tables = 'CREATE TABLE orders (id int, closed bool); INSERT INTO orders VALUES (1, false);
+	CREATE TABLE reports (day date, orders bigint)';
 
-subtest 'updates are lost without a lock, and none with it' => sub {
-	plan skip_all => 'there is no dblink' if missing_extensions($node{berlin}, 'dblink');
-	$_->safe_psql('postgres', 'CREATE EXTENSION dblink') foreach values %node;
-	my ($total, $lost) =
-	  $page =~ /incremented one counter (\d+) times\. Without a lock (\d+) updates were lost; with zklock none\./
-	  or die 'README does not tell of them';
-	cmp_ok($lost, '<', $total, 'the page says that some updates are not lost');
-	my $bank = cluster('bank', $zk);
-	$bank->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
-	is(count_up($bank, $total, "PERFORM zk_lock('counter');", "PERFORM zk_unlock('counter');"),
-		$total, 'with the lock no update is lost');
-	my $left = count_up($bank, $total, '', '');
-	note("lost without a lock: " . ($total - $left));
-	cmp_ok($left, '<', $total, 'without the lock some updates are lost');
+subtest 'the job of the example, run by ten clusters at a time, runs on one of them' => sub {
+	my @clusters = map { cluster("job$_", $zk) } 1 .. 10;
+	my @sessions = map { background($_) } @clusters;
+	# The clusters of the page, and the callers that get false.
+	like($example->{code}, qr/^-- .* all ten clusters .* on one of them$/m, 'the page says so');
+	like($example->{code}, qr/-- true for one caller, false for the other nine$/m, 'and what the others get');
+	$_->query_safe($tables) foreach @sessions;
+	$_->start_query($job) foreach @sessions;
+	assert_ends($_, '00000', 'the job, or nothing') foreach @sessions;
+	my @reports = map { $_->query_safe('SELECT count(*) FROM reports') } @sessions;
+	is(join(' ', sort { $b <=> $a } @reports), join(' ', 1, (0) x 9), 'one cluster has run it');
+	$_->start_query($job) foreach @sessions;
+	assert_ends($_, '00000', 'nothing') foreach @sessions;
+	is(join(' ', map { $_->query_safe('SELECT count(*) FROM reports') } @sessions), "@reports", 'and nobody runs it again');
+	$_->quit foreach @sessions;
+	$_->stop foreach @clusters;
+};
+
+subtest 'the transaction of the example waits for its turn, and is refused if its lock was lost' => sub {
+	my ($first, $second, $admin) = map { background($_) } $node{berlin}, $node{tokyo}, $node{tokyo};
+	$_->query_safe($tables) foreach $first, $second;
+	my ($token) = $first->query_safe($begin) =~ /^(\d+)$/m or die 'no fencing token';
+	start_in_queue($second, $begin, $zk, lock_path('orders'), 2);
+	$first->query_safe($commit);
+	is($first->query_safe('SELECT closed FROM orders'), 't', 'the first one commits');
+	my ($next) = $second->wait_result =~ /^(\d+)$/m or die 'no fencing token';
+	cmp_ok($next, '>', $token, 'then it is the turn of the second one');
+	# A queue node is watched from its first second on, and its deletion noticed within milliseconds:
+	# a person does not type faster. Then fresh, the default, is enough.
+	sleep 2;
+	$admin->query_safe("SELECT zk_evict('orders', $next)");
+	sleep 2;
+	$second->query($commit);
+	my ($refused) = $example->{code} =~ /^COMMIT; +-- refused \((\w+)\) if the lock was lost/m or die 'what is refused?';
+	is($second->sqlstate, $refused, 'it has lost the lock, and is refused');
+	is($second->query_safe('SELECT closed FROM orders'), 'f', 'it has changed nothing');
+	# "That has written": who has only looked at a table has nothing that could be refused.
+	my $reader = background($node{tokyo});
+	my $held = $reader->query_safe("SELECT zk_lock('read')");
+	$reader->query_safe('BEGIN; SELECT * FROM orders');
+	$admin->query_safe("SELECT zk_evict('read', $held)");
+	$reader->query('COMMIT');
+	is($reader->sqlstate, '00000', 'a transaction that has only read commits');
+	$_->quit foreach $first, $second, $admin, $reader;
+};
+
+subtest 'an outage of ZooKeeper is what README.md says, with its times' => sub {
+	my ($timeout, $waits, $most, $connects) = $page =~ /timeout\s\((\d+)\ss\),\sits\sstatement\sis\scanceled\sand\sits\sCOMMIT\srefused
+		\s\(40001\)\.\sA\swaiter\sfails\s\(08001\)\safter\s(\d+)\ss,\sor\sup\sto\s(\d+)\ss\sif\sservers\shang;
+		\sa\ssession\sthat\shas\sno\sZooKeeper\ssession\syet\sfails\safter\s(\d+)\ss/x
+	  or die 'README.md tells of no outage';
+	my $ensemble = ZooKeeper->new(servers => 3, tick_time => 2000, max_session_timeout => undef)->start;
+	my @clusters = map { cluster($_, $ensemble, 'zklock.session_timeout' => undef) } qw(madrid lisbon);
+	# And another one, whose server hangs.
+	my $hanging = ZooKeeper->new(tick_time => 2000, max_session_timeout => undef)->start;
+	push @clusters, cluster('porto', $hanging, 'zklock.session_timeout' => undef);
+	my ($hung_holder, $hung_waiter) = map { background($clusters[2]) } 1 .. 2;
+	$hung_holder->query_safe("SELECT zk_lock('held')");
+	start_in_queue($hung_waiter, "SELECT zk_lock('held')", $hanging, lock_path('held'), 2);
+	my ($holder, $writer) = map { background($clusters[0]) } 1 .. 2;
+	my ($waiter, $new, $other) = map { background($clusters[1]) } 1 .. 3;
+	$holder->query_safe("CREATE TABLE written (n int); SELECT zk_lock('held')");
+	$writer->query_safe("SELECT zk_lock('written'); BEGIN; INSERT INTO written VALUES (1)");
+	start_in_queue($waiter, "SELECT zk_lock('held')", $ensemble, lock_path('held'), 2);
+	$holder->start_query('BEGIN; INSERT INTO written VALUES (2); SELECT pg_sleep(120)');
+	my $away = time;
+	$hanging->pause;
+	$ensemble->stop;
+	$new->start_query("SELECT zk_lock('free')");
+	my $end = sub ($session, $state, $what) {
+		assert_soon { $session->is_done } "$what: an end", 60;
+		my $took = time - $away;
+		$session->wait_result;
+		is($session->sqlstate, $state, $what);
+		return $took;
+	};
+	my $took = $end->($new, '08001', 'a session without a connection');
+	ok($took > $connects - 1 && $took < $connects + 5, "after $connects s: $took");
+	$other->query_safe('CREATE TABLE unaffected (n int)');
+	$took = $end->($holder, '40001', 'the statement of a holder');
+	ok($took < $timeout + 2, "within $timeout s: $took");
+	$writer->query('COMMIT');
+	is($writer->sqlstate, '40001', 'the COMMIT of a holder is refused');
+	$took = $end->($waiter, '08001', 'a waiter');
+	ok($took > $waits - 3 && $took < $waits + 5, "after $waits s: $took");
+	$took = $end->($hung_waiter, '08001', 'a waiter whose server hangs');
+	ok($took > $waits && $took < $most + 3, "within $most s: $took");
+	$hanging->resume;
+	is($other->query_safe('SELECT 1'), 1, 'sessions without locks do not notice');
+	$ensemble->start;
+	assert_soon { $new->query("SELECT zk_try_lock('held')") eq 't' } 'zklock connects again by itself', 60;
+	$holder->query('ROLLBACK');
+	is($holder->query_safe('SELECT count(*) FROM written'), 0, 'nothing of the refused transactions is left');
+	$_->quit foreach $holder, $writer, $waiter, $new, $other, $hung_holder, $hung_waiter;
 };
 
 done_testing();

@@ -9,6 +9,7 @@ use ZkLockTest;
 # Blocks with these comments, in these pages, are run by a test of their own, which fails
 # if one is left out.
 my %elsewhere = (
+	'example README.md' => '540_front_page.pl',
 	'recipe docs/recipes.md' => '50x_recipes_*.pl',
 	'recipe docs/migrating.md' => '512_migrating.pl',
 	'query docs/monitoring.md' => '520_operations.pl');
@@ -155,9 +156,9 @@ my %situation = (
 		assert_becomes { $may->('newcomer', 'pay') } '42501', 'a new role may use no name';
 		is($may->('payroll', $_), '00000', "payroll may use $_") foreach 'pay', 'pay/a', 'shared/x';
 		is($may->('payroll', $_), '42501', "payroll may not use $_") foreach 'payment', 'shared/hr', 'shared/hr/a';
-		is($may->('anna', 'payment'), '00000', 'the operator may use all names');
+		is($may->($_, 'payment'), '00000', "$_ may use all names") foreach qw(anna postgres);
 		$node->safe_psql('app', "ALTER SYSTEM RESET $_") foreach 'zklock.names';
-		$node->safe_psql('app', 'ALTER ROLE payroll RESET ALL; ALTER ROLE payroll NOLOGIN; ALTER ROLE anna RESET ALL; ALTER ROLE anna NOLOGIN; DROP ROLE newcomer');
+		$node->safe_psql('app', 'ALTER ROLE payroll RESET ALL; ALTER ROLE payroll NOLOGIN; ALTER ROLE anna RESET ALL; ALTER ROLE anna NOLOGIN; DROP ROLE newcomer; ALTER ROLE postgres RESET zklock.names');
 		$node->reload;
 		assert_becomes { $node->safe_psql('app', 'SHOW zklock.names') } '*', 'all names may be used again';
 	},

@@ -1,5 +1,5 @@
 
-# The table of docs/reference/znodes.md has each znode that zklock makes below its root, with its
+# The table of docs/interop.md has each znode that zklock makes below its root, with its
 # kind, and no other. Tested by making one of each with a real server, and by reading them all.
 
 use FindBin;
@@ -9,7 +9,7 @@ my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=1000
 my $node = cluster('berlin', $zk, deadlock_timeout => '50ms');
 my ($session, $other) = map { background($node) } 1 .. 2;
 
-my ($table) = slurp_file("$FindBin::Bin/../../docs/reference/znodes.md") =~ /^\| path below `<root>` \|[^\n]*\n\|[-|]+\n(.*?)\n\n/ms;
+my ($table) = slurp_file("$FindBin::Bin/../../docs/interop.md") =~ /^\| path below `<root>` \|[^\n]*\n\|[-|]+\n(.*?)\n\n/ms;
 my @rows = map { /^\| `(.*?)` \| .*? \| (.*?) \|/ or die "what is $_?"; { path => $1, kind => $2 } } split /\n/, $table // '';
 # A queue node and a request end in digits or as their kind does; a name of these tests is "t/" and letters.
 my %part = ('<name>' => '(?:t(?:/[a-z]+)?)', '<queue node>' => '[^/]+-lock-\d{10}', '<slot>' => '[^/]+', '...' => '.+');

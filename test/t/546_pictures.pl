@@ -1,16 +1,13 @@
 
-# The pictures of docs show what is: the drawings are what the code makes of them today
-# (Pictures.pm), and the recorded terminal (record.pl) keeps its columns, says which cluster speaks,
-# and shows a whole screen where nothing moves. Tested by drawing them anew, and by reading them.
+# The pictures of docs show what is: they are what the code makes of them today (Pictures.pm), and
+# each text in them can be read. Tested by drawing them anew, and by reading them.
 
 use strict;
 use warnings;
 
 use FindBin;
-use IPC::Run;
 use Pages;
 use Pictures;
-use PostgreSQL::Test::Utils;
 use Svg;
 use Test::More;
 
@@ -79,7 +76,7 @@ foreach my $name (sort keys %picture)
 	ok(($tracked{$name} // '') eq $picture{$name}->string, "docs/$name.svg is what the code makes of it")
 	  or diag($again);
 }
-is(join(' ', sort keys %tracked), join(' ', sort 'demo', keys %picture), 'docs has no other picture');
+is(join(' ', sort keys %tracked), join(' ', sort keys %picture), 'docs has no other picture');
 
 subtest 'each picture is shown, is one, and needs nothing else' => sub {
 	my @pages = Pages::all();
@@ -122,85 +119,6 @@ subtest 'pages tell the times that the picture shows' => sub {
 		}
 	}
 	cmp_ok($told, '>', 0, 'a page tells it');
-};
-
-# What record.pl makes of these lines. They come at once, so its animation takes its shortest times.
-sub record
-{
-	my (@lines) = @_;
-	my $file = PostgreSQL::Test::Utils::tempdir() . '/recorded.svg';
-	my ($out, $err) = ('', '');
-	my $in = join '', map { "$_\n" } @lines;
-	IPC::Run::run([ $^X, "$top/test/lib/record.pl", $file ], '<', \$in, '>', \$out, '2>', \$err);
-	is($err, '', 'record.pl');
-	is($out, $in, 'everything is passed on');
-	return Pages::slurp($file);
-}
-
-# The lines of a recording again, from the places of its words; and of each word the color.
-sub lines
-{
-	my ($picture, $color) = @_;
-	my (%line, %wide);
-	foreach my $word (texts($picture))
-	{
-		my ($text, $is) = @$word;
-		$wide{ $is->{x} } = 1;
-		my $column = sprintf '%.0f', ($is->{x} - 8) / 7.85;
-		my $line = \$line{ $is->{y} / 18 };
-		$$line //= '';
-		return "word on word: $text" if length $$line > $column;
-		$$line .= ' ' x ($column - length $$line) . $text;
-		$color->{$text} = $is->{fill};
-	}
-	return map { $line{$_} // '' } 1 .. (sort { $b <=> $a } keys %line)[0];
-}
-
-subtest 'a recording keeps its columns, and its first picture is the last screen' => sub {
-	my @said = (
-		'12:00:00.000  berlin     an independent PostgreSQL cluster, port 1',
-		'12:00:00.001  paris      an independent PostgreSQL cluster, port 2',
-		'',
-		'A title & more',
-		"12:00:00.002  berlin 1   SELECT zk_lock('a')",
-		'12:00:00.003             -> it has it',
-		'               position |  state  | cluster',
-		'              ----------+---------+---------',
-		'                      1 | held    | inParis',
-		map { "12:00:01.000  paris 1       $_" } 1 .. 40);
-	my $picture = record('not recorded', @said, 'Stopping the servers.');
-	my %color;
-	is_deeply([ lines($picture, \%color) ], \@said, 'the lines can be read from the places of the words');
-	isnt($color{berlin}, $color{paris}, 'each cluster has a color');
-	is($color{'zk_lock(\'a\')'}, $color{berlin}, 'which its statements have, too');
-	is($color{inParis}, undef, 'but no word that only contains its name');
-	is(unbalanced($picture), '', 'the elements end');
-	# 26 lines are visible.
-	my $up = 18 * (@said - 26);
-	ok($picture =~ /<g class="lines" transform="translate\(0 -$up\)">/, 'without animation: the last screen');
-	ok($picture =~ /\@keyframes lines \{ 0% \{ transform: translateY\(-${up}px\) \}/, 'it is the first one of the animation');
-	ok($picture =~ /\@keyframes cover \{ 0% \{ transform: none \}/, 'with nothing covered');
-	my ($height) = $picture =~ /viewBox="0 0 \S+ (\d+)"/;
-	ok($picture =~ /<rect class="cover" y="$height"/, 'as without animation');
-	ok($picture =~ /\@media \(prefers-reduced-motion: no-preference\) \{\n\.lines \{ animation: [^\n]*\n\.cover \{ animation: [^\n]*\n\}/,
-		'nothing moves for those who want that');
-	ok($picture !~ /<animate|opacity/, 'and nothing else is animated');
-	my @at = $picture =~ /(?<=\n)([\d.]+)% \{ transform: translateY/g;
-	is((scalar grep { $_ >= 100 || $_ <= 0 } @at), 0, 'all of it has its time');
-};
-
-# It is recorded by hand: this sees whether the demo has other acts by now.
-subtest 'docs/demo.svg is a recording of the demo' => sub {
-	my $demo = Pages::slurp("$top/test/lib/demo.pl");
-	my %is_tls = map { $_ => 1 } $demo =~ /sub by_certificate\n\{\n\ttitle\('([^']+)'\)/;
-	my @titles = grep { !$is_tls{$_} && $_ ne 'Now it is your turn' } $demo =~ /\btitle\('([^']+)'\)/g;
-	cmp_ok(scalar @titles, '>=', 8, 'the demo has titles');
-	my @lines = lines($tracked{demo}, {});
-	my %is_line = map { $_ => 1 } @lines;
-	is(join("\n", grep { !$is_line{$_} } @titles), '', 'each title is in the picture')
-	  or diag('record it anew: make demo </dev/null | perl test/lib/record.pl docs/demo.svg');
-	is($lines[-1], $titles[-1], 'the picture ends as the demo does');
-	ok($tracked{demo} !~ /xml:space|<animate/, 'and is one of this record.pl');
 };
 
 done_testing();
