@@ -623,7 +623,7 @@ sub look_what_goes_on (@cells)
 	$_->{state} eq '00000' || odd($_, 'it does not go on: ' . session($_)->error) foreach @cells;
 
 	my $names = join ', ', map { "'$_->{name}'" } @cells;
-	if ($observer->query_safe("SELECT zk_try_lock_set(ARRAY[$names], '${most}s'), zk_unlock_all()") !~ /^t/)
+	if ($observer->query_safe("SELECT zk_try_lock_set(ARRAY[$names], '@{[ stretched($timeout) ]}s'), zk_unlock_all()") !~ /^t/)
 	{
 		$observer->query_safe(of($_, q(SELECT zk_try_lock('N'), zk_unlock_all()))) =~ /^t/ || odd($_, 'others cannot take it') foreach @cells;
 	}
