@@ -201,18 +201,8 @@ sub _wait ($self, $who, $state)
 {
 	my ($holder, $waiter) = @{$self}{ 'kept', 'waiter' };
 	my $client = $self->{zookeeper}->client;
-	my @locks = map { 'given-' . $self->{given}++ } 1 .. $given;
-	my $each = sub ($function) {
-		$holder->query(0, "SELECT $function(name) FROM unnest('{"
-			  . join(',', map { $holder->lock($_) } @locks)
-			  . "}'::text[]) AS name");
-	};
-	$each->('zk_lock');
-	$each->('zk_unlock') if $state ne 'handed';
-	$holder->query(0, 'SELECT zk_unlock_all()') if $state eq 'free';
-	# Some are not kept: in the table of who had a rival just now another lock has their place.
-	my $kept = "SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'kept' AND name LIKE 'bench-given-%'";
-	@locks = map { s/^bench-//r } split ' ', $holder->query(0, $kept) if $state eq 'kept';
+	my @locks;
+	poll_until { @locks = $self->_take_locks($state) } 'such locks';
 	_check_state($holder, $client, $state, @locks);
 
 	my @times;
@@ -249,6 +239,25 @@ sub _wait ($self, $who, $state)
 	return {
 		p50 => percentile(50, @times),
 		times => \@times };
+}
+
+# New locks, held by the holder, or kept, or free. Of those to be kept some are not: in the table of
+# who had a rival just now another lock has their place. On a quick machine that can be all.
+sub _take_locks ($self, $state)
+{
+	my $holder = $self->{kept};
+	my @locks = map { 'given-' . $self->{given}++ } 1 .. $given;
+	my $each = sub ($function) {
+		$holder->query(0, "SELECT $function(name) FROM unnest('{"
+			  . join(',', map { $holder->lock($_) } @locks)
+			  . "}'::text[]) AS name");
+	};
+	$each->('zk_lock');
+	$each->('zk_unlock') if $state ne 'handed';
+	$holder->query(0, 'SELECT zk_unlock_all()') if $state eq 'free';
+	return @locks if $state ne 'kept';
+	my $kept = "SELECT string_agg(name, ' ') FROM zk_session_locks WHERE state = 'kept' AND name LIKE 'bench-given-%'";
+	return map { s/^bench-//r } split ' ', $holder->query(0, $kept);
 }
 
 # Are the locks as the measurement wants them?
