@@ -496,7 +496,7 @@ sub call (@cells)
 	}
 	my @open = @cells;
 	my ($began, $most) = (time, 3 * $longest{other});
-	while (@open && (time < $began + $most || time < $began + stretched($most)))
+	while (@open && !is_over(time - $began, $most))
 	{
 		my %met = map { $_ => 1 } split ' ', $faults->all_met;
 		foreach my $cell (@open)
@@ -544,7 +544,7 @@ sub end_call ($cell)
 	odd($cell, 'the fault was not met') if $cell->{moment} == 1 && !$cell->{has_met};
 	my $longest = $longest{ $cell->{fault}{is_bounded} && $cell->{call}{kind} !~ /commit|held/ ? 'bounded' : 'other' };
 	my $took = $cell->{took} // time - $cell->{since};
-	odd($cell, sprintf 'after %.1f s', $took) if $took >= $longest && $took >= stretched($longest);
+	odd($cell, sprintf 'after %.1f s', $took) if is_over($took, $longest);
 	return;
 }
 
@@ -573,7 +573,7 @@ sub settle ($allowed, $what, @cells)
 			$cell->{nodes} = count_nodes($cell, @{ $cell->{call}{names} // ['N'] });
 		}
 		@open = grep { my $cell = $_; !grep { $_ == $cell->{nodes} } $allowed->($cell) } @open;
-		last if !@open || time > $began + $patience && time > $began + stretched($patience);
+		last if !@open || is_over(time - $began, $patience);
 		sleep 0.05;
 	}
 	$patience = 1 if @open;

@@ -24,7 +24,7 @@ use List::Util qw(max);
 use Test::More ();
 use Time::HiRes qw(clock_gettime CLOCK_PROCESS_CPUTIME_ID time);
 
-our @EXPORT_OK = qw(slowness stretched in_time);
+our @EXPORT_OK = qw(slowness stretched is_over in_time);
 
 # So much processor time a probe takes, in seconds.
 my $probe = 0.02;
@@ -56,6 +56,17 @@ A patience: so many seconds on a quiet machine, and longer on this one as it is 
 =cut
 
 sub stretched ($seconds) { return $seconds * slowness(); }
+
+=pod
+
+=head2 is_over($took, $seconds)
+
+Whether a wait that took so long is longer than that patience. The machine is probed only if it
+is so on a quiet one.
+
+=cut
+
+sub is_over ($took, $seconds) { return $took >= $seconds && $took >= stretched($seconds); }
 
 =pod
 

@@ -42,7 +42,7 @@ use feature ();
 use Carp;
 use Certificates;
 use File::Basename qw(basename);
-use Patience qw(in_time stretched);
+use Patience qw(in_time is_over stretched);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Preload;
@@ -102,6 +102,7 @@ our @EXPORT = qw(
   assert_least
   assert_within
   in_time
+  is_over
   stretched
   least_of
   poll_until
@@ -1278,7 +1279,7 @@ sub wait_result ($self)
 		$self->{timeout}->start;
 		next if eval { $self->{psql}->pump until $self->_has_ended; 1 };
 		croak "query did not end: $@"
-		  if $@ !~ /timeout/ || time - $since > Patience::stretched($PostgreSQL::Test::Utils::timeout_default);
+		  if $@ !~ /timeout/ || Patience::is_over(time - $since, $PostgreSQL::Test::Utils::timeout_default);
 	}
 
 	my $mark = $self->{pending};

@@ -42,7 +42,7 @@ use List::Util qw(max min);
 use POSIX qw(:sys_wait_h setsid);
 use Scalar::Util qw(weaken);
 use Time::HiRes qw(time);
-use Patience qw(stretched);
+use Patience qw(is_over);
 use ZooKeeper::Client;
 
 our @EXPORT_OK = qw(poll_until free_port is_alive);
@@ -89,8 +89,7 @@ sub poll_until :prototype(&$;$)
 	{
 		my $value = $condition->();
 		return $value if $value;
-		croak "timed out waiting for $what"
-		  if time() - $start > $timeout && time() - $start > stretched($timeout);
+		croak "timed out waiting for $what" if is_over(time() - $start, $timeout);
 		Time::HiRes::sleep(min(0.25, max(0.01, (time() - $start) / 20)));
 	}
 }

@@ -439,7 +439,7 @@ subtest 'no wake-up of a waiter is lost while eight take turns' => sub {
 	my $log = $node->basedir . '/wake';
 	$node->command_ok(
 		[
-			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-T', 5, '-l',
+			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-t', 400, '-l',
 			"--log-prefix=$log", '-f', $script, 'postgres'
 		],
 		'contenders take turns');
