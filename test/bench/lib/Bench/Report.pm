@@ -254,8 +254,11 @@ in a round. Each figure is a median over the rounds, and each ratio is the media
 of the rounds' ratios. A cycle takes a lock and releases it. Requests and bytes
 are the server's own counters, for each cycle, hand-over or try. FIFO is the share
 of grants that passed over no contender with an earlier request, by the contenders'
-clocks. pgbench does not log when a lock was granted, so its rows have no FIFO, and
-their waits include the release. Flushes are those of the server's log.
+clocks. Locks are granted in the order in which ZooKeeper gets the requests. Where a
+hand-over takes less time than a request needs to get there, as between backends of
+one cluster, requests overtake each other on their way, and the share is low. pgbench
+does not log when a lock was granted, so its rows have no FIFO, and their waits include
+the release. Flushes are those of the server's log.
 test/bench/README.md says what exactly is measured, and how the contestants are used.
 END
 

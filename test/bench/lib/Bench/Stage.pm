@@ -109,7 +109,8 @@ sub set ($self, $variant)
 
 =head2 use_servers($servers, clusters)
 
-From now on; returns when they do.
+From now on; returns when they do. A reload refuses a list without any server of the former one,
+so first both are set.
 
 =cut
 
@@ -117,10 +118,14 @@ sub use_servers ($servers, @clusters)
 {
 	foreach my $cluster (@clusters)
 	{
-		$cluster->append_conf('postgresql.conf', "zklock.servers = '$servers'");
-		$cluster->reload;
-		poll_until { $cluster->safe_psql('postgres', 'SHOW zklock.servers') eq $servers }
-		'the settings to be read';
+		my $former = $cluster->safe_psql('postgres', 'SHOW zklock.servers');
+		foreach my $list ("$former,$servers", $servers)
+		{
+			$cluster->append_conf('postgresql.conf', "zklock.servers = '$list'");
+			$cluster->reload;
+			poll_until { $cluster->safe_psql('postgres', 'SHOW zklock.servers') eq $list }
+			'the settings to be read';
+		}
 	}
 	return;
 }
