@@ -92,7 +92,7 @@ sub describe ($dir)
 			  scalar _field('/proc/loadavg', qr/^(\S+)/) ],
 		[ 'write + fsync of 4 kB, median' => sprintf('%.0f us', _fsync($dir)) ],
 		[ PostgreSQL => _first_line('postgres --version') ],
-		[ 'ZooKeeper server' => _package('zookeeper') ],
+		[ 'ZooKeeper server' => _package('libzookeeper-java') ],
 		[ 'ZooKeeper C client' => _package('libzookeeper-mt2') ],
 		[ Curator => _package('libcurator-recipes-java') ],
 		[ Kazoo => _package('python3-kazoo') . ', '
