@@ -84,6 +84,7 @@ our @EXPORT = qw(
   assert_nodes
   assert_no_nodes
   session_id_of
+  session_number_of
   session_programs
   kill_session_program
   ticks_of
@@ -995,6 +996,19 @@ The id of its ZooKeeper session, as 0x and hexadecimal digits.
 =cut
 
 sub session_id_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
+
+=pod
+
+=head2 session_number_of($session)
+
+The same as a signed number, as new() of L<ZooKeeper::Client> takes it.
+
+=cut
+
+sub session_number_of ($session)
+{
+	return unpack 'q>', pack 'H16', sprintf '%016s', session_id_of($session) =~ s/^0x//r;
+}
 
 =pod
 

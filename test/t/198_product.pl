@@ -579,12 +579,10 @@ subtest 'calls for a lock, situation: deadlocked' => sub {
 	}
 };
 
-# A session's number in the ensemble, signed, and its program.
+# A session's number in the ensemble, and its program.
 sub session_of ($session)
 {
-	my ($id, $program) = $session->query_safe('SELECT session_id, program_pid FROM zk_session') =~
-	  /^(?:0x)?([0-9a-f]+)\|(\d+)/;
-	return (unpack('q>', pack('H16', sprintf('%016s', $id))), $program);
+	return (session_number_of($session), $session->query_safe('SELECT program_pid FROM zk_session'));
 }
 
 # The ensemble ends that session, as if it had been silent for too long. Meanwhile

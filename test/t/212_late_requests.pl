@@ -33,11 +33,17 @@ sub messages
 
 sub of_type ($type) { return grep { length $_ >= 8 && (unpack 'l> l>', $_)[1] == $type } messages(); }
 
-# A session that is connected by the proxy, which has heard nobody else.
+# Of the last session, in ZooKeeper.
+my $number;
+
+# A session that is connected by the proxy. The program of the one before may be connected, too, and
+# be about to close its own.
 sub session (%option)
 {
 	truncate_file();
-	return background($node, is_connected => 1, 'zklock.session_timeout' => '40s', %option);
+	my $session = background($node, is_connected => 1, 'zklock.session_timeout' => '40s', %option);
+	$number = session_number_of($session);
+	return $session;
 }
 
 sub truncate_file { open my $file, '>', $heard or die $!; close $file; return; }
@@ -53,15 +59,12 @@ sub hold_up ($type, $nth, $do)
 	return $held;
 }
 
-# Execute it for the session, which is between two connections meanwhile. The number of the
-# session is in what it has said when it reconnected.
+# Execute it for the session, which is between two connections meanwhile.
 sub execute ($held)
 {
-	my ($id) = grep { $_ } map { (unpack 'N q> N q>', $_)[3] }
-	  grep { length $_ >= 44 && (unpack 'N', $_) == 0 } reverse messages();
 	my @auth = of_type($auth);
 	$proxy->go_away;
-	my $server = ZooKeeper::Client->new($zk->connect_string, session => $id);
+	my $server = ZooKeeper::Client->new($zk->connect_string, session => $number);
 	$server->replay(@auth, $held);
 	$server->abandon;
 	return;
