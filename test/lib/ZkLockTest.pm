@@ -92,7 +92,6 @@ our @EXPORT = qw(
   assert_query
   assert_ends
   assert_held
-  assert_not_held
   assert_passes
   assert_released
   assert_leave_nothing
@@ -841,9 +840,9 @@ sub assert_ends ($session, $sqlstate, $what)
 
 =pod
 
-=head2 assert_held($session, $name, $what), assert_not_held($session, $name, $what)
+=head2 assert_held($session, $name, $what)
 
-A test: the session holds that lock, as ZooKeeper confirms, or does not.
+A test: the session holds that lock, as ZooKeeper confirms.
 
 =cut
 
@@ -851,12 +850,6 @@ sub assert_held ($session, $name, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is($session->query_safe("SELECT zk_is_held('$name')"), 't', $what);
-}
-
-sub assert_not_held ($session, $name, $what)
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is($session->query_safe("SELECT zk_is_held('$name')"), 'f', $what);
 }
 
 =pod

@@ -49,7 +49,7 @@ sub lose ($session, $lock)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	evict($lock);
-	return assert_not_held($session, $lock, 'it is lost');
+	return assert_knows_loss($session, $lock, 'it is lost');
 }
 
 # This one notifies, and its commit waits for a standby. So the commits of others that notify
@@ -127,7 +127,7 @@ subtest 'an evicted lock that was held in both modes does not come back in one o
 	evict('evicted');
 	$new->query_safe("SELECT zk_lock('evicted')");
 	$old->query_safe("SELECT zk_unlock('evicted')");
-	assert_not_held($old, 'evicted', 'the evicted holder holds nothing');
+	assert_knows_loss($old, 'evicted', 'the evicted holder holds nothing');
 	assert_held($new, 'evicted', 'the new one does');
 	assert_nodes($zk, lock_path('evicted'), 1, 'no other contender is in the queue');
 	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");

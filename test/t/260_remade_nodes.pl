@@ -65,7 +65,7 @@ subtest 'a lock held in both modes whose node was made again is lost in both' =>
 	$old->query_safe("SELECT zk_lock('both'), zk_lock_shared('both')");
 	my @names = remake('both', sub { });
 	$old->query_safe("SELECT zk_unlock('both')");
-	assert_not_held($old, 'both', 'the shared mode is lost, too');
+	assert_knows_loss($old, 'both', 'the shared mode is lost, too');
 	assert_query($old, "SELECT zk_lock_shared('both')", '40001', 'a lost lock is not acquired once more');
 	assert_query($old, 'BEGIN; UPDATE counter SET n = n + 1; COMMIT', '40001', 'the commit is refused');
 	$old->query_safe('SELECT zk_unlock_all()');
@@ -75,7 +75,7 @@ subtest 'a lock held in both modes whose node was made again is lost in both' =>
 	$old->query_safe("SELECT zk_lock('both'), zk_lock_shared('both'); SELECT zk_unlock('both')");
 	assert_held($old, 'both', 'the lock is still held');
 	@names = remake('both', sub { });
-	assert_not_held($old, 'both', 'the lock is not held when its node was made again');
+	assert_knows_loss($old, 'both', 'the lock is not held when its node was made again');
 	remove('both', @names);
 };
 
@@ -87,7 +87,7 @@ subtest 'a lock whose node was made again is lost when the second look cannot be
 	my $flag = "$library.once";
 	my $old = background($paris, holds => 'unsent');
 	my @names = remake('unsent', sub { append_to_file($flag, ''); });
-	assert_not_held($old, 'unsent', 'the lock whose node was made again is not held');
+	assert_knows_loss($old, 'unsent', 'the lock whose node was made again is not held');
 	ok(!-e $flag, 'the second look could not be sent at first');
 	$old->quit;
 	remove('unsent', @names);
