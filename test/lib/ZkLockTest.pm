@@ -84,7 +84,7 @@ our @EXPORT = qw(
   assert_nodes
   assert_no_nodes
   session_id_of
-  session_number_of
+  session_number
   session_programs
   kill_session_program
   ticks_of
@@ -992,16 +992,13 @@ sub session_id_of ($session) { return $session->query_safe('SELECT session_id FR
 
 =pod
 
-=head2 session_number_of($session)
+=head2 session_number($id)
 
-The same as a signed number, as new() of L<ZooKeeper::Client> takes it.
+Such an id as a signed number, as new() of L<ZooKeeper::Client> takes it.
 
 =cut
 
-sub session_number_of ($session)
-{
-	return unpack 'q>', pack 'H16', sprintf '%016s', session_id_of($session) =~ s/^0x//r;
-}
+sub session_number ($id) { return unpack 'q>', pack 'H16', sprintf '%016s', $id =~ s/^0x//r; }
 
 =pod
 

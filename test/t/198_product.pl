@@ -582,7 +582,8 @@ subtest 'calls for a lock, situation: deadlocked' => sub {
 # A session's number in the ensemble, and its program.
 sub session_of ($session)
 {
-	return (session_number_of($session), $session->query_safe('SELECT program_pid FROM zk_session'));
+	my ($id, $program) = $session->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^(\w+)\|(\d+)/;
+	return (session_number($id), $program);
 }
 
 # The ensemble ends that session, as if it had been silent for too long. Meanwhile

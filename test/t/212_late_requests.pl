@@ -42,7 +42,7 @@ sub session (%option)
 {
 	truncate_file();
 	my $session = background($node, is_connected => 1, 'zklock.session_timeout' => '40s', %option);
-	$number = session_number_of($session);
+	$number = session_number(session_id_of($session));
 	return $session;
 }
 

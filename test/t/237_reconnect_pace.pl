@@ -134,7 +134,7 @@ $young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_unlock('young
 my ($number, $program) = $young->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^0x([0-9a-f]+)\|(\d+)$/;
 # Who stands still does not take its session back.
 kill STOP => $program;
-$zk->client(session => unpack('q>', pack 'H16', sprintf '%016s', $number))->close;
+$zk->client(session => session_number($number))->close;
 kill CONT => $program;
 poll_until { $young->query('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost', 30;
 assert_query($young, "SELECT zk_try_lock('young')", '00000', 'the next call has its time to connect');
