@@ -124,6 +124,8 @@ subtest 'a lock of call scope is released when its CALL is canceled, times out, 
 	# The session is lost while the procedure works.
 	start_steps($session, 'SELECT pg_sleep(600)');
 	open_gate();
+	# Before that it still has the lock of the gate, which is not its transaction's.
+	wait_for_sleep($node, $session->pid);
 	kill_session_program($session);
 	assert_ends($session, '40001', 'lost');
 	has_nothing($session, 'lost, and nothing to let go of');
