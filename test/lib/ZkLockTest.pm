@@ -48,7 +48,7 @@ use PostgreSQL::Test::Utils;
 use Preload;
 use Test::More import => ['!done_testing'];
 use Time::HiRes qw(sleep time);
-use ZooKeeper qw(poll_until);
+use ZooKeeper qw(poll_until session_number);
 
 use parent 'Exporter';
 
@@ -989,16 +989,6 @@ The id of its ZooKeeper session, as 0x and hexadecimal digits.
 =cut
 
 sub session_id_of ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
-
-=pod
-
-=head2 session_number($id)
-
-Such an id as a signed number, as new() of L<ZooKeeper::Client> takes it.
-
-=cut
-
-sub session_number ($id) { return unpack 'q>', pack 'H16', sprintf '%016s', $id =~ s/^0x//r; }
 
 =pod
 

@@ -45,7 +45,7 @@ use Time::HiRes qw(time);
 use Patience qw(is_over);
 use ZooKeeper::Client;
 
-our @EXPORT_OK = qw(poll_until free_port is_alive);
+our @EXPORT_OK = qw(poll_until free_port is_alive session_number);
 
 # Where Debian's package puts the server; overridable for other systems.
 my $classpath = $ENV{ZOOKEEPER_CLASSPATH} || '/usr/share/java/zookeeper.jar';
@@ -93,6 +93,17 @@ sub poll_until :prototype(&$;$)
 		Time::HiRes::sleep(min(0.25, max(0.01, (time() - $start) / 20)));
 	}
 }
+
+=pod
+
+=head2 session_number($id)
+
+The id of a session, in hexadecimal digits, as a signed number: the way the protocol shows
+ephemeralOwner, and new() of L<ZooKeeper::Client> takes it.
+
+=cut
+
+sub session_number ($id) { return unpack 'q>', pack 'H16', sprintf '%016s', $id =~ s/^0x//r; }
 
 =pod
 
@@ -752,8 +763,7 @@ sub ephemerals ($self, $prefix)
 	{
 		if ($line =~ /^0x([0-9a-f]+):/)
 		{
-			# As a signed number, the way the protocol shows ephemeralOwner.
-			$owner = unpack('q>', pack('H16', sprintf('%016s', $1)));
+			$owner = session_number($1);
 		}
 		elsif ($line =~ /^\t(\Q$prefix\E.*)$/)
 		{
