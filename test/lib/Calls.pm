@@ -13,7 +13,7 @@ Calls - every call that reaches ZooKeeper, every fault on the way, and what must
 
 The table below has a line for each fault, and a column for each kind of call. The rows of
 %calls are the calls; each is of a kind, and meets every fault, at each of the requests that it
-sends or at its first one. Each such cell has a name of a lock of its own and a session whose
+sends or at its first one; in a sample (L<ZkLockTest/plays_all>) half of the requests do. Each such cell has a name of a lock of its own and a session whose
 way to the server is its own (L<Faults>). What is looked at in each:
 
 =over
@@ -347,9 +347,7 @@ sub run ($group)
 	{
 		foreach my $title (grep { !$call{$_}{never}{$name} } @titles)
 		{
-			my @moments = defined $fault{$name}{nth} ? $fault{$name}{nth}
-			  : grep { $_ <= $count{$title} } @{ $call{$title}{moments} // [ 1 .. $count{$title} ] };
-			$cells{$name}{$title} = [ map { cell($title, $name, $_) } @moments ];
+			$cells{$name}{$title} = [ map { cell($title, $name, $_) } moments($title, $name, $count{$title}) ];
 		}
 	}
 	# Those that last as long as a session go together, and so do those that last as long as a bound.
@@ -367,6 +365,17 @@ sub run ($group)
 	}
 	note("$ncells cells");
 	return;
+}
+
+# Which requests of a call, of so many, meet that fault. In a sample every other one does, and the
+# others meet the next fault, which is like it; where there are no more than two, both do.
+sub moments ($title, $name, $count)
+{
+	return $fault{$name}{nth} if defined $fault{$name}{nth};
+	my @moments = grep { $_ <= $count } @{ $call{$title}{moments} // [ 1 .. $count ] };
+	return @moments if plays_all() || @moments < 3;
+	my ($row) = grep { $fault_names[$_] eq $name } 0 .. $#fault_names;
+	return @moments[ grep { ($row + $_) % 2 == 0 } 0 .. $#moments ];
 }
 
 # Where a machine stands still for seconds, the ensemble ends a session, whatever the fault is, and a

@@ -105,6 +105,7 @@ our @EXPORT = qw(
   is_over
   stretched
   least_of
+  plays_all
   poll_until
   done_testing
   sleep
@@ -979,6 +980,17 @@ sub least_of
 	note("again: counted @_ times, and the least is taken") if $counts[-1] != $counts[0];
 	return $counts[0];
 }
+
+=pod
+
+=head2 plays_all
+
+Whether a table of cells is to be played whole, as make nightly asks for it by ZKLOCK_TEST_CELLS=all
+in the environment, and not a sample of it.
+
+=cut
+
+sub plays_all () { return ($ENV{ZKLOCK_TEST_CELLS} // '') eq 'all'; }
 
 =pod
 

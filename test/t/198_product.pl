@@ -66,7 +66,7 @@ clients are in t/410_interop_matrix.pl.
 
 Situations that are made for one cell at a time (waited for, evicted, lost) take most of the time. Of
 their cells a run plays a third or a half, so that each three of style, kind, scope, zklock.keep and
-timeout meet; with ZKLOCK_TEST_CELLS=all in the environment, as make nightly has it, it plays all.
+timeout meet; make nightly plays all.
 
 =cut
 
@@ -318,7 +318,7 @@ sub cells_of ($situation, $scope, $keep, $timeout)
 sub single_cells ($situation, $timeouts = \@timeouts)
 {
 	my @cells = map { @$_ } batches($situation, timeouts => $timeouts);
-	return @cells if ($ENV{ZKLOCK_TEST_CELLS} // '') eq 'all';
+	return @cells if plays_all();
 	my %number = map { my $values = $_; map { $values->[$_] => $_ } 0 .. $#$values } \@styles, \@kinds, \@scopes, \@keeps;
 	return grep { $_->{timeout} eq $timeouts->[ sum(@number{ @$_{qw(style kind scope keep)} }) % @$timeouts ] } @cells;
 }

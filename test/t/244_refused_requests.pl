@@ -1,6 +1,6 @@
 
-# Each request that a statement makes is refused once, with each kind of error that a
-# server has, or its answer is lost with the connection. What a server says truly is in the
+# Each request that a statement makes is refused, with each kind of error that a
+# server has (in a sample half of them), or its answer is lost with the connection. What a server says truly is in the
 # table of test/lib/Calls.pm for most statements; here it lies, too. Whatever becomes of the statement,
 # it says so in terms of its own; who is told that he has a lock has it; the backend lives
 # and its next statement works; and nothing is left in any queue.
@@ -168,32 +168,33 @@ sub work ($out)
 	return;
 }
 
-# The errors that each of its requests meets.
-sub errors_of ($case)
+# The errors that the nth of its requests meets: in a sample every other one, and the next request
+# the others.
+sub errors_of ($case, $nth)
 {
 	my %is_cell = map { $_ => 1 } @cells;
 	my @errors = $case->{with_all} ? sort keys %error : @usual;
-	return $case->{is_no_call} ? (@errors, @cells) : grep { !$is_cell{$_} } @errors;
+	@errors = $case->{is_no_call} ? (@errors, @cells) : grep { !$is_cell{$_} } @errors;
+	return plays_all() ? @errors : @errors[ grep { ($nth + $_) % 2 == 0 } 0 .. $#errors ];
 }
 
 # How many requests and errors there were, until the first thing that is odd. A statement has
-# no more requests once two errors had nothing to meet.
+# no more requests once two errors in turn had nothing to meet.
 sub go_through ($case)
 {
 	my (undef, %case) = @$case;
-	my $nrounds = 0;
+	my ($nrequests, $nrounds, $nmissed) = (0, 0, 0);
 	foreach my $nth (1 .. $most_requests)
 	{
-		my ($nmet, $nmissed) = (0, 0);
-		foreach my $what (errors_of(\%case))
+		foreach my $what (errors_of(\%case, $nth))
 		{
-			refuse($nth, $what, \%case) ? $nmet++ : $nmissed++;
-			return ($nth, $nrounds + $nmet) if @odd;
-			return ($nth - 1, $nrounds) if !$nmet && $nmissed == 2;
+			my $is_met = refuse($nth, $what, \%case);
+			$nmissed = $is_met ? 0 : $nmissed + 1;
+			($nrequests, $nrounds) = ($nth, $nrounds + 1) if $is_met;
+			return ($nrequests, $nrounds) if @odd || $nmissed == 2;
 		}
-		$nrounds += $nmet;
 	}
-	return ($most_requests, $nrounds);
+	return ($nrequests, $nrounds);
 }
 
 # One statement, of whose requests that one meets that. Whether there was such a request;

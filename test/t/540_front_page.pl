@@ -156,6 +156,14 @@ subtest 'the transaction of the example waits for its turn, and is refused if it
 	$_->quit foreach $first, $second, $admin, $reader;
 };
 
+# An error came after that many seconds, give or take a few.
+sub is_about ($took, $least, $most, $word)
+{
+	cmp_ok($took, '>', $least - 3, "not before $least s");
+	in_time($took, $most + 5, "$word $most s");
+	return;
+}
+
 subtest 'an outage of ZooKeeper is what README.md says, with its times' => sub {
 	my ($timeout, $waits, $most, $connects) = $page =~ /timeout\s\((\d+)\ss\),\sits\sstatement\sis\scanceled\sand\sits\sCOMMIT\srefused
 		\s\(40001\)\.\sA\swaiter\sfails\s\(08001\)\safter\s(\d+)\ss,\sor\sup\sto\s(\d+)\ss\sif\sservers\shang;
@@ -187,16 +195,16 @@ subtest 'an outage of ZooKeeper is what README.md says, with its times' => sub {
 		return $took;
 	};
 	my $took = $end->($new, '08001', 'a session without a connection');
-	ok($took > $connects - 1 && $took < $connects + 5, "after $connects s: $took");
+	is_about($took, $connects, $connects, 'after');
 	$other->query_safe('CREATE TABLE unaffected (n int)');
 	$took = $end->($holder, '40001', 'the statement of a holder');
-	ok($took < $timeout + 2, "within $timeout s: $took");
+	in_time($took, $timeout + 2, "within $timeout s");
 	$writer->query('COMMIT');
 	is($writer->sqlstate, '40001', 'the COMMIT of a holder is refused');
 	$took = $end->($waiter, '08001', 'a waiter');
-	ok($took > $waits - 3 && $took < $waits + 5, "after $waits s: $took");
+	is_about($took, $waits, $waits, 'after');
 	$took = $end->($hung_waiter, '08001', 'a waiter whose server hangs');
-	ok($took > $waits && $took < $most + 3, "within $most s: $took");
+	is_about($took, $waits, $most, 'within');
 	$hanging->resume;
 	is($other->query_safe('SELECT 1'), 1, 'sessions without locks do not notice');
 	$ensemble->start;
