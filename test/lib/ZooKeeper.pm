@@ -38,9 +38,11 @@ use File::Path qw(mkpath rmtree);
 use File::Temp ();
 use IO::Select;
 use IO::Socket::INET;
-use List::Util qw(max min);
+use IO::Socket::UNIX;
+use List::Util qw(max min shuffle);
 use POSIX qw(:sys_wait_h setsid);
 use Scalar::Util qw(weaken);
+use Socket qw(SOCK_DGRAM);
 use Time::HiRes qw(time);
 use Patience qw(is_over);
 use ZooKeeper::Client;
@@ -109,8 +111,9 @@ sub session_number ($id) { return unpack 'q>', pack 'H16', sprintf '%016s', $id 
 
 =head2 free_port
 
-A loopback port that nobody listens on. Below the range from which the kernel
-serves outgoing connections, so that it stays free until the server has it.
+A loopback port that nobody listens on. It is ours until this process ends, also while no server
+listens: it is below the range from which the kernel serves outgoing connections, and marked for
+all other tests on this machine, also for those in a root file system of their own.
 
 =cut
 
@@ -118,23 +121,25 @@ serves outgoing connections, so that it stays free until the server has it.
 my ($first_port, $last_port) =
   split /-/, $ENV{ZKLOCK_TEST_PORTS} || '10200-32199';
 
-# Ports given out by this process, so that none is given twice.
+# The marks of the ports that this process has given out: each a socket with an abstract name, which
+# two processes cannot have at a time, and which ends with its process.
 my %given;
 
 sub free_port
 {
-	while (1)
+	foreach my $port (shuffle $first_port .. $last_port)
 	{
-		my $port = $first_port + int(rand($last_port + 1 - $first_port));
-		next if $given{$port}++;
+		my $mark = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "\0zklock-test-port-$port") or next;
 		my $socket = IO::Socket::INET->new(
 			LocalAddr => '127.0.0.1',
 			LocalPort => $port,
 			Listen => 1,
 			ReuseAddr => 1) or next;
 		$socket->close;
+		$given{$port} = $mark;
 		return $port;
 	}
+	croak "no port from $first_port to $last_port is free";
 }
 
 =pod
@@ -194,7 +199,7 @@ Size of the ensemble: 1 is a standalone server.
 
 In milliseconds. Session timeouts are granted from 2 ticks up.
 
-=item max_session_timeout => 300000
+=item max_session_timeout => 3600000
 
 In milliseconds. ZooKeeper's own default is 20 ticks; undef gives that.
 
@@ -247,7 +252,7 @@ sub new ($class, %option)
 	my $self = bless {
 		servers => 1,
 		tick_time => 500,
-		max_session_timeout => 300_000,
+		max_session_timeout => 3_600_000,
 		patience => 30,
 		force_sync => 0,
 		config => {},

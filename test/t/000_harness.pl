@@ -6,13 +6,14 @@
 use strict;
 use warnings;
 
+use FindBin;
 use IO::Socket::INET;
 use Patience qw(in_time);
 use POSIX ();
 use Proxy;
 use Test::More;
 use Time::HiRes qw(sleep);
-use ZooKeeper qw(poll_until is_alive);
+use ZooKeeper qw(poll_until free_port is_alive);
 
 my $zk = ZooKeeper->new->start;
 
@@ -24,7 +25,7 @@ subtest 'a server that was started tells its mode and address' => sub {
 
 subtest 'the protocol client creates, reads, lists and deletes znodes' => sub {
 	my $client = $zk->client;
-	is($client->timeout, 300, 'gets the long timeout it asks for');
+	is($client->timeout, 3600, 'gets the long timeout it asks for');
 	$client->create_path('/locks/nightly');
 	is_deeply([ $client->children('/locks') ], ['nightly'], 'children');
 
@@ -55,6 +56,13 @@ subtest 'the protocol client creates, reads, lists and deletes znodes' => sub {
 	my $next = $zk->client;
 	$next->delete_recursive('/locks');
 	is($next->exists('/locks'), undef, 'delete_recursive');
+};
+
+# Also when nobody listens on it yet, and whatever file system the other process sees.
+subtest 'a port is given to one process' => sub {
+	my $port = free_port();
+	local $ENV{ZKLOCK_TEST_PORTS} = "$port-$port";
+	like(scalar qx($^X -I'$FindBin::Bin/../lib' -MZooKeeper=free_port -e 'print free_port()' 2>&1), qr/^no port from $port to $port is free/, 'no other process gets it');
 };
 
 subtest 'an abandoned session ends by its timeout' => sub {

@@ -75,7 +75,7 @@ e.g. "delete /a: NotEmpty".
 Connects to one host:port and starts a session, or goes on with one that is
 somebody else's: what this client makes then is the other's, who gets its session
 back when it connects again. It sends nothing but requests, so the session ends
-when there were none for so long, by default for five minutes. A reply may take as long as
+when there were none for so long, by default for an hour. A reply may take as long as
 the patience, by default a minute: longer than an election.
 
 =cut
@@ -88,7 +88,7 @@ sub new ($class, $server, %option)
 	my $self = bless
 	  { socket => $socket, xid => 0, owner => $$, patience => $option{patience} || 60 }, $class;
 
-	my $timeout = int(1000 * ($option{timeout} || 300));
+	my $timeout = int(1000 * ($option{timeout} || 3600));
 	my $id = $option{session} || 0;
 	$self->_send(pack('N q> N q>', 0, 0, $timeout, $id)
 		  . _buffer($id ? _password($id) : "\0" x 16)
