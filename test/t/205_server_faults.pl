@@ -80,6 +80,8 @@ $node{berlin}->safe_psql('postgres', 'CREATE TABLE lost (i int)');
 $table->run('locks are lost over a pause longer than the session timeout, and nothing commits',
 	cast('2s', map { $_ => 'berlin' } qw(early late keeper free waiter)),
 	[ free => "zk_lock('lost/none'), zk_unlock('lost/none')" ],
+	# For all that happens while it waits.
+	[ waiter => "SET zklock.connect_timeout = '2min'" ],
 	[ keeper => "zk_lock('lost/session')" ],
 	[ 'waiter starts' => "zk_lock('lost/session')" ], [ queue => 'lost/session' => 2 ],
 	[ early => "BEGIN; SELECT zk_xact_lock('lost/early'); INSERT INTO lost VALUES (1); SELECT pg_sleep(0.8)" ],

@@ -13,6 +13,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
 
 use List::Util qw(min sum0);
+use Patience qw(slowness);
 use POSIX qw(:sys_wait_h);
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -83,6 +84,8 @@ my $hang_sample = 8;
 
 # All permits of a lock are in use once in twenty grants of them.
 my $permit_sample = 100;
+# All kinds of locks are among so many grants.
+my $grant_sample = 400;
 
 # How late a bounded wait may end, on a busy machine.
 my $slack = 3;
@@ -596,14 +599,16 @@ foreach my $none (
 is($report->writes('marked', 'accepted') + $report->writes('other', 'accepted'),
 	0, 'nobody else writes into a node of the queue');
 my %outcome = $report->outcomes;
-cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
+# What must have happened, so that there was something to see: less on a busy machine.
+my $slowness = slowness();
+sub least ($count) { return $count / $slowness; }
+cmp_ok($outcome{committed}, '>=', least($option{duration}), 'much was committed');
 my $excused = sum0 map { scalar keys %$_ } values %excused;
 cmp_ok($excused, '<=', 3 + $excused_share * $outcome{committed},
 	'no more was excused than usual');
 cmp_ok($witness->nodes, '>=', $report->grants, 'the witness has seen the queues');
-cmp_ok($report->faults, '>=', $option{duration} / ($option{faults} ? 20 : 2),
+cmp_ok($report->faults, '>=', least($option{duration} / ($option{faults} ? 20 : 2)),
 	'many faults happened');
-# Was there anything to see?
 if (!$only_some)
 {
 	my %granted = $report->grants_by_kind;
@@ -611,15 +616,20 @@ if (!$only_some)
 	{
 		my $count = $granted{permits} // 0;
 		skip "few permits were granted: $count, and all were in use $full times", 1 if $count < $permit_sample;
-		cmp_ok($full, '>=', $option{duration} / 60, 'all permits were in use');
+		cmp_ok($full, '>=', least($option{duration} / 60), 'all permits were in use');
 	}
-	is(join(' ', grep { !$granted{$_} }
-			qw(local shared permits set path fenced bare hold lease kept free call)),
-		'', 'every kind of lock was granted');
-	cmp_ok($report->taken_back, '>=', 10 * $option{duration}, 'kept locks were taken back');
+	SKIP:
+	{
+		my $count = sum0 values %granted;
+		skip "few locks were granted: $count", 1 if $count < $grant_sample;
+		is(join(' ', grep { !$granted{$_} }
+				qw(local shared permits set path fenced bare hold lease kept free call)),
+			'', 'every kind of lock was granted');
+	}
+	cmp_ok($report->taken_back, '>=', least(10 * $option{duration}), 'kept locks were taken back');
 	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work');
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } $report->claims),
-		'>=', $option{duration} / 10, 'many slots were given out');
+		'>=', least($option{duration} / 10), 'many slots were given out');
 }
 my ($holders_in_hangs, $lost_in_hangs) = $report->hangs;
 SKIP:
@@ -629,13 +639,13 @@ SKIP:
 	cmp_ok($lost_in_hangs, '<=', 1 + $hang_share * $holders_in_hangs,
 		'a server that hangs costs few their locks');
 }
-cmp_ok($woken_by_set, '>=', $option{duration} / 6,
+cmp_ok($woken_by_set, '>=', least($option{duration} / 6),
 	'many locks were handed over')
   if !$only_some;
 cmp_ok(
 	$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
-	'>=', $option{duration} / 10, 'a stranger has often tried to hand one over');
-cmp_ok($report->words_heard, '>=', $option{duration} / 30,
+	'>=', least($option{duration} / 10), 'a stranger has often tried to hand one over');
+cmp_ok($report->words_heard, '>=', least($option{duration} / 30),
 	'some have heard an impostor')
   if $option{guard} eq 'quorum' && !$only_some;
 
