@@ -416,7 +416,7 @@ sub set_up
 	return if $zk;
 	$zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
 	$faults = Faults->new($zk->connect_string);
-	$berlin = cluster('berlin', $zk, max_connections => $at_a_time + 20, 'zklock.session_timeout' => "${timeout}s", 'zklock.connect_timeout' => '60s');
+	$berlin = cluster('berlin', $zk, max_connections => $at_a_time + 20, 'zklock.session_timeout' => "${timeout}s", 'zklock.connect_timeout' => '10min');
 	$paris = cluster('paris', $zk, 'zklock.session_timeout' => '60s');
 	$berlin->safe_psql('postgres', 'CREATE TABLE work (name text)');
 	$holder = background($paris, is_connected => 1);

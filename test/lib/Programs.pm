@@ -22,6 +22,7 @@ use v5.36;
 
 use Exporter 'import';
 use IPC::Run;
+use Patience qw(stretched);
 use PostgreSQL::Test::Utils ();
 use Test::More import => ['note'];
 use ZooKeeper qw(poll_until);
@@ -45,11 +46,10 @@ has said.
 sub start_program (@command)
 {
 	my $self = bless { in => '', out => '' }, __PACKAGE__;
-	# Should the test be killed, its programs go too. On a busy machine Go takes minutes for
-	# the standard library.
+	# Should the test be killed, its programs go too. Go takes a minute for the standard library.
 	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
 		'<', \$self->{in}, '>', \$self->{out}, '2>&1',
-		IPC::Run::timeout(3 * $PostgreSQL::Test::Utils::timeout_default));
+		IPC::Run::timeout(stretched(3 * $PostgreSQL::Test::Utils::timeout_default)));
 	push @programs, $self;
 	return $self;
 }

@@ -26,6 +26,7 @@ use v5.36;
 
 use Carp;
 use IPC::Run;
+use Patience qw(stretched);
 use PostgreSQL::Test::Utils;
 
 my $prompt = qr/^[a-z]+[-=!('"][*!?]?# \z/m;
@@ -43,7 +44,7 @@ Starts the program, and returns when it shows its first prompt. Dies if it ends 
 sub new ($class, @command)
 {
 	my $self = bless { in => '', out => '', command => "@command" }, $class;
-	$self->{timeout} = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+	$self->{timeout} = IPC::Run::timeout(stretched($PostgreSQL::Test::Utils::timeout_default));
 	# Neither a pager nor a file of the person who runs the test changes what is shown.
 	local @ENV{qw(PSQL_PAGER PAGER PSQLRC TERM)} = ('', '', '/dev/null', 'dumb');
 	# Errors go to the same terminal. psql reads without a line editor, which would echo otherwise.
