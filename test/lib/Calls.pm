@@ -108,6 +108,8 @@ my @faults = (
 my %fault = @faults;
 # Those that nobody needs to hear of: the call is done.
 my $is_unheard_of = qr/^(?:request_lost|reply_lost|throttled|moved|read_only)$/;
+# Those after which a session goes on.
+my $keeps_session = qr/^(?:request_lost|reply_lost|throttled|moved|read_only|no_right|no_quota|unknown|canceled)$/;
 my @fault_names = @faults[ grep { $_ % 2 == 0 } 0 .. $#faults ];
 
 # No columns, for they would end all cells at once, are a backend that is killed by SIGKILL
@@ -380,11 +382,18 @@ sub moments ($title, $name, $count)
 
 # Where a machine stands still for seconds, the ensemble ends a session, whatever the fault is, and a
 # call is out of time before it meets the fault. Such a cell is played again, a few times.
+sub is_late ($cell)
+{
+	return 0 if $cell->{odd} eq '';
+	return 1 if $cell->{has_new_session} || $cell->{odd} =~ /the fault was not met/;
+	return !$cell->{fault}{is_bounded} && $cell->{odd} =~ /No contact with ZooKeeper for/;
+}
+
 sub play_again (@cells)
 {
 	foreach (1 .. 3)
 	{
-		my @late = grep { $_->{odd} =~ ($_->{fault}{is_bounded} ? qr/the fault was not met/ : qr/No contact with ZooKeeper for|the fault was not met/) } @cells;
+		my @late = grep { is_late($_) } @cells;
 		last if !@late || Patience::slowness() < 2;
 		note("again: $_->{title}, request $_->{moment}: $_->{odd}") foreach @late;
 		%$_ = %{ cell(@$_{qw(title name_of_fault moment)}) } foreach @late;
@@ -473,6 +482,7 @@ sub play_some (@cells)
 	begin(@cells);
 	call(@cells);
 	look_what_is_left(@cells);
+	look_whose_session(grep { $_->{odd} && $_->{name_of_fault} =~ $keeps_session } @cells);
 	look_what_goes_on(@cells);
 	return;
 }
@@ -488,11 +498,11 @@ sub begin (@cells)
 		  q(SELECT count(*) FROM zk_lock_queue('connect')),
 		  $cell->{call}{before} ? of($cell, $cell->{call}{before}) : (),
 		  $cell->{fault}{is_bounded} ? bounds($cell) : (),
-		  'SELECT program_pid FROM zk_session'; }, @cells);
+		  'SELECT session_id, program_pid FROM zk_session'; }, @cells);
 	foreach my $cell (@cells)
 	{
 		odd($cell, 'not begun: ' . session($cell)->error) if $cell->{state} ne '00000';
-		($cell->{program}) = $cell->{out} =~ /(\d+)$/;
+		@$cell{qw(session_id program)} = $cell->{out} =~ /([^|\n]*)\|(\d*)$/;
 	}
 	return;
 }
@@ -625,6 +635,14 @@ sub look_what_is_left (@cells)
 	my @repeated = grep { $_->{call}{repeats} && $_->{word} =~ /^\w{5}$/ } @cells;
 	ask_all(sub ($cell) { return "RESET zklock.connect_timeout;\n" . of($cell, $cell->{call}{sql}) }, @repeated);
 	$_->{out} =~ $_->{call}{result} || odd($_, "again it says $_->{out} " . session($_)->error) foreach @repeated;
+	return;
+}
+
+# Whether the ensemble has ended the session that the call began with.
+sub look_whose_session (@cells)
+{
+	ask_all(sub ($cell) { return "SELECT coalesce(state || ' ' || session_id, '') FROM zk_session" }, @cells);
+	$_->{has_new_session} = $_->{session_id} && $_->{state} eq '00000' && ($_->{out} =~ /^lost/ || $_->{out} !~ / \Q$_->{session_id}\E$/) foreach @cells;
 	return;
 }
 
