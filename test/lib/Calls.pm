@@ -40,10 +40,11 @@ line. complete() fails otherwise.
 package Calls;
 
 use Faults;
+use Patience qw(steady);
 use ZkLockTest;
 
 # The session timeout, and the bound of the calls where nobody answers, in seconds.
-my ($timeout, $bound) = (9, 3);
+my ($timeout, $bound) = (steady(9), 3);
 # What each may take: three times what is promised. Without a silence that is a new connection within
 # the session timeout.
 my %longest = (bounded => 3 * $bound, other => 3 * $timeout);
@@ -423,7 +424,7 @@ sub cell ($title, $fault, $moment)
 sub set_up
 {
 	return if $zk;
-	$zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+	$zk = ZooKeeper->new->start;
 	$faults = Faults->new($zk->connect_string);
 	$berlin = cluster('berlin', $zk, max_connections => $at_a_time + 20, 'zklock.session_timeout' => "${timeout}s", 'zklock.connect_timeout' => '10min');
 	$paris = cluster('paris', $zk, 'zklock.session_timeout' => '60s');

@@ -24,7 +24,7 @@ use List::Util qw(max);
 use Test::More ();
 use Time::HiRes qw(clock_gettime CLOCK_PROCESS_CPUTIME_ID time);
 
-our @EXPORT_OK = qw(slowness stretched is_over in_time);
+our @EXPORT_OK = qw(slowness stretched steady is_over in_time);
 
 # So much processor time a probe takes, in seconds.
 my $probe = 0.02;
@@ -56,6 +56,17 @@ A patience: so many seconds on a quiet machine, and longer on this one as it is 
 =cut
 
 sub stretched ($seconds) { return $seconds * slowness(); }
+
+=pod
+
+=head2 steady($seconds)
+
+A session timeout of so many seconds; three times as many where ten processes want each processor.
+Such a machine stands still for seconds now and then, which ends a session.
+
+=cut
+
+sub steady ($seconds) { return slowness() > 10 ? 3 * $seconds : $seconds; }
 
 =pod
 

@@ -945,6 +945,8 @@ sub _launch ($self, $id)
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-Dorg.slf4j.simpleLogger.showDateTime=true',
 		-e ($ENV{ZKLOCK_TEST_CLASSES} // '') ? "-XX:SharedArchiveFile=$ENV{ZKLOCK_TEST_CLASSES}" : (),
+		# An empty container of a lock stays, unless a test wants it to go.
+		'-Dznode.container.checkIntervalMs=3600000',
 		@{ $self->{java_options} },
 		'-cp', join(':', $classpath, $logging_jar, $self->{tls} ? netty_jars() : ()),
 		'org.apache.zookeeper.server.quorum.QuorumPeerMain',

@@ -335,18 +335,19 @@ subtest 'a commit with postgres_fdw does not deadlock when the remote transactio
 # It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble
 # goes away while the session waits for that lock, so that its proof is too old behind it.
 subtest 'other sessions that notify do not wait for ZooKeeper' => sub {
+	my $timeout = Patience::steady(10);
 	foreach my $guard (qw(fresh quorum))
 	{
 		my $first = background($node);
 		my $session = background($node,
-			'zklock.session_timeout' => '10s', 'zklock.commit_guard' => $guard, synchronous_commit => 'local',
+			'zklock.session_timeout' => "${timeout}s", 'zklock.commit_guard' => $guard, synchronous_commit => 'local',
 			first => "BEGIN; SELECT zk_xact_lock('away'); INSERT INTO written VALUES ('$guard'); NOTIFY news");
 		my $other = background($node, synchronous_commit => 'local', lock_timeout => '5s');
 		my $granted = time;
 		hold_up_notifiers($first);
 		start_to_wait_for_notifiers($session, 'COMMIT');
 		# The lease is two thirds of the session timeout.
-		poll_until { $guard eq 'quorum' || time > $granted + 8 } 'the proof to age', 30;
+		poll_until { $guard eq 'quorum' || time > $granted + 0.75 * $timeout } 'the proof to age', 60;
 		$zk->pause;
 		set_standbys('');
 		$first->wait_result;

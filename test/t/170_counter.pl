@@ -16,9 +16,7 @@ my ($limit) = $design =~ /^From (\d+) on, zklock refuses/m;
 my $last = 2**31 - 1;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 
-# Empty znodes of locks stay unless somebody deletes them.
-my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $zk = ZooKeeper->new->start;
 
 my %counter = (refused => $limit - 1, stuck => $last);
 my $stranger = $zk->client;

@@ -8,8 +8,7 @@ use List::Util qw(min);
 
 use ZkLockTest;
 
-my $zk = ZooKeeper->new(java_options => [
-	'-Dznode.container.checkIntervalMs=3600000', '-Dzookeeper.extendedTypesEnabled=true' ])->start;
+my $zk = ZooKeeper->new(java_options => ['-Dzookeeper.extendedTypesEnabled=true'])->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s', 'deadlock_timeout' => '100ms');
 my $stranger = $zk->client;
 my ($below, $session, $other) = map { background($node, is_connected => 1) } 1 .. 3;

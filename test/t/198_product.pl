@@ -18,8 +18,7 @@ my @scopes = qw(session transaction call);
 my @keeps = qw(off on);
 my @timeouts = ('try 0', 'try in time', 'lock in time');
 
-my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $zk = ZooKeeper->new->start;
 my %setting = (
 	'deadlock_timeout' => '100ms',
 	'max_connections' => 80,

@@ -8,9 +8,7 @@ use Proxy;
 use Refusals;
 use ZkLockTest;
 
-# Empty znodes of locks stay: what is cut off here is the create of the node.
-my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $zk = ZooKeeper->new->start;
 
 my $heard = PostgreSQL::Test::Utils::tempdir() . '/heard';
 my $proxy = Proxy->new($zk->connect_string, heard => sub ($data) { append_to_file($heard, $data); });

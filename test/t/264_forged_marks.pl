@@ -8,8 +8,7 @@ use Preload;
 use Proxy;
 use ZkLockTest;
 
-# A container that is empty between two statements stays.
-my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $zk = ZooKeeper->new->start;
 my $other_zk = ZooKeeper->new->start;
 my %setting = ('zklock.session_timeout' => '20s');
 my $node = cluster('berlin', $zk, %setting);

@@ -6,9 +6,7 @@
 
 use ZkLockTest;
 
-# Empty znodes of locks stay until a test deletes them.
-my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 my $stranger = $zk->client;
 my $session = background($node);

@@ -332,12 +332,17 @@ sub _acl ($acl)
 
 =head2 delete_recursive($path)
 
+Also if the server deletes some of it meanwhile.
+
 =cut
 
 sub delete_recursive ($self, $path)
 {
-	$self->delete_recursive("$path/$_") foreach $self->children($path);
-	$self->delete($path);
+	eval {
+		$self->delete_recursive("$path/$_") foreach $self->children($path);
+		$self->delete($path);
+		1;
+	} or $@ =~ /NoNode/ or die $@;
 	return;
 }
 

@@ -35,7 +35,7 @@ our %variant_title = (
 # Unlike those of the tests, servers that run for long and as their users run
 # them: with ZooKeeper's default tick and file sizes, Java's optimizing compiler
 # and usual collector.
-our @java_options = ('-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC');
+our @java_options = ('-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC', '-Dznode.container.checkIntervalMs=60000');
 our %zookeeper = (
 	tick_time => 2000,
 	config => { preAllocSize => 65_536 },

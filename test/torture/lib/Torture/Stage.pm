@@ -107,7 +107,7 @@ sub new
 		# There are always some that stand still.
 		patience => 1,
 		java_options =>
-		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info"],
+		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info", '-Dznode.container.checkIntervalMs=60000'],
 		environment => { $odd_member => { _odd_clock(FAKETIME_TIMESTAMP_FILE => $option{clock}) } },
 		link => sub { $links->port(@_); })->start;
 	my $self = bless { zookeeper => $zk, links => $links }, $class;
