@@ -120,7 +120,7 @@ static char *
 read_auth_file(const char *path)
 {
 	char		line[AUTH_LINE_SIZE];
-	struct stat status;
+	struct stat status = {0};
 	char	   *result;
 
 	errno = load_line(path, line, &status);
@@ -151,16 +151,16 @@ static int
 load_line(const char *path, char line[AUTH_LINE_SIZE], struct stat *status)
 {
 	int			file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	ssize_t		length = -1;
+	ssize_t		length = 0;
 	int			result = 0;
 
 	if (file < 0)
 		return errno;
-	if (fstat(file, status) == 0 && !S_ISREG(status->st_mode))
+	if (fstat(file, status) < 0)
+		result = errno;
+	else if (!S_ISREG(status->st_mode))
 		result = NOT_REGULAR;
-	else
-		length = read(file, line, AUTH_LINE_SIZE - 1);
-	if (result == 0 && length < 0)
+	else if ((length = read(file, line, AUTH_LINE_SIZE - 1)) < 0)
 		result = errno;
 	close(file);
 	if (result != 0)
@@ -211,7 +211,7 @@ check_auth(char **newval, void **extra, GucSource source)
 	bool		is_file = (*newval)[0] == '@';
 	char		line[AUTH_LINE_SIZE] = "";
 	const char *read = is_file ? line : *newval;
-	struct stat status;
+	struct stat status = {0};
 	int			error = 0;
 	bool		is_good;
 
