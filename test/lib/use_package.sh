@@ -191,6 +191,7 @@ page() {
 	asked install/check
 	typed check
 	typed installcheck
+	[[ ! -s regression.diffs ]] || cat regression.diffs
 	check 'make uninstall' make uninstall
 	make clean
 	tar -C .. -czf "../$archive.tar.gz" "$archive"
