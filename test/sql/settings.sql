@@ -34,7 +34,7 @@ SET zklock.sessiontimeout = '20s';
 
 -- Servers. Nobody reloads before they are as they were.
 ALTER SYSTEM SET zklock.servers = ',';
-ALTER SYSTEM SET zklock.servers = 'zk1:2181,';
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org:2181,';
 ALTER SYSTEM SET zklock.servers = 'nohost:';
 ALTER SYSTEM SET zklock.servers = ':2181';
 ALTER SYSTEM SET zklock.servers = 'a:0';
@@ -43,19 +43,19 @@ ALTER SYSTEM SET zklock.servers = 'a:port';
 ALTER SYSTEM SET zklock.servers = 'two words:2181';
 ALTER SYSTEM SET zklock.servers = '[::1';
 ALTER SYSTEM SET zklock.servers = '::1:2181';
-ALTER SYSTEM SET zklock.servers = 'zk1:2181/';
-ALTER SYSTEM SET zklock.servers = 'zk1:2181/trailing/';
-ALTER SYSTEM SET zklock.servers = 'zk1:2181/double//slash';
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org:2181/';
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org:2181/trailing/';
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org:2181/double//slash';
 ALTER SYSTEM SET zklock.servers = '/only/chroot';
--- Good ones. They have no server in common with the list in use.
-ALTER SYSTEM SET zklock.servers = 'zk1';
-ALTER SYSTEM SET zklock.servers = 'zk1:2181,zk2:2181,zk3.example.org:2182';
+-- Good ones. They have no server in common with the list in use, whatever that is.
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org';
+ALTER SYSTEM SET zklock.servers = 'zk1.example.org:2181,zk2.example.org:2181,zk3.example.org:2182';
 ALTER SYSTEM SET zklock.servers = '10.0.0.1:2181,[::1]:2181,[2001:db8::1]:2182/chroot/deeper';
 ALTER SYSTEM RESET zklock.servers;
 -- Of the whole cluster, and of nobody else.
 \set VERBOSITY sqlstate
-SET zklock.servers = 'zk1';
-ALTER ROLE CURRENT_USER SET zklock.servers = 'zk1';
+SET zklock.servers = 'zk1.example.org';
+ALTER ROLE CURRENT_USER SET zklock.servers = 'zk1.example.org';
 \set VERBOSITY default
 
 -- Root
