@@ -74,7 +74,7 @@ sub judge ($text)
 	{
 		my ($first, @outer) = _whereabouts($text);
 		# Who stands in a system call was sent that signal, by a test.
-		return if $kind =~ /SEGV/ && (!defined $first || $first =~ /^poll at/);
+		return if $kind =~ /SEGV/ && (!defined $first || $first =~ /^(?:tls_)?poll at/);
 		my ($reader) = ($first // '') =~ /^(?:\s*\(inlined by\) )?($reads_of_library) /m;
 		return ('ours', join '', $text, grep { defined } $first, @outer)
 		  if !$reader || $kind =~ /leak/ || $text !~ /READ/;
