@@ -53,6 +53,9 @@ sub again ($seconds, $call)
 		END \$do\$";
 }
 
+# The first request for a lease of a name is refused as a whole, for want of its znode in .leases.
+is(changes_between(0, last_zxid(), qr/^create$/, lock_path('held') . '/'), 2, 'a contender and its lease are made, and each once');
+
 sub refused { return ask($node, "SELECT refused_writes FROM zk_stat WHERE datname = 'postgres'"); }
 
 # A session whose bound is one a second, and which has taken one.

@@ -233,7 +233,8 @@ sub _changes ($type, $body)
 	return [ \%change ];
 }
 
-# Of a multi: how many, and each with its type and its body.
+# Of a multi: how many, and each with its type and its body. One that was refused has an error among
+# them, and what stands before that was not done either (DataTree.processTxn()).
 sub _parts ($body)
 {
 	my $count = _number(\$body);
@@ -243,6 +244,7 @@ sub _parts ($body)
 		my $type = _number(\$body);
 		push @changes, @{ _changes($type, _buffer(\$body)) };
 	}
+	return [ { kind => 'error' } ] if grep { $_->{kind} eq 'error' } @changes;
 	return \@changes;
 }
 
