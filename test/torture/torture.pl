@@ -79,8 +79,9 @@ my $excused_share = 0.005;
 # session timeout is short. At a load of 25 it were 4 of 14.
 my $hang_share = 0.4;
 
-# Of fewer it says nothing: at a load of 20 it were 3 of 3.
-my $hang_sample = 8;
+# Of fewer it says nothing: beside other tests it were 8 of 10. t/220_ensemble.pl has one server that
+# hangs, and that costs no lock.
+my $hang_sample = 40;
 
 # All permits of a lock are in use once in twenty grants of them.
 my $permit_sample = 100;
