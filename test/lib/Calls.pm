@@ -13,8 +13,9 @@ Calls - every call that reaches ZooKeeper, every fault on the way, and what must
 
 The table below has a line for each fault, and a column for each kind of call. The rows of
 %calls are the calls; each is of a kind, and meets every fault, at each of the requests that it
-sends or at its first one; in a sample (L<ZkLockTest/plays_all>) half of the requests do. Each such cell has a name of a lock of its own and a session whose
-way to the server is its own (L<Faults>). What is looked at in each:
+sends or at its first one; in a sample (L<ZkLockTest/plays_all>) half of the requests do. Each such
+cell has a name of a lock of its own and a session whose way to the server is its own (L<Faults>).
+What is looked at in each:
 
 =over
 
@@ -110,7 +111,7 @@ my %fault = @faults;
 # Those that nobody needs to hear of: the call is done.
 my $is_unheard_of = qr/^(?:request_lost|reply_lost|throttled|moved|read_only)$/;
 # Those after which a session goes on.
-my $keeps_session = qr/^(?:request_lost|reply_lost|throttled|moved|read_only|no_right|no_quota|unknown|canceled)$/;
+my $keeps_session = qr/$is_unheard_of|^(?:no_right|no_quota|unknown|canceled)$/;
 my @fault_names = @faults[ grep { $_ % 2 == 0 } 0 .. $#faults ];
 
 # No columns, for they would end all cells at once, are a backend that is killed by SIGKILL
@@ -382,7 +383,7 @@ sub moments ($title, $name, $count)
 }
 
 # Where a machine stands still for seconds, the ensemble ends a session, whatever the fault is, and a
-# call is out of time before it meets the fault. Such a cell is played again, a few times.
+# call is out of time before it meets the fault.
 sub is_late ($cell)
 {
 	return 0 if $cell->{odd} eq '';
@@ -390,6 +391,7 @@ sub is_late ($cell)
 	return !$cell->{fault}{is_bounded} && $cell->{odd} =~ /No contact with ZooKeeper for/;
 }
 
+# Such cells, a few times.
 sub play_again (@cells)
 {
 	foreach (1 .. 3)

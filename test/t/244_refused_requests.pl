@@ -1,6 +1,6 @@
 
-# Each request that a statement makes is refused, with each kind of error that a
-# server has (in a sample half of them), or its answer is lost with the connection. What a server says truly is in the
+# Each request that a statement makes is refused, with each kind of error that a server has (in a
+# sample half of them), or its answer is lost with the connection. What a server says truly is in the
 # table of test/lib/Calls.pm for most statements; here it lies, too. Whatever becomes of the statement,
 # it says so in terms of its own; who is told that he has a lock has it; the backend lives
 # and its next statement works; and nothing is left in any queue.
