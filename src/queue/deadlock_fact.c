@@ -213,6 +213,7 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
 	detector->is_refused = true;
 	if (is_refusal_logged)
 		return;
+	is_refusal_logged = true;
 	ereport(LOG,
 			(errmsg("process %d cannot detect deadlocks over ZooKeeper locks",
 					MyProcPid),
@@ -220,7 +221,6 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
 					   zklock_text_quotable(fact->path), reason),
 			 errhint("Use the same credentials (\"%s\") in all clusters that share a root. No other client may create znodes below it.",
 					 "zklock.auth")));
-	is_refusal_logged = true;
 }
 
 /* ---------------------------------------------------------------------

@@ -199,8 +199,9 @@ zklock_place_log_deletion(ZkPlace *place)
 {
 	if (place->loss != ZK_LOST_DELETED || place->told.of_loss)
 		return;
-	zklock_loss_log_deletion(place->name, node_name(place), place->token);
 	place->told.of_loss = true;
+	/* a cancellation may end it, once the log has it */
+	zklock_loss_log_deletion(place->name, node_name(place), place->token);
 }
 
 /* ---------------------------------------------------------------------
