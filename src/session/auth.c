@@ -120,7 +120,7 @@ static char *
 read_auth_file(const char *path)
 {
 	char		line[AUTH_LINE_SIZE];
-	struct stat status = {0};
+	struct stat status;
 	char	   *result;
 
 	errno = load_line(path, line, &status);
@@ -154,6 +154,7 @@ load_line(const char *path, char line[AUTH_LINE_SIZE], struct stat *status)
 	ssize_t		length = 0;
 	int			result = 0;
 
+	*status = (struct stat) {0};
 	if (file < 0)
 		return errno;
 	if (fstat(file, status) < 0)
@@ -211,7 +212,7 @@ check_auth(char **newval, void **extra, GucSource source)
 	bool		is_file = (*newval)[0] == '@';
 	char		line[AUTH_LINE_SIZE] = "";
 	const char *read = is_file ? line : *newval;
-	struct stat status = {0};
+	struct stat status;
 	int			error = 0;
 	bool		is_good;
 
