@@ -156,13 +156,15 @@ sub _kill_all_idle ($self, $kind, @members)
 	return;
 }
 
-# That of one server, by whole days.
+# That of one server, by whole days. Whoever reads the file finds all of it: libfaketime ends a
+# process that finds nothing.
 sub _set_clock ($self, $kind)
 {
 	my $days = sprintf '%+dd', int(rand 7) - 3;
-	open my $file, '>', $self->{clock} or die "could not write $self->{clock}: $!";
+	open my $file, '>', "$self->{clock}.new" or die "could not write $self->{clock}.new: $!";
 	print $file "$days\n";
 	close $file;
+	rename "$self->{clock}.new", $self->{clock} or die "could not rename $self->{clock}.new: $!";
 	$self->fault($kind, "clock $days");
 	return;
 }
