@@ -56,7 +56,7 @@ sub run ($dir)
 			servers => $option{servers},
 			config => { map { split /=/, $_, 2 } split ' ', $option{config} },
 			# Each minute the leader would remove empty locks: requests that no session has sent.
-			java_options => ['-Dznode.container.checkIntervalMs=86400000'],
+			container_check => 86_400_000,
 			zookeeper => %fleet ? $fleet{ $builds[0] }->zookeeper : undef,
 			size => max(@sizes));
 	}

@@ -207,6 +207,11 @@ In milliseconds. ZooKeeper's own default is 20 ticks; undef gives that.
 
 For how many seconds an answer to a four-letter word is waited for: long, for a busy machine.
 
+=item container_check => 3600000
+
+How often the leader deletes empty containers, in milliseconds: an empty container of a lock stays,
+unless a test wants it to go. ZooKeeper's own default is a minute.
+
 =item force_sync => 0
 
 Whether the transaction log is synced to disk before a write is acknowledged.
@@ -254,6 +259,7 @@ sub new ($class, %option)
 		tick_time => 500,
 		max_session_timeout => 3_600_000,
 		patience => 30,
+		container_check => 3_600_000,
 		force_sync => 0,
 		config => {},
 		java_options => [],
@@ -945,8 +951,7 @@ sub _launch ($self, $id)
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-Dorg.slf4j.simpleLogger.showDateTime=true',
 		-e ($ENV{ZKLOCK_TEST_CLASSES} // '') ? "-XX:SharedArchiveFile=$ENV{ZKLOCK_TEST_CLASSES}" : (),
-		# An empty container of a lock stays, unless a test wants it to go.
-		'-Dznode.container.checkIntervalMs=3600000',
+		"-Dznode.container.checkIntervalMs=$self->{container_check}",
 		@{ $self->{java_options} },
 		'-cp', join(':', $classpath, $logging_jar, $self->{tls} ? netty_jars() : ()),
 		'org.apache.zookeeper.server.quorum.QuorumPeerMain',

@@ -6,7 +6,7 @@ use Liar;
 use ZkLockTest;
 
 # The server looks for empty containers as often as it can.
-my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=200'])->start;
+my $zk = ZooKeeper->new(container_check => 200)->start;
 my $node = cluster('berlin', $zk);
 my $client = $zk->client;
 my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => 1);

@@ -9,7 +9,7 @@ use ZkLockTest;
 
 # Looks for empty containers often, so that one can see them go.
 my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
+	container_check => 100)->start;
 my %node = map { $_ => cluster($_, $zk) } qw(berlin paris);
 my @peers = ('Curator InterProcessMutex', 'Kazoo Lock', 'go-zookeeper Lock');
 Peer::prepare(Peer::installed(@peers));

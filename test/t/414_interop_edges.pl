@@ -8,7 +8,7 @@ use ZkLockTest;
 
 # Looks for empty containers often, so that one can see which znodes are some.
 my $zk = ZooKeeper->new(
-	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
+	container_check => 100)->start;
 # One client of each library, of those that exclude zklock.
 my @kinds = (
 	'Curator InterProcessMutex',

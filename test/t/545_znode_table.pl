@@ -5,7 +5,7 @@
 use FindBin;
 use ZkLockTest;
 
-my $zk = ZooKeeper->new(java_options => ['-Dznode.container.checkIntervalMs=1000'])->start;
+my $zk = ZooKeeper->new(container_check => 1000)->start;
 my $node = cluster('berlin', $zk, deadlock_timeout => '50ms');
 my ($session, $other) = map { background($node) } 1 .. 2;
 

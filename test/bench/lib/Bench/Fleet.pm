@@ -42,7 +42,7 @@ my %zookeeper = (
 
 Starts the servers, and with network a program that can be taken for the network
 between sessions and servers (route); with names the servers have names, too, which
-may move to other addresses. java_options are added to those of the servers. Of several fleets the later ones have the
+may move to other addresses. container_check is that of the servers. Of several fleets the later ones have the
 zookeeper of the first, a name of their own, and settings { key => value } by which
 their clusters differ, or find another build.
 
@@ -56,7 +56,7 @@ sub new ($class, %option)
 		%zookeeper,
 		servers => $option{servers},
 		config => { %{ $zookeeper{config} }, %{ $option{config} || {} } },
-		java_options => [ @{ $zookeeper{java_options} }, @{ $option{java_options} || [] } ]
+		exists $option{container_check} ? (container_check => $option{container_check}) : ()
 	)->start;
 	$self->_start_network if $option{network};
 	$self->_name_servers if $option{names};

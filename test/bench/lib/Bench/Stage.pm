@@ -34,10 +34,11 @@ our %variant_title = (
 
 # Unlike those of the tests, servers that run for long and as their users run
 # them: with ZooKeeper's default tick and file sizes, Java's optimizing compiler
-# and usual collector.
-our @java_options = ('-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC', '-Dznode.container.checkIntervalMs=60000');
+# and usual collector, and its usual search for empty containers.
+our @java_options = ('-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC');
 our %zookeeper = (
 	tick_time => 2000,
+	container_check => 60_000,
 	config => { preAllocSize => 65_536 },
 	java_options => [ @java_options, '-Xmx1g' ]);
 my %of_variant = (

@@ -106,8 +106,10 @@ sub new
 		tick_time => $tick_ms,
 		# There are always some that stand still.
 		patience => 1,
+		# As ever: empty containers go while others come to them.
+		container_check => 60_000,
 		java_options =>
-		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info", '-Dznode.container.checkIntervalMs=60000'],
+		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info"],
 		environment => { $odd_member => { _odd_clock(FAKETIME_TIMESTAMP_FILE => $option{clock}) } },
 		link => sub { $links->port(@_); })->start;
 	my $self = bless { zookeeper => $zk, links => $links }, $class;
