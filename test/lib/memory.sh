@@ -2,8 +2,10 @@
 # shellcheck disable=SC2154  # its variables are those of setup.sh and test/check
 # memory.sh: zklock in a server, under the sanitizers or valgrind. Sourced by test/check.
 
-# Those of the tests of test/t that do the nastiest; TESTS may name any other.
-nasty_tests=(217_session_program.pl 240_wrong_answer.pl 242_hostile_server.pl)
+# Those of the tests of test/t that do the nastiest; TESTS may name any other. What takes
+# minutes is in make nightly, and for who asks for this suite by its name.
+nasty_tests=(240_wrong_answer.pl 242_hostile_server.pl)
+nasty_long_tests=(217_session_program.pl)
 
 sanitized=      # where their reports are, once these run
 valgrind=
@@ -21,6 +23,7 @@ add_sanitizers() {
 		select_tests "$tree"/test/t/*.pl || tests=()
 	else
 		tests=("${nasty_tests[@]/#/$tree/test/t/}")
+		[[ -n $quick ]] || tests+=("${nasty_long_tests[@]/#/$tree/test/t/}")
 	fi
 	[[ ${#sql[@]} -gt 0 || ${#specs[@]} -gt 0 || ${#tests[@]} -gt 0 ]] || return 0
 	if [[ -z $destdir ]]; then
