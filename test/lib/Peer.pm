@@ -394,9 +394,7 @@ sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/peers"; }
 sub java_command ($class, $directory)
 {
 	return (
-		'java', '-Xmx64m',
-		# A short life: start fast rather than run fast.
-		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
+		ZooKeeper::java('-Xmx64m'),
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		java_tls_options(),
 		'-cp',
@@ -425,7 +423,7 @@ sub java_tls_options
 # they need.
 sub java_compiler ($jar, $directory)
 {
-	return ('java', '-m', 'jdk.compiler/com.sun.tools.javac.Main', '-cp', "$java/$jar:$java/zookeeper.jar",
+	return (ZooKeeper::java('-m'), 'jdk.compiler/com.sun.tools.javac.Main', '-cp', "$java/$jar:$java/zookeeper.jar",
 		'-d', build_directory() . "/$directory");
 }
 

@@ -158,6 +158,16 @@ sub is_alive ($pid)
 
 =pod
 
+=head2 java(@options)
+
+The command of a program that has a short life: it starts fast rather than runs fast.
+
+=cut
+
+sub java (@options) { return ('java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData', @options); }
+
+=pod
+
 =head2 archive_classes($file)
 
 Writes what Java has made of the classes of a server to that file. With ZKLOCK_TEST_CLASSES
@@ -486,7 +496,7 @@ sub set_counters ($self, @counters)
 	my $out = "$self->{member}{1}{dir}/counters.log";
 	system(
 		'/bin/sh', '-c', 'exec "$@" >>"$0" 2>&1', $out,
-		'java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1',
+		java(),
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-cp', "$classpath:$logging_jar",
 		dirname(__FILE__) . '/ZooKeeper/SetCounters.java',
@@ -944,9 +954,7 @@ sub _launch ($self, $id)
 	my $member = $self->{member}{$id};
 	my @command = (
 		'setpriv', '--pdeathsig', 'KILL',
-		'java', '-Xms32m', '-Xmx256m',
-		# A short life: start fast rather than run fast.
-		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
+		java('-Xms32m', '-Xmx256m'),
 		'-Dzookeeper.admin.enableServer=false',
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-Dorg.slf4j.simpleLogger.showDateTime=true',

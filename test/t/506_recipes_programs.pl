@@ -478,11 +478,10 @@ subtest 'the recipes of a leader in Go, Java and Python have one leader at a tim
 	$_->safe_psql('app', 'CREATE ROLE service LOGIN; GRANT INSERT, SELECT ON work_done, trouble TO service') foreach $berlin, $paris;
 	my ($source, $java, $python) = map { $recipes->save($_) } qw(leader.go Leader.java leader.py);
 	my $directory = dirname($source);
-	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => '/usr/share/gocode', GOCACHE => "$directory/cache",
-		GOFLAGS => '', HOME => $directory);
+	local %ENV = (%ENV, Peer::go_environment(), HOME => $directory);
 	my @ticks;
 	push @ticks, [ Python => '/usr/bin/python3', $python, dsn($berlin) . ' user=service' ] if $has_psycopg2;
-	push @ticks, [ Java => 'java', '-cp', '/usr/share/java/postgresql.jar', $java,
+	push @ticks, [ Java => ZooKeeper::java('-cp'), '/usr/share/java/postgresql.jar', $java,
 		'jdbc:postgresql://127.0.0.1:' . $paris->port . '/app?user=service' ]
 	  if -e '/usr/share/java/postgresql.jar' && -e '/usr/bin/java';
 	if (-e '/usr/bin/go' && -d '/usr/share/gocode/src/github.com/lib/pq')
