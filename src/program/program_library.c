@@ -58,6 +58,7 @@ static const struct ACL_vector *acl_for(const Session *session,
 										ZkNodeKind kind);
 static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
+static bool is_from_server(const Session *session);
 
 /*
  * How the step is sent, and whether the leader has to answer it: see the
@@ -372,6 +373,14 @@ watcher_of(const Request *request)
  * ---------------------------------------------------------------------
  */
 
+/* Is a code of the library what a server has said, rather than that it cannot be asked? */
+static bool
+is_from_server(const Session *session)
+{
+	return session->link.is_up &&
+		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
+}
+
 /* Note what every answer tells. */
 void
 library_note_answer(Request *request, int code)
@@ -380,8 +389,7 @@ library_note_answer(Request *request, int code)
 	Link	   *link = &session->link;
 	FrameReply *reply = &request->answer.reply;
 	int			timeout = session->status.session_timeout_ms;
-	bool		is_said = link->is_up &&
-		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
+	bool		is_said = is_from_server(session);
 
 	assert(request->state == REQUEST_SENT);
 	request->answer.code = code;
@@ -649,8 +657,12 @@ void_done(int rc, const void *data)
 static void
 erase_write_done(int rc, const void *data)
 {
-	((Session *) data)->traffic.is_write_put_off =
-		code_result(rc) == ZK_NOT_EXECUTED;
+	Session    *session = (Session *) data;
+
+	session->traffic.is_write_put_off = code_result(rc) == ZK_NOT_EXECUTED;
+	/* a server that ends the session says so to what it is asked first */
+	if (is_from_server(session) && code_loss(rc) != ZK_LOSS_NONE)
+		session_note_end(session, rc);
 }
 
 /* A look was answered, whatever it brought. */

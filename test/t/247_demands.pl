@@ -4,6 +4,7 @@
 # servers that have those settings, and a proxy that counts connections.
 
 use Liar;
+use Proxy;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
@@ -74,6 +75,26 @@ foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
 		$session->quit;
 	};
 }
+
+# The first that it asks is a write of its own, for which no call waits.
+subtest 'a session that looks for a node whose reply was lost is told what servers demand' => sub {
+	demand();
+	my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
+	my $session = background($node, route => $proxy->address, 'zklock.session_timeout' => '90s', 'zklock.auth' => 'digest:somebody:secret');
+	my $count = 'SELECT sum(sessions) FROM zk_stat';
+	my $before = $session->query_safe($count);
+	$proxy->trap(15, 1, 'replies');    # create2
+	$session->start_query("SELECT zk_lock('searched')");
+	poll_until { $proxy->is_sprung } 'a reply to be lost', 30;
+	demand('sessionRequireClientSASLAuth');
+	$proxy->reset_connections;
+	$proxy->heal;
+	assert_ends($session, '28000', 'ZooKeeper demands another kind of authentication');
+	# Not the next one, after a session that was lost for want of answers.
+	is($session->query_safe($count) - $before, 1, 'it is told so in its first session');
+	$session->quit;
+	$proxy->stop;
+};
 
 subtest 'servers that demand digest authentication are served' => sub {
 	demand('enforce.auth.schemes=digest');
