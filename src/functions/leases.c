@@ -78,10 +78,10 @@ take_for_owner(FunctionCallInfo fcinfo, RecipeMode mode)
 							  zklock_lease_end_taking, &taking);
 	if (leasing->end != ZK_LEASE_HELD)
 		PG_RETURN_NULL();
-	if (taking.is_new)
-		zklock_warn_of_snapshot();
 	(void) zklock_known_note(leasing);	/* no transaction rests on it yet */
 	log_lease(leasing, "holds");
+	if (taking.is_new)
+		zklock_warn_of_snapshot();
 	PG_RETURN_INT64(leasing->mine->token);
 }
 

@@ -39,23 +39,22 @@ zklock_worker_start(ZkWorker *worker, Datum argument)
 		.bgw_main_arg = argument
 	};
 	MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
-	bool		is_started;
+	bool		was_refused = worker->is_refused;
 
 	strlcpy(order.bgw_name, worker->name, sizeof(order.bgw_name));
 	strlcpy(order.bgw_function_name, worker->function,
 			sizeof(order.bgw_function_name));
 	if (worker->handle != NULL)
 		pfree(worker->handle);
-	is_started = RegisterDynamicBackgroundWorker(&order, &worker->handle);
+	worker->is_refused = !RegisterDynamicBackgroundWorker(&order,
+														  &worker->handle);
 	MemoryContextSwitchTo(caller);
-	if (!is_started)
-	{
-		worker->handle = NULL;
-		if (!worker->is_refused)
-			zklock_worker_log_no_slot(worker->name, worker->purpose);
-	}
-	worker->is_refused = !is_started;
-	return is_started;
+	if (!worker->is_refused)
+		return true;
+	worker->handle = NULL;
+	if (!was_refused)
+		zklock_worker_log_no_slot(worker->name, worker->purpose);
+	return false;
 }
 
 void

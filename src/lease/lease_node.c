@@ -181,10 +181,10 @@ zklock_lease_renew_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	leasing->is_renewed = true;
 	leasing->proof = sent;
 	request = zklock_release_request_reply_ahead(trip);
-	if (request != NULL)
-		zklock_release_request_tell(leasing->name.text, request);
 	if (!is_ours)
 		log_renewal(leasing->name.text, mine);
+	if (request != NULL)
+		zklock_release_request_tell(leasing->name.text, request);
 	zklock_expiry_debug(mine->path, mine->token,
 						"renewed for " INT64_FORMAT " ms", term_ms);
 	return ZK_ANSWERED;

@@ -244,8 +244,8 @@ do_step(StepWork work, int64 until)
 	PG_END_TRY();
 	if (end == STEP_SILENT && !Worker.is_failing)
 	{
-		report_silence();
 		Worker.is_failing = true;
+		report_silence();
 	}
 	return end;
 }

@@ -59,6 +59,7 @@ static const struct ACL_vector *acl_for(const Session *session,
 static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
 static bool is_from_server(const Session *session);
+static bool note_end(Session *session, int code);
 
 /*
  * How the step is sent, and whether the leader has to answer it: see the
@@ -381,6 +382,19 @@ is_from_server(const Session *session)
 		zoo_state(session->zh) == ZOO_CONNECTED_STATE;
 }
 
+/*
+ * A server that ends the session says so in its answer to the first request.
+ * Result: was it that?
+ */
+static bool
+note_end(Session *session, int code)
+{
+	if (!is_from_server(session) || code_loss(code) == ZK_LOSS_NONE)
+		return false;
+	session_note_end(session, code);
+	return true;
+}
+
 /* Note what every answer tells. */
 void
 library_note_answer(Request *request, int code)
@@ -394,9 +408,8 @@ library_note_answer(Request *request, int code)
 	assert(request->state == REQUEST_SENT);
 	request->answer.code = code;
 	reply->result = code_result(code);
-	if (is_said && code_loss(code) != ZK_LOSS_NONE)
+	if (note_end(session, code))
 	{
-		session_note_end(session, code);
 		if (session->status.state == ZK_CLIENT_LOST)
 			reply->result = ZK_SESSION_LOST;
 		return;
@@ -602,6 +615,7 @@ look_done(int rc, const struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
+	(void) note_end(request->session, rc);	/* its result says the same */
 	if (request->answer.reply.result == ZK_OK && rc != ZOK)
 		request->answer.reply.result = code_result(rc);
 	else if (request->answer.reply.result == ZK_OK &&
@@ -658,11 +672,10 @@ static void
 erase_write_done(int rc, const void *data)
 {
 	Session    *session = (Session *) data;
+	bool		is_end = note_end(session, rc);
 
-	session->traffic.is_write_put_off = code_result(rc) == ZK_NOT_EXECUTED;
-	/* a server that ends the session says so to what it is asked first */
-	if (is_from_server(session) && code_loss(rc) != ZK_LOSS_NONE)
-		session_note_end(session, rc);
+	session->traffic.is_write_put_off = !is_end &&
+		code_result(rc) == ZK_NOT_EXECUTED;
 }
 
 /* A look was answered, whatever it brought. */

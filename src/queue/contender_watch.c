@@ -303,11 +303,16 @@ warn_once(const Contender *contender, const ZkReply *reply)
 		if (strcmp(path, lock_path) == 0)
 			return;
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	if (!zklock_warn_of_style(theirs, &who, ours))
-		return;
-	caller = MemoryContextSwitchTo(TopMemoryContext);
-	warned_of = lappend(warned_of, pstrdup(lock_path));
-	MemoryContextSwitchTo(caller);
+
+	/* a cancellation behind the warning would have it come twice */
+	HOLD_INTERRUPTS();
+	if (zklock_warn_of_style(theirs, &who, ours))
+	{
+		caller = MemoryContextSwitchTo(TopMemoryContext);
+		warned_of = lappend(warned_of, pstrdup(lock_path));
+		MemoryContextSwitchTo(caller);
+	}
+	RESUME_INTERRUPTS();
 }
 
 /*

@@ -316,19 +316,24 @@ remove_node(const ZkPlace *place, bool is_awaited)
 									  NULL);
 	}
 
-	/* not if the user, and the log, have heard that it had gone */
+	/* not if the log has heard that it had gone: the user has, or is canceled */
 	if (place->told.of_loss || place->loss == ZK_LOST_MISLED)
 		is_sent = zklock_client_delete(client, place->node, ZK_ANY_VERSION);
 	else
 		is_sent = zklock_client_leave(client, place->node, place->name,
 									  place->token, is_awaited);
 	zklock_client_end_many(client);
-	if (!is_sent)
-		ereport(WARNING,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-						place->name),
-				 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
+	if (is_sent)
+		return;
+
+	/* a WARNING would look for interrupts, too */
+	HOLD_INTERRUPTS();
+	ereport(WARNING,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("could not delete a queue node of lock \"%s\": out of memory",
+					place->name),
+			 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
+	RESUME_INTERRUPTS();
 }
 
 /* ---------------------------------------------------------------------

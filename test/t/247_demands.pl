@@ -76,7 +76,7 @@ foreach my $what ('enforce.auth.schemes=sasl', 'sessionRequireClientSASLAuth')
 	};
 }
 
-# The first that it asks is a write of its own, for which no call waits.
+# Its first request is a write of its own, for which no call waits.
 subtest 'a session that looks for a node whose reply was lost is told what servers demand' => sub {
 	demand();
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->port);

@@ -5,7 +5,6 @@
 # of two clusters.
 
 use List::Util qw(min);
-use Preload;
 use Proxy;
 use ZkLockTest;
 
@@ -229,23 +228,6 @@ subtest 'a holder whose node another client deleted is told the same' => sub {
 	$holder->query('INSERT INTO work VALUES (1)');
 	like($holder->error, qr/DETAIL:  @{[ deleted($token) ]}\nHINT/, 'the error tells the same of a deletion by another client');
 	log_has('berlin', $offset, qr/DETAIL:  @{[ deleted($token) ]} Its name was "\Q$queued\E"\./, 'the log names the node that was deleted');
-};
-
-# The cancellation comes when the log has heard of the loss, and nobody else has.
-subtest 'a loss is told once, also if its statement is canceled as the log is told' => sub {
-	my $library = Preload::library('canceled_by_log') or plan skip_all => 'there is no compiler';
-	my $canceled = cluster('oslo', $zk, environment => { LD_PRELOAD => $library }, 'zklock.commit_guard' => 'quorum');
-	my $holder = background($canceled, first => 'BEGIN');
-	$holder->query_safe("SELECT zk_xact_lock('evicted')");
-	my ($token) = evict('evicted', 1);
-	assert_query($holder, 'COMMIT', '57014', 'the commit is canceled');
-	poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the deletion to be answered', 30;
-	is($holder->query("SELECT zk_try_lock('other')"), 't', 'the session goes on');
-	is($holder->error, '', 'and is not told again');
-	my $told = () = slurp_file($canceled->logfile) =~ /LOG:  queue node of process/g;
-	is($told, 1, 'the log has the loss once');
-	is($holder->query_safe(q(SELECT deleted_nodes FROM zk_stat WHERE datname = 'postgres')), 1, 'it is counted once');
-	$holder->quit;
 };
 
 is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'no work under an evicted lock was written');

@@ -163,7 +163,7 @@ sub _set_clock ($self, $kind)
 	my $days = sprintf '%+dd', int(rand 7) - 3;
 	open my $file, '>', "$self->{clock}.new" or die "could not write $self->{clock}.new: $!";
 	print $file "$days\n";
-	close $file;
+	close $file or die "could not write $self->{clock}.new: $!";
 	rename "$self->{clock}.new", $self->{clock} or die "could not rename $self->{clock}.new: $!";
 	$self->fault($kind, "clock $days");
 	return;
