@@ -20,6 +20,7 @@ package Programs;
 
 use v5.36;
 
+use Carp;
 use Exporter 'import';
 use IPC::Run;
 use Patience qw(stretched);
@@ -64,7 +65,7 @@ sub last_output { return $programs[-1]->output; }
 =head2 output, wait_output($pattern), type($text)
 
 What it has said until now, with its errors; the same once it is like that, or what the
-pattern has in parentheses. Something for its standard input.
+pattern has in parentheses: dies if it ends before. Something for its standard input.
 
 =head2 finish, signal($name), kill
 
@@ -80,7 +81,12 @@ sub output ($self)
 
 sub wait_output ($self, $pattern)
 {
-	poll_until { $self->output =~ $pattern } "output like $pattern", 60;
+	poll_until
+	{
+		my $is_over = !$self->{run}->pumpable;
+		$self->output =~ $pattern || $is_over && croak "it has ended, and has said: $self->{out}"
+	}
+	"output like $pattern", 60;
 	return $self->{out} =~ $pattern ? $1 // $self->{out} : undef;
 }
 

@@ -1177,6 +1177,8 @@ test_short_connections(void)
 	FakeServer	server;
 	ZkClient   *client = open_at(&server, 3000);
 	int64_t		began = protocol_now();
+	int64_t		asked = began;
+	int64_t		longest = 0;	/* without a question, and so without an answer */
 	ZkClientStatus status;
 
 	for (int i = 0; i < 6; i++)
@@ -1187,11 +1189,16 @@ test_short_connections(void)
 	do
 	{
 		ask_at(client, &server);
+		if (protocol_now() - asked > longest)
+			longest = protocol_now() - asked;
+		asked = protocol_now();
 		poll(NULL, 0, 20);
 		status = look_at(client);
 	}
 	while (protocol_now() - began < 3500 && status.state == ZK_CLIENT_CONNECTED);
-	is_int(ZK_CLIENT_CONNECTED, status.state, "the session stays");
+
+	/* a busy machine may stand still for that long */
+	ok(status.state == ZK_CLIENT_CONNECTED || longest > 1000, "the session stays");
 	end_with(client, &server);
 }
 
