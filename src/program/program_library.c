@@ -374,7 +374,7 @@ watcher_of(const Request *request)
  * ---------------------------------------------------------------------
  */
 
-/* Is a code of the library what a server has said, rather than that it cannot be asked? */
+/* Does the library hand on what a server says, rather than that none does? */
 static bool
 is_from_server(const Session *session)
 {

@@ -316,7 +316,7 @@ remove_node(const ZkPlace *place, bool is_awaited)
 									  NULL);
 	}
 
-	/* not if the log has heard that it had gone: the user has, or is canceled */
+	/* not if the log has it: the user was told with it, or is canceled */
 	if (place->told.of_loss || place->loss == ZK_LOST_MISLED)
 		is_sent = zklock_client_delete(client, place->node, ZK_ANY_VERSION);
 	else

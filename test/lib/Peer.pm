@@ -423,7 +423,7 @@ sub java_tls_options
 # they need.
 sub java_compiler ($jar, $directory)
 {
-	return (ZooKeeper::java('-m'), 'jdk.compiler/com.sun.tools.javac.Main', '-cp', "$java/$jar:$java/zookeeper.jar",
+	return ZooKeeper::java('-m', 'jdk.compiler/com.sun.tools.javac.Main', '-cp', "$java/$jar:$java/zookeeper.jar",
 		'-d', build_directory() . "/$directory");
 }
 

@@ -2,8 +2,8 @@
 # shellcheck disable=SC2154  # its variables are those of setup.sh and test/check
 # memory.sh: zklock in a server, under the sanitizers or valgrind. Sourced by test/check.
 
-# Those of the tests of test/t that do the nastiest; TESTS may name any other. What takes
-# minutes is in make nightly, and for who asks for this suite by its name.
+# The tests of test/t that do the nastiest; TESTS may name any other. Those that take minutes run
+# only where the suite is asked for by its name, as in make nightly.
 nasty_tests=(240_wrong_answer.pl 242_hostile_server.pl)
 nasty_long_tests=(217_session_program.pl)
 

@@ -485,8 +485,8 @@ subtest 'the recipes of a leader in Go, Java and Python have one leader at a tim
 	local %ENV = (%ENV, Peer::go_environment(), HOME => $directory);
 	my @ticks;
 	push @ticks, [ Python => '/usr/bin/python3', $python, dsn($berlin) . ' user=service' ] if $has_psycopg2;
-	push @ticks, [ Java => ZooKeeper::java('-cp'), '/usr/share/java/postgresql.jar', $java,
-		'jdbc:postgresql://127.0.0.1:' . $paris->port . '/app?user=service' ]
+	push @ticks, [ Java => ZooKeeper::java('-cp', '/usr/share/java/postgresql.jar', $java,
+			'jdbc:postgresql://127.0.0.1:' . $paris->port . '/app?user=service') ]
 	  if -e '/usr/share/java/postgresql.jar' && -e '/usr/bin/java';
 	if (-e '/usr/bin/go' && -d '/usr/share/gocode/src/github.com/lib/pq')
 	{

@@ -65,7 +65,7 @@ subtest 'pg of Ruby sends a list of names as a text' => sub {
 subtest 'JDBC sends a list as an array, and needs a cast for an interval' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
-	my @command = (ZooKeeper::java('-cp'), $driver, "$programs/Calls.java", "jdbc:postgresql://127.0.0.1:$port/postgres?user=$user");
+	my @command = ZooKeeper::java('-cp', $driver, "$programs/Calls.java", "jdbc:postgresql://127.0.0.1:$port/postgres?user=$user");
 	is(lists(@command), "$unknown | $taken", 'only zk_try_lock_set() takes the list');
 	assert_positional('?::interval', @command);
 };

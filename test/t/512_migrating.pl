@@ -501,8 +501,8 @@ $_->safe_psql('app', 'CREATE ROLE service LOGIN')
 subtest 'the JDBC program of the page waits and gives up in time' => sub {
 	my $driver = '/usr/share/java/postgresql.jar';
 	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
-	works_as_one('java', ZooKeeper::java('-cp'), $driver, "$docs/migrating/Lock.java",
-		'jdbc:postgresql://127.0.0.1:' . $berlin->port . '/app?user=service');
+	works_as_one('java', ZooKeeper::java('-cp', $driver, "$docs/migrating/Lock.java",
+			'jdbc:postgresql://127.0.0.1:' . $berlin->port . '/app?user=service'));
 };
 
 subtest 'the Go program of the page waits and gives up in time' => sub {
