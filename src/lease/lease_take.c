@@ -282,13 +282,18 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 		protocol_now() - sent.boot_ms >= leasing->term_ms / 3)
 	{
 		outcome = renew_owned(trip, taking, taking->path, NULL);
-		if (outcome == ZK_ANSWERED)
-			taking->stage = ZK_LEASE_NOTHING;
-		return outcome;
+		if (outcome != ZK_ANSWERED)
+			return outcome;
 	}
+	else
+	{
+		leasing->proof = sent;
+		note_made(taking, reply->czxid);
+	}
+
+	/* a cancel that came with the last reply: undo it while we can */
+	CHECK_FOR_INTERRUPTS();
 	taking->stage = ZK_LEASE_NOTHING;
-	leasing->proof = sent;
-	note_made(taking, reply->czxid);
 	return ZK_ANSWERED;
 }
 
@@ -391,20 +396,24 @@ note_made(ZkLeaseTaking *taking, int64 czxid)
 /*
  * Nobody waits for the replies: the session's program repeats the deletes until
  * they are confirmed.  The twin goes first: when it is gone, the transaction
- * cannot be done any more.  Without memory, or without a session, the twin goes
- * with the session, and the lease when its term is over.
+ * cannot be done any more.  The lease goes in the version that this call has
+ * given it last.  Without memory, or without a session, the twin goes with the
+ * session, and the lease when its term is over.
  */
 void
 zklock_lease_end_taking(void *argument)
 {
 	ZkLeaseTaking *taking = argument;
+	const ZkLeasing *leasing = &taking->leasing;
 	ZkClient   *client = zklock_session_client();
 
 	if (taking->stage == ZK_LEASE_NOTHING || zklock_session_live() == 0)
 		return;
 	(void) zklock_client_delete(client, taking->twin.node, ZK_ANY_VERSION);
 	if (taking->stage == ZK_LEASE_SENT)
-		(void) zklock_client_delete(client, taking->path, 0);
+		(void) zklock_client_delete(client, taking->path,
+									leasing->is_renewed ?
+									leasing->mine->version : 0);
 
 	/* an error may be under way, which no interrupt is to replace */
 	HOLD_INTERRUPTS();

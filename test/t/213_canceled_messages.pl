@@ -59,4 +59,14 @@ subtest 'a lease that is taken is in the log' => sub {
 	$owner->quit;
 };
 
+# As when the cancellation comes with the last reply.
+subtest 'a call that is canceled when it has made its lease leaves none' => sub {
+	my ($owner, $written) = canceled_at(': taken', 'log_min_messages' => 'debug1');
+	assert_query($owner, "SELECT zk_try_lease('made', 'app', '1h')", '57014', 'the statement is canceled');
+	is($written->(), 1, 'the lease was made');
+	assert_no_nodes($zk, lock_path('made'), 'it is deleted');
+	like($owner->query_safe("SELECT zk_try_lease('made', 'app', '1h')"), qr/^\d+$/, 'the next call gets one');
+	$owner->quit;
+};
+
 done_testing();
