@@ -63,6 +63,9 @@ my %ERROR = (
 	-115 => 'AuthFailed',
 	-118 => 'SessionMoved');
 
+# The server was busy, and has not executed the request.
+my $throttled = -127;
+
 =pod
 
 =head1 METHODS
@@ -453,8 +456,13 @@ sub _call ($self, $op, $path, $body)
 
 sub _request ($self, $op, $path, $xid, $body)
 {
-	$self->_send_request($op, $path, $xid, $body);
-	return $self->_take_reply($op, $path, $xid);
+	my $reply;
+	do
+	{
+		$self->_send_request($op, $path, $xid, $body);
+		$reply = $self->_take_reply($op, $path, $xid);
+	} until defined $reply;
+	return $reply;
 }
 
 sub _send_request ($self, $op, $path, $xid, $body)
@@ -464,12 +472,14 @@ sub _send_request ($self, $op, $path, $xid, $body)
 	return;
 }
 
+# Undefined: the request is to be sent again.
 sub _take_reply ($self, $op, $path, $xid)
 {
 	my $reply = $self->_receive;
 	my ($reply_xid, undef, $error) = unpack('l> q> l>', $reply);
 	croak "$op $path: reply $reply_xid to request $xid"
 	  if $reply_xid != $xid;
+	return undef if $error == $throttled;
 	croak "$op $path: " . ($ERROR{$error} || "error $error") if $error;
 	return substr($reply, 16);
 }
