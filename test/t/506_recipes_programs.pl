@@ -259,6 +259,27 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 		$is_free->('a signal during the first renewal');
 		ok(!-e "$with_lock.ran", 'no command runs after a signal');
 	}
+	{
+		# A psql that has got the lease, and of which nobody hears: as one whose statement is canceled too late.
+		my $bin = dirname($with_lock) . '/silent';
+		mkpath($bin);
+		PostgreSQL::Test::Utils::append_to_file("$bin/psql", <<~SH);
+			#!/bin/sh
+			PATH=\${PATH#*:}
+			! [ -e $bin/over ] || exec psql "\$@"
+			head -n 3 | psql "\$@" >$bin/token
+			while ! [ -e $bin/over ]; do sleep 0.05; done
+			SH
+		chmod 0755, "$bin/psql";
+		local $ENV{PATH} = "$bin:$ENV{PATH}";
+		$run = start_program($with_lock, '-l', 300, 'report', 'touch', "$with_lock.ran");
+		assert_soon { -s "$bin/token" } 'the lease is taken';
+		$run->signal('TERM');
+		PostgreSQL::Test::Utils::append_to_file("$bin/over", '');
+		is($run->finish, 143, 'a signal ends with-lock, which does not know that it has a lease');
+		$is_free->('a lease that with-lock did not know of');
+		ok(!-e "$with_lock.ran", 'no command runs after a signal');
+	}
 	$leased->('echo begun; exec sleep 600');
 	Recipes::evict($paris, 'report');
 	is($run->finish, 76, 'a lease that was evicted ends the command');
