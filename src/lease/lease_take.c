@@ -281,6 +281,8 @@ make_lease(ZkRoundTrip *trip, ZkLeaseTaking *taking)
 	if (is_made || is_repeated || reply->czxid == 0 ||
 		protocol_now() - sent.boot_ms >= leasing->term_ms / 3)
 	{
+		/* while it can be told from a renewal by another call */
+		CHECK_FOR_INTERRUPTS();
 		outcome = renew_owned(trip, taking, taking->path, NULL);
 		if (outcome != ZK_ANSWERED)
 			return outcome;
@@ -396,9 +398,11 @@ note_made(ZkLeaseTaking *taking, int64 czxid)
 /*
  * Nobody waits for the replies: the session's program repeats the deletes until
  * they are confirmed.  The twin goes first: when it is gone, the transaction
- * cannot be done any more.  The lease goes in the version that this call has
- * given it last.  Without memory, or without a session, the twin goes with the
- * session, and the lease when its term is over.
+ * cannot be done any more.  The lease goes as it was made, or in version 1 if
+ * this call is the one that has renewed it: whoever has renewed it otherwise has
+ * it.  Where it is not known who has, as while a renewal is under way, or
+ * without memory or a session, the lease goes when its term is over, and the
+ * twin with the session.
  */
 void
 zklock_lease_end_taking(void *argument)
@@ -406,14 +410,15 @@ zklock_lease_end_taking(void *argument)
 	ZkLeaseTaking *taking = argument;
 	const ZkLeasing *leasing = &taking->leasing;
 	ZkClient   *client = zklock_session_client();
+	bool		is_renewed_once = leasing->is_renewed &&
+		leasing->mine->version == 1;
 
 	if (taking->stage == ZK_LEASE_NOTHING || zklock_session_live() == 0)
 		return;
 	(void) zklock_client_delete(client, taking->twin.node, ZK_ANY_VERSION);
 	if (taking->stage == ZK_LEASE_SENT)
 		(void) zklock_client_delete(client, taking->path,
-									leasing->is_renewed ?
-									leasing->mine->version : 0);
+									is_renewed_once ? 1 : 0);
 
 	/* an error may be under way, which no interrupt is to replace */
 	HOLD_INTERRUPTS();

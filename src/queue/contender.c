@@ -204,6 +204,10 @@ go_through_queue(Contender *contender)
 		else
 			outcome = wait_for_news(contender, &is_granted);
 	}
+
+	/* a cancel that came with the grant: nobody was told of it yet */
+	if (is_granted)
+		CHECK_FOR_INTERRUPTS();
 	if (is_granted && message_level_is_interesting(DEBUG1))
 		elog(DEBUG1, "zklock: contender \"%s\", fencing token " INT64_FORMAT ": granted: %s",
 			 zklock_text_quotable(contender->place->node),
