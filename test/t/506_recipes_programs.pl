@@ -239,47 +239,35 @@ subtest 'the recipe with-lock runs a command while it holds a lock, and ends it 
 		$is_free->("a SIG$signal before the command");
 		ok(!-e "$with_lock.ran", 'no command runs after a signal');
 	}
-	{
-		# The first psql after the one that takes the lease waits for a file.
-		my $bin = dirname($with_lock) . '/slow';
+	# A signal while a program of with-lock's, in whose place the lines of sh are, waits for the file
+	# "go" beside it, which it says by "asked".
+	my $signaled = sub ($program, $lines, $until, $ends, $what) {
+		my $bin = dirname($with_lock) . "/own-$program";
 		mkpath($bin);
-		PostgreSQL::Test::Utils::append_to_file("$bin/timeout", <<~SH);
-			#!/bin/sh
-			[ -e $bin/go ] || touch $bin/asked
-			while ! [ -e $bin/go ]; do sleep 0.05; done
-			PATH=\${PATH#*:} exec timeout "\$@"
-			SH
-		chmod 0755, "$bin/timeout";
+		PostgreSQL::Test::Utils::append_to_file("$bin/$program", "#!/bin/sh\nbin=$bin PATH=\${PATH#*:}\n$lines");
+		chmod 0755, "$bin/$program";
 		local $ENV{PATH} = "$bin:$ENV{PATH}";
 		$run = start_program($with_lock, '-l', 300, 'report', 'touch', "$with_lock.ran");
-		assert_soon { -e "$bin/asked" } 'the lease is about to be renewed';
+		assert_soon { -e "$bin/asked" } $until;
 		$run->signal('TERM');
 		PostgreSQL::Test::Utils::append_to_file("$bin/go", '');
-		is($run->finish, 143, 'a signal during the first renewal ends with-lock');
-		$is_free->('a signal during the first renewal');
+		is($run->finish, 143, $ends);
+		$is_free->($what);
 		ok(!-e "$with_lock.ran", 'no command runs after a signal');
-	}
-	{
-		# A psql that has got the lease, and of which nobody hears: as one whose statement is canceled too late.
-		my $bin = dirname($with_lock) . '/silent';
-		mkpath($bin);
-		PostgreSQL::Test::Utils::append_to_file("$bin/psql", <<~SH);
-			#!/bin/sh
-			PATH=\${PATH#*:}
-			! [ -e $bin/over ] || exec psql "\$@"
-			head -n 3 | psql "\$@" >$bin/token
-			while ! [ -e $bin/over ]; do sleep 0.05; done
-			SH
-		chmod 0755, "$bin/psql";
-		local $ENV{PATH} = "$bin:$ENV{PATH}";
-		$run = start_program($with_lock, '-l', 300, 'report', 'touch', "$with_lock.ran");
-		assert_soon { -s "$bin/token" } 'the lease is taken';
-		$run->signal('TERM');
-		PostgreSQL::Test::Utils::append_to_file("$bin/over", '');
-		is($run->finish, 143, 'a signal ends with-lock, which does not know that it has a lease');
-		$is_free->('a lease that with-lock did not know of');
-		ok(!-e "$with_lock.ran", 'no command runs after a signal');
-	}
+	};
+	# The first psql after the one that takes the lease.
+	$signaled->('timeout', <<~'SH', 'the lease is about to be renewed', 'a signal during the first renewal ends with-lock', 'a signal during the first renewal');
+		[ -e $bin/go ] || touch $bin/asked
+		while ! [ -e $bin/go ]; do sleep 0.05; done
+		exec timeout "$@"
+		SH
+	# One that has got the lease, and of which nobody hears: as one whose statement is canceled too late.
+	$signaled->('psql', <<~'SH', 'the lease is taken', 'a signal ends with-lock, which does not know that it has a lease', 'a lease that with-lock did not know of');
+		! [ -e $bin/go ] || exec psql "$@"
+		head -n 3 | psql "$@" >$bin/token
+		! [ -s $bin/token ] || touch $bin/asked
+		while ! [ -e $bin/go ]; do sleep 0.05; done
+		SH
 	$leased->('echo begun; exec sleep 600');
 	Recipes::evict($paris, 'report');
 	is($run->finish, 76, 'a lease that was evicted ends the command');
