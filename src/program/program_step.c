@@ -535,19 +535,16 @@ blocks_others(const Request *request)
 		 !recipe_is_lasting(child));
 }
 
-/* Does the backend hold nothing, and wait for nothing? */
+/*
+ * Does the backend hold nothing, and is nothing under way for it?  A lock is
+ * granted during a use, and says that it is held before that is over; so the
+ * use is looked at first.
+ */
 static bool
 is_unused(const Session *session)
 {
-	if (atomic_load(&session->page->is_in_use) != 0 ||
-		session->wait.path != NULL)
-		return false;
-	for (Request *request = session->traffic.all; request != NULL;
-		 request = request->next)
-		if (request_is_kept(request) && request->step != REQUEST_WATCHED &&
-			request->wish == WISH_HEAR)
-			return false;
-	return true;
+	return !use_is_begun(session->page) &&
+		atomic_load(&session->page->is_in_use) == 0;
 }
 
 /* ---------------------------------------------------------------------

@@ -751,19 +751,17 @@ test_refused(void)
 		int			kind;
 		int			after_ms;
 		bool		is_in_use;	/* as the page says */
-		bool		waits;
-		bool		has_another;	/* an ephemeral node, perhaps of use */
+		bool		is_used;	/* a call, or a transaction, uses the session */
 		bool		is_lost;
 		const char *what;
 	}			cases[] = {
-		{NODE, REQUEST_DELETE, 12000, false, false, false, true, "nothing is held"},
-		{NODE, REQUEST_LEAVE, 12000, false, false, false, true, "a place that is left"},
-		{NODE, REQUEST_DELETE, 11999, false, false, false, false, "not for the session timeout"},
-		{NODE, REQUEST_DELETE, 12000, true, false, false, false, "locks are held"},
-		{NODE, REQUEST_DELETE, 12000, false, true, false, false, "it waits"},
-		{NODE, REQUEST_DELETE, 12000, false, false, true, false, "another node is there"},
-		{"/a/b", REQUEST_DELETE, 12000, false, false, false, false, "it is in nobody's way"},
-		{NODE, REQUEST_SET, 12000, false, false, false, false, "it is only set"},
+		{NODE, REQUEST_DELETE, 12000, false, false, true, "nothing is held"},
+		{NODE, REQUEST_LEAVE, 12000, false, false, true, "a place that is left"},
+		{NODE, REQUEST_DELETE, 11999, false, false, false, "not for the session timeout"},
+		{NODE, REQUEST_DELETE, 12000, true, false, false, "locks are held"},
+		{NODE, REQUEST_DELETE, 12000, false, true, false, "a call is under way"},
+		{"/a/b", REQUEST_DELETE, 12000, false, false, false, "it is in nobody's way"},
+		{NODE, REQUEST_SET, 12000, false, false, false, "it is only set"},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -771,19 +769,14 @@ test_refused(void)
 		const char *function = cases[i].kind == REQUEST_SET ? "set" : "delete";
 
 		start();
-		if (cases[i].has_another)
-		{
-			ask((FrameRequest) {.kind = REQUEST_CREATE,.node_kind = ZK_EPHEMERAL}, 1, "/e");
-			answer_with(last_call(), ZOK, "/e", NULL, NULL);
-		}
 		if (cases[i].kind == REQUEST_LEAVE)
 			ask_bytes((FrameRequest) {.kind = REQUEST_LEAVE,.version = -1}, 0, cases[i].path, NULL, "name", 5);
 		else
 			ask((FrameRequest) {.kind = cases[i].kind,.version = -1}, 0, cases[i].path);
 		answer(last_of(function), ZNOTEMPTY);
 		is_int(strcmp(cases[i].path, NODE) == 0, count_calls("set", NODE), "%s: others are told once", cases[i].what);
-		if (cases[i].waits)
-			begin_wait(2, REQUEST_GET, OTHER);
+		if (cases[i].is_used)
+			ok(use_begin(session->page), "%s: a use begins", cases[i].what);
 		atomic_store(&session->page->is_in_use, cases[i].is_in_use);
 		boot_ms += cases[i].after_ms;
 		session->link.contact.asked_leader_at = boot_ms;
