@@ -316,8 +316,17 @@ extern void backend_read(Session *session);
  */
 extern void backend_note_end(Session *session);
 
-/* Has the backend sent nothing that is not read, and is it still there? */
-extern bool backend_is_told_nothing(const Session *session);
+/*
+ * May the session be ended, for its backend holds nothing and has not used it
+ * since that word of use?  Then no use of it begins any more.  The backend says
+ * in the page that it uses the session before it sends anything, and that it
+ * does not any more when all is sent; locks that it is granted are in use before
+ * that.  So if the channel is empty then, no request is on its way.
+ *
+ * A kept lock is taken back without a use: it may be lost in the moment in which
+ * it is counted.
+ */
+extern bool backend_finish_use(const Session *session, uint64_t use);
 
 /*
  * From now on the end of the backend ends this process at once, in an orderly

@@ -30,6 +30,8 @@
  */
 #define BURST_SIZE 4096
 
+static bool is_channel_empty(const Session *session);
+
 /* ---------------------------------------------------------------------
  * From the backend
  * ---------------------------------------------------------------------
@@ -61,7 +63,17 @@ backend_note_end(Session *session)
 }
 
 bool
-backend_is_told_nothing(const Session *session)
+backend_finish_use(const Session *session, uint64_t use)
+{
+	SharedPage *page = session->page;
+
+	return atomic_load(&page->is_in_use) == 0 && is_channel_empty(session) &&
+		use_finish(page, use);
+}
+
+/* Has the backend sent nothing that is not read, and is it still there? */
+static bool
+is_channel_empty(const Session *session)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLIN, 0};
 

@@ -50,11 +50,7 @@ idle_tick(Session *session, int64_t now)
 
 /*
  * End a session on which nothing has depended for zklock.idle_timeout: its
- * backend sleeps, and will open another one by need.  The backend says in the
- * page that it uses the session before it sends anything, and that it does not
- * any more when all is sent.  So a session whose channel is empty, and which
- * has not been used since before that was looked at, is ended without any
- * request on its way to it.
+ * backend sleeps, and will open another one by need.
  */
 static void
 end_if_idle(Session *session, int64_t now)
@@ -74,8 +70,7 @@ end_if_idle(Session *session, int64_t now)
 		return;
 	if (now - idleness->since < idle_ms)
 		program_wake_at(session, idleness->since + idle_ms);
-	else if (backend_is_told_nothing(session) &&
-			 use_finish(session->page, use))
+	else if (backend_finish_use(session, use))
 		session_end(session, ZK_LOSS_IDLE);
 	else
 	{

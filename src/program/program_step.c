@@ -55,7 +55,6 @@ static bool defer_request(Request *request);
 static void begin_refusal(Request *request, int64_t now);
 static const char *undone_name(RequestKind step);
 static bool blocks_others(const Request *request);
-static bool is_unused(const Session *session);
 static bool put_off(Request *request);
 static bool is_of_interest(const Request *request);
 static const Request *find_ahead(const Request *request);
@@ -475,7 +474,8 @@ defer_request(Request *request)
 	if (refusal->since == 0)
 		begin_refusal(request, now);
 	else if (now - refusal->since >= timeout && blocks_others(request) &&
-			 is_unused(session))
+			 backend_finish_use(session,
+								atomic_load(&session->page->use)))
 	{
 		session_end(session, ZK_LOSS_REFUSED);
 		return false;
@@ -533,18 +533,6 @@ blocks_others(const Request *request)
 		((request->step == REQUEST_DELETE || request->step == REQUEST_LEAVE) &&
 		 recipe_parse_node(child).style != RECIPE_STYLE_NONE &&
 		 !recipe_is_lasting(child));
-}
-
-/*
- * Does the backend hold nothing, and is nothing under way for it?  A lock is
- * granted during a use, and says that it is held before that is over; so the
- * use is looked at first.
- */
-static bool
-is_unused(const Session *session)
-{
-	return !use_is_begun(session->page) &&
-		atomic_load(&session->page->is_in_use) == 0;
 }
 
 /* ---------------------------------------------------------------------

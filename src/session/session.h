@@ -126,7 +126,8 @@ extern void zklock_session_note_use(bool is_in_use);
 /*
  * zklock_session_open() begins a use of the session, which lasts until this is
  * called: at the end of a transaction, or of what has begun it.  Without it
- * the session may be ended as idle (zklock.idle_timeout).  Never raises.
+ * the session may be ended: as idle (zklock.idle_timeout), or because deletes
+ * stay refused.  Never raises.
  */
 extern void zklock_session_end_use(void);
 

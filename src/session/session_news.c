@@ -226,7 +226,7 @@ log_refusal(const char *error)
 			(errmsg("ZooKeeper refuses to delete znodes that session 0x%llx has released",
 					(unsigned long long) told.session_id),
 			 errdetail("%s.", error),
-			 errhint("Check the ACL of the znode above it. The release is repeated until it succeeds. When everything else is released, the session is ended after its timeout, and its znodes are deleted with it."),
+			 errhint("Check the ACL of the znode above it. The release is repeated until it succeeds. When everything else is released and its transaction is over, the session is ended after its timeout, and its znodes are deleted with it."),
 			 errhidestmt(true), errhidecontext(true)));
 }
 

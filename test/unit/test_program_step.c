@@ -783,6 +783,16 @@ test_refused(void)
 		tick_requests(boot_ms);
 		answer(last_of(function), ZNOTEMPTY);
 		is_int(cases[i].is_lost ? ZK_LOSS_REFUSED : ZK_LOSS_NONE, session->status.loss, "%s", cases[i].what);
+		ok(use_begin(session->page) != cases[i].is_lost, "%s: does a use begin?", cases[i].what);
+		if (!cases[i].is_used)
+			continue;
+
+		use_end(session->page);
+		boot_ms += 3000;
+		session->link.contact.asked_leader_at = boot_ms;
+		tick_requests(boot_ms);
+		answer(last_of(function), ZNOTEMPTY);
+		is_int(ZK_LOSS_REFUSED, session->status.loss, "%s: the session ends with the next refusal behind it", cases[i].what);
 	}
 
 	start();
