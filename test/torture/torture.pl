@@ -441,7 +441,7 @@ my $excuses = Torture::Excuses->new(
 	stops => $report->stops,
 	evictions => $report->evictions,
 	frozen_programs => $report->frozen_programs,
-	standby => $report->standby,
+	standby => { $Torture::Stage::homes[-1] => $report->standby },
 	reserve => $reserve,
 	asked_within => $asked_within);
 my $checker = Torture::Checker->new(

@@ -14,8 +14,9 @@ long. Who lost its lock there, and only there, is excused:
   stopped    its backend stood still, by the nemesis' log, from when COMMIT was sent
              to when it ended, for as long as what is left of the session timeout
              when a proof is used up
-  standby    it waited for the standby, which was held up for as long: the commit
-             record was written, but others did not see it yet
+  standby    it waited for the standby of its cluster, which was held up for as long:
+             the commit record was written, but others did not see it yet. Under a lock
+             that is so whatever synchronous_commit says (durable.c).
   evicted    somebody else deleted its node: within COMMIT, or, where the guard does
              not ask each time, while a proof is good
 
@@ -30,10 +31,10 @@ use List::Util qw(max min sum0);
 =pod
 
 =head2 new(stops => { pid => [ [from, to], ... ] }, evictions => { token => [from, to] },
-frozen_programs => likewise, standby => [ [from, to], ... ], reserve => seconds,
+frozen_programs => likewise, standby => { cluster => [ [from, to], ... ] }, reserve => seconds,
 asked_within => seconds)
 
-standby: when it was held up; the last two as for L<Torture::Witness>.
+standby: when that of the cluster was held up; the last two as for L<Torture::Witness>.
 
 =cut
 
@@ -59,8 +60,7 @@ sub excuses ($self, $cycle)
 	return 'stopped'
 	  if $self->stood_still($cycle->{pid}, $begin, $end) >= $self->{reserve};
 	return 'standby'
-	  if $cycle->{is_synchronous}
-	  && _overlap($begin, $end, $self->{standby}) >= $self->{reserve};
+	  if _overlap($begin, $end, $self->{standby}{ $cycle->{cluster} }) >= $self->{reserve};
 	my $since = $begin - $self->{asked_within};
 	return 'evicted'
 	  if grep { $_ && $_->[0] < $end && $_->[1] > $since }

@@ -119,7 +119,8 @@ my $slow_one_in = 20;
 my $rest_one_in = 12;
 my $rest = 5.5;
 
-# One in so many transactions notifies somebody, and one waits for a standby.
+# One in so many transactions notifies somebody, and one has synchronous_commit on.
+# Under a lock the others wait for the standby, too.
 my $notify_one_in = 5;
 my $synchronous_one_in = 12;
 

@@ -99,7 +99,7 @@ sub _read_worker ($self, $path)
 				asked => $entry->{time},
 				locks => [],
 				map { $_ => $entry->{$_} }
-				  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps term) };
+				  qw(cycle kind name pid scope wait patience cluster keeps term) };
 			push @{ $self->{cycles} }, $cycle;
 		},
 		granted => sub ($entry) { @{$cycle}{qw(granted locks)} = ($entry->{time}, _locks($entry->{locks})); },

@@ -147,7 +147,7 @@ sub _begin ($self, $transaction = undef, $change = undef)
 		token => $transaction->{zxid},
 		session => $transaction->{session},
 		is_ephemeral => $change->{is_ephemeral},
-		is_lease => !$change->{is_ephemeral} && $leaf =~ /^_c_[0-9a-f]{8}-[0-9a-f]{4}-8a14-/,
+		is_lease => !$change->{is_ephemeral} && $leaf =~ /^_c_[0-9a-f]{8}-[0-9a-f]{4}-8a14-/ ? 1 : 0,
 		begin => $transaction->{time},
 		end => $infinity,
 		proofs => [ $transaction->{time} ],

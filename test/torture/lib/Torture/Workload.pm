@@ -280,7 +280,6 @@ sub note_asked ($self)
 		pid => $self->{home_db}->pid,
 		patience => _bound($plan),
 		cluster => $self->{cluster},
-		is_synchronous => $plan->{is_synchronous} ? 1 : 0,
 		keeps => $self->{keeps} ? 1 : 0,
 		term => $plan->{term} || 0,
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
