@@ -46,6 +46,7 @@ use Fcntl qw(:flock);
 use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use IPC::Run;
+use Patience qw(is_over);
 use PostgreSQL::Test::Utils;
 use Scalar::Util qw(weaken);
 use Test::More import => ['plan'];
@@ -312,12 +313,14 @@ sub is_done ($self)
 sub wait_answer ($self)
 {
 	croak 'no command is under way' unless $self->{pending};
-	$self->{timeout}->start;
-	eval {
-		$self->{run}->pump until $self->{out} =~ /\n/;
-		1;
-	  }
-	  or croak "$self->{library} did not answer \"$self->{pending}\": $@";
+	my $start = time;
+	until ($self->{out} =~ /\n/)
+	{
+		$self->{timeout}->start;
+		eval { $self->{run}->pump until $self->{out} =~ /\n/; 1; }
+		  or $@ =~ /timeout/ && !is_over(time - $start, $PostgreSQL::Test::Utils::timeout_default)
+		  or croak "$self->{library} did not answer \"$self->{pending}\": $@";
+	}
 	$self->{pending} = undef;
 	$self->{out} =~ s/^(.*)\n//;
 	return $1;

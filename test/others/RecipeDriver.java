@@ -13,6 +13,7 @@ import org.apache.zookeeper.recipes.lock.WriteLock;
 class RecipeDriver extends Driver implements LockListener
 {
 	private final ZooKeeper client;
+	private String path;
 	private WriteLock lock;
 	private Semaphore granted;
 
@@ -37,7 +38,7 @@ class RecipeDriver extends Driver implements LockListener
 	@Override
 	void use(String kind, String path)
 	{
-		lock = new WriteLock(client, path, Ids.OPEN_ACL_UNSAFE, this);
+		this.path = path;
 	}
 
 	// WriteLock.lock() does not wait: it calls the listener, now or later. Or
@@ -48,7 +49,7 @@ class RecipeDriver extends Driver implements LockListener
 	@Override
 	void lock() throws Exception
 	{
-		granted = new Semaphore(0);
+		begin();
 		while (!lock.lock())
 			granted.tryAcquire(100, TimeUnit.MILLISECONDS);
 	}
@@ -56,17 +57,31 @@ class RecipeDriver extends Driver implements LockListener
 	@Override
 	boolean tryLock() throws Exception
 	{
-		granted = new Semaphore(0);
+		begin();
 		if (lock.lock())
 			return true;
-		lock.unlock();
+		unlock();
 		return false;
 	}
+
+	private void begin()
+	{
+		granted = new Semaphore(0);
+		lock = new WriteLock(client, path, Ids.OPEN_ACL_UNSAFE, this);
+	}
+
+	// The watch calls lock() as well. If that comes behind the release, on a busy
+	// machine, it queues up again, for nobody: so no lock is used twice, and it is
+	// closed before its monitor is free.
 
 	@Override
 	void unlock()
 	{
-		lock.unlock();
+		synchronized (lock)
+		{
+			lock.unlock();
+			lock.close();
+		}
 	}
 
 	@Override

@@ -64,6 +64,7 @@ sub race ($lock, $kind)
 		pop @peers;
 		pop @backends;
 	}
+	unlink $file;    # of a first run
 	append_to_file($file, "0\n");
 	$_->choose(lock_path($lock), $kind) foreach @peers;
 
