@@ -70,6 +70,7 @@ our @EXPORT = qw(
   start_to_wait
   line_up
   wait_for_watch
+  wait_in_transaction
   set_and_be_seen
   wait_for_recovery
   wait_for_loss
@@ -497,6 +498,28 @@ sub start_to_wait ($session, $sql)
 {
 	$session->start_query($sql);
 	return wait_for_wait($session->node, $session->pid, $session);
+}
+
+=pod
+
+=head2 wait_in_transaction($session, $sql, $result)
+
+Until the query has that result in the transaction that is open, where it may be canceled: for the
+loss of a lock.
+
+=cut
+
+sub wait_in_transaction ($session, $sql, $result)
+{
+	$session->query_safe('SAVEPOINT waits');
+	poll_until
+	{
+		my $is_so = $session->query($sql) eq $result;
+		$session->query_safe('ROLLBACK TO waits') if $session->sqlstate ne '00000';
+		$is_so;
+	}
+	"$sql: $result", 30;
+	return;
 }
 
 =pod

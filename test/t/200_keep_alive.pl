@@ -3,12 +3,14 @@
 # timeout keeps its ZooKeeper session and its locks. The statements here run for twice the
 # session timeout, against a real server.
 
+use Patience qw(steady);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '3s');
+my $timeout = steady(3);
+my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => $timeout . 's');
 my $paris = cluster('paris', $zk);
-my $seconds = 7;
+my $seconds = 2 * $timeout + 1;
 
 my $blocker = background($berlin, first => 'CREATE TABLE work (done boolean);
 	INSERT INTO work VALUES (false); BEGIN; LOCK TABLE work');
@@ -19,7 +21,7 @@ my %workload = (
 		BEGIN WHILE clock_timestamp() < until LOOP END LOOP; END \$\$",
 	# One query in C, without a look at the clock in between.
 	query => 'SELECT count(*) FROM generate_series(1, 10000) a,
-		generate_series(1, 1500) b',
+		generate_series(1, ' . 500 * $timeout . ') b',
 	blocked => 'SELECT * FROM work',
 	idle => undef);
 
@@ -38,7 +40,7 @@ foreach my $name (sort keys %workload)
 {
 	$session{$name} = background($berlin, holds => $name);
 	$id{$name} = $session{$name}->query_safe($look);
-	like($id{$name}, qr/\|3000\|connected$/, "$name: a session of 3 s");
+	like($id{$name}, qr/\|${timeout}000\|connected$/, "$name: a session of $timeout s");
 	$before{$name} = nodes($name, 1);
 }
 

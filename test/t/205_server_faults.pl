@@ -78,13 +78,13 @@ my @old;
 my $again = "BEGIN; SELECT zk_xact_lock('lost/early'); INSERT INTO lost VALUES (6); COMMIT";
 $node{berlin}->safe_psql('postgres', 'CREATE TABLE lost (i int)');
 $table->run('locks are lost over a pause longer than the session timeout, and nothing commits',
-	cast('2s', map { $_ => 'berlin' } qw(early late keeper free waiter)),
+	cast('4s', map { $_ => 'berlin' } qw(early late keeper free waiter)),
 	[ free => "zk_lock('lost/none'), zk_unlock('lost/none')" ],
 	# For all that happens while it waits.
 	[ waiter => "SET zklock.connect_timeout = '2min'" ],
 	[ keeper => "zk_lock('lost/session')" ],
 	[ 'waiter starts' => "zk_lock('lost/session')" ], [ queue => 'lost/session' => 2 ],
-	[ early => "BEGIN; SELECT zk_xact_lock('lost/early'); INSERT INTO lost VALUES (1); SELECT pg_sleep(0.8)" ],
+	[ early => "BEGIN; SELECT zk_xact_lock('lost/early'); INSERT INTO lost VALUES (1); SELECT pg_sleep(1.6)" ],
 	[ late => "BEGIN; SELECT zk_xact_lock('lost/late'); INSERT INTO lost VALUES (2)" ],
 	[ nodes => lost => 4 ],
 	# The one in the queue may keep its place, or start anew: it held nothing.
@@ -96,7 +96,7 @@ $table->run('locks are lost over a pause longer than the session timeout, and no
 	[ keeper => 'SELECT name, state, session_acquisitions FROM zk_session_locks', 'lost/session|lost|1' ],
 	# Idle in a transaction there is no statement to cancel: none may run when the loss comes, not even
 	# one that asks for it.
-	sub { my $now = time; poll_until { time > $now + 3 } 'the session timeout of 2 s to pass', 30; },
+	sub { my $now = time; poll_until { time > $now + 5 } 'the session timeout of 4 s to pass', 30; },
 	[ late => 'SELECT state FROM zk_session_locks', 'lost' ],
 	[ late => 'COMMIT', '!40001' ],
 	# Only one that reads may end, and until the lost lock is let go there is no new one.

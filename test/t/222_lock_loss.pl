@@ -114,16 +114,8 @@ subtest 'a commit is refused when a lock is lost of which one of two modes was r
 		first => "BEGIN; SELECT zk_lock('lost'), zk_lock_shared('lost'), zk_lock('other')");
 	my ($program) = session_programs($session->pid);
 	is($session->query_safe("SELECT zk_unlock('lost')"), 't', 'the exclusive mode is released');
-	$session->query_safe('SAVEPOINT ahead');
 	kill KILL => $program;
-	poll_until
-	{
-		my $state = $session->query('SELECT state FROM zk_session');
-		# The loss may also interrupt the question.
-		$session->query_safe('ROLLBACK TO ahead') if $session->sqlstate ne '00000';
-		$state eq 'lost';
-	}
-	'the loss', 30;
+	wait_in_transaction($session, 'SELECT state FROM zk_session', 'lost');
 	is($session->query_safe("SELECT zk_unlock('other')"), 'f', 'the session is lost, and closed');
 	assert_query($session, "INSERT INTO written VALUES ('shared')", '00000', 'the transaction writes');
 	$session->start_query('COMMIT');

@@ -4,6 +4,7 @@
 # said once in the log, and shown meanwhile. If it stays refused for a session timeout, and
 # the session holds nothing, the session is ended, and its nodes with it.
 
+use Patience qw(steady);
 use Refusals;
 use ZkLockTest;
 
@@ -124,30 +125,32 @@ $table->run('a wait behind a node of its own that was given up is no deadlock', 
 
 # However long it was refused, it is asked for again within a quarter of the session timeout.
 my $allowed;
+my $short = steady(4);
+my $longer = 2 * $short;
 $table->run('a delete that was refused for long is asked for again within a quarter of the session timeout',
-	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => '4s') },
+	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => $short . 's') },
 	[ short => "zk_lock('slow'), zk_lock('beside')" ],
 	refuse('slow'),
 	[ short => "zk_unlock('slow')", 't' ],
 	[ other => 'CREATE TABLE slow AS SELECT clock_timestamp() AS at' ],
-	[ 'other becomes' => "SELECT clock_timestamp() > at + '7s' FROM slow", 't' ],
+	[ 'other becomes' => "SELECT clock_timestamp() > at + '${longer}s' FROM slow", 't' ],
 	allow('slow'),
 	sub { $allowed = time; },
 	[ gone => 'slow' ],
-	sub { in_time(time - $allowed, 5, 'the delete is soon done once it is allowed'); },
+	sub { in_time(time - $allowed, 1 + $short, 'the delete is soon done once it is allowed'); },
 	[ short => "zk_unlock('beside')", 't' ]);
 
 # One that holds another lock, or waits for one, goes on, and so the node stays. Without a
 # lock it is ended, and the next lock has a session of its own.
 $table->run('a session that holds nothing is ended when its deletes stay refused',
-	{ %{ cast('other') }, map { $_ => background($node, 'zklock.session_timeout' => '3s') } qw(short waiter) },
+	{ %{ cast('other') }, map { $_ => background($node, 'zklock.session_timeout' => $short . 's') } qw(short waiter) },
 	\&mark,
 	[ short => "zk_lock('stuck'), zk_lock('held')" ], [ waiter => "zk_lock('too')" ],
 	refuse('stuck'), refuse('too'),
 	[ waiter => "zk_unlock('too')", 't' ], [ 'waiter starts' => "zk_lock('held')" ],
 	[ short => "zk_unlock('stuck')", 't' ],
 	[ other => 'CREATE TABLE refused AS SELECT clock_timestamp() AS at' ],
-	[ 'other becomes' => "SELECT clock_timestamp() > at + '4s' FROM refused", 't' ],
+	[ 'other becomes' => "SELECT clock_timestamp() > at + '${longer}s' FROM refused", 't' ],
 	[ short => "zk_is_held('held')", 't' ], [ nodes => stuck => 1 ], [ nodes => too => 1 ],
 	[ short => "zk_unlock('held')", 't' ], [ gone => 'stuck' ],
 	[ 'waiter ends' => qr/^\d+$/ ], [ waiter => "zk_unlock('held')", 't' ], [ gone => 'too' ],

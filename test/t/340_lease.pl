@@ -37,7 +37,7 @@ subtest "a lease is its owner's, from any session and cluster" => sub {
 	is(lease($there, 'one', 'app'), $token, 'the owner gets the same token from another cluster');
 	is(lease($there, 'one', 'other'), '', 'nobody else gets it');
 	my $since = time;
-	$there->query_safe("SET lock_timeout = '200ms'");
+	$there->query_safe("SET lock_timeout = '2s'");
 	is(lease($there, 'one', 'other', "'30s', '45s'"), '', 'another owner does not get the lease within lock_timeout');
 	$there->query_safe('RESET lock_timeout');
 	in_time(time - $since, 30, 'lock_timeout ends the wait');
@@ -215,7 +215,7 @@ subtest 'a lease that is taken in a transaction with a fixed snapshot is warned 
 };
 
 subtest 'a transaction that rests on a lease commits only while the lease is held' => sub {
-	my $token = lease($there, 'work', 'app', "'2s'");
+	my $token = lease($there, 'work', 'app', "'6s'");
 	$here->query_safe("BEGIN; SELECT zk_require_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");
 	is($berlin->safe_psql('postgres', 'SELECT who FROM work'), 'good', 'the transaction commits');
 

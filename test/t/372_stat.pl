@@ -121,7 +121,7 @@ subtest 'zk_stat counts grants after a wait by the way they were learned of' => 
 	$first->wait_result;
 	counted('listed behind one that had it at once', grants_listed => 1, waits => 1);
 	start_in_queue($second, "SELECT zk_lock_shared('listed')", $zk, lock_path('listed'), 2);
-	poll_until { $zk->watch_count >= 1 } 'it to watch', 30;
+	wait_for_watch($zk, first_in_queue($zk, 'listed'));
 	$first->query_safe("SELECT zk_unlock('listed')");
 	$second->wait_result;
 	counted("a reader's grant by a list is counted", grants_listed => 1, waits => 1);

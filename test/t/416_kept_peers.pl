@@ -66,12 +66,12 @@ foreach my $kind (Peer::installed('Curator InterProcessMutex', 'Kazoo Lock with 
 {
 	my $peer = $peer{ Peer::library($kind) };
 	(my $lock = "leased/$kind") =~ tr/ /_/;
-	my $token = $owner->query_safe("SELECT zk_try_lease('$lock', 'app', '2s')");
+	my $token = $owner->query_safe("SELECT zk_try_lease('$lock', 'app', '4s')");
 	$peer->choose(lock_path($lock), $kind);
 	$peer->start_command('lock');
 	wait_for_queue($zk, lock_path($lock), 2);
-	$owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s'), pg_sleep(0.5) FROM generate_series(1, 6)");
-	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
+	$owner->query_safe("SELECT zk_renew_lease('$lock', $token, '4s'), pg_sleep(0.5) FROM generate_series(1, 10)");
+	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '4s')"), 't', "$kind: who renews a lease keeps it");
 	ok(!$peer->is_done, "$kind: it waits behind that");
 	is($peer->wait_answer, 'locked', "$kind: and has the lock when nobody renews it");
 	is($owner->query_safe("SELECT zk_renew_lease('$lock', $token, '2s')"), 'f', 'the owner cannot renew the lease any more');
