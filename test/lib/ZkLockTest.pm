@@ -580,15 +580,17 @@ sub set_and_be_seen ($zk, $client, $node)
 
 =pod
 
-=head2 wait_for_recovery($node)
+=head2 wait_for_recovery($node, $pid)
 
-Until a cluster answers again that has crashed. Cluster's poll_query_until does not bear
+Until a cluster answers again that crashes by the end of its process $pid. It answers as before
+until the postmaster hears of that end, which it logs. Cluster's poll_query_until does not bear
 that psql may end meanwhile before it has read the query.
 
 =cut
 
-sub wait_for_recovery ($node)
+sub wait_for_recovery ($node, $pid)
 {
+	poll_until { $node->log_contains("\\(PID $pid\\) was terminated by signal") } 'the cluster to crash', 60;
 	poll_until { eval { $node->safe_psql('postgres', 'SELECT true') eq 't' } }
 	'the cluster to answer', 60;
 	return;

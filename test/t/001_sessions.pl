@@ -19,7 +19,7 @@ is($session->query_safe('SELECT ssl FROM zk_session'), $ENV{ZKLOCK_TEST_TLS} ? '
 my $other = background($node);
 is(ask($node, 'SELECT 1'), '1', 'a session that is kept for questions answers');
 kill 'KILL', $other->pid;
-wait_for_recovery($node);
+wait_for_recovery($node, $other->pid);
 $session->query('SELECT 1');
 is($session->sqlstate, '08006', 'a session whose backend has ended with its cluster says so');
 is(ask($node, 'SELECT 1'), '1', 'questions are asked in a new session behind a crash');

@@ -73,9 +73,10 @@ foreach my $mode (qw(fast immediate))
 
 foreach my $signal (qw(KILL ABRT SEGV))
 {
-	holder_ends($crashing, $other, $zk, sub { kill $signal, $_[0]->pid; },
+	my $pid;
+	holder_ends($crashing, $other, $zk, sub { kill $signal, $pid = $_[0]->pid; },
 		"SIG$signal");
-	wait_for_recovery($crashing);
+	wait_for_recovery($crashing, $pid);
 }
 
 # Nobody ends the backends then but they themselves.
@@ -87,14 +88,15 @@ poll_until { $crashing->{_pid} = undef; $crashing->start(fail_ok => 1) }
 'the cluster to start', 30;
 
 # In the middle of a statement, and of a transaction.
+my $killed;
 holder_ends($crashing, $other, $zk,
 	sub {
 		$_[0]->query_safe("BEGIN; SELECT zk_xact_lock('more')");
 		$_[0]->start_query('SELECT pg_sleep(60)');
-		kill 'KILL', $_[0]->pid;
+		kill 'KILL', $killed = $_[0]->pid;
 	},
 	'killed while it works');
-wait_for_recovery($crashing);
+wait_for_recovery($crashing, $killed);
 
 # The end of a backend must not take long because ZooKeeper is away. The request to end
 # the session has left by then, although the connection is reset soon after.
@@ -145,7 +147,7 @@ foreach my $what (sort keys %strict)
 	$waiter->query_safe("SELECT zk_lock('crash')");
 	in_time(time - $start, $session_timeout / 2,
 		"$what: long before the session timeout");
-	wait_for_recovery($holding);
+	wait_for_recovery($holding, $holder->pid);
 
 	# The backend has no credentials any more with which another program could end it.
 	my ($program) = session_programs($waiter->pid);

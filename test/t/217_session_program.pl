@@ -472,7 +472,7 @@ subtest 'a program without a backend ends at once when it is asked to' => sub {
 	kill 'KILL', $backend;
 	poll_until { $node->log_contains("\\(PID $backend\\) was terminated") } 'its backend to end', 30;
 	assert_soon { kill('TERM', $program); !session_programs($backend) } 'the program ends', 30;
-	wait_for_recovery($node);
+	wait_for_recovery($node, $backend);
 };
 
 # The server that is process 1 inherits all orphans, and takes one of which it
@@ -501,7 +501,7 @@ subtest "a cluster that is process 1 of a container survives the end of a sessio
 		$session->query($end);
 		assert_ends($waiter, '00000', 'the lock passes on');
 		$_->quit foreach $session, $waiter;
-		wait_for_recovery($node);
+		wait_for_recovery($node, $session->pid) if $end =~ /kill/;
 	}
 	# After the first end all went on; the second was a crash of a backend,
 	# which PostgreSQL answers by itself, once.

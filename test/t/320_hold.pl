@@ -186,7 +186,7 @@ subtest 'a hold stays after kill -9 of its maker, until zk_evict() removes it' =
 	my $token = $maker->query_safe("SELECT zk_hold('killed', 'test')");
 	kill 'KILL', $maker->pid;
 	$maker->quit;
-	wait_for_recovery($node{paris});
+	wait_for_recovery($node{paris}, $maker->pid);
 	poll_until { !$zk->ephemerals(lock_path('killed')) } 'the session to end', 30;
 	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there after kill -9 of its maker');
 	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict() removes the hold');
@@ -233,7 +233,7 @@ subtest 'a maker that is killed leaves the hold or nothing' => sub {
 	$waiter->query_safe("SELECT zk_unlock('killed')");
 	$proxy->come_back;
 	$maker->quit;
-	wait_for_recovery($node{berlin});
+	wait_for_recovery($node{berlin}, $maker->pid);
 
 	$maker = spring('replies', 'killed');
 	kill 'KILL', $maker->pid;
@@ -244,7 +244,7 @@ subtest 'a maker that is killed leaves the hold or nothing' => sub {
 		'held|test|t', 'behind it: the hold stands, can be seen and released');
 	$maker->quit;
 	$waiter->quit;
-	wait_for_recovery($node{berlin});
+	wait_for_recovery($node{berlin}, $maker->pid);
 };
 
 subtest 'a maker that is evicted before there is a hold is told, and leaves nothing' => sub {

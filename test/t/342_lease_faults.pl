@@ -41,7 +41,7 @@ subtest 'zk_try_lease() that is canceled, terminated or killed leaves nothing fo
 	is(join(' ', queue_nodes($zk, lock_path('middle'))), $queue, 'while it waits its place stays');
 	kill KILL => $waiting->pid;
 	wait_for_queue($zk, lock_path('middle'), 1);
-	assert_soon { $berlin->psql('postgres', 'SELECT 1') == 0 } 'the cluster is up again';
+	wait_for_recovery($berlin, $waiting->pid);
 	$here = background($berlin, is_connected => 1);
 
 	# What it has made another call of the owner's may have found, and renewed.

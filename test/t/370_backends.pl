@@ -310,8 +310,7 @@ subtest 'a crash leaves no rows in zk_backends' => sub {
 	kill 'KILL', $holder->pid;
 	$holder->quit;
 	$monitor->quit;
-	# A psql that is refused may be gone before it is told what to ask.
-	poll_until { eval { $node->psql('postgres', 'SELECT 1') == 0 } } 'the cluster to be back', 60;
+	wait_for_recovery($node, $holder->pid);
 	$monitor = background($node);
 	is(sql('SELECT count(*) FROM zk_backends'), 0, 'zk_backends is empty after the crash');
 };

@@ -103,7 +103,7 @@ subtest 'the end of a statement, of a session and of a backend release what the 
 	begin($session);
 	kill 'KILL', $session->pid;
 	assert_becomes { join ' ', map { $_->[0] } $zk->ephemerals(lock_path('of') . '/') } '', 'a backend that is killed leaves no lock';
-	wait_for_recovery($berlin);
+	wait_for_recovery($berlin, $session->pid);
 };
 
 done_testing();
