@@ -13,6 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -1262,10 +1263,11 @@ scripted_program(const char *script)
 }
 
 /*
- * Say how it was started, in one word for each thing that is not as it should be; or for a
- * script mark a loss in the page, x and y (of no kind that there is), or die while an
- * interrupt is under way, u; or say that the session is lost and end, e; or say the states
- * of these numbers, behind j, and with the last one that all is told.
+ * Say how it was started, in one word for each thing that is not as it should be; a number is
+ * that of the descriptor that should not be open.  Or for a script mark a loss in the page, x
+ * and y (of no kind that there is), or die while an interrupt is under way, u; or say that the
+ * session is lost and end, e; or say the states of these numbers, behind j, and with the last
+ * one that all is told.
  */
 static int
 telling_program(const char *script)
@@ -1285,7 +1287,7 @@ telling_program(const char *script)
 		strcpy(said, "group");
 	else if (!sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM))
 		strcpy(said, "signals");
-	else if (fcntl(atoi(script), F_GETFD) >= 0)
+	else if (isdigit((unsigned char) *script) && fcntl(atoi(script), F_GETFD) >= 0)
 		strcpy(said, "descriptors");
 	status.u.status.state = *script == 'e' ? ZK_CLIENT_LOST : ZK_CLIENT_CONNECTING;
 	status.u.status.loss = *script == 'e' ? ZK_LOSS_RESOLVE : ZK_LOSS_NONE;
