@@ -447,9 +447,9 @@ my $excuses = Torture::Excuses->new(
 my $checker = Torture::Checker->new(
 	cycles => $report->cycles,
 	refusals => { map { $_ => $report->refusals->{ lock_path($_) } } @all_names },
-	# Its client counts from an earlier contact than the ensemble, which rounds up, and
-	# which may have stood still.
-	lingers => 2 * $session_timeout,
+	# Its client counts from an earlier contact than the ensemble, which rounds up, which may
+	# have stood still, and in which a new leader gives each session all its time again.
+	lingers => 4 * $session_timeout,
 	excuses => $excuses);
 my $witness = make_witness($reserve);
 my %counters;   # by who answers for them

@@ -10,7 +10,7 @@ Torture::Checker - do history and ledgers tell of a broken promise?
 Pure: values in, violations out; no clock, no database, no file.
 
 A B<cycle> is a hash: worker, cycle, kind, name, pid, patience (seconds, or "")
-and as far as it came asked, gave_up, granted, locks (each with name, mode and
+and as far as it came asked, gave_up, failed_at, granted, locks (each with name, mode and
 token), commit_sent, ended, outcome ("committed", "refused", "unknown"), and of a
 hold release_sent and was_held; the times as in L<Torture::History>.
 
@@ -418,8 +418,8 @@ sub check_fleeting_claims ($self, $retention, @claims)
 
 Who was told of a deadlock waited for somebody, who waited perhaps for others, who waited
 for a lock that it held: while it waited for the last one. What could not be deleted when it
-was let go, or given up, is still waited for; and who lost its session waits and holds, as far
-as others can know, until the ensemble has ended that session.
+was let go, or given up, is still waited for; and who failed may be out of contact, and waits and
+holds then, as far as others can know, until the ensemble has ended its session.
 
 =cut
 
@@ -436,7 +436,7 @@ sub check_deadlocks ($self)
 		$cycle->{got} ||= { map { $_ => $cycle->{granted} } keys %{ $cycle->{wanted} } } if $cycle->{granted};
 		my ($wanted, $over, $left) = ($cycle->{wanted}, $cycle->{over} // 9**9**9, $left{ $cycle->{worker} } ||= []);
 		$cycle->{left} = { map { @$_ } @$left };
-		$cycle->{stays} = $cycle->{lost_at} + $self->{lingers} if defined $cycle->{lost_at};
+		$cycle->{stays} = $cycle->{failed_at} + $self->{lingers} if defined $cycle->{failed_at};
 		foreach my $lock (keys %$wanted)
 		{
 			push @$left, map { [ $lock, $_->[1] + $asked_again ] }
@@ -444,7 +444,7 @@ sub check_deadlocks ($self)
 		}
 	}
 	return map {
-		$self->_violation('deadlock of nobody', 1, "$_->{name}: nobody waited in a circle", $_)
+		$self->_violation('deadlock of nobody', 1, "$_->{name}: nobody waited in a circle", $_, $self->_rivals($_))
 	} grep { $_->{is_deadlock} && !$self->_is_in_circle($_) } @{ $self->{cycles} };
 }
 
@@ -461,6 +461,17 @@ sub _is_in_circle ($self, $victim)
 		  grep { _waits_for($waiter, $_, 'wanted', @span) } @others;
 	}
 	return 0;
+}
+
+# Who wanted one of its locks, and may still have been known then.
+sub _rivals ($self, $victim)
+{
+	return grep {
+		my $wanted = $_->{wanted};
+		$_->{worker} != $victim->{worker} && $_->{asked} < $victim->{gave_up}
+		  && ($_->{stays} // $_->{over} // $victim->{gave_up}) > $victim->{asked} - $self->{lingers}
+		  && grep { $wanted->{$_} } keys %{ $victim->{wanted} }
+	} @{ $self->{cycles} };
 }
 
 # For a lock that the other one had got, or wanted, and may have had still, or that is left.

@@ -284,11 +284,11 @@ sub _judge_deadlocks
 		$judge->('refused before', 'deadlock of nobody', [ 0.2, 0.8 ]),
 		$judge->('refused until then', 'deadlock of nobody', [ 1.8, 2.2 ]));
 	# The session of worker 2 was lost while it had the lock, and wanted the other one.
-	@{$before}{qw(wanted lost_at)} = ({ a => 1, b => 1.7 }, 2);
+	@{$before}{qw(wanted failed_at)} = ({ a => 1, b => 1.7 }, 2);
 	push @verdicts, $judge->('lost', '');
-	$before->{lost_at} = 0.9;
+	$before->{failed_at} = 0.9;
 	push @verdicts, $judge->('lost long before', 'deadlock of nobody');
-	delete $before->{lost_at};
+	delete $before->{failed_at};
 	$other->{got}{a} = $other->{wanted}{a} = 2.5;
 	return (@verdicts, $judge->('held', ''));
 }

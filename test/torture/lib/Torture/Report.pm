@@ -89,6 +89,7 @@ sub _read_worker ($self, $path)
 	my $set_time_of = sub ($entry) { $cycle->{ $entry->{event} }{ $entry->{name} } = $entry->{time}; };
 	my $end = sub ($entry) {
 		@{$cycle}{qw(outcome ended)} = @{$entry}{qw(event time)};
+		@{$cycle}{qw(failed_at sqlstate)} = ($entry->{time}, $entry->{sqlstate} || '') if $entry->{event} ne 'committed';
 		$cycle->{lost_at} = $entry->{time} if ($entry->{sqlstate} || '') eq '40001';
 	};
 	my %read = (
@@ -110,7 +111,7 @@ sub _read_worker ($self, $path)
 			return unless $cycle && $cycle->{cycle} == $entry->{cycle};
 			my $sqlstate = $entry->{sqlstate} || '';
 			$cycle->{gave_up} = $entry->{time} if $entry->{stage} eq 'asking';
-			$cycle->{has_failed} = 1;
+			@{$cycle}{qw(failed_at sqlstate)} = ($entry->{time}, $sqlstate);
 			$cycle->{lost_at} = $entry->{time} if $sqlstate eq '40001';
 			$cycle->{is_deadlock} = 1 if $sqlstate eq '40P01';
 		},
@@ -453,6 +454,11 @@ sub around ($self, @cycles)
 				. (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '')
 		} @{ $cycle->{locks} };
 		push @steps, [ $cycle->{granted}, "$who gets " . join ', ', @locks ] if $cycle->{granted};
+		push @steps, [ $cycle->{failed_at}, "$who fails: $cycle->{sqlstate}" ] if $cycle->{failed_at};
+		foreach my $event ($cycle->{kind} eq 'free' ? qw(wanted got) : ())
+		{
+			push @steps, map { [ $cycle->{$event}{$_}, "$who $event $_" ] } keys %{ $cycle->{$event} };
+		}
 		push @steps, map { [ $cycle->{ $_->[0] }, $who . $_->[1] =~ s/OUTCOME/$cycle->{outcome}/r ] }
 		  grep { $cycle->{ $_->[0] } } @kinds;
 	}

@@ -350,7 +350,7 @@ sub _released_at ($cycle)
 {
 	# After an error, or an end of the backend, it lets go by itself.
 	return $cycle->{granted}
-	  if ($cycle->{outcome} || '') ne 'committed' || $cycle->{has_failed};
+	  if ($cycle->{outcome} || '') ne 'committed' || $cycle->{failed_at};
 	return $cycle->{scope} eq 'transaction' ? $cycle->{commit_sent}
 	  : $cycle->{release_sent} // $cycle->{commit_sent};
 }
