@@ -23,6 +23,7 @@ use Torture::Checker;
 use Torture::Excuses;
 use Torture::History;
 use Torture::Nemesis;
+use Torture::Stage;
 use Torture::TransactionLog;
 use Torture::Witness;
 
@@ -96,7 +97,7 @@ names with blanks between.
 =cut
 
 sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files(), _judge_brought_back(), _judge_shared_numbers(),
-		_judge_heals(), _judge_deadlocks()); }
+		_judge_differing(), _judge_heals(), _judge_deadlocks()); }
 
 sub _judge ($name, $forge, $expected)
 {
@@ -370,6 +371,30 @@ sub _judge_shared_numbers
 		'logs: two nodes of one number',
 		'/b /e', join ' ', sort keys %{ Torture::TransactionLog::shared_numbers(\@transactions) }
 	];
+}
+
+# What each of two servers has, and which of it the other one has not, at once or for good.
+sub _judge_differing
+{
+	my $judge = sub ($name, $expected, @children) {
+		my %looks;
+		no warnings 'redefine';
+		local *ZooKeeper::members = sub { return 0, 1; };
+		local *ZooKeeper::client = sub ($zk, %option) { return bless [ $option{member} ], 'ZooKeeper::Client'; };
+		local *ZooKeeper::Client::close = sub { };
+		local *ZooKeeper::Client::DESTROY = sub { };
+		local *ZooKeeper::Client::children = sub ($client, $path) {
+			return unless $path =~ m{/local/a$};
+			return @{ $children[ $client->[0] ][ $looks{ $client->[0] }++ ? -1 : 0 ] };
+		};
+		my $stage = bless { zookeeper => bless {}, 'ZooKeeper' }, 'Torture::Stage';
+		return [ "servers: $name", $expected, join ' ', map { m{/([^/]*)$} } $stage->differing(0.1) ];
+	};
+	my ($one, $two) = map { "x-000000000$_" } 1, 2;
+	return ($judge->('they agree', '', ([ [ $one, $two ] ]) x 2),
+		$judge->('one is behind', '', [ [ $one, $two ] ], [ [$one], [ $one, $two ] ]),
+		$judge->('one has what the other has not', $two, [ [ $one, $two ] ], [ [$one] ]),
+		$judge->('now one, and now the other', '', [ [$one], [ $one, $two ] ], [ [ $one, $two ], [$two] ]));
 }
 
 # A transaction in a file: a session is closed.

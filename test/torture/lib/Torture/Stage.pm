@@ -217,6 +217,51 @@ sub nodes ($self)
 
 =pod
 
+=head2 differing($seconds)
+
+Paths of queue nodes that some of the servers have and others have not, all the time for so
+long: servers that agree are not behind for so long when nobody does anything to them.
+
+=cut
+
+sub differing ($self, $seconds)
+{
+	my $zk = $self->{zookeeper};
+	my @members = $zk->members;
+	my %differs;
+	my $is_first = 1;
+	eval {
+		poll_until
+		{
+			my %count;
+			foreach my $client (map { $zk->client(member => $_) } @members)
+			{
+				$count{$_}++ foreach _queue_nodes_at($client);
+				$client->close;
+			}
+			my %differs_now = map { $_ => 1 } grep { $count{$_} < @members } keys %count;
+			%differs = map { $_ => 1 } grep { $is_first || $differs{$_} } keys %differs_now;
+			$is_first = 0;
+			!%differs;
+		}
+		'the servers to agree', $seconds;
+	};
+	return sort keys %differs;
+}
+
+# As that server sees them.
+sub _queue_nodes_at ($client)
+{
+	my @found;
+	foreach my $path (map { lock_path($_) } all_names())
+	{
+		push @found, map { "$path/$_" } grep { /\d{10}$/ } eval { $client->children($path) };
+	}
+	return @found;
+}
+
+=pod
+
 =head2 rows
 
 The counters of all clusters with their ledgers, as Torture::Checker wants
