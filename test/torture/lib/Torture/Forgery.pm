@@ -383,9 +383,9 @@ sub _judge_differing
 		local *ZooKeeper::client = sub ($zk, %option) { return bless [ $option{member} ], 'ZooKeeper::Client'; };
 		local *ZooKeeper::Client::close = sub { };
 		local *ZooKeeper::Client::DESTROY = sub { };
+		local *ZooKeeper::Client::exists = sub ($client, $path) { return $path =~ m{/local/a$}; };
 		local *ZooKeeper::Client::children = sub ($client, $path) {
-			return unless $path =~ m{/local/a$};
-			return @{ $children[ $client->[0] ][ $looks{ $client->[0] }++ ? -1 : 0 ] };
+			return @{ ($children[ $client->[0] ][ $looks{ $client->[0] }++ ? -1 : 0 ] || die 'ConnectionLoss') };
 		};
 		my $stage = bless { zookeeper => bless {}, 'ZooKeeper' }, 'Torture::Stage';
 		return [ "servers: $name", $expected, join ' ', map { m{/([^/]*)$} } $stage->differing(0.1) ];
@@ -393,6 +393,8 @@ sub _judge_differing
 	my ($one, $two) = map { "x-000000000$_" } 1, 2;
 	return ($judge->('they agree', '', ([ [ $one, $two ] ]) x 2),
 		$judge->('one is behind', '', [ [ $one, $two ] ], [ [$one], [ $one, $two ] ]),
+		$judge->('one cannot be asked', '', [ [ $one, $two ] ], [undef]),
+		$judge->('one differs, and cannot be asked then', '', [ [ $one, $two ] ], [ [$one], undef ]),
 		$judge->('one has what the other has not', $two, [ [ $one, $two ] ], [ [$one] ]),
 		$judge->('now one, and now the other', '', [ [$one], [ $one, $two ] ], [ [ $one, $two ], [$two] ]));
 }

@@ -220,7 +220,8 @@ sub nodes ($self)
 =head2 differing($seconds)
 
 Paths of queue nodes that some of the servers have and others have not, all the time for so
-long: servers that agree are not behind for so long when nobody does anything to them.
+long: servers that agree are not behind for so long when nobody does anything to them. None if
+one of them cannot be asked.
 
 =cut
 
@@ -228,9 +229,8 @@ sub differing ($self, $seconds)
 {
 	my $zk = $self->{zookeeper};
 	my @members = $zk->members;
-	my %differs;
-	my $is_first = 1;
-	eval {
+	my $differs;
+	my $is_over = eval {
 		poll_until
 		{
 			my %count;
@@ -239,14 +239,13 @@ sub differing ($self, $seconds)
 				$count{$_}++ foreach _queue_nodes_at($client);
 				$client->close;
 			}
-			my %differs_now = map { $_ => 1 } grep { $count{$_} < @members } keys %count;
-			%differs = map { $_ => 1 } grep { $is_first || $differs{$_} } keys %differs_now;
-			$is_first = 0;
-			!%differs;
+			$differs = { map { $_ => 1 } grep { $count{$_} < @members && (!$differs || $differs->{$_}) } keys %count };
+			!%$differs;
 		}
 		'the servers to agree', $seconds;
 	};
-	return sort keys %differs;
+	return if $is_over || $@ !~ /^timed out/;
+	return sort keys %$differs;
 }
 
 # As that server sees them.
@@ -255,7 +254,7 @@ sub _queue_nodes_at ($client)
 	my @found;
 	foreach my $path (map { lock_path($_) } all_names())
 	{
-		push @found, map { "$path/$_" } grep { /\d{10}$/ } eval { $client->children($path) };
+		push @found, map { "$path/$_" } grep { /\d{10}$/ } $client->children($path) if $client->exists($path);
 	}
 	return @found;
 }
