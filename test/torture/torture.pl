@@ -561,7 +561,7 @@ judge("witness, $guard: no commit without a node", $guarded, $witness->check_end
 judge("witness, $guard: no commit without a proof", $guarded, $witness->check_proofs);
 judge("witness, $guard: no session expires just after a commit", $guarded, $witness->check_reserve);
 judge('witness: a session that was out of contact for its timeout ends',
-	1, $witness->check_lost_sessions($report->silences(@Torture::Stage::homes)));
+	1, $witness->check_lost_sessions($report->silences($session_timeout, @Torture::Stage::homes)));
 judge('witness: nobody is granted a lock before its turn', 1, $witness->check_turns);
 judge('witness: no term of a lease is cut short', 1, $witness->check_terms);
 judge('witness: what is held has a node', 1, $witness->check_held($report->spins));
@@ -674,7 +674,7 @@ diag($_)
 	[ 'nodes that the ensemble has lost', $witness->lost ],
 	[ 'held when a server hung', $holders_in_hangs ],
 	[ '  of these, lost', $lost_in_hangs ],
-	[ 'silences judged', scalar $report->silences(@Torture::Stage::homes) ],
+	[ 'silences judged', scalar $report->silences($session_timeout, @Torture::Stage::homes) ],
 	[ 'waiters woken by a hand-over', $woken_by_set ],
 	[ 'waiters woken by a deletion', $woken_by_deletion ]),
   'violations seen', map { sprintf '  %-50s %5d%s', @$_ } @seen;
